@@ -1,0 +1,52 @@
+# Every command of the project. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+PYTHON_CODE := $(wildcard src tests bench examples)
+TYPED_CODE := $(wildcard src tests bench)
+BENCHES := $(filter-out _%,$(basename $(notdir $(wildcard bench/*.py))))
+
+.PHONY: help setup demo test unit check bench format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## install everything that is missing: .venv, pinned dependencies, Java 17+
+	@bash scripts/setup.sh java
+
+$(INSTALLED): pyproject.toml constraints.txt $(wildcard setup.py)
+	@bash scripts/setup.sh python
+	@touch $@
+
+demo: setup ## show Tidegate at work
+	$(BIN)/tidegate demo
+
+test: setup ## run every test, real Spark included
+	$(BIN)/python -m pytest --doctest-modules src/tidegate tests
+
+unit: $(INSTALLED) ## run the tests that need neither Spark nor PostgreSQL, in seconds
+	$(BIN)/python -m pytest --doctest-modules src/tidegate $(wildcard tests/unit tests/plans)
+
+check: $(INSTALLED) ## check format, lint, types and import layers
+	$(BIN)/ruff format --check $(PYTHON_CODE)
+	$(BIN)/ruff check $(PYTHON_CODE)
+	$(BIN)/mypy $(TYPED_CODE)
+	$(BIN)/lint-imports
+
+bench: setup ## run every benchmark in bench/
+	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m bench.$$name; done
+
+format: $(INSTALLED) ## format the code and fix what lint can fix
+	$(BIN)/ruff format $(PYTHON_CODE)
+	$(BIN)/ruff check --fix $(PYTHON_CODE)
+
+clean: ## remove .venv, caches and build results
+	rm -rf $(VENV) build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log artifacts
+	find src examples tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
