@@ -1,0 +1,491 @@
+"""Every error Tidegate raises, as one tree.
+
+    TidegateError
+    ├── DeclarationError        the user's pipeline is wrong; points at the user's line
+    ├── AlignmentError          a barrier broke the rules of a fan-in
+    ├── ChannelError            a lane between two processors cannot be used any more
+    └── RunError                a live pipeline or one of its runs cannot do what was asked
+
+An error is a class (the condition) with typed fields (the parameters); its sentence is made
+from them. Programs and tests look at the class and the fields, people read the sentence: what
+happened, to what, and what to do next. `retryable` says whether the same call may succeed
+later without anybody changing anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(eq=False)
+class TidegateError(Exception):
+    """Root of the tree. Subclasses are dataclasses whose `says` is filled from their fields."""
+
+    retryable: ClassVar[bool] = False
+    says: ClassVar[str] = "Tidegate failed"
+
+    @property
+    def condition(self) -> str:
+        """The stable name of what went wrong, for programs."""
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return self.says.format_map(vars(self))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Fields may have been given by keyword, which Exception's own pickling forgets.
+        return _rebuild, (type(self), dict(vars(self)))
+
+
+def _rebuild(kind: type[TidegateError], fields: dict[str, object]) -> TidegateError:
+    error = kind.__new__(kind)
+    vars(error).update(fields)
+    return error
+
+
+# --- DeclarationError: the user's pipeline is wrong ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the user's code; `text` is empty where the file cannot be read."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(eq=False)
+class DeclarationError(TidegateError):
+    """A pipeline that cannot work; `at` is the line of the user's code that says so.
+
+    `says` tells what is wrong, `advice` what to write instead; both are filled from the fields.
+    """
+
+    advice: ClassVar[str] = ""
+
+    at: SourceLine
+
+    @property
+    def what(self) -> str:
+        return self.says.format_map(vars(self))
+
+    @property
+    def todo(self) -> str:
+        return self.advice.format_map(vars(self))
+
+    def __str__(self) -> str:
+        return f"{self.at}: {self.what}. {self.todo}".rstrip()
+
+
+@dataclass(eq=False)
+class InvalidName(DeclarationError):
+    """A name that could not be a file name everywhere."""
+
+    says = "{name!r} cannot be the name of a {kind}"
+    advice = "Use letters, digits, '_', '-' and '.', starting with a letter or digit."
+
+    kind: str
+    name: str
+
+
+@dataclass(eq=False)
+class DuplicateName(DeclarationError):
+    """Two things of one kind under one name; `first` is where the other one is."""
+
+    says = "there already is a {kind} {name!r}, declared at {first}"
+    advice = "Give one of the two another name (upper and lower case count as the same)."
+
+    kind: str
+    name: str
+    first: SourceLine
+
+
+@dataclass(eq=False)
+class DuplicateColumn(DeclarationError):
+    """Two columns of one operator under one name."""
+
+    says = "the {operator} has two columns {column!r}"
+    advice = "Give one of the two another name (upper and lower case count as the same)."
+
+    operator: str
+    column: str
+
+
+@dataclass(eq=False)
+class InvalidArgument(DeclarationError):
+    """An argument outside of what an operator can do."""
+
+    says = "{operator}: {argument}={value!r} is not possible"
+    advice = "Expected is {expected}."
+
+    operator: str
+    argument: str
+    value: object
+    expected: str
+
+
+@dataclass(eq=False)
+class InvalidSchema(DeclarationError):
+    """A schema that is not Spark DDL."""
+
+    says = "the schema of source {source!r} cannot be read: {reason}"
+    advice = "Write it as Spark DDL, for example 'item_id bigint, price decimal(10,2)'."
+
+    source: str
+    reason: str
+
+
+@dataclass(eq=False)
+class InvalidSql(DeclarationError):
+    """SQL text that cannot be parsed."""
+
+    says = "this is not a Spark SQL expression: {sql!r} ({reason})"
+    advice = "Write one expression, without SELECT and without a closing semicolon."
+
+    sql: str
+    reason: str
+
+
+@dataclass(eq=False)
+class ForbiddenSql(DeclarationError):
+    """SQL that parses, but whose rows would differ from one replay to the next."""
+
+    says = "{found} has no place in {operator}: {sql!r}"
+    advice = "{instead}"
+
+    operator: str
+    sql: str
+    found: str
+    instead: str
+
+
+@dataclass(eq=False)
+class UnmergeableAggregate(DeclarationError):
+    """An aggregate that needs all of its rows in one place."""
+
+    says = "column {column!r} cannot be merged from partial results: {sql!r}: {reason}"
+    advice = "{instead}"
+
+    column: str
+    sql: str
+    reason: str
+    instead: str
+
+
+@dataclass(eq=False)
+class InexactAggregate(DeclarationError):
+    """An aggregate whose digits depend on the order of rows, where exactness was asked for."""
+
+    says = "exact=True, but column {column!r} is approximate ({reason}): {sql!r}"
+    advice = "{instead}"
+
+    column: str
+    sql: str
+    reason: str
+    instead: str
+
+
+@dataclass(eq=False)
+class JoinWithoutKeys(DeclarationError):
+    """A join of everything with everything."""
+
+    says = "this join has no keys"
+    advice = "Name the columns both sides share, for example on='store_id'."
+
+
+@dataclass(eq=False)
+class ForeignStream(DeclarationError):
+    """Streams of two pipelines in one operator."""
+
+    says = "a stream of pipeline {other!r} is combined with one of pipeline {pipeline!r}"
+    advice = "Declare both sides in one pipeline."
+
+    pipeline: str
+    other: str
+
+
+@dataclass(eq=False)
+class CyclicPipeline(DeclarationError):
+    """A stream that reads its own output."""
+
+    says = "this stream feeds itself: {path}"
+    advice = "Break the circle: a stream may only read what was made before it."
+
+    path: str
+
+
+@dataclass(eq=False)
+class UnknownStream(DeclarationError):
+    """A reference to a stream that nobody named: a sink without input."""
+
+    says = "nothing arrives here: no stream of pipeline {pipeline!r} is named {name!r}"
+    advice = "Call .named({name!r}) on the stream that is meant."
+
+    pipeline: str
+    name: str
+
+
+@dataclass(eq=False)
+class PipelineWithoutSink(DeclarationError):
+    """A pipeline without a result."""
+
+    says = "pipeline {pipeline!r} has no sink, so nothing would come out of it"
+    advice = "End at least one stream with .sink(name)."
+
+    pipeline: str
+
+
+@dataclass(eq=False)
+class UnreadSource(DeclarationError):
+    """A source whose rows would be delivered for nothing."""
+
+    says = "source {source!r} of pipeline {pipeline!r} is read by no sink"
+    advice = "Remove the source, or lead it to a sink."
+
+    pipeline: str
+    source: str
+
+
+# ── Signals: alignment ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False)
+class InvalidSignalId(TidegateError):
+    """A signal was numbered with something the head would never give."""
+
+    id: int
+    says: ClassVar[str] = "signal ids start at 1 and only grow, {id} is none; take it from the head"
+
+
+@dataclass(eq=False)
+class AlignmentError(TidegateError):
+    """A message broke the rules of a fan-in. The aligner refused it and is as it was before."""
+
+
+@dataclass(eq=False)
+class NoUpstreams(AlignmentError):
+    """A fan-in was built over nothing."""
+
+    run: str
+    says: ClassVar[str] = (
+        "an aligner of run {run!r} expects no upstreams and would never complete anything;"
+        " give it at least one input edge"
+    )
+
+
+@dataclass(eq=False)
+class UnknownUpstream(AlignmentError):
+    """A message came by an edge that the plan does not have."""
+
+    upstream: str
+    run: str
+    known: str
+    says: ClassVar[str] = (
+        "{upstream} is not an upstream of this fan-in (run {run!r}); its upstreams are: {known}"
+    )
+
+
+@dataclass(eq=False)
+class DuplicateBarrier(AlignmentError):
+    """One upstream delivered the same barrier twice; it counts once."""
+
+    upstream: str
+    barrier: str
+    says: ClassVar[str] = (
+        "{upstream} delivered {barrier} a second time; each upstream delivers a barrier once"
+    )
+
+
+@dataclass(eq=False)
+class BarrierOverlap(AlignmentError):
+    """A different barrier arrived while one was still waiting."""
+
+    upstream: str
+    barrier: str
+    pending: str
+    missing: str
+    says: ClassVar[str] = (
+        "{upstream} delivered {barrier} while {pending} is pending (still missing from: {missing});"
+        " send the next barrier when the last one has completed, or abort that one first"
+    )
+
+
+@dataclass(eq=False)
+class BarrierRegressed(AlignmentError):
+    """A barrier's id is not above the last one's."""
+
+    upstream: str
+    barrier: str
+    last: str
+    says: ClassVar[str] = "{upstream} delivered {barrier} after {last}; barrier ids only grow"
+
+
+@dataclass(eq=False)
+class TwoEnds(AlignmentError):
+    """A run was ended under two different ids."""
+
+    upstream: str
+    end: str
+    first: str
+    says: ClassVar[str] = "{upstream} delivered {end} but the run's END is {first}; a run has one"
+
+
+@dataclass(eq=False)
+class LaneClosed(AlignmentError):
+    """Something came after the END of its run, or after a terminal."""
+
+    upstream: str
+    message: str
+    run: str
+    says: ClassVar[str] = (
+        "{upstream} delivered {message} after it had closed its lane of run {run!r}"
+    )
+
+
+@dataclass(eq=False)
+class HoldOverflow(AlignmentError):
+    """A fan-in was given more than it agreed to hold."""
+
+    upstream: str
+    limit: int
+    says: ClassVar[str] = (
+        "{upstream} has {limit} messages held behind a pending barrier and no more are taken;"
+        " ask has_room() before reading"
+    )
+
+
+@dataclass(eq=False)
+class UnfinishedAlignment(AlignmentError):
+    """A terminal completed while a run's barrier still held messages."""
+
+    terminal: str
+    pending: str
+    missing: str
+    says: ClassVar[str] = (
+        "{terminal} completed while {pending} still holds messages (missing from: {missing});"
+        " abort that barrier before ending the pipeline"
+    )
+
+
+@dataclass(eq=False)
+class CountMismatch(AlignmentError):
+    """An END declared another number of messages than its lane carried."""
+
+    upstream: str
+    run: str
+    declared: int
+    received: int
+    says: ClassVar[str] = (
+        "{upstream} declared {declared} messages of run {run!r} and {received} arrived;"
+        " the lane lost or repeated some, so the run cannot be complete"
+    )
+
+
+# ── Channels ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False)
+class ChannelError(TidegateError):
+    """A lane between two processors cannot do what was asked."""
+
+    channel: str
+
+
+@dataclass(eq=False)
+class ChannelClosed(ChannelError):
+    """The other end is gone; the message was not accepted."""
+
+    message: str
+    says: ClassVar[str] = "channel {channel} is closed; not accepted: {message}"
+
+
+@dataclass(eq=False)
+class ChannelTimeout(ChannelError):
+    """The other end did not keep up within the caller's bound."""
+
+    retryable: ClassVar[bool] = True
+    doing: str
+    seconds: float
+    says: ClassVar[str] = "channel {channel}: waited {seconds:g} s for {doing}"
+
+
+# ── Live pipelines ──────────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False)
+class RunError(TidegateError):
+    """A live pipeline, or one of its runs, cannot do what was asked."""
+
+
+@dataclass(eq=False)
+class ProcessorFailed(RunError):
+    """A processor raised. `__cause__` is what it raised."""
+
+    processor: str
+    message: str
+    reason: str
+    says: ClassVar[str] = "processor {processor} failed on {message}: {reason}"
+
+
+@dataclass(eq=False)
+class NotRunning(RunError):
+    """The pipeline takes nothing any more. `__cause__` is the failure, if it was one."""
+
+    pipeline: str
+    state: str
+    says: ClassVar[str] = "pipeline {pipeline!r} is {state} and takes nothing more; start it anew"
+
+
+@dataclass(eq=False)
+class RunEnded(RunError):
+    """The run (or this source of it) was ended or cancelled before."""
+
+    run: str
+    source: str
+    how: str
+    says: ClassVar[str] = (
+        "source {source!r} of run {run!r} is {how} and takes nothing more; use another run name"
+    )
+
+
+@dataclass(eq=False)
+class UnknownSource(RunError):
+    """Data was sent to a source that the pipeline does not have."""
+
+    source: str
+    known: str
+    says: ClassVar[str] = "there is no source {source!r}; the pipeline's sources are: {known}"
+
+
+@dataclass(eq=False)
+class BarrierTimeout(RunError):
+    """A barrier did not reach the collecting end within its bound."""
+
+    retryable: ClassVar[bool] = True
+    barrier: str
+    seconds: float
+    missing: tuple[str, ...]
+    held_by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        owed = ", ".join(self.missing) or "nobody"
+        held = ", ".join(self.held_by) or "unknown"
+        return (
+            f"{self.barrier} was not collected within {self.seconds:g} s;"
+            f" not delivered by: {owed}; held up at: {held}"
+        )
+
+
+@dataclass(eq=False)
+class BarrierWithdrawn(RunError):
+    """A barrier was given up before it was collected."""
+
+    retryable: ClassVar[bool] = True
+    barrier: str
+    reason: str
+    says: ClassVar[str] = "{barrier} was withdrawn: {reason}"

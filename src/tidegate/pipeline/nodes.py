@@ -1,0 +1,230 @@
+"""The values a declaration is made of: frozen operators, each with the user's line.
+
+A node points at the nodes it reads. Two nodes are the same only when they are the same object,
+so a stream that is used twice stays one node, and comparing, hashing or printing a node never
+walks the chain behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from tidegate.errors import SourceLine
+
+How: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
+HOWS: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
+
+Transformation: TypeAlias = Callable[[Any], Any]
+"""A stateless DataFrame → DataFrame function; typed loosely so that no Spark is needed here."""
+
+STAR = "*"
+"""The name and SQL of the column that stands for every column of the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of a source: its name and its Spark SQL type, such as `decimal(10,2)`."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a select: `sql` under a name. `reads` are the input columns it looks at.
+
+    The column named `*` stands for all input columns that no other column of the select
+    replaces by name.
+    """
+
+    name: str
+    sql: str
+    reads: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One sort key of a top: an SQL expression and its direction, nulls where Spark puts them."""
+
+    sql: str
+    descending: bool
+    reads: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.sql} {'desc' if self.descending else 'asc'}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One column of a partial result.
+
+    `partial` is SQL over input rows, `merge` is SQL over rows of partial results that gives the
+    same state for all of them together.
+    """
+
+    name: str
+    partial: str
+    merge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One aggregate call, split so that it can be computed from partial results.
+
+    `finish` is SQL over the merged states. It is to be cast to the type Spark gives `sql` itself:
+    merging widens decimals, and what is computed from a call must start from Spark's own type.
+    Where a plain cast is not exact enough (`avg` of decimals rounds twice), `function` names the
+    aggregate, so that whoever computes it can finish it in a better way from the same states.
+    """
+
+    name: str
+    function: str
+    sql: str
+    states: tuple[State, ...]
+    finish: str
+    approximate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateColumn:
+    """One column of an aggregate: `finish` is SQL over finished calls and grouping columns.
+
+    `sql` is what the user wrote; its type in Spark is the type of the column. `approximate` says
+    why the value may differ between runs over the same rows, or is None for an exact column.
+    """
+
+    name: str
+    sql: str
+    reads: tuple[str, ...]
+    calls: tuple[Call, ...]
+    finish: str
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        return tuple(state for call in self.calls for state in call.states)
+
+    @property
+    def approximate(self) -> str | None:
+        reasons = dict.fromkeys(call.approximate for call in self.calls if call.approximate)
+        return ", ".join(reasons) or None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Rows that clients deliver in chunks."""
+
+    at: SourceLine = field(repr=False)
+    name: str
+    schema: tuple[Field, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter:
+    """The rows for which `condition` is true."""
+
+    at: SourceLine = field(repr=False)
+    input: Node = field(repr=False)
+    condition: str
+    reads: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select:
+    """Named columns, computed row by row."""
+
+    at: SourceLine = field(repr=False)
+    input: Node = field(repr=False)
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transform:
+    """Whatever a user's function makes of any part of the rows; no plan looks inside."""
+
+    at: SourceLine = field(repr=False)
+    input: Node = field(repr=False)
+    function: Transformation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate:
+    """One row per distinct `by`; with an empty `by`, exactly one row. `exact` refuses rounding."""
+
+    at: SourceLine = field(repr=False)
+    input: Node = field(repr=False)
+    by: tuple[str, ...]
+    columns: tuple[AggregateColumn, ...]
+    shards: int | None
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Top:
+    """The first `n` rows per distinct `per` in the order `by`.
+
+    Rows that tie in `by` are ordered by their remaining columns, so that the same rows are kept
+    whatever the sharding.
+    """
+
+    at: SourceLine = field(repr=False)
+    input: Node = field(repr=False)
+    n: int
+    by: tuple[Order, ...]
+    per: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Join:
+    """Pairs of rows equal in `on`; the key columns appear once, as in SQL's USING."""
+
+    at: SourceLine = field(repr=False)
+    left: Node = field(repr=False)
+    right: Node = field(repr=False)
+    on: tuple[str, ...]
+    how: How
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Union:
+    """All rows of all inputs, duplicates included, columns matched by name."""
+
+    at: SourceLine = field(repr=False)
+    inputs: tuple[Node, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """The stream that carries this name, which may be declared later or in another module."""
+
+    at: SourceLine = field(repr=False)
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sink:
+    """A named result of the pipeline."""
+
+    at: SourceLine = field(repr=False)
+    input: Node = field(repr=False)
+    name: str
+
+
+Node: TypeAlias = (
+    Source | Filter | Select | Transform | Aggregate | Top | Join | Union | Reference | Sink
+)
+
+
+def inputs_of(node: Node) -> tuple[Node, ...]:
+    """The nodes that `node` reads, in order; a join reads its left side first."""
+    match node:
+        case Source() | Reference():
+            return ()
+        case Join(left=left, right=right):
+            return (left, right)
+        case Union(inputs=inputs):
+            return inputs
+        case _:
+            return (node.input,)
