@@ -43,8 +43,8 @@ bench: setup ## run every benchmark in bench/
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m bench.$$name; done
 
 format: $(INSTALLED) ## format the code and fix what lint can fix
+	$(BIN)/ruff check --fix-only $(PYTHON_CODE)
 	$(BIN)/ruff format $(PYTHON_CODE)
-	$(BIN)/ruff check --fix $(PYTHON_CODE)
 
 clean: ## remove .venv, caches and build results
 	rm -rf $(VENV) build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
