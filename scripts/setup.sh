@@ -159,8 +159,10 @@ ensure_python() {
         make_venv
     fi
     say "installing the pinned dependencies into $VENV (the first time downloads about 500 MB)"
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --constraint constraints.txt --editable '.[dev]'
+    # Unlike --constraint, the variables also pin what builds the package; which of them pip
+    # follows depends on its age.
+    PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 }
 
 # Sourced by its tests, the script only defines its functions.
