@@ -31,7 +31,7 @@ test: setup ## run every test, real Spark included
 	$(BIN)/python -m pytest --doctest-modules src/tidegate tests
 
 unit: $(INSTALLED) ## run the tests that need neither Spark nor PostgreSQL, in seconds
-	$(BIN)/python -m pytest --doctest-modules src/tidegate $(wildcard tests/unit tests/plans)
+	JAVA_HOME=/unit-tests-start-no-java $(BIN)/python -m pytest --doctest-modules src/tidegate $(wildcard tests/unit tests/plans)
 
 check: $(INSTALLED) ## check format, lint, types and import layers
 	$(BIN)/ruff format --check $(PYTHON_CODE)
