@@ -348,18 +348,6 @@ class LaneClosed(AlignmentError):
 
 
 @dataclass(eq=False)
-class HoldOverflow(AlignmentError):
-    """A fan-in was given more than it agreed to hold."""
-
-    upstream: str
-    limit: int
-    says: ClassVar[str] = (
-        "{upstream} has {limit} messages held behind a pending barrier and no more are taken;"
-        " ask has_room() before reading"
-    )
-
-
-@dataclass(eq=False)
 class UnfinishedAlignment(AlignmentError):
     """A terminal completed while a run's barrier still held messages."""
 
@@ -414,12 +402,32 @@ class ChannelTimeout(ChannelError):
     says: ClassVar[str] = "channel {channel}: waited {seconds:g} s for {doing}"
 
 
+@dataclass(eq=False)
+class TooManySignals(ChannelError):
+    """The places reserved for signals are taken."""
+
+    retryable: ClassVar[bool] = True
+    waiting: int
+    says: ClassVar[str] = (
+        "channel {channel} has {waiting} messages unread and no place for another signal;"
+        " its processor is stuck, or signals are sent faster than it handles them"
+    )
+
+
 # ── Live pipelines ──────────────────────────────────────────────────────────────────────
 
 
 @dataclass(eq=False)
 class RunError(TidegateError):
     """A live pipeline, or one of its runs, cannot do what was asked."""
+
+
+@dataclass(eq=False)
+class BadWiring(RunError):
+    """The processors and links do not make a graph that can run."""
+
+    reason: str
+    says: ClassVar[str] = "these processors cannot be wired: {reason}"
 
 
 @dataclass(eq=False)

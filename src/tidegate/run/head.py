@@ -1,0 +1,198 @@
+"""The head of a live pipeline: where data and signals enter, and where ids are given.
+
+Every signal gets its id from one counter and is put on every source's lane in the order of
+the ids, on the one channel its sender chose. That all lanes see the barriers in one order is
+what makes alignment free of deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Lock, RLock
+from time import monotonic
+
+from tidegate.errors import ChannelTimeout, RunEnded, TooManySignals, UnknownSource
+from tidegate.run.memory import Lane
+from tidegate.run.receipts import Receipt
+from tidegate.signals import (
+    WHOLE_PIPELINE,
+    Barrier,
+    BarrierKind,
+    Bell,
+    Carrier,
+    Event,
+    Instant,
+    InstantKind,
+    SignalIds,
+    StreamMessage,
+    Watermark,
+)
+
+
+class SourceInlet:
+    """The lanes into one source, one per shard. Its clients take turns; signals do not queue."""
+
+    def __init__(self, name: str, lanes: Sequence[Lane], room: Bell) -> None:
+        self.name = name
+        self.lanes = tuple(lanes)
+        self._room = room
+        self._turn = Lock()
+        self._next = count()
+
+    def lanes_for(self, message: Event[object] | Watermark) -> Sequence[Lane]:
+        """An event goes to one shard, the one it names or the next in turn; a watermark to all."""
+        if isinstance(message, Watermark):
+            return self.lanes
+        shard = next(self._next) if message.shard is None else message.shard
+        return (self.lanes[shard % len(self.lanes)],)
+
+    def put(
+        self, message: Event[object] | Watermark, offer: Callable[[Lane], bool], timeout: float
+    ) -> None:
+        """Call `offer` for each lane of the message until it finds room, at most `timeout`."""
+        deadline = monotonic() + timeout
+        if not self._turn.acquire(timeout=timeout):
+            raise self._timed_out(timeout)
+        try:
+            for lane in self.lanes_for(message):
+                while not offer(lane):
+                    self._sleep_until_room(lane, message, deadline, timeout)
+        finally:
+            self._turn.release()
+
+    def _sleep_until_room(
+        self, lane: Lane, message: StreamMessage, deadline: float, timeout: float
+    ) -> None:
+        remaining = deadline - monotonic()
+        if remaining <= 0:
+            raise self._timed_out(timeout)
+        self._room.sleep_unless(
+            lambda: lane.data.is_closed or lane.data.has_room_for(message), remaining
+        )
+
+    def _timed_out(self, timeout: float) -> ChannelTimeout:
+        return ChannelTimeout(channel=f"into {self.name}", doing="room", seconds=timeout)
+
+
+@dataclass(slots=True)
+class _OpenRun:
+    """What the head remembers of a run until its END is collected."""
+
+    end: Receipt | None = None
+    closed: set[str] = field(default_factory=set)
+    cancelled: bool = False
+
+    def how_closed(self, source: str) -> str | None:
+        if self.cancelled:
+            return "cancelled"
+        return "ended" if source in self.closed else None
+
+
+class Head:
+    """Numbers signals and sends data and signals into the sources."""
+
+    def __init__(self, inlets: Iterable[SourceInlet]) -> None:
+        self._inlets = {inlet.name: inlet for inlet in inlets}
+        self._ids = SignalIds()
+        self._order = RLock()
+        self._runs: dict[str, _OpenRun] = {}
+
+    def send(self, source: str, message: Event[object] | Watermark, timeout: float) -> None:
+        """Put data of a run into a source; refused once the run has ended there."""
+
+        def offer(lane: Lane) -> bool:
+            # Checked with every try: the run may be ended while its data waits for room.
+            with self._order:
+                how = self._run(message.run).how_closed(source)
+                if how is not None:
+                    raise RunEnded(run=message.run, source=source, how=how)
+                return lane.offer(message)
+
+        self._inlet(source).put(message, offer, timeout)
+
+    def send_barrier(
+        self, kind: BarrierKind, run: str, via: Carrier, announce: Callable[[Barrier], Receipt]
+    ) -> Receipt:
+        """Number a barrier, announce it, and put it on every lane that is still open."""
+        with self._order:
+            lanes = self._open_lanes(run, via)
+            _check_room(lanes, via)
+            barrier = kind.with_id(self._ids.take(), run)
+            receipt = announce(barrier)
+            _put_signal(lanes, barrier, via)
+            return receipt
+
+    def send_instant(self, kind: InstantKind, run: str = WHOLE_PIPELINE, target: int = 0) -> None:
+        """Number an instant signal and put it on every control lane."""
+        with self._order:
+            lanes = self._all_lanes()
+            _check_room(lanes, Carrier.CONTROL)
+            instant = kind.with_id(self._ids.take(), run, target)
+            _put_signal(lanes, instant, Carrier.CONTROL)
+
+    def end(self, run: str, source: str | None, announce: Callable[[Barrier], Receipt]) -> Receipt:
+        """Close one source of a run, or all that are open; END has one id for the whole run."""
+        with self._order:
+            state = self._run(run)
+            if source is not None and (how := state.how_closed(self._inlet(source).name)):
+                raise RunEnded(run=run, source=source, how=how)
+            names = self._inlets.keys() - state.closed if source is None else {source}
+            lanes = [lane for name in names for lane in self._inlets[name].lanes]
+            _check_room(lanes, Carrier.DATA)
+            if state.end is None:
+                state.end = announce(BarrierKind.END_OF_RUN.with_id(self._ids.take(), run))
+            _put_signal(lanes, state.end.barrier, Carrier.DATA)
+            state.closed.update(names)
+            return state.end
+
+    def cancel(self, run: str, announce: Callable[[Barrier], Receipt]) -> Receipt:
+        """Drop a run: the instant goes ahead, an END sweeps up behind the data on its way."""
+        with self._order:
+            state = self._run(run)
+            if not state.cancelled:
+                self.send_instant(InstantKind.CANCEL, run)
+                self.end(run, None, announce)
+                state.cancelled = True
+            assert state.end is not None
+            return state.end
+
+    def forget(self, run: str) -> None:
+        """The run's END was collected; its name may be used for another run."""
+        with self._order:
+            self._runs.pop(run, None)
+
+    def _run(self, run: str) -> _OpenRun:
+        return self._runs.setdefault(run, _OpenRun())
+
+    def _inlet(self, source: str) -> SourceInlet:
+        if source not in self._inlets:
+            raise UnknownSource(source=source, known=", ".join(self._inlets))
+        return self._inlets[source]
+
+    def _all_lanes(self) -> list[Lane]:
+        return [lane for inlet in self._inlets.values() for lane in inlet.lanes]
+
+    def _open_lanes(self, run: str, via: Carrier) -> list[Lane]:
+        if run == WHOLE_PIPELINE or via is Carrier.CONTROL:
+            return self._all_lanes()
+        state = self._run(run)
+        still_open = [inlet for inlet in self._inlets.values() if inlet.name not in state.closed]
+        if state.cancelled or not still_open:
+            raise RunEnded(run=run, source="*", how="cancelled" if state.cancelled else "ended")
+        return [lane for inlet in still_open for lane in inlet.lanes]
+
+
+def _check_room(lanes: Iterable[Lane], via: Carrier) -> None:
+    """A signal goes on all lanes or on none."""
+    for lane in lanes:
+        channel = lane.channel(via)
+        if not channel.has_room_for_signal:
+            raise TooManySignals(channel=channel.name, waiting=channel.depth)
+
+
+def _put_signal(lanes: Iterable[Lane], signal: Barrier | Instant, via: Carrier) -> None:
+    for lane in lanes:
+        accepted = lane.offer(signal) if via is Carrier.DATA else lane.control.offer(signal)
+        assert accepted, "only the head puts signals here, and it has looked for room"

@@ -1,0 +1,421 @@
+"""A live pipeline: processors on threads, lanes between them, a head and a collecting end.
+
+    with LivePipeline("sales", processors, links) as live:
+        live.send("orders", payload, run="march")
+        live.end("march").wait()
+
+The first processor that raises fails the pipeline, and its error is kept; everything else then
+stops. Every call is bounded, and says who held it up when the bound passes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from threading import Lock, Thread
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from tidegate.errors import (
+    BarrierTimeout,
+    ChannelClosed,
+    NotRunning,
+    ProcessorFailed,
+    TooManySignals,
+)
+from tidegate.run.head import Head
+from tidegate.run.memory import MemoryLanes
+from tidegate.run.receipts import Ledger, Receipt
+from tidegate.run.step import Processor, StepLoop
+from tidegate.run.wiring import Link, Wiring
+from tidegate.signals import (
+    WHOLE_PIPELINE,
+    Barrier,
+    BarrierKind,
+    Carrier,
+    Event,
+    InstantKind,
+    Watermark,
+)
+from tidegate.signals.channel import DEFAULT_CAPACITY
+
+log = logging.getLogger(__name__)
+
+BARRIER_BOUND = 60.0
+SEND_BOUND = 60.0
+GRACEFUL_BOUND = 30.0
+QUICK_BOUND = 5.0
+
+
+class PipelineState(Enum):
+    """Where a live pipeline stands."""
+
+    RUNNING = "running"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+TRANSITIONS: Mapping[PipelineState, frozenset[PipelineState]] = {
+    PipelineState.RUNNING: frozenset({PipelineState.CLOSING, PipelineState.FAILED}),
+    PipelineState.CLOSING: frozenset({PipelineState.CLOSED, PipelineState.FAILED}),
+    PipelineState.CLOSED: frozenset(),
+    PipelineState.FAILED: frozenset(),
+}
+"""Every legal change of state. Whatever is not listed does not happen."""
+
+
+class ProcessorState(Enum):
+    """Where one processor stands; `RUNNING` is read off its thread, not remembered."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class HowClosed(Enum):
+    """What a close came to."""
+
+    GRACEFUL = "graceful"
+    QUICK = "quick"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReport:
+    """How a pipeline was closed, who was late, and what was dropped on the way."""
+
+    how: HowClosed
+    late: tuple[str, ...]
+    """Who kept a graceful close from its end; after a quick one, who has not stopped."""
+    discarded: int
+    """Messages that were accepted and not processed; 0 when graceful."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStatus:
+    """One processor: its state, and how deep its data inputs are and have been."""
+
+    name: str
+    state: ProcessorState
+    depth: int
+    peak_depth: int
+
+
+class _Worker:
+    """One processor on its thread."""
+
+    def __init__(
+        self,
+        processor: Processor,
+        loop: StepLoop,
+        pipeline: str,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self.name = processor.name
+        self.loop = loop
+        self._on_failure = on_failure
+        self._outcome = ProcessorState.STOPPED
+        name = f"tidegate-{pipeline}-{self.name}"
+        self.thread = Thread(target=self._work, name=name, daemon=True)
+
+    @property
+    def state(self) -> ProcessorState:
+        return ProcessorState.RUNNING if self.thread.is_alive() else self._outcome
+
+    def _work(self) -> None:
+        try:
+            if self.loop.run() is not None:
+                self._outcome = ProcessorState.ENDED
+        except ChannelClosed:
+            # The pipeline closed its lanes under the loop: stopping is what was asked for.
+            self._outcome = ProcessorState.STOPPED
+        except BaseException as error:  # noqa: BLE001  a dead thread must never look alive
+            self._outcome = ProcessorState.FAILED
+            self._on_failure(self.name, error)
+
+
+class LivePipeline:
+    """Runs processors that are linked to a graph; see the module's example."""
+
+    def __init__(
+        self,
+        name: str,
+        processors: Sequence[Processor],
+        links: Sequence[Link],
+        sources: Mapping[str, Sequence[str]] | None = None,
+        capacity: int = DEFAULT_CAPACITY,
+    ) -> None:
+        self.name = name
+        self._state = PipelineState.RUNNING
+        self._error: ProcessorFailed | None = None
+        self._report: CloseReport | None = None
+        self._changing = Lock()
+        self._closing = Lock()
+        self._turns: dict[tuple[str, Carrier], Lock] = defaultdict(Lock)
+        self._last: dict[tuple[str, Carrier], Receipt] = {}
+        self._wiring = Wiring([each.name for each in processors], links, sources, capacity)
+        self._head = Head(self._wiring.inlets)
+        self._ledger = Ledger(self._wiring.upstreams, on_timeout=self._withdraw)
+        self._workers = [self._hire(processor) for processor in processors]
+        for worker in self._workers:
+            worker.thread.start()
+
+    def _hire(self, processor: Processor) -> _Worker:
+        wiring, name = self._wiring, processor.name
+        lanes = MemoryLanes(wiring.inputs[name], wiring.outputs[name], wiring.bells[name])
+        loop = StepLoop(processor, lanes, self._on_forwarded)
+        return _Worker(processor, loop, self.name, self._fail)
+
+    # ── data and signals ──
+
+    def send(
+        self,
+        source: str,
+        payload: object,
+        run: str,
+        shard: int | None = None,
+        timeout: float = SEND_BOUND,
+    ) -> None:
+        """Put one batch of a run into a source; waits for room at most `timeout` seconds.
+
+        A source with several shards gives the batch to `shard`, or to the next in turn.
+        """
+        with self._while_running():
+            self._head.send(source, Event(payload, run, shard), timeout)
+
+    def send_watermark(self, source: str, time: int, run: str, timeout: float = SEND_BOUND) -> None:
+        """Promise that no event of the run at or before `time` follows in this source."""
+        with self._while_running():
+            self._head.send(source, Watermark(time, run), timeout)
+
+    def send_barrier(
+        self,
+        kind: BarrierKind,
+        via: Carrier,
+        run: str = WHOLE_PIPELINE,
+        timeout: float = BARRIER_BOUND,
+    ) -> Receipt:
+        """Send a barrier on one channel; the receipt tells when the collecting end saw it.
+
+        Barriers of one run and channel go one after another: this waits for the one before,
+        within the same bound. A barrier whose bound passes is withdrawn, so data flows on.
+        """
+        with self._while_running():
+            return self._send_barrier(kind, via, run, timeout)
+
+    def end(self, run: str, source: str | None = None, timeout: float | None = None) -> Receipt:
+        """End a run in one source or in all; the receipt tells when END was collected.
+
+        The bound, if any, is that of the first call for the run; when it passes the receipt
+        fails with the names of those who hold the run up, and the run goes on.
+        """
+        with self._while_running():
+            return self._head.end(run, source, lambda end: self._ledger.open(end, timeout))
+
+    def cancel(self, run: str, timeout: float | None = None) -> Receipt:
+        """Drop a run wherever it is; the receipt tells when nothing of it is left."""
+        with self._while_running():
+            receipt = self._head.cancel(run, lambda end: self._ledger.open(end, timeout))
+            self._ledger.withdraw_barriers(f"run {run!r} was cancelled", None, run)
+            return receipt
+
+    def _send_barrier(self, kind: BarrierKind, via: Carrier, run: str, timeout: float) -> Receipt:
+        deadline = monotonic() + timeout
+        turn = self._turns[run, via]
+        if not turn.acquire(timeout=timeout):
+            raise self._held_up(run, via, timeout)
+        try:
+            previous = self._last.get((run, via))
+            if previous is not None and not previous.settled_within(deadline - monotonic()):
+                raise self._held_up(run, via, timeout)
+            receipt = self._head.send_barrier(
+                kind, run, via, lambda barrier: self._ledger.open(barrier, timeout)
+            )
+            self._last[run, via] = receipt
+            return receipt
+        finally:
+            turn.release()
+
+    def _held_up(self, run: str, via: Carrier, timeout: float) -> BarrierTimeout:
+        previous = self._last[run, via]
+        holdup = self._ledger.holdup(previous)
+        return BarrierTimeout(str(previous.barrier), timeout, holdup.missing, holdup.held_by)
+
+    # ── closing ──
+
+    def graceful_close(self, timeout: float = GRACEFUL_BOUND) -> CloseReport:
+        """Let everything that was accepted run through, then stop; quickly after `timeout`."""
+        with self._closing:
+            if self._report is not None:
+                return self._report
+            started = monotonic()
+            late = self._try_graceful(timeout)
+            if not late:
+                return self._conclude(HowClosed.GRACEFUL, (), started)
+            log.warning("graceful close exceeded %.3g s because of %s", timeout, ", ".join(late))
+            self._stop_quickly(QUICK_BOUND)
+            return self._conclude(HowClosed.QUICK, late, started)
+
+    def quick_close(self, timeout: float = QUICK_BOUND) -> CloseReport:
+        """Stop at once; what is on its way is dropped and counted."""
+        with self._closing:
+            if self._report is not None:
+                return self._report
+            started = monotonic()
+            self._move(PipelineState.CLOSING)
+            self._stop_quickly(timeout)
+            return self._conclude(HowClosed.QUICK, self._alive(), started)
+
+    def _try_graceful(self, timeout: float) -> tuple[str, ...]:
+        """Who is late; nobody when it worked out or there is nobody left to wait for."""
+        deadline = monotonic() + timeout
+        if not self._move(PipelineState.CLOSING):
+            return ()
+        try:
+            receipt = self._send_barrier(
+                BarrierKind.GRACEFUL_END, Carrier.DATA, WHOLE_PIPELINE, timeout
+            )
+        except BarrierTimeout as blocked:
+            return blocked.held_by or self._alive()
+        except ChannelClosed:
+            return ()
+        self._join(deadline)
+        alive = self._alive()
+        return (self._ledger.holdup(receipt).held_by or alive) if alive else ()
+
+    def _stop_quickly(self, timeout: float) -> None:
+        """Half of the bound for the signal to travel, half for those it could not reach."""
+        try:
+            self._head.send_instant(InstantKind.QUICK_END)
+        except (ChannelClosed, TooManySignals):
+            self._wiring.close()
+        self._join(monotonic() + timeout / 2)
+        self._wiring.close()
+        self._join(monotonic() + timeout / 2)
+
+    def _conclude(self, how: HowClosed, late: tuple[str, ...], started: float) -> CloseReport:
+        self._move(PipelineState.CLOSED)
+        self._wiring.close()
+        self._join(monotonic() + QUICK_BOUND)
+        self._ledger.withdraw_all(f"pipeline {self.name!r} was closed", None)
+        self._ledger.stop()
+        how = HowClosed.FAILED if self._error is not None else how
+        unread = sum(lane.data.depth for lane in self._wiring.lanes)
+        discarded = unread + sum(worker.loop.discarded for worker in self._workers)
+        self._report = CloseReport(how, late, discarded, monotonic() - started)
+        return self._report
+
+    def _join(self, deadline: float) -> None:
+        for worker in self._workers:
+            worker.thread.join(max(0.0, deadline - monotonic()))
+
+    def _alive(self) -> tuple[str, ...]:
+        running = ProcessorState.RUNNING
+        return tuple(worker.name for worker in self._workers if worker.state is running)
+
+    # ── what it is like ──
+
+    @property
+    def state(self) -> PipelineState:
+        """Running, closing, closed or failed."""
+        return self._state
+
+    @property
+    def error(self) -> ProcessorFailed | None:
+        """The first failure; its `__cause__` is what the processor raised."""
+        return self._error
+
+    @property
+    def processors(self) -> tuple[ProcessorStatus, ...]:
+        """Every processor's state and the depth of its inputs."""
+        return tuple(self._status(worker) for worker in self._workers)
+
+    def wait_stopped(self, timeout: float) -> bool:
+        """Wait until no processor runs any more; whether that is so."""
+        self._join(monotonic() + timeout)
+        return not self._alive()
+
+    def _status(self, worker: _Worker) -> ProcessorStatus:
+        channels = [lane.data for lane in self._wiring.inputs[worker.name]]
+        depth = sum(channel.depth for channel in channels)
+        peak = max((channel.peak_depth for channel in channels), default=0)
+        return ProcessorStatus(worker.name, worker.state, depth, peak)
+
+    # ── what processors report ──
+
+    def _on_forwarded(self, processor: str, barrier: Barrier) -> None:
+        self._ledger.note_passed(processor, barrier)
+        if processor != self._wiring.end:
+            return
+        if barrier.is_end:
+            self._head.forget(barrier.run)
+            for carrier in Carrier:
+                self._last.pop((barrier.run, carrier), None)
+        self._ledger.collect(barrier)
+
+    def _withdraw(self, barrier: Barrier) -> None:
+        """A barrier's bound has passed: release what it holds. An END is never withdrawn."""
+        if barrier.is_end or barrier.is_terminal:
+            return
+        try:
+            self._head.send_instant(InstantKind.ABORT, barrier.run, barrier.id)
+        except (ChannelClosed, TooManySignals):
+            log.warning("%s could not be withdrawn; the pipeline is stuck or gone", barrier)
+
+    def _fail(self, processor: str, error: BaseException) -> None:
+        if not isinstance(error, ProcessorFailed):
+            failure = ProcessorFailed(processor, "no message", f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            error = failure
+        with self._changing:
+            if self._error is not None or not self._may(PipelineState.FAILED):
+                log.error("after the first failure: %s", error)
+                return
+            self._error, self._state = error, PipelineState.FAILED
+        self._wiring.close()
+        self._ledger.withdraw_all(str(error), error)
+
+    def _may(self, state: PipelineState) -> bool:
+        return state in TRANSITIONS[self._state]
+
+    def _move(self, state: PipelineState) -> bool:
+        with self._changing:
+            if not self._may(state):
+                return False
+            self._state = state
+            return True
+
+    @contextmanager
+    def _while_running(self) -> Iterator[None]:
+        if self._state is not PipelineState.RUNNING:
+            raise self._not_running() from self._error
+        try:
+            yield
+        except ChannelClosed as closed:
+            raise self._not_running() from (self._error or closed)
+
+    def _not_running(self) -> NotRunning:
+        return NotRunning(pipeline=self.name, state=self._state.value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close gracefully, or quickly when the block raised."""
+        if kind is None:
+            self.graceful_close()
+        else:
+            self.quick_close()

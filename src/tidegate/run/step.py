@@ -1,0 +1,193 @@
+"""The step: read, handle, forward. One loop runs every processor.
+
+A processor decides, lanes move. The loop reads a step from the lanes, lets the processor say
+what follows from it, and commits both together. In memory a commit puts messages into
+channels; over durable lanes it will be one transaction. Neither the loop nor a processor knows
+which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidegate.errors import ProcessorFailed
+from tidegate.signals import (
+    WHOLE_PIPELINE,
+    Barrier,
+    Carrier,
+    ControlSignal,
+    Edge,
+    Instant,
+    InstantKind,
+    StreamMessage,
+)
+
+IDLE_NET = 1.0
+"""Seconds after which an idle loop looks again although no bell rang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is handled together: messages of one edge and channel, in order, up to a barrier."""
+
+    carrier: Carrier
+    edge: Edge
+    messages: tuple[StreamMessage, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a step leads to. Each list stays on its own channel; they are never mixed."""
+
+    data: list[StreamMessage] = field(default_factory=list)
+    control: list[ControlSignal] = field(default_factory=list)
+
+    @property
+    def terminal(self) -> ControlSignal | None:
+        """The signal after which the processor stops, if one goes forward."""
+        ends = (m for m in (*self.control, *self.data[-1:]) if isinstance(m, Barrier | Instant))
+        return next((signal for signal in ends if signal.is_terminal), None)
+
+    def add(self, carrier: Carrier, message: StreamMessage) -> None:
+        """Forward a message on the channel it belongs to."""
+        if carrier is Carrier.DATA:
+            self.data.append(message)
+        else:
+            assert isinstance(message, Barrier | Instant), "control channels carry signals only"
+            self.control.append(message)
+
+
+class Processor(Protocol):
+    """What runs in a step loop."""
+
+    @property
+    def name(self) -> str:
+        """Its place in the plan, such as `s3` or `s3/0` for one shard of it."""
+        ...
+
+    def room(self, edge: Edge) -> int:
+        """How many messages of this data input may be read; 0 is backpressure to it alone."""
+        ...
+
+    def handle(self, step: Step) -> Outcome:
+        """Decide what follows from a step. Must not wait for other processors."""
+        ...
+
+
+class Lanes(Protocol):
+    """Where a processor's messages come from and go to."""
+
+    def read(self, room: Callable[[Edge], int]) -> Step | None:
+        """The next step, control before data, or None. Never waits.
+
+        Data is not read while an earlier outcome has not left; control always is.
+        """
+        ...
+
+    def commit(self, step: Step, outcome: Outcome) -> None:
+        """Take over the outcome of a step. Never waits; `is_settled` tells when it has left."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything committed has left."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the lanes were closed from outside, so that there is nothing left to do."""
+        ...
+
+    def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
+        """Sleep until `read` may have something, or a commit may have left."""
+        ...
+
+    def discard(self) -> int:
+        """Drop what was committed and has not left; how many messages that were."""
+        ...
+
+
+class StepLoop:
+    """Runs one processor over its lanes until a terminal has been forwarded."""
+
+    def __init__(
+        self,
+        processor: Processor,
+        lanes: Lanes,
+        on_forwarded: Callable[[str, Barrier], None],
+    ) -> None:
+        self._processor = processor
+        self._lanes = lanes
+        self._on_forwarded = on_forwarded
+        self._cancelled: set[str] = set()
+        self.discarded = 0
+
+    def run(self) -> ControlSignal | None:
+        """Step until the end; the terminal that ended it, or None when the lanes were closed."""
+        terminal: ControlSignal | None = None
+        while not self._lanes.is_closed:
+            if terminal is not None and self._lanes.is_settled:
+                return terminal
+            terminal = self._turn(terminal)
+        return None
+
+    def _turn(self, terminal: ControlSignal | None) -> ControlSignal | None:
+        # After a terminal only control is looked at: a quick end may overtake a graceful one
+        # that waits for room downstream.
+        room = self._processor.room if terminal is None else _no_room
+        step = self._lanes.read(room)
+        if step is None:
+            self._lanes.wait(room, IDLE_NET)
+            return terminal
+        outcome = self._handle(step)
+        self._lanes.commit(step, outcome)
+        self._report(outcome)
+        ended = outcome.terminal
+        if isinstance(ended, Instant):
+            self.discarded += self._lanes.discard()
+        return ended or terminal
+
+    def _handle(self, step: Step) -> Outcome:
+        self._note_cancels(step)
+        step = self._without_cancelled(step)
+        try:
+            return self._processor.handle(step)
+        except ProcessorFailed:
+            raise
+        except Exception as cause:
+            message = ", ".join(str(message) for message in step.messages[:3])
+            raise ProcessorFailed(self._processor.name, message, _reason(cause)) from cause
+
+    def _note_cancels(self, step: Step) -> None:
+        for message in step.messages:
+            if isinstance(message, Instant) and message.kind is InstantKind.CANCEL:
+                self._cancelled.add(message.run)
+
+    def _without_cancelled(self, step: Step) -> Step:
+        """The step without the data of cancelled runs; their ENDs still pass and close them."""
+        if not self._cancelled or step.carrier is Carrier.CONTROL:
+            return step
+        kept = tuple(message for message in step.messages if self._is_wanted(message))
+        return Step(step.carrier, step.edge, kept)
+
+    def _is_wanted(self, message: StreamMessage) -> bool:
+        if message.run == WHOLE_PIPELINE or message.run not in self._cancelled:
+            return True
+        return isinstance(message, Instant) or (isinstance(message, Barrier) and message.is_end)
+
+    def _report(self, outcome: Outcome) -> None:
+        for message in (*outcome.data, *outcome.control):
+            if isinstance(message, Barrier):
+                if message.is_end:
+                    self._cancelled.discard(message.run)
+                self._on_forwarded(self._processor.name, message)
+
+
+def _no_room(_: Edge) -> int:
+    return 0
+
+
+def _reason(cause: BaseException) -> str:
+    return f"{type(cause).__name__}: {cause}"

@@ -1,0 +1,38 @@
+"""How a thread sleeps until one of the things it waits for has changed.
+
+A `Bell` belongs to one sleeping thread and may be rung by any. Ringing costs one attribute
+read while the owner is awake, which is why lanes can ring it for every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+
+
+class Bell:
+    """Wakes the one thread that sleeps on it.
+
+    The owner first announces that it is going to sleep and only then looks at its condition;
+    whoever changes the condition changes it first and then looks for the announcement. So one
+    of the two always sees the other, and no ring is lost.
+    """
+
+    def __init__(self) -> None:
+        self._asleep = False
+        self._rung = Event()
+
+    def ring(self) -> None:
+        """Wake the owner if it sleeps."""
+        if self._asleep:
+            self._rung.set()
+
+    def sleep_unless(self, ready: Callable[[], bool], timeout: float | None) -> None:
+        """Return at once when `ready()`, else after the next ring or the timeout."""
+        self._rung.clear()
+        self._asleep = True
+        try:
+            if not ready():
+                self._rung.wait(timeout)
+        finally:
+            self._asleep = False

@@ -1,0 +1,43 @@
+"""What travels on a data channel: events, watermarks and signals, in one order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tidegate.signals.control import Barrier, Instant
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T_co]):
+    """One batch of a run's data. Tidegate moves it and never looks inside."""
+
+    payload: T_co
+    run: str
+    shard: int | None = None
+    """Where an exchange sends it: the shard of the receiving stage. None goes to every lane."""
+    port: int = 0
+    """By which input of the fan-in it came (0 is a join's left side); set by the barrier node."""
+
+    def arriving_by(self, port: int) -> Event[T_co]:
+        """The same event, marked with the input it came by."""
+        return Event(self.payload, self.run, self.shard, port)
+
+    def __str__(self) -> str:
+        return f"event of run {self.run!r}: {self.payload!r:.200}"
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """A promise that no event at or before `time` (milliseconds since 1970) follows."""
+
+    time: int
+    run: str
+
+    def __str__(self) -> str:
+        return f"watermark {self.time} of run {self.run!r}"
+
+
+StreamMessage = Event[object] | Watermark | Barrier | Instant
