@@ -1,3 +1,29 @@
-"""Multi-stage data pipelines on Spark that know exactly when they are done."""
+"""Multi-stage data pipelines on Spark that know exactly when they are done.
+
+import tidegate as tg
+
+shop = tg.Pipeline("shop")
+sales = shop.source("sales", "store_id bigint, amount decimal(10,2)")
+sales.aggregate(by="store_id", total="sum(amount)").sink("totals")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegate.pipeline import Pipeline, Stream
 
 __version__ = "0.1.0"
+
+__all__ = ["Pipeline", "Stream", "__version__"]
+
+_HOMES = {"Pipeline": "tidegate.pipeline", "Stream": "tidegate.pipeline"}
+
+
+def __getattr__(name: str) -> object:
+    # On first use: parsing SQL takes a tenth of a second to load, which most imports never need.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -83,6 +83,7 @@ class Call:
     name: str
     function: str
     sql: str
+    argument: str
     states: tuple[State, ...]
     finish: str
     approximate: str | None = None

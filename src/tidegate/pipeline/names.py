@@ -1,0 +1,91 @@
+"""Names: which ones are allowed, and who has taken them already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from tidegate.errors import DuplicateName, InvalidArgument, InvalidName
+
+if TYPE_CHECKING:
+    from tidegate.errors import SourceLine
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class _Declared(Protocol):
+    @property
+    def at(self) -> SourceLine: ...
+
+
+T = TypeVar("T", bound=_Declared)
+
+
+class Register(Mapping[str, T], Generic[T]):
+    """The declared things of one kind by name, in the order of their declaration."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._nodes: dict[str, T] = {}
+        self._folded: dict[str, SourceLine] = {}
+
+    def declare(self, name: str, node: T, at: SourceLine) -> T:
+        """Take `name` for `node`; raises when it is taken or could not be a file's name."""
+        check_name(self.kind, name, at)
+        # Results become files, and some file systems do not tell Q1.csv from q1.csv.
+        first = self._folded.setdefault(name.casefold(), at)
+        if name in self._nodes or first is not at:
+            raise DuplicateName(at, self.kind, name, first)
+        self._nodes[name] = node
+        return node
+
+    def __getitem__(self, name: str) -> T:
+        return self._nodes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+def check_name(kind: str, name: str, at: SourceLine) -> None:
+    """Raise `InvalidName` unless `name` is safe as a file name everywhere."""
+    if not is_text(name) or not _FILE_NAME.fullmatch(name):
+        raise InvalidName(at, kind, name)
+
+
+def column_names(
+    operator: str, argument: str, given: str | Iterable[str], at: SourceLine
+) -> tuple[str, ...]:
+    """One name or several as a tuple; raises unless all are plain, distinct column names."""
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not is_identifier(name):
+            expected = "names of columns; compute an expression in a select before"
+            raise InvalidArgument(at, operator, argument, name, expected)
+    if first_repeated(names) is not None:
+        raise InvalidArgument(at, operator, argument, given, "each column once")
+    return names
+
+
+def is_text(given: object) -> bool:
+    """Whether `given` is text at all; not every user has a type checker."""
+    return isinstance(given, str)
+
+
+def is_identifier(name: object) -> bool:
+    """Whether SQL can name a column so without quotes."""
+    return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that was there before; Spark does not tell upper from lower case."""
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            return name
+        seen.add(name.casefold())
+    return None

@@ -1,0 +1,52 @@
+"""Pipelines: where a declaration begins, and the register of all its named parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.pipeline.names import Register, check_name
+from tidegate.pipeline.nodes import Node, Reference, Sink, Source
+from tidegate.pipeline.schema import read_schema
+from tidegate.pipeline.source_line import user_line
+from tidegate.pipeline.stream import Stream, check_shards
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Pipeline:
+    """A declared pipeline. Declaring runs nothing; mistakes raise errors with the user's line.
+
+    >>> import tidegate as tg
+    >>> shop = tg.Pipeline("shop", shards=4)
+    >>> sales = shop.source("sales", "store_id bigint, amount decimal(10,2)")
+    >>> sales.aggregate(by="store_id", total="sum(amount)").sink("totals")
+    >>> list(shop.sources), list(shop.sinks)
+    (['sales'], ['totals'])
+    """
+
+    def __init__(self, name: str, *, shards: int = 1) -> None:
+        """`shards` is how many slices sources and aggregates are spread over."""
+        self.at = user_line()
+        check_name("pipeline", name, self.at)
+        check_shards("pipeline", shards, self.at)
+        self.name = name
+        self.shards = shards
+        self.sources: Register[Source] = Register("source")
+        self.sinks: Register[Sink] = Register("sink")
+        self.streams: Register[Node] = Register("stream")
+
+    def source(self, name: str, schema: str | Mapping[str, str]) -> Stream:
+        """Rows that clients deliver under `name`; the schema is Spark DDL, or name → type."""
+        at = user_line()
+        node = Source(at, name, read_schema(name, schema, at))
+        return Stream(self, self.sources.declare(name, node, at))
+
+    def stream(self, name: str) -> Stream:
+        """The stream that is `.named(name)`, here or in another module, now or later."""
+        at = user_line()
+        check_name("stream", name, at)
+        return Stream(self, Reference(at, name))
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r}, shards={self.shards})"

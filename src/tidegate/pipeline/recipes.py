@@ -1,0 +1,94 @@
+"""Which aggregates can be merged from partial results, how, and why others cannot."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """One state of an aggregate: SQL over its argument, SQL over the states of all batches."""
+
+    role: str
+    partial: str
+    merge: str
+
+
+class Recipe(NamedTuple):
+    """How one aggregate is computed: its states, and what to make of them once merged."""
+
+    parts: tuple[Part, ...]
+    finish: str
+    approximate: str | None = None
+
+
+_SUM = Part("sum", "sum({})", "sum({})")
+# A whole-table count over no batch at all is 0, while a sum over no partial counts is null.
+_COUNT = Part("count", "count({})", "coalesce(sum({}), 0)")
+
+RECIPES: dict[str, Recipe] = {
+    "sum": Recipe((_SUM,), "{}"),
+    "count": Recipe((_COUNT,), "{}"),
+    "count_if": Recipe((Part("count", "count_if({})", "coalesce(sum({}), 0)"),), "{}"),
+    # Division of decimals rounds to a scale that depends on the precision of both sides, and the
+    # cast to Spark's own type rounds once more. Who computes `avg` of decimals exactly must
+    # divide straight into that type; the call says `avg` and both states are there for it.
+    "avg": Recipe((_SUM, _COUNT), "{} / nullif({}, 0)"),
+    "min": Recipe((Part("min", "min({})", "min({})"),), "{}"),
+    "max": Recipe((Part("max", "max({})", "max({})"),), "{}"),
+    "bool_and": Recipe((Part("all", "bool_and({})", "bool_and({})"),), "{}"),
+    "bool_or": Recipe((Part("any", "bool_or({})", "bool_or({})"),), "{}"),
+    # Sketches take numbers and strings, not decimals or dates; every type has a text.
+    "approx_count_distinct": Recipe(
+        (Part("sketch", "hll_sketch_agg(cast({} as string))", "hll_union_agg({})"),),
+        "coalesce(hll_sketch_estimate({}), 0)",
+        approximate="HLL sketch, about 2 %",
+    ),
+}
+
+ALIASES = {"mean": "avg", "every": "bool_and", "some": "bool_or", "any": "bool_or"}
+
+SUMS = frozenset({"sum", "avg"})
+"""Aggregates whose last digits depend on the order of rows when they add floating point."""
+
+UNKNOWN = (
+    "nothing is known about merging it",
+    f"Use one of {', '.join(sorted(RECIPES))}, or .transform(…) after an aggregate.",
+)
+
+_ALL_ROWS = "it needs all rows of a group in one place"
+_ANY_ROW = "its answer depends on the order of rows"
+_DOUBLES = "it adds floating-point squares, whose sum depends on the order of rows"
+_DISTRIBUTION = (_ALL_ROWS, "Aggregate by the value as well, and rank the counts with .top(…).")
+_ONE_OF_MANY = (_ANY_ROW, "Use min(…) or max(…), or .top(1, by=…, per=…) for a whole row.")
+_COLLECTION = (
+    "it collects every row, in the order they happen to come",
+    "Keep the rows: lead the stream to a sink of its own.",
+)
+_SPREAD = (_DOUBLES, "Aggregate sum(x), sum(x * x) and count(x), and compute it in a select.")
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "distinct": (
+        "the same value may be counted on every shard",
+        "Aggregate by the column first and count the groups, or use approx_count_distinct(…).",
+    ),
+    "nested": ("an aggregate inside an aggregate", "Use two aggregates, one after the other."),
+    "arguments": ("only its first argument is supported", "Leave the other arguments out."),
+    **dict.fromkeys(
+        ("median", "mode", "percentile", "percentile_approx", "approx_percentile",
+         "percentile_cont", "percentile_disc", "histogram_numeric"),
+        _DISTRIBUTION,
+    ),
+    **dict.fromkeys(
+        ("first", "last", "first_value", "last_value", "any_value", "max_by", "min_by"),
+        _ONE_OF_MANY,
+    ),
+    **dict.fromkeys(
+        ("collect_list", "collect_set", "array_agg", "listagg", "string_agg"), _COLLECTION
+    ),
+    **dict.fromkeys(
+        ("stddev", "stddev_pop", "stddev_samp", "std", "variance", "var_pop", "var_samp",
+         "skewness", "kurtosis", "corr", "covar_pop", "covar_samp"),
+        _SPREAD,
+    ),
+}  # fmt: skip
+"""Reason and advice for aggregates, and ways of calling them, that cannot be merged."""

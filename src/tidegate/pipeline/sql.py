@@ -1,0 +1,155 @@
+"""Checking the SQL text of a declaration, without Spark.
+
+The text itself is kept as the user wrote it: parsing only tells whether it can work, and which
+columns it reads. Spark stays the authority on functions, columns and types.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+
+from tidegate.errors import ForbiddenSql, InvalidSql
+from tidegate.pipeline.names import is_text
+
+if TYPE_CHECKING:
+    from sqlglot import Token
+
+    from tidegate.errors import SourceLine
+
+_SPARK = Spark()
+
+_PLAIN = re.compile(r"\s*([A-Za-z_]\w*)(?:\s*[-+*/]\s*(?:[A-Za-z_]\w*|\d+))?\s*")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+# fmt: off
+_KEYWORDS = frozenset({
+    "current_catalog", "current_date", "current_database", "current_schema", "current_time",
+    "current_timestamp", "current_user", "localtimestamp", "session_user", "user", "null", "true",
+    "false", "not", "and", "or", "case"
+})
+# fmt: on
+"""Words that are not columns even when they stand alone."""
+
+# fmt: off
+CHANGING = frozenset({
+    "rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle",
+    "monotonically_increasing_id", "spark_partition_id", "input_file_name",
+    "input_file_block_start", "input_file_block_length", "now", "curdate", "current_date",
+    "current_time", "current_timestamp", "current_timestamp_ltz", "current_timestamp_ntz",
+    "localtimestamp", "localtime", "sysdate", "systimestamp"
+})
+# fmt: on
+"""Functions that may answer differently when a step is replayed after a crash."""
+
+# fmt: off
+UNPARSED_AGGREGATES = frozenset({
+    "mean", "every", "some", "first_value", "last_value", "string_agg", "percentile_cont",
+    "percentile_disc", "std", "try_sum", "try_avg", "histogram_numeric", "count_min_sketch",
+    "hll_sketch_agg", "hll_union_agg", "bit_and", "bit_or", "bit_xor", "product", "grouping",
+    "grouping_id", "bitmap_construct_agg", "bitmap_or_agg", "approx_top_k", "regr_avgx",
+    "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy",
+    "regr_syy"
+})
+# fmt: on
+"""Spark's aggregate functions that the parser takes for any function."""
+
+
+def parse(sql: str, at: SourceLine) -> exp.Expr:
+    """The one expression that `sql` is; raises `InvalidSql`."""
+    if not is_text(sql) or not sql.strip():
+        raise InvalidSql(at, sql, "there is no text")
+    try:
+        parsed = _SPARK.parse(sql)
+    except ParseError as error:
+        raise InvalidSql(at, sql, _reason(error)) from error
+    except SqlglotError as error:
+        raise InvalidSql(at, sql, str(error)) from error
+    expression = parsed[0]
+    if len(parsed) != 1 or expression is None or sql.rstrip().endswith(";"):
+        raise InvalidSql(at, sql, "not exactly one expression")
+    if isinstance(expression, exp.Alias):
+        raise InvalidSql(at, sql, f"{expression.alias!r} follows a complete expression")
+    if isinstance(expression, exp.Query | exp.DDL | exp.DML | exp.Command | exp.Drop):
+        raise InvalidSql(at, sql, "a statement, not an expression")
+    return expression
+
+
+def _reason(error: ParseError) -> str:
+    details = error.errors[0] if error.errors else {}
+    return str(details.get("description", error)).split(" for <class")[0].rstrip(".")
+
+
+def tokens(sql: str) -> list[Token]:
+    """The tokens of text that has been parsed before; `start` and `end` are its offsets."""
+    return list(_SPARK.tokenize(sql))
+
+
+def reads_of_rows(operator: str, sql: str, at: SourceLine) -> tuple[str, ...]:
+    """The columns that `sql` reads, when it can be computed row by row, again and again.
+
+    Raises `InvalidSql`, or `ForbiddenSql` for what needs other rows or another time.
+    """
+    if (plain := _plain_words(sql)) is not None:
+        return plain
+    expression = parse(sql, at)
+    refuse_changing(operator, sql, expression, at)
+    for function in functions(expression):
+        if is_aggregate(function):
+            instead = "Use .aggregate(by=…) first; this operator sees one row at a time."
+            raise ForbiddenSql(at, operator, sql, f"the aggregate {name_of(function)}()", instead)
+    return columns_read(expression)
+
+
+def _plain_words(sql: str) -> tuple[str, ...] | None:
+    """The words of `a` or `a * b`, which need no parser; tables with 10,000 columns are real."""
+    if not is_text(sql) or not _PLAIN.fullmatch(sql):
+        return None
+    words = _WORD.findall(sql)
+    return None if any(word.lower() in _KEYWORDS for word in words) else tuple(words)
+
+
+def refuse_changing(operator: str, sql: str, expression: exp.Expr, at: SourceLine) -> None:
+    """Raise `ForbiddenSql` for subqueries, windows and functions that change by themselves."""
+    if expression.find(exp.Query):
+        instead = "Declare the other table as a source and join it."
+        raise ForbiddenSql(at, operator, sql, "a subquery", instead)
+    if expression.find(exp.Window):
+        instead = "Use .top(n, by=…, per=…) for ranks, .aggregate(by=…) and .join(…) for totals."
+        raise ForbiddenSql(at, operator, sql, "a window function", instead)
+    for function in map(name_of, functions(expression)):
+        if function in CHANGING:
+            instead = "A replayed step must give the same rows; put the value into the source."
+            raise ForbiddenSql(at, operator, sql, f"{function}(), which never repeats,", instead)
+
+
+def functions(expression: exp.Expr) -> list[exp.Expr]:
+    """All function calls in `expression`, `any(x)` among them, `x like any (…)` not."""
+    return [
+        call
+        for call in expression.find_all(exp.Func, exp.Any)
+        # The parser counts `a and b` among the functions.
+        if not isinstance(call, exp.Binary) and not isinstance(call.parent, exp.Like | exp.ILike)
+    ]
+
+
+def name_of(call: exp.Expr) -> str:
+    """The name of a function in lower case, where possible as Spark writes it."""
+    if isinstance(call, exp.Anonymous):
+        return str(call.name).lower()
+    return call.sql(_SPARK).partition("(")[0].lower()
+
+
+def is_aggregate(call: exp.Expr) -> bool:
+    """Whether Spark makes one value of many rows here."""
+    return isinstance(call, exp.AggFunc | exp.Any) or name_of(call) in UNPARSED_AGGREGATES
+
+
+def columns_read(expression: exp.Expr) -> tuple[str, ...]:
+    """The columns in `expression`; of `address.city`, the column `address`."""
+    names = (column.parts[0].name for column in expression.find_all(exp.Column))
+    return tuple(dict.fromkeys(names))
