@@ -136,7 +136,12 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """All rows of all inputs, columns matched by name."""
+    """All rows of all inputs, columns matched by name: these columns, or all when none are named.
+
+    Inputs may carry other columns as well; their names are compared without case.
+    """
+
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

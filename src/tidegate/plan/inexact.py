@@ -1,0 +1,155 @@
+"""Marking aggregates whose last digits depend on the order of rows.
+
+Two passes over the plan: downstream to upstream, which columns do sums look at; upstream to
+downstream, what is known about those, and only those, from the declared schemas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidegate.errors import InexactAggregate
+from tidegate.pipeline.names import is_identifier
+from tidegate.pipeline.nodes import (
+    STAR,
+    Aggregate,
+    AggregateColumn,
+    Call,
+    Column,
+    Filter,
+    Join,
+    Select,
+    Sink,
+    Source,
+    Top,
+    Union,
+)
+from tidegate.pipeline.recipes import SUMS
+from tidegate.pipeline.sql import columns_read, parse
+from tidegate.plan.kinds import Kind, kind_of, kind_of_type, widest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tidegate.errors import SourceLine
+    from tidegate.pipeline.nodes import Node
+    from tidegate.plan.logical import LogicalNode
+
+ORDER_OF_ADDITION = "order of addition"
+
+_Kinds: TypeAlias = "Mapping[str, Kind]"
+
+
+def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
+    """The same nodes, with every sum of floating point marked approximate.
+
+    Raises `InexactAggregate` for one that was declared with exact=True.
+    """
+    wanted = _wanted(nodes)
+    known: dict[str, _Kinds] = {}
+    marked = []
+    for node in nodes:
+        inputs = [known[upstream] for upstream in node.inputs]
+        operator = node.operator
+        if isinstance(operator, Aggregate):
+            operator = _marked(operator, inputs[0])
+        known[node.id] = {name: _kind(operator, name, inputs) for name in wanted[node.id]}
+        marked.append(replace(node, operator=operator))
+    return tuple(marked)
+
+
+# --- which columns matter --------------------------------------------------------------------
+
+
+def _wanted(nodes: Iterable[LogicalNode]) -> dict[str, set[str]]:
+    """For every node, those of its columns whose kind decides about some sum."""
+    wanted: dict[str, set[str]] = {node.id: set() for node in nodes}
+    for node in reversed(tuple(nodes)):
+        needed = _needed(node.operator, wanted[node.id])
+        for upstream in node.inputs:
+            wanted[upstream] |= needed
+    return wanted
+
+
+def _needed(operator: Node, wanted: set[str]) -> set[str]:
+    """What to know of the inputs, to know `wanted` of the output."""
+    match operator:
+        case Select():
+            return _folded(read for name in wanted for read in _selected(operator, name).reads)
+        case Aggregate():
+            summed = (it.argument for column in operator.columns for it in _sums(column))
+            arguments = (read for text in summed for read in _reads(text, operator.at))
+            return _folded(arguments) | (wanted & _folded(operator.by))
+        case _:
+            return wanted
+
+
+def _selected(select: Select, name: str) -> Column:
+    """The column of a select under a name; what only `*` brings comes from the input."""
+    for column in select.columns:
+        if column.name.casefold() == name:
+            return column
+    kept = any(column.name == STAR for column in select.columns)
+    return Column(name, name, (name,) if kept else ())
+
+
+def _sums(column: AggregateColumn) -> Iterable[Call]:
+    return (call for call in column.calls if call.function in SUMS)
+
+
+def _reads(sql: str, at: SourceLine) -> tuple[str, ...]:
+    return (sql,) if is_identifier(sql) else columns_read(parse(sql, at))
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.casefold() for name in names}
+
+
+# --- what is known about them ----------------------------------------------------------------
+
+
+def _kind(operator: Node, name: str, inputs: list[_Kinds]) -> Kind:
+    match operator:
+        case Source():
+            return next(
+                (kind_of_type(it.type) for it in operator.schema if it.name.casefold() == name),
+                None,
+            )
+        case Select():
+            column = _selected(operator, name)
+            return _kind_of_text(column.sql, operator.at, inputs[0])
+        case Filter() | Top() | Sink() | Aggregate():
+            return inputs[0].get(name)
+        case Union():
+            return widest(kinds.get(name) for kinds in inputs)
+        case Join():
+            return next((kinds[name] for kinds in inputs if kinds.get(name)), None)
+        case _:
+            return None
+
+
+def _kind_of_text(sql: str, at: SourceLine, columns: _Kinds) -> Kind:
+    if is_identifier(sql):
+        return columns.get(sql.casefold())
+    return kind_of(parse(sql, at), columns)
+
+
+def _marked(aggregate: Aggregate, kinds: _Kinds) -> Aggregate:
+    columns = tuple(_marked_column(column, aggregate, kinds) for column in aggregate.columns)
+    return replace(aggregate, columns=columns)
+
+
+def _marked_column(column: AggregateColumn, at: Aggregate, kinds: _Kinds) -> AggregateColumn:
+    calls = tuple(_marked_call(call, at, kinds) for call in column.calls)
+    marked = replace(column, calls=calls)
+    if at.exact and marked.approximate:
+        instead = "Declare the column as decimal, or cast it: sum(cast(x as decimal(18,2)))."
+        raise InexactAggregate(at.at, column.name, column.sql, marked.approximate, instead)
+    return marked
+
+
+def _marked_call(call: Call, aggregate: Aggregate, kinds: _Kinds) -> Call:
+    if call.function not in SUMS or _kind_of_text(call.argument, aggregate.at, kinds) != "floating":
+        return call
+    return replace(call, approximate=ORDER_OF_ADDITION)

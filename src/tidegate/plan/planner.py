@@ -1,0 +1,37 @@
+"""From a declaration to the plan that runs."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidegate.plan.logical import logical_plan
+from tidegate.plan.lower import lower
+from tidegate.plan.rules.fuse_narrow import fuse_narrow
+from tidegate.plan.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
+from tidegate.plan.rules.prune_columns import prune_columns
+from tidegate.plan.rules.split_aggregates import split_aggregates
+from tidegate.plan.rules.split_tops import split_tops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.pipeline import Pipeline
+    from tidegate.plan.physical import PhysicalPlan
+
+Rule: TypeAlias = "Callable[[PhysicalPlan], PhysicalPlan]"
+
+RULES: tuple[Rule, ...] = (
+    prune_columns,
+    split_aggregates,
+    split_tops,
+    fuse_narrow,
+    insert_barrier_for_fan_in,
+)
+"""Applied in this order. Barriers come last, when it is settled who reads whom."""
+
+
+def physical_plan(pipeline: Pipeline, *, shards: int | None = None) -> PhysicalPlan:
+    """The plan of stages, barriers and the collector; `shards` overrides the pipeline's own."""
+    lowered = lower(logical_plan(pipeline, shards=shards))
+    return reduce(lambda plan, rule: rule(plan), RULES, lowered)

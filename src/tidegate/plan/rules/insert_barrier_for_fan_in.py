@@ -1,0 +1,63 @@
+"""Put an explicit barrier under every node where several lanes arrive.
+
+    before   s3 [Join] ◀─ s1, s2
+    after    s3 [Join] ◀─ b3 PhysicalBarrier(upstream_count=2) ◀─ s1, s2
+
+The operator above then sees one ordered lane, in which every barrier signal is already aligned.
+An aggregate has a barrier even with a single lane: what it holds is released by the monitor, and
+the barrier node is where that release lets the end of a run pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.plan.bounds import ALIGNMENT_TIMEOUT, RUN_DEADLINE
+from tidegate.plan.numbering import numbered
+from tidegate.plan.physical import (
+    ALL_UPSTREAMS,
+    MONITOR,
+    Edge,
+    MergeAggregate,
+    PhysicalBarrier,
+    PhysicalStage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidegate.plan.physical import PhysicalNode, PhysicalPlan
+
+
+def insert_barrier_for_fan_in(plan: PhysicalPlan) -> PhysicalPlan:
+    """Exactly one barrier per fan-in, however many read it and however often it lists a child."""
+    nodes = tuple(part for node in plan.nodes for part in _guarded(node, plan))
+    return numbered(replace(plan, nodes=nodes))
+
+
+def _guarded(node: PhysicalNode, plan: PhysicalPlan) -> Iterator[PhysicalNode]:
+    if not _is_fan_in(node, plan):
+        yield node
+        return
+    released_by, bound = (
+        (MONITOR, RUN_DEADLINE) if _merges(node) else (ALL_UPSTREAMS, ALIGNMENT_TIMEOUT)
+    )
+    count = plan.upstream_count(node)
+    barrier = f"barrier of {node.id}"
+    yield PhysicalBarrier(barrier, node.inputs, node.shards, count, released_by, bound)
+    yield replace(node, inputs=(Edge(barrier),))
+
+
+def _is_fan_in(node: PhysicalNode, plan: PhysicalPlan) -> bool:
+    if isinstance(node, PhysicalBarrier) or _has_barrier(node, plan):
+        return False
+    return plan.upstream_count(node) > 1 or _merges(node)
+
+
+def _has_barrier(node: PhysicalNode, plan: PhysicalPlan) -> bool:
+    return any(isinstance(plan.by_id[edge.upstream], PhysicalBarrier) for edge in node.inputs)
+
+
+def _merges(node: PhysicalNode) -> bool:
+    return isinstance(node, PhysicalStage) and isinstance(node.steps[0], MergeAggregate)

@@ -1,0 +1,41 @@
+"""Rank each shard by itself before gathering all of them.
+
+    before   s2 [Top] ◀─gather─ s1
+    after    s3 [Top] ◀─gather─ s2 [PartialTop] ◀─forward─ s1
+
+At most n rows per group and batch are gathered, whatever the shards hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.plan.numbering import numbered
+from tidegate.plan.physical import Edge, Move, PartialTop, PhysicalStage, Top
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidegate.plan.physical import PhysicalNode, PhysicalPlan
+
+
+def split_tops(plan: PhysicalPlan) -> PhysicalPlan:
+    """Every top over several shards gets a partial one on each of them."""
+    nodes = tuple(part for node in plan.nodes for part in _split(node, plan))
+    return numbered(replace(plan, nodes=nodes))
+
+
+def _split(node: PhysicalNode, plan: PhysicalPlan) -> Iterator[PhysicalNode]:
+    match node:
+        case PhysicalStage(
+            steps=(Top(n=n, by=by, per=per), *_), inputs=(Edge(move=Move.GATHER) as edge,)
+        ):
+            upstream, below = plan.by_id[edge.upstream], PartialTop(n, by, per)
+            if isinstance(upstream, PhysicalStage) and upstream.steps[-1] != below:
+                partial = f"partial of {node.id}"
+                yield PhysicalStage(partial, (below,), (Edge(upstream.id),), upstream.shards)
+                edge = replace(edge, upstream=partial)
+            yield replace(node, inputs=(edge,))
+        case _:
+            yield node
