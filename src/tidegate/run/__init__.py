@@ -5,16 +5,16 @@ commits. A `LivePipeline` gives each processor a thread and each edge a lane, nu
 at its head, and answers every barrier with a `Receipt`.
 """
 
-from tidegate.run.live import (
+from tidegate.run.live import LivePipeline
+from tidegate.run.processors import BarrierProcessor, Operator
+from tidegate.run.receipts import Receipt, ReceiptState
+from tidegate.run.states import (
     CloseReport,
     HowClosed,
-    LivePipeline,
     PipelineState,
     ProcessorState,
     ProcessorStatus,
 )
-from tidegate.run.processors import BarrierProcessor, Operator
-from tidegate.run.receipts import Receipt, ReceiptState
 from tidegate.run.step import Lanes, Outcome, Processor, Step, StepLoop
 from tidegate.run.wiring import Link, edges_into
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
-from threading import Lock, Thread
+from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -31,8 +29,17 @@ from tidegate.errors import (
 from tidegate.run.head import Head
 from tidegate.run.memory import MemoryLanes
 from tidegate.run.receipts import Ledger, Receipt
+from tidegate.run.states import (
+    TRANSITIONS,
+    CloseReport,
+    HowClosed,
+    PipelineState,
+    ProcessorState,
+    ProcessorStatus,
+)
 from tidegate.run.step import Processor, StepLoop
 from tidegate.run.wiring import Link, Wiring
+from tidegate.run.worker import Worker
 from tidegate.signals import (
     WHOLE_PIPELINE,
     Barrier,
@@ -50,96 +57,6 @@ BARRIER_BOUND = 60.0
 SEND_BOUND = 60.0
 GRACEFUL_BOUND = 30.0
 QUICK_BOUND = 5.0
-
-
-class PipelineState(Enum):
-    """Where a live pipeline stands."""
-
-    RUNNING = "running"
-    CLOSING = "closing"
-    CLOSED = "closed"
-    FAILED = "failed"
-
-
-TRANSITIONS: Mapping[PipelineState, frozenset[PipelineState]] = {
-    PipelineState.RUNNING: frozenset({PipelineState.CLOSING, PipelineState.FAILED}),
-    PipelineState.CLOSING: frozenset({PipelineState.CLOSED, PipelineState.FAILED}),
-    PipelineState.CLOSED: frozenset(),
-    PipelineState.FAILED: frozenset(),
-}
-"""Every legal change of state. Whatever is not listed does not happen."""
-
-
-class ProcessorState(Enum):
-    """Where one processor stands; `RUNNING` is read off its thread, not remembered."""
-
-    RUNNING = "running"
-    ENDED = "ended"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-class HowClosed(Enum):
-    """What a close came to."""
-
-    GRACEFUL = "graceful"
-    QUICK = "quick"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class CloseReport:
-    """How a pipeline was closed, who was late, and what was dropped on the way."""
-
-    how: HowClosed
-    late: tuple[str, ...]
-    """Who kept a graceful close from its end; after a quick one, who has not stopped."""
-    discarded: int
-    """Messages that were accepted and not processed; 0 when graceful."""
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessorStatus:
-    """One processor: its state, and how deep its data inputs are and have been."""
-
-    name: str
-    state: ProcessorState
-    depth: int
-    peak_depth: int
-
-
-class _Worker:
-    """One processor on its thread."""
-
-    def __init__(
-        self,
-        processor: Processor,
-        loop: StepLoop,
-        pipeline: str,
-        on_failure: Callable[[str, BaseException], None],
-    ) -> None:
-        self.name = processor.name
-        self.loop = loop
-        self._on_failure = on_failure
-        self._outcome = ProcessorState.STOPPED
-        name = f"tidegate-{pipeline}-{self.name}"
-        self.thread = Thread(target=self._work, name=name, daemon=True)
-
-    @property
-    def state(self) -> ProcessorState:
-        return ProcessorState.RUNNING if self.thread.is_alive() else self._outcome
-
-    def _work(self) -> None:
-        try:
-            if self.loop.run() is not None:
-                self._outcome = ProcessorState.ENDED
-        except ChannelClosed:
-            # The pipeline closed its lanes under the loop: stopping is what was asked for.
-            self._outcome = ProcessorState.STOPPED
-        except BaseException as error:  # noqa: BLE001  a dead thread must never look alive
-            self._outcome = ProcessorState.FAILED
-            self._on_failure(self.name, error)
 
 
 class LivePipeline:
@@ -168,11 +85,11 @@ class LivePipeline:
         for worker in self._workers:
             worker.thread.start()
 
-    def _hire(self, processor: Processor) -> _Worker:
+    def _hire(self, processor: Processor) -> Worker:
         wiring, name = self._wiring, processor.name
         lanes = MemoryLanes(wiring.inputs[name], wiring.outputs[name], wiring.bells[name])
         loop = StepLoop(processor, lanes, self._on_forwarded)
-        return _Worker(processor, loop, self.name, self._fail)
+        return Worker(processor, loop, self.name, self._fail)
 
     # ── data and signals ──
 
@@ -343,7 +260,7 @@ class LivePipeline:
         self._join(monotonic() + timeout)
         return not self._alive()
 
-    def _status(self, worker: _Worker) -> ProcessorStatus:
+    def _status(self, worker: Worker) -> ProcessorStatus:
         channels = [lane.data for lane in self._wiring.inputs[worker.name]]
         depth = sum(channel.depth for channel in channels)
         peak = max((channel.peak_depth for channel in channels), default=0)

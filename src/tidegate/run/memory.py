@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.errors import CountMismatch
 from tidegate.run.step import Outcome, Step
-from tidegate.signals import Barrier, Bell, Carrier, Channel, Edge, Event, Instant, StreamMessage
+from tidegate.signals import Barrier, Bell, Carrier, Channel, Edge, Event, StreamMessage
 
 STEP_MESSAGES = 256
 """How many messages one step takes at most, so that control is looked at often enough."""
@@ -27,8 +27,8 @@ class Lane:
     control: Channel
     shard: int | None = None
     """The consumer's shard, when the edge is an exchange; None takes every event."""
-    sent: Counter[str] = field(default_factory=Counter)
-    taken: Counter[str] = field(default_factory=Counter)
+    sent: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
 
     def channel(self, carrier: Carrier) -> Channel:
         """Its data or its control channel."""
@@ -42,23 +42,26 @@ class Lane:
 
     def offer(self, message: StreamMessage) -> bool:
         """Send on the data channel without waiting; False when there is no room."""
+        run = message.run
         if isinstance(message, Barrier) and message.is_end:
-            if not self.data.offer(message.counting(self.sent[message.run])):
+            if not self.data.offer(message.counting(self.sent.get(run, 0))):
                 return False
-            del self.sent[message.run]
+            self.sent.pop(run, None)
             return True
         if not self.data.offer(message):
             return False
-        self.sent[message.run] += 1
+        self.sent[run] = self.sent.get(run, 0) + 1
         return True
 
     def poll(self) -> StreamMessage | None:
         """Take from the data channel without waiting."""
         message = self.data.poll()
+        if message is None:
+            return None
         if isinstance(message, Barrier) and message.is_end:
             self._check_count(message)
-        elif message is not None:
-            self.taken[message.run] += 1
+        else:
+            self.taken[message.run] = self.taken.get(message.run, 0) + 1
         return message
 
     def close(self) -> None:
@@ -193,6 +196,6 @@ def _up_to_a_signal(lane: Lane, limit: int) -> list[StreamMessage]:
     messages: list[StreamMessage] = []
     while len(messages) < limit and (message := lane.poll()) is not None:
         messages.append(message)
-        if isinstance(message, Barrier | Instant):
+        if message.is_signal:
             break
     return messages

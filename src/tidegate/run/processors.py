@@ -89,9 +89,10 @@ class BarrierProcessor:
         self._name = name
         self._edges = tuple(edges)
         self._hold = hold
-        self._aligners = {
-            (carrier, WHOLE_PIPELINE): Aligner(edges, WHOLE_PIPELINE, hold) for carrier in Carrier
-        }
+        self._whole = {carrier: Aligner(edges, WHOLE_PIPELINE, hold) for carrier in Carrier}
+        self._runs: dict[Carrier, dict[str, Aligner]] = {carrier: {} for carrier in Carrier}
+        self._data = self._runs[Carrier.DATA]
+        self._whole_data = self._whole[Carrier.DATA]
         self._last_instant = dict.fromkeys(Carrier, 0)
         self._ended_by: set[Edge] = set()
 
@@ -103,34 +104,39 @@ class BarrierProcessor:
     @property
     def pending(self) -> tuple[Pending, ...]:
         """The barriers that wait here, over all runs and both channels."""
-        waiting = (aligner.pending for aligner in tuple(self._aligners.values()))
+        runs = (aligner for aligners in self._runs.values() for aligner in tuple(aligners.values()))
+        waiting = (aligner.pending for aligner in (*self._whole.values(), *runs))
         return tuple(pending for pending in waiting if pending is not None)
 
     def room(self, edge: Edge) -> int:
         """How much of this upstream the aligners would still hold."""
-        return min(
-            aligner.room(edge)
-            for (carrier, _), aligner in self._aligners.items()
-            if carrier is Carrier.DATA
-        )
+        return min(aligner.room(edge) for aligner in (self._whole_data, *self._data.values()))
 
     def handle(self, step: Step) -> Outcome:
         """Align each message of the step."""
         outcome = Outcome()
         for message in step.messages:
-            if isinstance(message, Instant):
+            if isinstance(message, Event) and self._lets_through(step.edge, message.run):
+                outcome.data.append(message.arriving_by(step.edge.index))
+            elif isinstance(message, Instant):
                 self._pass_instant(step.carrier, message, outcome)
             else:
                 self._align(step.carrier, step.edge, message, outcome)
         return outcome
+
+    def _lets_through(self, edge: Edge, run: str) -> bool:
+        """The common case, that no barrier holds the lane, without asking each aligner in full."""
+        aligner = self._data.get(run)
+        if aligner is None:
+            return False
+        return aligner.lets_through(edge) and self._whole_data.lets_through(edge)
 
     def _align(
         self, carrier: Carrier, edge: Edge, message: StreamMessage, outcome: Outcome
     ) -> None:
         if edge in self._ended_by and carrier is Carrier.DATA:
             raise LaneClosed(upstream=str(edge), message=str(message), run=message.run)
-        whole = self._aligners[carrier, WHOLE_PIPELINE]
-        released = whole.accept(edge, message)
+        released = self._whole[carrier].accept(edge, message)
         if isinstance(message, Barrier) and message.is_terminal and carrier is Carrier.DATA:
             self._ended_by.add(edge)
         self._release(carrier, released, outcome)
@@ -141,14 +147,16 @@ class BarrierProcessor:
             if delivery.message.run == WHOLE_PIPELINE:
                 self._forward(carrier, [delivery], outcome)
             else:
-                self._align_run(carrier, delivery, outcome)
+                aligner = self._aligner(carrier, delivery.message.run)
+                self._forward(carrier, aligner.accept(delivery.edge, delivery.message), outcome)
 
-    def _align_run(self, carrier: Carrier, delivery: Delivery, outcome: Outcome) -> None:
-        key = (carrier, delivery.message.run)
-        aligner = self._aligners.get(key)
-        if aligner is None:
-            aligner = self._aligners[key] = Aligner(self._edges, key[1], self._hold)
-        self._forward(carrier, aligner.accept(delivery.edge, delivery.message), outcome)
+    def _aligner(self, carrier: Carrier, run: str) -> Aligner:
+        if run == WHOLE_PIPELINE:
+            return self._whole[carrier]
+        aligners = self._runs[carrier]
+        if run not in aligners:
+            aligners[run] = Aligner(self._edges, run, self._hold)
+        return aligners[run]
 
     def _forward(self, carrier: Carrier, released: list[Delivery], outcome: Outcome) -> None:
         for delivery in released:
@@ -164,12 +172,12 @@ class BarrierProcessor:
         if barrier.is_terminal and carrier is Carrier.DATA:
             self._check_nothing_held(barrier)
         if barrier.is_end:
-            del self._aligners[Carrier.DATA, barrier.run]
+            del self._data[barrier.run]
         self._forget_idle_control(barrier.run)
 
     def _check_nothing_held(self, terminal: Barrier) -> None:
-        for (carrier, _), aligner in self._aligners.items():
-            if carrier is Carrier.DATA and (pending := aligner.pending) is not None:
+        for aligner in self._data.values():
+            if (pending := aligner.pending) is not None:
                 raise UnfinishedAlignment(
                     terminal=str(terminal),
                     pending=str(pending.barrier),
@@ -178,10 +186,9 @@ class BarrierProcessor:
 
     def _forget_idle_control(self, run: str) -> None:
         """A run's control aligner lives as long as its data aligner or its pending barrier."""
-        aligner = self._aligners.get((Carrier.CONTROL, run))
-        if aligner is None or aligner.pending or (Carrier.DATA, run) in self._aligners:
-            return
-        del self._aligners[Carrier.CONTROL, run]
+        aligner = self._runs[Carrier.CONTROL].get(run)
+        if aligner is not None and aligner.pending is None and run not in self._data:
+            del self._runs[Carrier.CONTROL][run]
 
     def _pass_instant(self, carrier: Carrier, instant: Instant, outcome: Outcome) -> None:
         """Act on the first copy and forward it; the copies of the other upstreams end here."""
@@ -195,23 +202,15 @@ class BarrierProcessor:
             self._cancel(instant.run, outcome)
 
     def _abort(self, instant: Instant, outcome: Outcome) -> None:
+        """Withdraw a barrier, also one whose copies are still to come."""
         for carrier in Carrier:
-            aligner = self._aligner_for_abort(carrier, instant)
-            released = aligner.abort(instant.target)
+            released = self._aligner(carrier, instant.run).abort(instant.target)
             if instant.run == WHOLE_PIPELINE:
                 self._release(carrier, released, outcome)
             else:
                 self._forward(carrier, released, outcome)
 
-    def _aligner_for_abort(self, carrier: Carrier, instant: Instant) -> Aligner:
-        key = (carrier, instant.run)
-        if key not in self._aligners:
-            # The abort overtook the barrier; its copies are still to come and must not count.
-            self._aligners[key] = Aligner(self._edges, instant.run, self._hold)
-        return self._aligners[key]
-
     def _cancel(self, run: str, outcome: Outcome) -> None:
-        aligner = self._aligners.get((Carrier.DATA, run))
-        if aligner is not None:
-            self._forward(Carrier.DATA, aligner.discard(), outcome)
-        self._aligners.pop((Carrier.CONTROL, run), None)
+        self._runs[Carrier.CONTROL].pop(run, None)
+        if run in self._data:
+            self._forward(Carrier.DATA, self._data[run].discard(), outcome)

@@ -38,7 +38,7 @@ DEFAULT_HOLD = 1024
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One input of a processor. A child that is listed twice has two edges."""
+    """One input of a processor, numbered from 0. A child that is listed twice has two edges."""
 
     index: int
     upstream: str
@@ -87,7 +87,7 @@ class Aligner:
             raise NoUpstreams(run=run)
         self.run = run
         self._hold_limit = hold
-        self._lanes = {edge: _Lane(edge) for edge in edges}
+        self._lanes = [_Lane(edge) for edge in edges]
         self._pending: Barrier | None = None
         self._arrived: list[Edge] = []
         self._last: Barrier | None = None
@@ -102,7 +102,7 @@ class Aligner:
         barrier = self._pending
         if barrier is None:
             return None
-        missing = tuple(lane.edge for lane in self._lanes.values() if self._owes(lane))
+        missing = tuple(lane.edge for lane in self._lanes if self._owes(lane))
         return Pending(barrier, tuple(self._arrived), missing)
 
     @property
@@ -113,11 +113,16 @@ class Aligner:
     @property
     def open_edges(self) -> tuple[Edge, ...]:
         """The upstreams whose END has not been counted."""
-        return tuple(lane.edge for lane in self._lanes.values() if not lane.closed)
+        return tuple(lane.edge for lane in self._lanes if not lane.closed)
 
     def room(self, edge: Edge) -> int:
         """How many more messages of this upstream can be taken, be it only to hold them."""
         return max(0, self._hold_limit - len(self._lane(edge).held))
+
+    def lets_through(self, edge: Edge) -> bool:
+        """Whether an event of this upstream would go straight on: its lane is open and free."""
+        lane = self._lane(edge)
+        return not (lane.delivered or lane.ending)
 
     def accept(self, edge: Edge, message: StreamMessage) -> list[Delivery]:
         """Take one message and say what goes forward because of it."""
@@ -145,16 +150,17 @@ class Aligner:
         """Forget what is held and pending because the run was cancelled; only ENDs still count."""
         if self._pending is not None:
             self._aborted.add(self._pending.id)
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             lane.held = deque(message for message in lane.held if isinstance(message, Barrier))
         return self._clear_pending()
 
     def _lane(self, edge: Edge) -> _Lane:
-        lane = self._lanes.get(edge)
-        if lane is None:
-            known = ", ".join(str(known) for known in self._lanes)
-            raise UnknownUpstream(upstream=str(edge), run=self.run, known=known)
-        return lane
+        if edge.index < len(self._lanes):
+            lane = self._lanes[edge.index]
+            if lane.edge is edge or lane.edge == edge:
+                return lane
+        known = ", ".join(str(lane.edge) for lane in self._lanes)
+        raise UnknownUpstream(upstream=str(edge), run=self.run, known=known)
 
     def _owes(self, lane: _Lane) -> bool:
         return not (lane.delivered or lane.closed)
@@ -205,7 +211,7 @@ class Aligner:
             raise self._overlap(lane, barrier)
 
     def _complete_if_aligned(self) -> list[Delivery]:
-        if self._pending is None or any(self._owes(lane) for lane in self._lanes.values()):
+        if self._pending is None or any(self._owes(lane) for lane in self._lanes):
             return []
         completed = Delivery(self._arrived[-1], self._pending)
         self._last = self._pending
@@ -218,9 +224,9 @@ class Aligner:
         self._pending = None
         self._arrived.clear()
         drained: list[Delivery] = []
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             lane.delivered = False
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             held, lane.held = lane.held, deque()
             for message in held:
                 drained.extend(self._pass(lane, message))
@@ -248,7 +254,7 @@ class Aligner:
 
     def _raise_watermark(self, edge: Edge) -> list[Delivery]:
         low: int | None = None
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             if lane.closed:
                 continue
             if lane.watermark is None:
@@ -260,7 +266,7 @@ class Aligner:
         return [Delivery(edge, Watermark(low, self.run))]
 
     def _overlap(self, lane: _Lane, barrier: Barrier) -> BarrierOverlap:
-        waiting = ", ".join(str(owing.edge) for owing in self._lanes.values() if self._owes(owing))
+        waiting = ", ".join(str(owing.edge) for owing in self._lanes if self._owes(owing))
         return BarrierOverlap(
             upstream=str(lane.edge),
             barrier=str(barrier),

@@ -25,6 +25,8 @@ class Bell:
     def ring(self) -> None:
         """Wake the owner if it sleeps."""
         if self._asleep:
+            # In this order: cleared after the ring, it could hide the owner's next sleep.
+            self._asleep = False
             self._rung.set()
 
     def sleep_unless(self, ready: Callable[[], bool], timeout: float | None) -> None:

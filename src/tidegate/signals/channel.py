@@ -16,7 +16,6 @@ from time import monotonic
 
 from tidegate.errors import ChannelClosed, ChannelTimeout
 from tidegate.signals.bell import Bell
-from tidegate.signals.control import Barrier, Instant
 from tidegate.signals.messages import StreamMessage
 
 DEFAULT_CAPACITY = 1024
@@ -72,9 +71,7 @@ class Channel:
 
     def has_room_for(self, message: StreamMessage) -> bool:
         """Whether `offer` would accept it."""
-        if isinstance(message, Barrier | Instant):
-            return self.has_room_for_signal
-        return len(self._queue) < self.capacity
+        return len(self._queue) < (self._limit if message.is_signal else self.capacity)
 
     @property
     def has_room_for_signal(self) -> bool:

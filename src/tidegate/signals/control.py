@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import ClassVar
 
 from tidegate.errors import InvalidSignalId
 
@@ -67,6 +68,8 @@ class InstantKind(Enum):
 class Barrier:
     """A synchronisation point: the same one on every lane, recognised by its id and kind."""
 
+    is_signal: ClassVar[bool] = True
+
     id: int
     kind: BarrierKind
     run: str = WHOLE_PIPELINE
@@ -98,6 +101,8 @@ class Barrier:
 @dataclass(frozen=True, slots=True)
 class Instant:
     """A signal that is acted on at once. Its id tells a fan-in which copies are repeats."""
+
+    is_signal: ClassVar[bool] = True
 
     id: int
     kind: InstantKind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from tidegate.signals.control import Barrier, Instant
 
@@ -14,6 +14,8 @@ T_co = TypeVar("T_co", covariant=True)
 class Event(Generic[T_co]):
     """One batch of a run's data. Tidegate moves it and never looks inside."""
 
+    is_signal: ClassVar[bool] = False
+
     payload: T_co
     run: str
     shard: int | None = None
@@ -23,6 +25,8 @@ class Event(Generic[T_co]):
 
     def arriving_by(self, port: int) -> Event[T_co]:
         """The same event, marked with the input it came by."""
+        if port == self.port:
+            return self
         return Event(self.payload, self.run, self.shard, port)
 
     def __str__(self) -> str:
@@ -32,6 +36,8 @@ class Event(Generic[T_co]):
 @dataclass(frozen=True, slots=True)
 class Watermark:
     """A promise that no event at or before `time` (milliseconds since 1970) follows."""
+
+    is_signal: ClassVar[bool] = False
 
     time: int
     run: str
