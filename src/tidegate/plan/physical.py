@@ -43,6 +43,12 @@ class Edge:
     keys: tuple[str, ...] = ()
 
 
+def qualified_name(function: Transformation) -> str:
+    """What is stable about a function from process to process: its module and its name in it."""
+    module = getattr(function, "__module__", "?")
+    return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"
+
+
 # --- steps: what a stage does, in order ------------------------------------------------------
 
 
@@ -74,12 +80,6 @@ class Apply:
     """Call the user's DataFrame → DataFrame function."""
 
     function: Transformation
-
-    @property
-    def name(self) -> str:
-        """`module.qualified_name`: what is stable about a function from process to process."""
-        module = getattr(self.function, "__module__", "?")
-        return f"{module}.{getattr(self.function, '__qualname__', type(self.function).__name__)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Pipelines to learn from, importable as `tidegate_examples`."""
