@@ -1,6 +1,7 @@
 """Every error Tidegate raises, as one tree.
 
     TidegateError
+    ├── UsageError              something was asked for by a name that means nothing here
     ├── DeclarationError        the user's pipeline is wrong; points at the user's line
     ├── AlignmentError          a barrier broke the rules of a fan-in
     ├── ChannelError            a lane between two processors cannot be used any more
@@ -44,6 +45,25 @@ def _rebuild(kind: type[TidegateError], fields: dict[str, object]) -> TidegateEr
     return error
 
 
+# --- UsageError: a name that means nothing here ----------------------------------------------
+
+
+@dataclass(eq=False)
+class UsageError(TidegateError):
+    """What was asked for cannot be understood; asking differently is all it takes."""
+
+
+@dataclass(eq=False)
+class UnknownPipeline(UsageError):
+    """No pipeline is found under what the user gave as its name."""
+
+    says = "there is no pipeline {pipeline!r}: {reason}. Use {known}, or package.module:attribute."
+
+    pipeline: str
+    reason: str
+    known: str
+
+
 # --- DeclarationError: the user's pipeline is wrong ------------------------------------------
 
 
@@ -80,6 +100,17 @@ class DeclarationError(TidegateError):
 
     def __str__(self) -> str:
         return f"{self.at}: {self.what}. {self.todo}".rstrip()
+
+
+@dataclass(eq=False)
+class BrokenModule(DeclarationError):
+    """The module that declares a pipeline raised an error of its own."""
+
+    says = "module {module!r} cannot be imported: {reason}"
+    advice = "Make `python -c 'import {module}'` work first."
+
+    module: str
+    reason: str
 
 
 @dataclass(eq=False)

@@ -1,0 +1,52 @@
+"""The command line: one file per command, all of them listed here.
+
+    explain   show the plan of a pipeline, without running anything
+    finding   which pipeline a name on the command line means
+    failing   how errors are told, to people and to programs
+
+Exit codes: 0 done, 1 failed, 2 the command itself was wrong, 3 timed out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegate import __version__
+from tidegate.cli.explain import explain
+
+app = typer.Typer(
+    name="tidegate",
+    help="Multi-stage data pipelines on Spark that know exactly when they are done.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+COMMANDS = (explain,)
+
+for _command in COMMANDS:
+    app.command()(_command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tidegate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidegate(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    """Multi-stage data pipelines on Spark that know exactly when they are done."""
+
+
+def main() -> None:
+    """Run the command line; never returns."""
+    app()

@@ -1,0 +1,72 @@
+"""Which pipeline a name on the command line means."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from functools import reduce
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.errors import BrokenModule, SourceLine, TidegateError, UnknownPipeline
+from tidegate.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+GROUP = "tidegate.pipelines"
+"""The entry-point group in which packages register pipelines under short names."""
+
+
+def find_pipeline(name: str) -> Pipeline:
+    """The pipeline registered under `name`, or the one that `package.module:attribute` names.
+
+    Modules are also looked for in the current folder. Raises `UnknownPipeline`, `BrokenModule`,
+    or the `DeclarationError` that the declaration itself raises.
+    """
+    registered = {point.name: point.value for point in entry_points(group=GROUP)}
+    module, separator, attribute = registered.get(name, name).partition(":")
+    known = ", ".join(sorted(registered)) or "a registered name"
+    if not separator or not module or not attribute:
+        raise UnknownPipeline(name, "it is not registered", known)
+    found = _attribute(name, _module(name, module, known), attribute, known)
+    if not isinstance(found, Pipeline):
+        reason = f"{attribute!r} is a {type(found).__name__}, not a Pipeline"
+        raise UnknownPipeline(name, reason, known)
+    return found
+
+
+def _module(name: str, module: str, known: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(module)
+    except TidegateError:
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and _leads_to(module, error.name):
+            raise UnknownPipeline(name, f"there is no module {error.name!r}", known) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise BrokenModule(_last_line(error), module, reason) from error
+
+
+def _leads_to(module: str, missing: str | None) -> bool:
+    return missing is not None and f"{module}.".startswith(f"{missing}.")
+
+
+def _last_line(error: Exception) -> SourceLine:
+    if isinstance(error, SyntaxError) and error.filename:
+        return SourceLine(error.filename, error.lineno or 0, (error.text or "").strip())
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return SourceLine(frame.filename, frame.lineno or 0, frame.line or "")
+
+
+def _attribute(name: str, module: ModuleType, path: str, known: str) -> object:
+    try:
+        found: object = reduce(getattr, path.split("."), module)
+    except AttributeError as error:
+        raise UnknownPipeline(name, str(error), known) from error
+    return found
