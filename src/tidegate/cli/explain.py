@@ -50,7 +50,7 @@ def explain(
     """Show the plan of a pipeline: stages, shards, exchanges, barriers. Nothing runs."""
     with told_errors(as_json=as_json):
         found = find_pipeline(pipeline)
-        plan = logical_plan(found, shards=shards) if logical else physical_plan(found, shards=shards)
+        plan = (logical_plan if logical else physical_plan)(found, shards=shards)
         schemas = _analyzed(found) if analyze_schema else {}
         typer.echo(_json(plan, schemas) if as_json else _text(plan, schemas))
 
@@ -76,5 +76,4 @@ def _text(plan: Plan, schemas: Schemas) -> str:
     lines = [shown]
     for sink, columns in schemas.items():
         lines += ["", f"Schema of {sink}", *(f"    {name}  {kind}" for name, kind in columns)]
-    return "
-".join(lines)
+    return "\n".join(lines)
