@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidegate.pipeline.nodes import Transform
-from tidegate.plan.physical import Apply, qualified_name
+from tidegate.pipeline.nodes import AggregateColumn, Call, Column, Field, Order, State
+from tidegate.plan.bounds import Bound
+from tidegate.plan.physical import Edge, qualified_name
 
 if TYPE_CHECKING:
     from tidegate.plan.logical import LogicalNode, LogicalPlan
-    from tidegate.plan.physical import PhysicalNode, PhysicalPlan
+    from tidegate.plan.physical import PhysicalPlan
 
-_DERIVED = frozenset({"reads"})
-_GRAPH = frozenset({"at", "input", "inputs", "left", "right"})
+_HIDDEN = frozenset({"at", "input", "left", "right", "reads"})
+"""What is said elsewhere (the edges of a node) or follows from the SQL."""
+
+_WORDING = frozenset({"approximate", "bound", "released_by"})
+"""What a plan says about itself without doing anything differently."""
+
+_NAMELESS = (Field, Column, Order, State, Call, AggregateColumn, Edge, Bound)
+"""Values whose place in a plan already says what they are."""
 
 
 def physical_json(plan: PhysicalPlan) -> dict[str, object]:
@@ -27,7 +35,7 @@ def physical_json(plan: PhysicalPlan) -> dict[str, object]:
         "shards": plan.shards,
         "hash": plan_hash(plan),
         "root": plan.root.id,
-        "nodes": [_physical_node(node) for node in plan.nodes],
+        "nodes": [_encoded(node, _HIDDEN) for node in plan.nodes],
     }
 
 
@@ -47,34 +55,33 @@ def plan_hash(plan: PhysicalPlan) -> str:
 
     A user's function counts by its qualified name: its code cannot be compared.
     """
-    nodes = [_physical_node(node) for node in plan.nodes]
+    nodes = [_encoded(node, _HIDDEN | _WORDING) for node in plan.nodes]
     text = json.dumps(nodes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode()).hexdigest()
 
 
-def _physical_node(node: PhysicalNode) -> dict[str, object]:
-    return {"id": node.id, "kind": type(node).__name__, **_members(node, without=frozenset({"id"}))}
-
-
 def _logical_node(node: LogicalNode) -> dict[str, object]:
-    operator = _value(node.operator)
-    assert isinstance(operator, dict)
-    return {"id": node.id, **operator, "inputs": list(node.inputs)}
+    operator = _members(node.operator, _HIDDEN | {"inputs"})
+    kind = type(node.operator).__name__
+    return {"id": node.id, "kind": kind, **operator, "inputs": list(node.inputs)}
 
 
-def _members(value: object, without: frozenset[str] = _GRAPH) -> dict[str, object]:
-    hidden = without | _DERIVED
-    names = (field.name for field in fields(value) if field.name not in hidden)  # type: ignore[arg-type]
-    return {name: _value(getattr(value, name)) for name in names}
-
-
-def _value(value: object) -> object:
-    if isinstance(value, Enum):
-        return value.value
+def _encoded(value: object, hidden: frozenset[str]) -> object:
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, tuple):
-        return [_value(item) for item in value]
-    if isinstance(value, Apply | Transform):
-        return {"kind": type(value).__name__, "function": qualified_name(value.function)}
+        return [_encoded(item, hidden) for item in value]
     if is_dataclass(value):
-        return {"kind": type(value).__name__, **_members(value)}
-    return value
+        kind = {} if isinstance(value, _NAMELESS) else {"kind": type(value).__name__}
+        return {**kind, **_members(value, hidden)}
+    return value.value if isinstance(value, Enum) else qualified_name(value)
+
+
+def _members(value: object, hidden: frozenset[str]) -> dict[str, object]:
+    names = _shown(type(value), hidden)
+    return {name: _encoded(getattr(value, name), hidden) for name in names}
+
+
+@cache
+def _shown(kind: type[Any], hidden: frozenset[str]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name not in hidden)

@@ -27,7 +27,7 @@ from tidegate.pipeline.nodes import (
 )
 from tidegate.pipeline.recipes import SUMS
 from tidegate.pipeline.sql import columns_read, parse
-from tidegate.plan.kinds import Kind, kind_of, kind_of_type, widest
+from tidegate.plan.kinds import Kind, kind_of, kind_of_plain, kind_of_type, widest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
         operator = node.operator
         if isinstance(operator, Aggregate):
             operator = _marked(operator, inputs[0])
-        known[node.id] = {name: _kind(operator, name, inputs) for name in wanted[node.id]}
+        known[node.id] = _known(operator, wanted[node.id], inputs)
         marked.append(replace(node, operator=operator))
     return tuple(marked)
 
@@ -76,7 +76,8 @@ def _needed(operator: Node, wanted: set[str]) -> set[str]:
     """What to know of the inputs, to know `wanted` of the output."""
     match operator:
         case Select():
-            return _folded(read for name in wanted for read in _selected(operator, name).reads)
+            selected = _selected(operator, wanted).values()
+            return _folded(read for column in selected for read in column.reads)
         case Aggregate():
             summed = (it.argument for column in operator.columns for it in _sums(column))
             arguments = (read for text in summed for read in _reads(text, operator.at))
@@ -85,13 +86,11 @@ def _needed(operator: Node, wanted: set[str]) -> set[str]:
             return wanted
 
 
-def _selected(select: Select, name: str) -> Column:
-    """The column of a select under a name; what only `*` brings comes from the input."""
-    for column in select.columns:
-        if column.name.casefold() == name:
-            return column
-    kept = any(column.name == STAR for column in select.columns)
-    return Column(name, name, (name,) if kept else ())
+def _selected(select: Select, names: Iterable[str]) -> dict[str, Column]:
+    """The columns of a select under these names; what only `*` brings comes from the input."""
+    made = {column.name.casefold(): column for column in select.columns}
+    kept = STAR in made
+    return {it: made.get(it) or Column(it, it, (it,) if kept else ()) for it in names}
 
 
 def _sums(column: AggregateColumn) -> Iterable[Call]:
@@ -109,30 +108,29 @@ def _folded(names: Iterable[str]) -> set[str]:
 # --- what is known about them ----------------------------------------------------------------
 
 
-def _kind(operator: Node, name: str, inputs: list[_Kinds]) -> Kind:
+def _known(operator: Node, wanted: set[str], inputs: list[_Kinds]) -> _Kinds:
+    """What is certain about the `wanted` columns of an operator's output."""
     match operator:
-        case Source():
-            return next(
-                (kind_of_type(it.type) for it in operator.schema if it.name.casefold() == name),
-                None,
-            )
-        case Select():
-            column = _selected(operator, name)
-            return _kind_of_text(column.sql, operator.at, inputs[0])
+        case Source(schema=schema):
+            kinds = {field.name.casefold(): kind_of_type(field.type) for field in schema}
+            return {name: kinds.get(name) for name in wanted}
+        case Select(at=at):
+            selected = _selected(operator, wanted)
+            return {name: _kind_of_text(it.sql, at, inputs[0]) for name, it in selected.items()}
         case Filter() | Top() | Sink() | Aggregate():
-            return inputs[0].get(name)
+            return inputs[0]
         case Union():
-            return widest(kinds.get(name) for kinds in inputs)
+            return {name: widest(kinds.get(name) for kinds in inputs) for name in wanted}
         case Join():
-            return next((kinds[name] for kinds in inputs if kinds.get(name)), None)
+            return {name: next(filter(None, (it.get(name) for it in inputs)), None)
+                    for name in wanted}  # fmt: skip
         case _:
-            return None
+            return {}
 
 
 def _kind_of_text(sql: str, at: SourceLine, columns: _Kinds) -> Kind:
-    if is_identifier(sql):
-        return columns.get(sql.casefold())
-    return kind_of(parse(sql, at), columns)
+    plain = kind_of_plain(sql, columns)
+    return kind_of(parse(sql, at), columns) if plain == "unclear" else plain
 
 
 def _marked(aggregate: Aggregate, kinds: _Kinds) -> Aggregate:

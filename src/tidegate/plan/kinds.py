@@ -7,6 +7,7 @@ decides it later.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sqlglot import exp
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 Kind: TypeAlias = Literal["floating", "decimal", "integer"] | None
+
+_PLAIN = re.compile(r"\s*[A-Za-z_]\w*(\s*[-+*]\s*([A-Za-z_]\w*|\d+))*\s*")
+_WORD = re.compile(r"\w+")
 
 _FAMILIES: dict[str, Kind] = {
     **dict.fromkeys(("double", "float", "real"), "floating"),
@@ -32,6 +36,18 @@ def kind_of_type(text: str) -> Kind:
     ('decimal', 'floating', None)
     """
     return _FAMILIES.get(text.partition("(")[0].strip().lower())
+
+
+def kind_of_plain(sql: str, columns: Mapping[str, Kind]) -> Kind | Literal["unclear"]:
+    """The family of `a`, `a * 2` or `a + b - c`, which needs no parser; wide tables have many.
+
+    >>> kind_of_plain("price * 2", {"price": "decimal"}), kind_of_plain("sqrt(price)", {})
+    ('decimal', 'unclear')
+    """
+    if not _PLAIN.fullmatch(sql):
+        return "unclear"
+    words = _WORD.findall(sql)
+    return widest("integer" if it.isdigit() else columns.get(it.casefold()) for it in words)
 
 
 def kind_of(expression: exp.Expr, columns: Mapping[str, Kind]) -> Kind:

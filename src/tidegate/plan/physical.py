@@ -43,7 +43,7 @@ class Edge:
     keys: tuple[str, ...] = ()
 
 
-def qualified_name(function: Transformation) -> str:
+def qualified_name(function: object) -> str:
     """What is stable about a function from process to process: its module and its name in it."""
     module = getattr(function, "__module__", "?")
     return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"
