@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
-from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +76,7 @@ def _encoded(value: object, hidden: frozenset[str]) -> object:
     return value.value if isinstance(value, Enum) else qualified_name(value)
 
 
-def _members(value: object, hidden: frozenset[str]) -> dict[str, object]:
-    names = _shown(type(value), hidden)
+def _members(value: Any, hidden: frozenset[str]) -> dict[str, object]:
+    # Every value of a plan has slots, which are its fields in order, and cheaper to ask for.
+    names = (name for name in value.__slots__ if name not in hidden)
     return {name: _encoded(getattr(value, name), hidden) for name in names}
-
-
-@cache
-def _shown(kind: type[Any], hidden: frozenset[str]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name not in hidden)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 ORDER_OF_ADDITION = "order of addition"
 
+_LIKE_THEIR_ARGUMENT = SUMS | {"min", "max"}
+_COUNTS = frozenset({"count", "count_if", "approx_count_distinct"})
+
 _Kinds: TypeAlias = "Mapping[str, Kind]"
 
 
@@ -79,8 +82,9 @@ def _needed(operator: Node, wanted: set[str]) -> set[str]:
             selected = _selected(operator, wanted).values()
             return _folded(read for column in selected for read in column.reads)
         case Aggregate():
-            summed = (it.argument for column in operator.columns for it in _sums(column))
-            arguments = (read for text in summed for read in _reads(text, operator.at))
+            calls = (call for column in operator.columns for call in column.calls)
+            texts = (call.argument for call in calls if call.function in _LIKE_THEIR_ARGUMENT)
+            arguments = (read for text in texts for read in _reads(text, operator.at))
             return _folded(arguments) | (wanted & _folded(operator.by))
         case _:
             return wanted
@@ -91,10 +95,6 @@ def _selected(select: Select, names: Iterable[str]) -> dict[str, Column]:
     made = {column.name.casefold(): column for column in select.columns}
     kept = STAR in made
     return {it: made.get(it) or Column(it, it, (it,) if kept else ()) for it in names}
-
-
-def _sums(column: AggregateColumn) -> Iterable[Call]:
-    return (call for call in column.calls if call.function in SUMS)
 
 
 def _reads(sql: str, at: SourceLine) -> tuple[str, ...]:
@@ -117,15 +117,34 @@ def _known(operator: Node, wanted: set[str], inputs: list[_Kinds]) -> _Kinds:
         case Select(at=at):
             selected = _selected(operator, wanted)
             return {name: _kind_of_text(it.sql, at, inputs[0]) for name, it in selected.items()}
-        case Filter() | Top() | Sink() | Aggregate():
+        case Filter() | Top() | Sink():
             return inputs[0]
-        case Union():
-            return {name: widest(kinds.get(name) for kinds in inputs) for name in wanted}
-        case Join():
-            return {name: next(filter(None, (it.get(name) for it in inputs)), None)
+        case Aggregate(by=by, columns=columns):
+            keys = {name: inputs[0].get(name) for name in _folded(by)}
+            return keys | {it.name.casefold(): _aggregated(it, inputs[0]) for it in columns}
+        case Union() | Join():
+            return {name: _either(operator, [kinds.get(name) for kinds in inputs])
                     for name in wanted}  # fmt: skip
         case _:
             return {}
+
+
+def _either(operator: Union | Join, kinds: list[Kind]) -> Kind:
+    """A column of a union comes from all inputs, one of a join from the input that has it."""
+    return widest(kinds) if isinstance(operator, Union) else next(filter(None, kinds), None)
+
+
+def _aggregated(column: AggregateColumn, kinds: _Kinds) -> Kind:
+    """The kind of a column that is nothing but one call; of others nothing is certain."""
+    call = column.calls[0]
+    if column.finish != call.name:
+        return None
+    if call.function not in _LIKE_THEIR_ARGUMENT:
+        return "integer" if call.function in _COUNTS else None
+    kind = kind_of_plain(call.argument, kinds)
+    if kind == "unclear":
+        return None
+    return "floating" if call.function == "avg" and kind == "integer" else kind
 
 
 def _kind_of_text(sql: str, at: SourceLine, columns: _Kinds) -> Kind:
