@@ -1,0 +1,134 @@
+"""A declaration is a graph of frozen values that remember the user's lines; nothing runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+import tidegate as tg
+from tidegate.pipeline.nodes import Aggregate, Column, Filter, Join, Order, Select, Source, Top
+
+
+@pytest.fixture
+def shop() -> tg.Pipeline:
+    return tg.Pipeline("shop", shards=4)
+
+
+@pytest.fixture
+def sales(shop: tg.Pipeline) -> tg.Stream:
+    return shop.source("sales", "store_id bigint, amount decimal(10,2), sold_at timestamp")
+
+
+def test_every_operator_remembers_the_line_that_declared_it(sales: tg.Stream) -> None:
+    filtered = sales.filter("amount > 0")
+    assert filtered.node.at.file == __file__
+    assert filtered.node.at.text == 'filtered = sales.filter("amount > 0")'
+
+
+def test_a_chain_over_several_lines_points_at_the_line_of_each_operator(sales: tg.Stream) -> None:
+    chain = (
+        sales.filter("amount > 0")
+        .select("store_id")
+    )  # fmt: skip
+    assert chain.node.at.text == '.select("store_id")'
+
+
+def test_operators_do_not_change_the_stream_they_are_applied_to(sales: tg.Stream) -> None:
+    before = sales.node
+    sales.filter("amount > 0")
+    assert sales.node is before
+
+
+def test_nodes_are_frozen(sales: tg.Stream) -> None:
+    with pytest.raises(FrozenInstanceError):
+        sales.node.name = "other"  # type: ignore[misc, union-attr]
+
+
+def test_a_stream_used_twice_stays_one_node(sales: tg.Stream) -> None:
+    both = sales.join(sales, on="store_id").node
+    assert isinstance(both, Join)
+    assert both.left is both.right
+
+
+def test_a_schema_may_be_a_mapping(shop: tg.Pipeline) -> None:
+    node = shop.source("stores", {"store id": "bigint", "name": "string"}).node
+    assert isinstance(node, Source)
+    assert [(field.name, field.type) for field in node.schema] == [
+        ("store id", "bigint"),
+        ("name", "string"),
+    ]
+
+
+def test_a_schema_keeps_the_commas_of_nested_types(shop: tg.Pipeline) -> None:
+    ddl = "id bigint not null, `full name` string, tags map<string,array<int>>, at: timestamp"
+    node = shop.source("nested", ddl).node
+    assert isinstance(node, Source)
+    assert [(field.name, field.type) for field in node.schema] == [
+        ("id", "bigint"),
+        ("full name", "string"),
+        ("tags", "map<string,array<int>>"),
+        ("at", "timestamp"),
+    ]
+
+
+def test_a_filter_knows_which_columns_it_reads(sales: tg.Stream) -> None:
+    node = sales.filter("amount > 0 and sold_at.year = 2024").node
+    assert isinstance(node, Filter)
+    assert set(node.reads) == {"amount", "sold_at"}
+
+
+def test_a_select_takes_names_expressions_and_a_mapping(sales: tg.Stream) -> None:
+    node = sales.select("store_id", columns={"in cents": "amount * 100"}, self="amount").node
+    assert isinstance(node, Select)
+    assert node.columns == (
+        Column("store_id", "store_id", ("store_id",)),
+        Column("in cents", "amount * 100", ("amount",)),
+        Column("self", "amount", ("amount",)),
+    )
+
+
+def test_an_aggregate_column_may_have_the_name_of_an_argument(sales: tg.Stream) -> None:
+    node = sales.aggregate(by="store_id", columns={"by": "count(*)", "shards": "count(*)"}).node
+    assert isinstance(node, Aggregate)
+    assert [column.name for column in node.columns] == ["by", "shards"]
+
+
+def test_a_top_keeps_the_order_of_its_sort_keys(sales: tg.Stream) -> None:
+    node = sales.top(3, by=["amount DESC", "store_id asc"]).node
+    assert isinstance(node, Top)
+    assert node.by == (
+        Order("amount", descending=True, reads=("amount",)),
+        Order("store_id", descending=False, reads=("store_id",)),
+    )
+
+
+def test_sinks_and_sources_are_listed_in_the_order_of_their_declaration(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.sink("second")
+    sales.sink("first")
+    assert list(shop.sinks) == ["second", "first"]
+    assert list(shop.sources) == ["sales"]
+
+
+def test_a_deep_chain_can_be_printed_and_compared(sales: tg.Stream) -> None:
+    deep = sales
+    for _ in range(5_000):
+        deep = deep.filter("amount > 0")
+    assert "amount > 0" in repr(deep.node)
+    assert deep.node == deep.node
+    assert deep.node != sales.node
+
+
+@pytest.mark.parametrize("module", ["pyspark", "sqlglot"])
+def test_importing_tidegate_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, tidegate; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_declaring_never_loads_spark() -> None:
+    code = "import sys, tidegate_examples.coffee; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,217 @@
+"""Mistakes that need no Spark are errors at the line that makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidegate as tg
+from tidegate.errors import (
+    CyclicPipeline,
+    DeclarationError,
+    DuplicateColumn,
+    DuplicateName,
+    ForbiddenSql,
+    ForeignStream,
+    InvalidArgument,
+    InvalidName,
+    InvalidSchema,
+    InvalidSql,
+    JoinWithoutKeys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def shop() -> tg.Pipeline:
+    return tg.Pipeline("shop")
+
+
+@pytest.fixture
+def sales(shop: tg.Pipeline) -> tg.Stream:
+    return shop.source("sales", "store_id bigint, amount decimal(10,2)")
+
+
+def mistake(
+    condition: type[DeclarationError], declare: Callable[[], object], /, **fields: object
+) -> DeclarationError:
+    """The error of `declare`, which must have these fields and point into this file."""
+    with pytest.raises(condition) as raised:
+        declare()
+    assert raised.value.at.file == __file__
+    assert raised.value.at.line == declare.__code__.co_firstlineno
+    assert {name: getattr(raised.value, name) for name in fields} == fields
+    return raised.value
+
+
+def test_two_sources_of_one_name_name_both_lines(shop: tg.Pipeline) -> None:
+    first = shop.source("sales", "a int").node.at
+    mistake(DuplicateName, lambda: shop.source("sales", "a int"), kind="source", first=first)
+
+
+def test_two_sinks_of_one_name_name_both_lines(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.sink("totals")
+    first = shop.sinks["totals"].at
+    mistake(DuplicateName, lambda: sales.sink("totals"), kind="sink", name="totals", first=first)
+
+
+def test_names_that_differ_in_case_alone_are_the_same_file(sales: tg.Stream) -> None:
+    sales.sink("Totals")
+    mistake(DuplicateName, lambda: sales.sink("totals"), name="totals")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../up", ".hidden", "with space", "x" * 101, "ü"])
+def test_a_name_must_be_safe_as_a_file_name(sales: tg.Stream, name: str) -> None:
+    mistake(InvalidName, lambda: sales.sink(name), kind="sink", name=name)
+    mistake(InvalidName, lambda: tg.Pipeline(name), kind="pipeline", name=name)
+
+
+@pytest.mark.parametrize(
+    "schema", ["", "a", "a bananas", "a int,", "a int,, b int", {}, {"a": "bananas"}]
+)
+def test_a_schema_must_be_spark_ddl(shop: tg.Pipeline, schema: str | dict[str, str]) -> None:
+    mistake(InvalidSchema, lambda: shop.source("sales", schema), source="sales")
+
+
+def test_a_schema_names_each_column_once(shop: tg.Pipeline) -> None:
+    mistake(DuplicateColumn, lambda: shop.source("sales", "a int, A string"), column="A")
+
+
+@pytest.mark.parametrize(
+    "sql", ["", "amount >", "a b", "a, b", "select 1", "amount;", "(amount", "drop table sales"]
+)
+def test_sql_must_be_one_expression(sales: tg.Stream, sql: str) -> None:
+    mistake(InvalidSql, lambda: sales.filter(sql), sql=sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("rand() < 0.5", "rand()"),
+        ("sold_at < current_timestamp", "current_timestamp()"),
+        ("sold_at < now()", "now()"),
+        ("id = uuid()", "uuid()"),
+        ("monotonically_increasing_id() > 7", "monotonically_increasing_id()"),
+        ("unix_timestamp() > 7", "current_timestamp()"),
+        ("row_number() over (order by a) = 1", "a window function"),
+        ("a in (select b from c)", "a subquery"),
+        ("sum(amount) > 7", "the aggregate sum()"),
+        ("mean(amount) > 7", "the aggregate mean()"),
+        ("any(amount > 7)", "the aggregate any()"),
+    ],
+)
+def test_a_row_operator_must_give_the_same_rows_when_replayed(
+    sales: tg.Stream, sql: str, found: str
+) -> None:
+    assert found in mistake(ForbiddenSql, lambda: sales.filter(sql), sql=sql).what
+    assert found in mistake(ForbiddenSql, lambda: sales.select(a=sql), sql=sql).what
+
+
+@pytest.mark.parametrize(
+    "sql", ["a like any ('x%', 'y%')", "exists(a, x -> x > 1)", "null", "`a b`"]
+)
+def test_what_only_looks_like_an_aggregate_or_a_subquery_is_allowed(
+    sales: tg.Stream, sql: str
+) -> None:
+    sales.select(a=sql)
+
+
+def test_a_select_names_each_column_once(sales: tg.Stream) -> None:
+    mistake(DuplicateColumn, lambda: sales.select("amount", Amount="amount * 2"), column="Amount")
+    mistake(DuplicateColumn, lambda: sales.select(columns={"a": "1"}, a="2"), column="a")
+
+
+def test_a_select_has_columns(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.select(), operator="select")  # noqa: PLW0108
+
+
+def test_an_expression_in_a_select_needs_a_name(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.select("amount * 2"), value="amount * 2")
+
+
+def test_a_transform_needs_a_function(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.transform("upper"), value="upper")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shards", [0, -1, 1.5, True, "4"])
+def test_shards_are_counted_from_one(sales: tg.Stream, shards: int) -> None:
+    mistake(InvalidArgument, lambda: tg.Pipeline("shop", shards=shards), value=shards)
+    mistake(InvalidArgument, lambda: sales.aggregate(n="count(*)", shards=shards), value=shards)
+
+
+def test_an_aggregate_needs_a_key_or_a_column(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.aggregate(), argument="by")  # noqa: PLW0108
+
+
+def test_keys_are_columns_and_not_expressions(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.aggregate(by="year(sold_at)"), argument="by")
+    mistake(InvalidArgument, lambda: sales.top(1, by="a asc", per="a + b"), argument="per")
+    mistake(InvalidArgument, lambda: sales.join(sales, on=["a", "A"]), argument="on")
+
+
+def test_an_aggregate_names_each_column_once(sales: tg.Stream) -> None:
+    mistake(DuplicateColumn, lambda: sales.aggregate(by="a", A="count(*)"), column="A")
+
+
+@pytest.mark.parametrize("n", [0, -3, 1.5, True])
+def test_a_top_keeps_at_least_one_row(sales: tg.Stream, n: int) -> None:
+    mistake(InvalidArgument, lambda: sales.top(n, by="amount desc"), argument="n", value=n)
+
+
+@pytest.mark.parametrize("by", ["amount", "amount sideways", ["amount desc", "store_id"]])
+def test_a_top_says_which_way_each_order_goes(sales: tg.Stream, by: str | list[str]) -> None:
+    mistake(InvalidArgument, lambda: sales.top(1, by=by), argument="by")
+
+
+def test_a_top_has_an_order(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.top(1, by=[]), argument="by")
+
+
+def test_a_join_has_keys(sales: tg.Stream) -> None:
+    mistake(JoinWithoutKeys, lambda: sales.join(sales))
+
+
+def test_a_join_knows_six_ways(sales: tg.Stream) -> None:
+    error = mistake(InvalidArgument, lambda: sales.join(sales, on="a", how="cross"))  # type: ignore[arg-type]
+    assert "inner, left, right, full, semi, anti" in error.todo
+
+
+def test_a_union_has_others(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.union(), operator="union")  # noqa: PLW0108
+
+
+def test_streams_of_two_pipelines_do_not_mix(sales: tg.Stream) -> None:
+    other = tg.Pipeline("other").source("sales", "a int")
+    mistake(ForeignStream, lambda: sales.join(other, on="a"), pipeline="shop", other="other")
+    mistake(ForeignStream, lambda: sales.union(other), pipeline="shop", other="other")
+
+
+def test_only_streams_can_be_joined(sales: tg.Stream) -> None:
+    mistake(InvalidArgument, lambda: sales.join("stores", on="a"), value="stores")  # type: ignore[arg-type]
+
+
+def test_a_stream_that_reads_itself_is_a_cycle(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    grown = sales.union(shop.stream("grown"))
+    error = mistake(CyclicPipeline, lambda: grown.named("grown"))
+    assert isinstance(error, CyclicPipeline)
+    assert error.path.startswith("union (line ")
+    assert "reference" in error.path
+
+
+def test_a_cycle_over_two_names_is_found_when_the_second_closes_it(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.union(shop.stream("right")).named("left")
+    right = shop.stream("left").filter("amount > 0")
+    mistake(CyclicPipeline, lambda: right.named("right"))
+
+
+def test_an_error_says_where_what_and_what_to_do(sales: tg.Stream) -> None:
+    error = mistake(JoinWithoutKeys, lambda: sales.join(sales))
+    assert str(error) == (
+        f"{__file__}:{error.at.line}: this join has no keys."
+        " Name the columns both sides share, for example on='store_id'."
+    )
