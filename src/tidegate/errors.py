@@ -493,6 +493,26 @@ class RunEnded(RunError):
 
 
 @dataclass(eq=False)
+class UnknownRun(RunError):
+    """There is no such run: never begun, or ended, or cancelled and gone."""
+
+    run: str
+    says: ClassVar[str] = (
+        "run {run!r} is not open; begin it first, or it has ended or was cancelled meanwhile"
+    )
+
+
+@dataclass(eq=False)
+class RunExists(RunError):
+    """The name is taken by a run that is still open, or is no name."""
+
+    run: str
+    says: ClassVar[str] = (
+        "a run cannot begin as {run!r}: the name is empty or taken by a run that is still open"
+    )
+
+
+@dataclass(eq=False)
 class UnknownSource(RunError):
     """Data was sent to a source that the pipeline does not have."""
 

@@ -13,7 +13,14 @@ from itertools import count
 from threading import Lock, RLock
 from time import monotonic
 
-from tidegate.errors import ChannelTimeout, RunEnded, TooManySignals, UnknownSource
+from tidegate.errors import (
+    ChannelTimeout,
+    RunEnded,
+    RunExists,
+    TooManySignals,
+    UnknownRun,
+    UnknownSource,
+)
 from tidegate.run.memory import Lane
 from tidegate.run.receipts import Receipt
 from tidegate.signals import (
@@ -99,13 +106,29 @@ class Head:
         self._order = RLock()
         self._runs: dict[str, _OpenRun] = {}
 
+    @property
+    def open_runs(self) -> tuple[str, ...]:
+        """The runs that have begun and were not forgotten."""
+        with self._order:
+            return tuple(self._runs)
+
+    def begin(self, run: str) -> None:
+        """Open a run. A name can be used again once the run that had it is gone."""
+        with self._order:
+            if not run or run in self._runs:
+                raise RunExists(run=run)
+            self._runs[run] = _OpenRun()
+
     def send(self, source: str, message: Event[object] | Watermark, timeout: float) -> None:
         """Put data of a run into a source; refused once the run has ended there."""
 
+        state = self._run(message.run)
+
         def offer(lane: Lane) -> bool:
-            # Checked with every try: the run may be ended while its data waits for room.
+            # Checked with every try: while its data waits for room the run may be ended, and
+            # even be gone and its name be in use again.
             with self._order:
-                how = self._run(message.run).how_closed(source)
+                how = state.how_closed(source)
                 if how is not None:
                     raise RunEnded(run=message.run, source=source, how=how)
                 return lane.offer(message)
@@ -164,7 +187,10 @@ class Head:
             self._runs.pop(run, None)
 
     def _run(self, run: str) -> _OpenRun:
-        return self._runs.setdefault(run, _OpenRun())
+        with self._order:
+            if run not in self._runs:
+                raise UnknownRun(run=run)
+            return self._runs[run]
 
     def _inlet(self, source: str) -> SourceInlet:
         if source not in self._inlets:
@@ -175,9 +201,11 @@ class Head:
         return [lane for inlet in self._inlets.values() for lane in inlet.lanes]
 
     def _open_lanes(self, run: str, via: Carrier) -> list[Lane]:
-        if run == WHOLE_PIPELINE or via is Carrier.CONTROL:
+        if run == WHOLE_PIPELINE:
             return self._all_lanes()
         state = self._run(run)
+        if via is Carrier.CONTROL:
+            return self._all_lanes()
         still_open = [inlet for inlet in self._inlets.values() if inlet.name not in state.closed]
         if state.cancelled or not still_open:
             raise RunEnded(run=run, source="*", how="cancelled" if state.cancelled else "ended")

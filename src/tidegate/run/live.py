@@ -1,6 +1,7 @@
 """A live pipeline: processors on threads, lanes between them, a head and a collecting end.
 
     with LivePipeline("sales", processors, links) as live:
+        live.begin("march")
         live.send("orders", payload, run="march")
         live.end("march").wait()
 
@@ -92,6 +93,11 @@ class LivePipeline:
         return Worker(processor, loop, self.name, self._fail)
 
     # ── data and signals ──
+
+    def begin(self, run: str) -> None:
+        """Open a run. Its name can be used again once its END was collected."""
+        with self._while_running():
+            self._head.begin(run)
 
     def send(
         self,
@@ -192,21 +198,25 @@ class LivePipeline:
             return self._conclude(HowClosed.QUICK, self._alive(), started)
 
     def _try_graceful(self, timeout: float) -> tuple[str, ...]:
-        """Who is late; nobody when it worked out or there is nobody left to wait for."""
+        """Who is late; nobody when it worked out, or when a failure stopped it all before."""
         deadline = monotonic() + timeout
-        if not self._move(PipelineState.CLOSING):
-            return ()
-        try:
-            receipt = self._send_barrier(
-                BarrierKind.GRACEFUL_END, Carrier.DATA, WHOLE_PIPELINE, timeout
-            )
-        except BarrierTimeout as blocked:
-            return blocked.held_by or self._alive()
-        except ChannelClosed:
-            return ()
+        receipt = self._send_graceful_end(timeout)
         self._join(deadline)
         alive = self._alive()
-        return (self._ledger.holdup(receipt).held_by or alive) if alive else ()
+        if not alive:
+            return ()
+        return (receipt and self._ledger.holdup(receipt).held_by) or alive
+
+    def _send_graceful_end(self, timeout: float) -> Receipt | None:
+        """None when it cannot be sent: something failed, or an earlier barrier is stuck."""
+        if not self._move(PipelineState.CLOSING):
+            return None
+        try:
+            return self._send_barrier(
+                BarrierKind.GRACEFUL_END, Carrier.DATA, WHOLE_PIPELINE, timeout
+            )
+        except (BarrierTimeout, ChannelClosed, TooManySignals):
+            return None
 
     def _stop_quickly(self, timeout: float) -> None:
         """Half of the bound for the signal to travel, half for those it could not reach."""
@@ -221,7 +231,6 @@ class LivePipeline:
     def _conclude(self, how: HowClosed, late: tuple[str, ...], started: float) -> CloseReport:
         self._move(PipelineState.CLOSED)
         self._wiring.close()
-        self._join(monotonic() + QUICK_BOUND)
         self._ledger.withdraw_all(f"pipeline {self.name!r} was closed", None)
         self._ledger.stop()
         how = HowClosed.FAILED if self._error is not None else how
@@ -249,6 +258,11 @@ class LivePipeline:
     def error(self) -> ProcessorFailed | None:
         """The first failure; its `__cause__` is what the processor raised."""
         return self._error
+
+    @property
+    def open_runs(self) -> tuple[str, ...]:
+        """The runs that have begun and whose END was not collected."""
+        return self._head.open_runs
 
     @property
     def processors(self) -> tuple[ProcessorStatus, ...]:

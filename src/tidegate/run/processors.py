@@ -108,6 +108,11 @@ class BarrierProcessor:
         waiting = (aligner.pending for aligner in (*self._whole.values(), *runs))
         return tuple(pending for pending in waiting if pending is not None)
 
+    @property
+    def open_runs(self) -> tuple[str, ...]:
+        """The runs that have come by and whose END has not gone forward."""
+        return tuple(self._data)
+
     def room(self, edge: Edge) -> int:
         """How much of this upstream the aligners would still hold."""
         return min(aligner.room(edge) for aligner in (self._whole_data, *self._data.values()))

@@ -183,10 +183,10 @@ class Ledger:
             self._stopped = True
             self._changed.notify()
 
-    def _settle(self, receipt: Receipt, error: TidegateError | None) -> bool:
+    def _settle(self, receipt: Receipt, error: TidegateError | None) -> None:
         with self._changed:
             self._open.pop(receipt.barrier.id, None)
-        return receipt.settle(error)
+        receipt.settle(error)
 
     def _keep_watch(self) -> None:
         while True:
@@ -218,5 +218,6 @@ class Ledger:
         error = BarrierTimeout(
             str(receipt.barrier), receipt.seconds, holdup.missing, holdup.held_by
         )
-        if self._settle(receipt, error):
-            self._on_timeout(receipt.barrier)
+        # Withdrawn first: whoever waited for the outcome may send the next barrier right away.
+        self._on_timeout(receipt.barrier)
+        self._settle(receipt, error)
