@@ -15,7 +15,7 @@ from tidegate.plan.physical import (
     qualified_name,
 )
 from tidegate.plan.tree import draw
-from tidegate.plan.wording import by_name, cut, listed
+from tidegate.plan.wording import by_name, counted, cut, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +31,8 @@ def explain_physical(plan: PhysicalPlan) -> str:
     stages = sum(1 for _ in plan.stages)
     barriers = sum(isinstance(node, PhysicalBarrier) for node in plan.nodes)
     title = (
-        f"Physical plan of {plan.pipeline}: {stages:,} stages, {barriers:,} barriers,"
-        f" shards={plan.shards}, hash {plan_hash(plan)[:_HASH]}"
+        f"Physical plan of {plan.pipeline}: {counted(stages, 'stage')},"
+        f" {counted(barriers, 'barrier')}, shards={plan.shards}, hash {plan_hash(plan)[:_HASH]}"
     )
     tree = draw(
         plan.root.id,
@@ -45,7 +45,8 @@ def explain_physical(plan: PhysicalPlan) -> str:
 def explain_logical(plan: LogicalPlan) -> str:
     """The sinks on top, sources at the leaves, one operator per line."""
     root = f"Pipeline {plan.pipeline}"
-    title = f"Logical plan of {plan.pipeline}: {len(plan.nodes):,} operators, shards={plan.shards}"
+    operators = counted(len(plan.nodes), "operator")
+    title = f"Logical plan of {plan.pipeline}: {operators}, shards={plan.shards}"
     sinks = [sink.id for sink in plan.sinks]
     tree = draw(
         root,

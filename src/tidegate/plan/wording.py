@@ -38,6 +38,15 @@ def listed(items: Sequence[object], width: int = _LINE) -> str:
     return f"[{', '.join(shown)}]"
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "stage"), counted(1_000, "barrier")
+    ('1 stage', '1,000 barriers')
+    """
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
 def by_name(columns: Sequence[Column]) -> str:
     """The columns of a select: names, and what is computed under a name."""
     return listed([it.name if it.sql == it.name else f"{it.name} = {it.sql}" for it in columns])
@@ -69,7 +78,7 @@ def _limited(columns: Sequence[AggregateColumn], lines: list[str]) -> Iterator[s
 
 
 def _marked(column: AggregateColumn, formula: str) -> str:
-    mark = f"  (approximate: {column.approximate})" if column.approximate else ""
+    mark = f" (approximate: {column.approximate})" if column.approximate else ""
     return f"{column.name} = {cut(formula, _ITEM)}{mark}"
 
 

@@ -1,0 +1,137 @@
+"""EXPLAIN stays readable and cheap whatever the size of a plan."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from time import perf_counter
+
+import tidegate as tg
+from tidegate.plan import (
+    PhysicalPlan,
+    explain_logical,
+    explain_physical,
+    logical_plan,
+    physical_json,
+    physical_plan,
+    plan_hash,
+)
+from tidegate.plan.tree import draw
+from tidegate.plan.wording import cut, listed
+
+WIDTH = 160
+
+
+def longest(text: str) -> int:
+    return max(len(line) for line in text.splitlines())
+
+
+def plan_of(sql: str, **more_columns: str) -> PhysicalPlan:
+    pipeline = tg.Pipeline("shop")
+    columns = {"x": sql, **more_columns}
+    pipeline.source("sales", "a int, b double").aggregate(by="a", columns=columns).sink("out")
+    return physical_plan(pipeline)
+
+
+def test_ten_thousand_columns_are_explained_in_well_under_a_second() -> None:
+    start = perf_counter()
+    wide = tg.Pipeline("wide", shards=4)
+    names = [f"c{number}" for number in range(10_000)]
+    rows = wide.source("rows", {"k": "int", **dict.fromkeys(names, "decimal(10,2)")})
+    rows.aggregate(by="k", columns={name: f"sum({name})" for name in names}).sink("sums")
+    text = explain_physical(physical_plan(wide))
+    # Half of this on a slow machine; the bound is for what would grow with the square.
+    assert perf_counter() - start < 2.5
+    assert longest(text) < WIDTH
+    assert len(text.splitlines()) < 60
+    assert "… 9,992 more columns" in text
+    assert longest(explain_logical(logical_plan(wide))) < WIDTH
+
+
+def test_a_thousand_stages_go_straight_down() -> None:
+    deep = tg.Pipeline("deep")
+    stream = deep.source("rows", "k int, v int")
+    for _ in range(1_000):
+        stream = stream.aggregate(by="k", v="sum(v)")
+    stream.sink("end")
+    assert longest(explain_physical(physical_plan(deep))) < WIDTH
+
+
+def test_a_thousand_nested_joins_continue_further_down() -> None:
+    deep = tg.Pipeline("deep")
+    rows = deep.source("rows", "k int")
+    stream = rows
+    for _ in range(1_000):
+        stream = stream.join(rows, on="k")
+    stream.sink("end")
+    text = explain_physical(physical_plan(deep))
+    assert longest(text) < WIDTH
+    assert "(drawn below)" in text
+    assert text.count("PhysicalStage s1 ") == 1
+
+
+def test_a_branch_that_waits_to_be_drawn_is_drawn_once() -> None:
+    def reads(node: str) -> list[str]:
+        number = int(node)
+        return [] if number == 0 else [str(number - 1), str(number - 1)]
+
+    lines = list(draw("40", lambda node: [f"node {node}"], reads))
+    assert [line.strip("│├└─ ") for line in lines].count("node 7") == 1
+
+
+def test_an_approximate_column_says_so_and_why() -> None:
+    text = explain_physical(plan_of("sum(b)", y="approx_count_distinct(a)"))
+    assert "x = sum(x_sum) (approximate: order of addition)" in text
+    assert "(approximate: HLL sketch, about 2 %)" in text
+
+
+def test_partial_merge_and_finish_are_shown() -> None:
+    text = explain_physical(plan_of("avg(a) + 1"))
+    assert "x_sum = sum(a), x_count = count(a)" in text
+    assert "x = sum(x_sum) / nullif(coalesce(sum(x_count), 0), 0) + 1" in text
+
+
+def test_a_hash_changes_with_what_a_plan_does() -> None:
+    assert plan_hash(plan_of("sum(a)")) == plan_hash(plan_of("sum(a)"))
+    assert plan_hash(plan_of("sum(a)")) != plan_hash(plan_of("max(a)"))
+
+
+def test_a_hash_is_the_same_in_another_process() -> None:
+    code = (
+        "from tidegate.plan import physical_plan, plan_hash;"
+        "from tidegate_examples.coffee import pipeline;"
+        "print(plan_hash(physical_plan(pipeline)))"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(hashes) == 1
+
+
+def test_a_function_counts_by_its_qualified_name() -> None:
+    pipeline = tg.Pipeline("shop")
+    pipeline.source("sales", "a int").transform(unchanged).sink("out")
+    plan = physical_plan(pipeline)
+    assert f"Apply {__name__}.unchanged" in explain_physical(plan)
+    assert f"{__name__}.unchanged" in str(physical_json(plan))
+
+
+def unchanged(rows: object) -> object:
+    return rows
+
+
+def test_a_list_says_how_much_it_leaves_out() -> None:
+    assert listed(["a", "b"]) == "[a, b]"
+    assert listed(["a" * 500]) == f"[{'a' * 59}…]"
+    assert listed([]) == "[]"
+
+
+def test_sql_over_several_lines_is_shown_on_one() -> None:
+    assert cut("a >\n      1") == "a > 1"

@@ -1,0 +1,221 @@
+"""What only the whole graph can tell: circles, loose ends, and sums that depend on order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidegate as tg
+from tidegate.errors import (
+    CyclicPipeline,
+    InexactAggregate,
+    PipelineWithoutSink,
+    UnknownStream,
+    UnreadSource,
+)
+from tidegate.pipeline.nodes import Aggregate, Filter, Union
+from tidegate.plan import logical_plan
+
+if TYPE_CHECKING:
+    from tidegate.plan import LogicalPlan
+
+SCHEMA = "k int, price decimal(10,2), weight double, amount float, n bigint, name string"
+
+
+@pytest.fixture
+def shop() -> tg.Pipeline:
+    return tg.Pipeline("shop")
+
+
+@pytest.fixture
+def sales(shop: tg.Pipeline) -> tg.Stream:
+    return shop.source("sales", SCHEMA)
+
+
+def names(plan: LogicalPlan) -> list[str]:
+    return [type(node.operator).__name__ for node in plan.nodes]
+
+
+def test_a_pipeline_without_a_sink_points_at_the_pipeline(shop: tg.Pipeline) -> None:
+    with pytest.raises(PipelineWithoutSink) as raised:
+        logical_plan(shop)
+    assert raised.value.at == shop.at
+
+
+def test_a_source_that_no_sink_reads_points_at_the_source(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.sink("all")
+    unread = shop.source("unread", "a int")
+    unread.filter("a > 1")
+    with pytest.raises(UnreadSource) as raised:
+        logical_plan(shop)
+    assert raised.value.at == unread.node.at
+    assert raised.value.source == "unread"
+
+
+def test_a_sink_behind_a_name_nobody_gave_has_no_input(shop: tg.Pipeline) -> None:
+    missing = shop.stream("missing")
+    missing.sink("nothing")
+    with pytest.raises(UnknownStream) as raised:
+        logical_plan(shop)
+    assert raised.value.at == missing.node.at
+    assert raised.value.name == "missing"
+
+
+def test_a_reference_leads_to_the_stream_that_is_named_later(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    shop.stream("large").filter("k > 1").sink("large")
+    sales.filter("price > 75").named("large")
+    plan = logical_plan(shop)
+    assert names(plan) == ["Source", "Filter", "Filter", "Sink"]
+    assert plan.nodes[2].inputs == (plan.nodes[1].id,)
+
+
+def test_two_references_to_one_stream_share_it(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.filter("k > 1").named("some")
+    shop.stream("some").join(shop.stream("some"), on="k").sink("pairs")
+    plan = logical_plan(shop)
+    assert names(plan) == ["Source", "Filter", "Join", "Sink"]
+    assert plan.nodes[2].inputs == ("n2", "n2")
+
+
+def test_a_cycle_of_tampered_nodes_is_found_as_well(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    looped = sales.filter("k > 1")
+    union = looped.union(looped)
+    assert isinstance(looped.node, Filter)
+    assert isinstance(union.node, Union)
+    object.__setattr__(looped.node, "input", union.node)
+    union.sink("never")
+    with pytest.raises(CyclicPipeline) as raised:
+        logical_plan(shop)
+    assert raised.value.at.file == __file__
+    assert "reads" in raised.value.path
+
+
+def test_a_plan_may_be_deeper_than_the_stack(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    deep = sales
+    for _ in range(5_000):
+        deep = deep.filter("k > 1")
+    deep.sink("deep")
+    assert len(logical_plan(shop).nodes) == 5_002
+
+
+def test_the_number_of_shards_can_be_chosen_for_a_plan(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.sink("all")
+    assert logical_plan(shop, shards=7).shards == 7
+
+
+# --- sums that depend on the order of rows ---------------------------------------------------
+
+
+def approximate(shop: tg.Pipeline, stream: tg.Stream, sql: str) -> str | None:
+    stream.aggregate(by="k", x=sql).sink("result")
+    (aggregate, *_) = (
+        node.operator
+        for node in reversed(logical_plan(shop).nodes)
+        if isinstance(node.operator, Aggregate)
+    )
+    return aggregate.columns[0].approximate
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "sum(weight)",
+        "avg(weight)",
+        "sum(amount)",
+        "sum(WEIGHT)",
+        "sum(price * weight)",
+        "sum(cast(price as double))",
+        "sum(n / 2)",
+        "sum(coalesce(weight, 0))",
+        "sum(if(k > 1, weight, 0))",
+        "sum(-abs(weight))",
+        "sum(round(weight, 2))",
+        "sum(sqrt(n))",
+        "sum(n * 1e0)",
+        "sum(weight) / count(*)",
+        "sum(weight) filter (where k > 1)",
+    ],
+)
+def test_a_sum_of_floating_point_is_marked_approximate(
+    shop: tg.Pipeline, sales: tg.Stream, sql: str
+) -> None:
+    assert approximate(shop, sales, sql) == "order of addition"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "sum(price)",
+        "avg(price)",
+        "sum(n)",
+        "avg(n)",
+        "sum(price * 2)",
+        "sum(cast(weight as decimal(10,2)))",
+        "sum(round(price, 1))",
+        "max(weight)",
+        "count(weight)",
+        "sum(my_function(weight))",
+        "sum(unknown)",
+    ],
+)
+def test_what_is_exact_or_uncertain_is_not_marked(
+    shop: tg.Pipeline, sales: tg.Stream, sql: str
+) -> None:
+    assert approximate(shop, sales, sql) is None
+
+
+def test_floating_point_is_followed_through_operators(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    stores = shop.source("stores", "k int, area double")
+    stream = (
+        sales.filter("n > 1")
+        .select("k", "weight", share="weight * 2")
+        .join(stores, on="k")
+        .select("*", density="share - area")
+        .top(10, by="density desc")
+    )
+    assert approximate(shop, stream.union(stream), "sum(density)") == "order of addition"
+
+
+def test_a_renamed_column_has_the_kind_of_what_it_renames(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    assert approximate(shop, sales.select("k", weight="price"), "sum(weight)") is None
+
+
+def test_an_aggregated_column_has_a_kind_of_its_own(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    counted = sales.aggregate(by="k", weight="count(weight)", n="max(weight)", price="avg(n)")
+    twice = counted.aggregate(by="k", a="sum(weight)", b="sum(n)", c="sum(price)")
+    twice.sink("twice")
+    operator = logical_plan(shop).nodes[-2].operator
+    assert isinstance(operator, Aggregate)
+    marks = {column.name: column.approximate for column in operator.columns}
+    assert marks == {"a": None, "b": "order of addition", "c": "order of addition"}
+
+
+def test_what_a_function_does_is_not_guessed(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    assert approximate(shop, sales.transform(lambda rows: rows), "sum(weight)") is None
+
+
+def test_exactness_refuses_a_sum_of_floating_point(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    total = sales.aggregate(by="k", total="sum(weight)", exact=True)
+    total.sink("total")
+    with pytest.raises(InexactAggregate) as raised:
+        logical_plan(shop)
+    assert raised.value.at == total.node.at
+    assert raised.value.column == "total"
+    assert raised.value.reason == "order of addition"
+
+
+def test_marking_leaves_the_declaration_alone(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    total = sales.aggregate(by="k", total="sum(weight)")
+    total.sink("total")
+    logical_plan(shop)
+    assert isinstance(total.node, Aggregate)
+    assert total.node.columns[0].approximate is None
+    assert replace(total.node) is not total.node

@@ -1,0 +1,326 @@
+"""Each rule, before and after."""
+
+from __future__ import annotations
+
+import pytest
+
+import tidegate as tg
+from tests.unit.plan.plans import before, shape
+from tidegate.plan import RULES, physical_plan
+from tidegate.plan.bounds import ALIGNMENT_TIMEOUT, RUN_DEADLINE
+from tidegate.plan.physical import (
+    ALL_UPSTREAMS,
+    MONITOR,
+    MergeAggregate,
+    PartialAggregate,
+    PhysicalBarrier,
+    PhysicalPlan,
+    PhysicalStage,
+    Project,
+    Scan,
+    Union,
+)
+from tidegate.plan.rules.fuse_narrow import fuse_narrow
+from tidegate.plan.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
+from tidegate.plan.rules.prune_columns import prune_columns
+from tidegate.plan.rules.split_aggregates import split_aggregates
+from tidegate.plan.rules.split_tops import split_tops
+
+
+@pytest.fixture
+def shop() -> tg.Pipeline:
+    return tg.Pipeline("shop", shards=4)
+
+
+@pytest.fixture
+def sales(shop: tg.Pipeline) -> tg.Stream:
+    return shop.source("sales", "a int, b int, c int, d int")
+
+
+def test_barriers_are_inserted_last() -> None:
+    assert RULES[-1] is insert_barrier_for_fan_in
+
+
+# --- split_aggregates ------------------------------------------------------------------------
+
+
+def test_an_aggregate_is_split_around_its_exchange(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.aggregate(by="a", total="sum(b)", shards=3).sink("totals")
+    plan = before(shop, split_aggregates)
+    assert shape(plan) == [
+        "s1 [Scan] x4",
+        "s2 [Aggregate] x3 <- exchange s1",
+        "s3 [Write] x1 <- gather s2",
+        "c collect <- s3",
+    ]
+    assert shape(split_aggregates(plan)) == [
+        "s1 [Scan] x4",
+        "s2 [PartialAggregate] x4 <- s1",
+        "s3 [MergeAggregate] x3 <- exchange s2",
+        "s4 [Write] x1 <- gather s3",
+        "c collect <- s4",
+    ]
+
+
+def test_an_aggregate_without_keys_is_gathered(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.aggregate(rows="count(*)", shards=3).sink("count")
+    plan = split_aggregates(before(shop, split_aggregates))
+    assert "s3 [MergeAggregate] x1 <- gather s2" in shape(plan)
+
+
+def test_both_halves_of_an_aggregate_carry_the_same_columns(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.aggregate(by="a", total="sum(b)", mean="avg(c)", exact=True).sink("totals")
+    plan = split_aggregates(before(shop, split_aggregates))
+    steps = [step for stage in plan.stages for step in stage.steps]
+    (partial,) = (step for step in steps if isinstance(step, PartialAggregate))
+    (merge,) = (step for step in steps if isinstance(step, MergeAggregate))
+    assert (partial.by, partial.columns) == (merge.by, merge.columns)
+    assert partial.exact
+
+
+# --- split_tops ------------------------------------------------------------------------------
+
+
+def test_a_top_ranks_each_shard_before_gathering(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.top(3, by="b desc", per="a").sink("best")
+    plan = before(shop, split_tops)
+    assert "s2 [Top] x1 <- gather s1" in shape(plan)
+    assert shape(split_tops(plan))[1:3] == [
+        "s2 [PartialTop] x4 <- s1",
+        "s3 [Top] x1 <- gather s2",
+    ]
+
+
+def test_a_top_over_one_shard_ranks_once(sales: tg.Stream, shop: tg.Pipeline) -> None:
+    sales.top(9, by="a desc").top(3, by="b desc").sink("best")
+    plan = split_tops(before(shop, split_tops))
+    assert "s4 [Top] x1 <- s3" in shape(plan)
+
+
+# --- prune_columns ---------------------------------------------------------------------------
+
+
+def scanned(plan: PhysicalPlan) -> dict[str, list[str]]:
+    return {
+        step.source: [field.name for field in step.columns]
+        for stage in plan.stages
+        for step in stage.steps
+        if isinstance(step, Scan)
+    }
+
+
+def test_a_source_reads_what_filters_selects_and_aggregates_name(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.filter("b > 1").select(x="a + C").aggregate(by="x", n="count(*)").sink("counts")
+    assert scanned(before(shop, prune_columns)) == {"sales": ["a", "b", "c", "d"]}
+    assert scanned(prune_columns(before(shop, prune_columns))) == {"sales": ["a", "b", "c"]}
+
+
+def test_a_sink_reads_everything(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.filter("b > 1").sink("all")
+    assert scanned(physical_plan(shop)) == {"sales": ["a", "b", "c", "d"]}
+
+
+def test_a_function_reads_everything(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.transform(lambda rows: rows).select("a").sink("some")
+    assert scanned(physical_plan(shop)) == {"sales": ["a", "b", "c", "d"]}
+
+
+def test_a_shared_source_reads_what_any_reader_reads(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.select("a").sink("one")
+    sales.select("b").sink("two")
+    assert scanned(physical_plan(shop)) == {"sales": ["a", "b"]}
+
+
+def test_a_star_reads_what_its_readers_read(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.select("*", a="b + 1").select("a", "c").sink("some")
+    assert scanned(physical_plan(shop)) == {"sales": ["b", "c"]}
+
+
+def test_a_join_reads_its_keys_on_both_sides(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    stores = shop.source("stores", "a int, name string, city string")
+    sales.join(stores, on="a").select("name", "b").sink("names")
+    assert scanned(physical_plan(shop)) == {"sales": ["a", "b"], "stores": ["a", "name"]}
+
+
+def test_a_computed_column_that_nobody_reads_is_not_computed(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.select("a", x="b + 1", y="c + 1").aggregate(by="a", s="sum(x)", t="sum(y)").select(
+        "a", "s"
+    ).sink("some")
+    plan = physical_plan(shop)
+    assert scanned(plan) == {"sales": ["a", "b"]}
+    (project, *_) = (
+        step for stage in plan.stages for step in stage.steps if isinstance(step, Project)
+    )
+    assert [column.name for column in project.columns] == ["a", "x"]
+
+
+def test_counting_rows_reads_one_column(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.aggregate(rows="count(*)").sink("count")
+    assert scanned(physical_plan(shop)) == {"sales": ["a"]}
+
+
+def test_a_union_takes_the_same_columns_of_inputs_that_still_carry_others(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    more = shop.source("more", "a int, b int, c int, d int")
+    sales.filter("d > 1").union(more).select("a").sink("some")
+    plan = physical_plan(shop)
+    assert scanned(plan) == {"sales": ["a", "d"], "more": ["a"]}
+    (union,) = (step for stage in plan.stages for step in stage.steps if isinstance(step, Union))
+    assert union.columns == ("a",)
+
+
+def test_a_union_of_which_nobody_reads_a_column_keeps_all(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    more = shop.source("more", "b int, a int, c int, d int")
+    sales.union(more).aggregate(rows="count(*)").sink("count")
+    plan = physical_plan(shop)
+    assert scanned(plan) == {"sales": ["a", "b", "c", "d"], "more": ["b", "a", "c", "d"]}
+
+
+# --- fuse_narrow -----------------------------------------------------------------------------
+
+
+def test_narrow_operators_run_where_their_rows_are(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    counts = sales.filter("a > 1").select("a", "b").aggregate(by="a", n="count(*)")
+    counts.filter("n > 1").select("n").sink("counts")
+    plan = fuse_narrow(before(shop, fuse_narrow))
+    assert shape(plan) == [
+        "s1 [Scan, Where, Project, PartialAggregate] x4",
+        "s2 [MergeAggregate, Where, Project] x4 <- exchange s1",
+        "s3 [Write] x1 <- gather s2",
+        "c collect <- s3",
+    ]
+
+
+def test_a_sink_joins_a_stage_of_one_shard(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.aggregate(by="a", n="count(*)", shards=1).filter("n > 1").sink("counts")
+    assert "s2 [MergeAggregate, Where, Write] x1 <- exchange s1" in shape(
+        fuse_narrow(before(shop, fuse_narrow))
+    )
+
+
+def test_a_stage_with_two_readers_stays_one_stage(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    shared = sales.filter("a > 1")
+    shared.filter("b > 1").sink("one")
+    shared.filter("c > 1").sink("two")
+    assert shape(fuse_narrow(before(shop, fuse_narrow))) == [
+        "s1 [Scan, Where] x4",
+        "s2 [Where] x4 <- s1",
+        "s3 [Write] x1 <- gather s2",
+        "s4 [Where] x4 <- s1",
+        "s5 [Write] x1 <- gather s4",
+        "c collect <- s3 <- s5",
+    ]
+
+
+def test_a_union_of_streams_on_the_same_shards_moves_nothing(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.filter("a > 1").union(sales.filter("a < 1")).select("a").sink("both")
+    assert "s4 [Union, Project] x4 <- s2 <- s3" in shape(fuse_narrow(before(shop, fuse_narrow)))
+
+
+def test_a_union_of_streams_on_different_shards_gathers(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.select("a").union(sales.top(1, by="a asc").select("a")).sink("both")
+    (union,) = (line for line in shape(physical_plan(shop)) if "Union" in line)
+    assert "x1" in union
+
+
+# --- insert_barrier_for_fan_in ---------------------------------------------------------------
+
+
+def barriers(plan: PhysicalPlan) -> dict[str, PhysicalBarrier]:
+    return {node.id: node for node in plan.nodes if isinstance(node, PhysicalBarrier)}
+
+
+def test_two_sinks_meet_in_a_barrier_below_the_collector(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    one = sales.top(1, by="a asc")
+    one.sink("first")
+    one.sink("again")
+    plan = before(shop, insert_barrier_for_fan_in)
+    assert shape(plan)[-1] == "c collect <- s3 <- s4"
+    assert shape(insert_barrier_for_fan_in(plan))[-2:] == [
+        "bc barrier(2) x1 <- s3 <- s4",
+        "c collect <- bc",
+    ]
+
+
+def test_one_sink_needs_no_barrier_below_the_collector(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.sink("all")
+    assert "bc" not in barriers(physical_plan(shop))
+
+
+def test_a_gather_counts_every_upstream_shard(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.sink("all")
+    barrier = barriers(physical_plan(shop))["b2"]
+    assert barrier.upstream_count == 4
+    assert (barrier.released_by, barrier.bound) == (ALL_UPSTREAMS, ALIGNMENT_TIMEOUT)
+
+
+def test_an_aggregate_is_released_by_the_monitor(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.aggregate(by="a", n="count(*)", shards=2).sink("counts")
+    barrier = barriers(physical_plan(shop))["b2"]
+    assert (barrier.upstream_count, barrier.shards) == (4, 2)
+    assert (barrier.released_by, barrier.bound) == (MONITOR, RUN_DEADLINE)
+
+
+def test_an_aggregate_has_a_barrier_even_for_a_single_lane(sales: tg.Stream) -> None:
+    alone = tg.Pipeline("alone")
+    alone.source("sales", "a int").aggregate(by="a", n="count(*)").sink("counts")
+    assert barriers(physical_plan(alone))["b2"].upstream_count == 1
+
+
+def test_a_self_join_has_one_barrier_with_two_edges_to_one_child() -> None:
+    alone = tg.Pipeline("alone")
+    sales = alone.source("sales", "a int")
+    sales.join(sales, on="a").sink("pairs")
+    assert shape(physical_plan(alone)) == [
+        "s1 [Scan] x1",
+        "b2 barrier(2) x1 <- s1 <- s1",
+        "s2 [Join, Write] x1 <- b2",
+        "c collect <- s2",
+    ]
+
+
+def test_a_barrier_keeps_the_sides_of_a_join_in_order(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    stores = shop.source("stores", "a int, name string")
+    stores.join(sales.top(1, by="a asc"), on="a").sink("names")
+    plan = physical_plan(shop)
+    (join,) = (line for line in shape(plan) if "Join" in line)
+    guard = barriers(plan)[join.split(" <- ")[1]]
+    left, right = (plan.by_id[edge.upstream] for edge in guard.inputs)
+    assert isinstance(left, PhysicalStage)
+    assert isinstance(left.steps[0], Scan)
+    assert isinstance(right, PhysicalStage)
+    assert guard.upstream_count == 5
+
+
+def test_a_fan_in_shared_by_two_readers_has_one_barrier(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    both = sales.filter("a > 1").union(sales.filter("a < 1"))
+    both.filter("b > 1").sink("one")
+    both.filter("c > 1").sink("two")
+    plan = physical_plan(shop)
+    unions = [line for line in shape(plan) if "Union" in line]
+    assert len(unions) == 1
+    assert len([barrier for barrier in barriers(plan).values() if barrier.shards == 4]) == 1
+
+
+def test_barriers_rename_no_stage(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.aggregate(by="a", n="count(*)").sink("counts")
+    plan = before(shop, insert_barrier_for_fan_in)
+    after = insert_barrier_for_fan_in(plan)
+    assert [stage.id for stage in after.stages] == [stage.id for stage in plan.stages]
