@@ -122,7 +122,7 @@ class BarrierProcessor:
         outcome = Outcome()
         for message in step.messages:
             if isinstance(message, Event) and self._lets_through(step.edge, message.run):
-                outcome.data.append(message.arriving_by(step.edge.index))
+                outcome.data.append(message.arriving_by(step.edge.port))
             elif isinstance(message, Instant):
                 self._pass_instant(step.carrier, message, outcome)
             else:
@@ -169,7 +169,7 @@ class BarrierProcessor:
             if isinstance(message, Barrier):
                 self._leave(carrier, message)
             elif isinstance(message, Event):
-                message = message.arriving_by(delivery.edge.index)
+                message = message.arriving_by(delivery.edge.port)
             outcome.add(carrier, message)
 
     def _leave(self, carrier: Carrier, barrier: Barrier) -> None:

@@ -25,12 +25,14 @@ class Link:
     downstream: str
     shard: int | None = None
     """The downstream's shard when the link is part of an exchange; it gets those events only."""
+    input: int | None = None
+    """Which input of the plan's node it belongs to; by default every link is an input."""
 
 
 def edges_into(links: Iterable[Link], name: str) -> tuple[Edge, ...]:
     """The input edges of a processor, in order."""
     feeding = (link for link in links if link.downstream == name)
-    return tuple(Edge(index, link.upstream) for index, link in enumerate(feeding))
+    return tuple(Edge(index, link.upstream, link.input) for index, link in enumerate(feeding))
 
 
 class Wiring:
@@ -68,7 +70,7 @@ class Wiring:
             lane.close()
 
     def _connect(self, link: Link) -> None:
-        edge = Edge(len(self.inputs[link.downstream]), link.upstream)
+        edge = Edge(len(self.inputs[link.downstream]), link.upstream, link.input)
         lane = self._lane(edge, link, self.bells[link.upstream], DEFAULT_RESERVE)
         self.inputs[link.downstream].append(lane)
         self.outputs[link.upstream].append(lane)

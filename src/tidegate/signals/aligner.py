@@ -38,10 +38,17 @@ DEFAULT_HOLD = 1024
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One input of a processor, numbered from 0. A child that is listed twice has two edges."""
+    """One arriving lane of a processor, numbered from 0. A child listed twice has two edges."""
 
     index: int
     upstream: str
+    input: int | None = None
+    """Which input of the plan's node the lane is part of, when that has several lanes."""
+
+    @property
+    def port(self) -> int:
+        """The input by which its events arrive: 0 is the left side of a join, 1 the right."""
+        return self.index if self.input is None else self.input
 
     def __str__(self) -> str:
         return f"{self.upstream} (input {self.index})"
