@@ -28,13 +28,15 @@ from tidegate.run import (
     Link,
     LivePipeline,
     Operator,
+    Outcome,
     PipelineState,
     Processor,
     ProcessorState,
     ReceiptState,
+    Step,
     edges_into,
 )
-from tidegate.signals import Barrier, BarrierKind, Carrier, Event
+from tidegate.signals import Barrier, BarrierKind, Carrier, Event, Watermark
 
 SYNC = BarrierKind.SYNC_TEST
 LINKS = [
@@ -142,6 +144,46 @@ def test_a_barrier_on_the_control_channel_does_not_wait_for_the_data() -> None:
         receipt = live.send_barrier(SYNC, Carrier.DATA)
         receipt.wait()
         gated.gate.set()
+
+
+@pytest.mark.parametrize("via", Carrier)
+def test_a_barrier_travels_on_the_channel_it_was_sent_on_and_on_no_other(via: Carrier) -> None:
+    class Noting(Operator):
+        seen: list[Carrier]
+
+        def handle(self, step: Step) -> Outcome:
+            self.seen.append(step.carrier)
+            return super().handle(step)
+
+    noting = Noting("left")
+    noting.seen = []
+    with diamond(left=noting) as live:
+        live.send_barrier(SYNC, via, "march").wait()
+        live.end("march").wait()
+    assert noting.seen[:2] == [via, Carrier.DATA]
+
+
+def test_watermarks_reach_the_end_as_the_minimum_of_all_sources() -> None:
+    class Clock(Operator):
+        times: list[int]
+
+        def handle(self, step: Step) -> Outcome:
+            self.times += [m.time for m in step.messages if isinstance(m, Watermark)]
+            return super().handle(step)
+
+    links = [Link("a", "barrier"), Link("b", "barrier"), Link("barrier", "end")]
+    node = BarrierProcessor("barrier", edges_into(links, "barrier"))
+    clock = Clock("end")
+    clock.times = []
+    with LivePipeline("clock", [Operator("a"), Operator("b"), node, clock], links) as live:
+        live.begin("march")
+        live.send_watermark("a", 10, "march")
+        live.send_watermark("b", 4, "march")
+        live.send_barrier(SYNC, Carrier.DATA, "march").wait()
+        live.end("march", "b")
+        live.send_barrier(SYNC, Carrier.DATA, "march").wait()
+        live.end("march", "a").wait()
+    assert clock.times == [4, 10]
 
 
 def test_ids_come_from_one_counter_for_both_channels() -> None:
