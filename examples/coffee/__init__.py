@@ -1,10 +1,10 @@
 """A chain of coffee shops asks four questions about its sales of 2024 and 2025.
 
-    q1                the large daytime transactions
-    q2_best_selling   for every month, the item that sold most often …
-    q2_most_profit    … and the one that brought in most
-    q3                for every half-year and store, the volume of daytime payments
-    q4                for every store, the birthdays of its three most frequent customers
+q1                the large daytime transactions
+q2_best_selling   for every month, the item that sold most often …
+q2_most_profit    … and the one that brought in most
+q3                for every half-year and store, the volume of daytime payments
+q4                for every store, the birthdays of its three most frequent customers
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ monthly_sales = (
 year_month = "date_format(month, 'yyyy-MM')"
 
 (
-    monthly_sales.top(1, by=["sellings_qty desc", "item_id asc"], per="month")
+    monthly_sales.top(1, by="sellings_qty desc, item_id asc", per="month")
     .join(menu_items, on="item_id")
     .select(year_month_created_at=year_month, item_name="item_name", sellings_qty="sellings_qty")
     .sink("q2_best_selling")
 )
 (
-    monthly_sales.top(1, by=["profit_sum desc", "item_id asc"], per="month")
+    monthly_sales.top(1, by="profit_sum desc, item_id asc", per="month")
     .join(menu_items, on="item_id")
     .select(year_month_created_at=year_month, item_name="item_name", profit_sum="profit_sum")
     .sink("q2_most_profit")
@@ -99,7 +99,7 @@ year_month = "date_format(month, 'yyyy-MM')"
 (
     payments.filter("user_id is not null")
     .aggregate(by=["store_id", "user_id"], purchases="count(*)")
-    .top(3, by=["purchases desc", "user_id desc"], per="store_id")
+    .top(3, by="purchases desc, user_id desc", per="store_id")
     .join(stores, on="store_id")
     .join(users, on="user_id")
     .select("store_name", "birthdate")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
@@ -81,12 +81,29 @@ def parse(sql: str, at: SourceLine) -> exp.Expr:
 
 def _reason(error: ParseError) -> str:
     details = error.errors[0] if error.errors else {}
-    return str(details.get("description", error)).split(" for <class")[0].rstrip(".")
+    reason = str(details.get("description", error)).rstrip(".")
+    # The parser names its own classes here, which tell a user nothing.
+    return "something is missing in it" if reason.startswith("Required keyword") else reason
 
 
 def tokens(sql: str) -> list[Token]:
-    """The tokens of text that has been parsed before; `start` and `end` are its offsets."""
+    """The tokens of `sql`; `start` and `end` are offsets of their first and last letter."""
     return list(_SPARK.tokenize(sql))
+
+
+def between_commas(sql: str, at: SourceLine) -> list[str]:
+    """The parts of a list such as `a desc, greatest(b, c) asc`; raises `InvalidSql`."""
+    try:
+        found = tokens(sql)
+    except SqlglotError as error:
+        raise InvalidSql(at, sql, str(error)) from error
+    parts, start, depth = [], 0, 0
+    for token in found:
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if token.token_type is TokenType.COMMA and depth == 0:
+            parts.append(sql[start : token.start])
+            start = token.end + 1
+    return [*parts, sql[start:]]
 
 
 def reads_of_rows(operator: str, sql: str, at: SourceLine) -> tuple[str, ...]:

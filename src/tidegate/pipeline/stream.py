@@ -15,7 +15,7 @@ from tidegate.errors import (
 )
 from tidegate.pipeline.aggregates import Grouping, split_columns
 from tidegate.pipeline.graph import CycleFound, upstream_first
-from tidegate.pipeline.names import column_names, first_repeated, is_identifier, is_text
+from tidegate.pipeline.names import column_names, first_repeated, is_identifier
 from tidegate.pipeline.nodes import (
     STAR,
     Aggregate,
@@ -34,7 +34,7 @@ from tidegate.pipeline.nodes import (
     inputs_of,
 )
 from tidegate.pipeline.source_line import user_line
-from tidegate.pipeline.sql import reads_of_rows
+from tidegate.pipeline.sql import between_commas, reads_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.nodes import Transformation
     from tidegate.pipeline.pipeline import Pipeline
 
-_ORDER = re.compile(r"\s*(.+?)\s+(asc|desc)\s*", re.IGNORECASE | re.DOTALL)
+_ORDER = re.compile(r"(.+?)\s+(asc|desc)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,13 +121,14 @@ class Stream:
     def top(self, n: int, *, by: str | Iterable[str], per: str | Iterable[str] = ()) -> Stream:
         """The first `n` rows in the order `by`, for each distinct `per`.
 
-        Every order says its direction: `by=["sold desc", "item_id asc"]`. Rows that still tie
-        are ordered by their other columns, so the result never depends on chance.
+        Every order says its direction: `by="sold desc, item_id asc"`, also as a list. Rows that
+        still tie are ordered by their other columns, so the result never depends on chance.
         """
         at = user_line()
         if not _is_count(n):
             raise InvalidArgument(at, "top", "n", n, "a whole number, at least 1")
-        orders = tuple(_order(text, at) for text in ([by] if isinstance(by, str) else by))
+        texts = between_commas(by, at) if isinstance(by, str) else by
+        orders = tuple(_order(text.strip(), at) for text in texts)
         if not orders:
             raise InvalidArgument(at, "top", "by", by, "at least one order, such as 'sold desc'")
         return self._then(Top(at, self.node, n, orders, column_names("top", "per", per, at)))
@@ -227,7 +228,7 @@ def _refuse_columns(
 
 
 def _order(text: str, at: SourceLine) -> Order:
-    found = _ORDER.fullmatch(text) if is_text(text) else None
+    found = _ORDER.fullmatch(text)
     if found is None:
         expected = f"an order with its direction: '{text} desc' or '{text} asc'"
         raise InvalidArgument(at, "top", "by", text, expected)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _LINE = 110
 _ITEM = 60
+_FORMULA = 80
 _COLUMNS = 8
 
 
@@ -72,14 +73,14 @@ def merged(columns: Sequence[AggregateColumn]) -> Iterator[str]:
 
 
 def _limited(columns: Sequence[AggregateColumn], lines: list[str]) -> Iterator[str]:
-    yield from (cut(line) for line in lines)
+    yield from (cut(line, 2 * _FORMULA) for line in lines)
     if len(columns) > len(lines):
         yield f"… {len(columns) - len(lines):,} more columns"
 
 
 def _marked(column: AggregateColumn, formula: str) -> str:
     mark = f" (approximate: {column.approximate})" if column.approximate else ""
-    return f"{column.name} = {cut(formula, _ITEM)}{mark}"
+    return f"{column.name} = {cut(formula, _FORMULA)}{mark}"
 
 
 def _formula(column: AggregateColumn) -> str:

@@ -96,13 +96,20 @@ def test_an_aggregate_column_may_have_the_name_of_an_argument(sales: tg.Stream) 
     assert [column.name for column in node.columns] == ["by", "shards"]
 
 
-def test_a_top_keeps_the_order_of_its_sort_keys(sales: tg.Stream) -> None:
-    node = sales.top(3, by=["amount DESC", "store_id asc"]).node
+@pytest.mark.parametrize("by", ["amount DESC, store_id asc", ["amount desc", " store_id  ASC "]])
+def test_a_top_keeps_the_order_of_its_sort_keys(sales: tg.Stream, by: str | list[str]) -> None:
+    node = sales.top(3, by=by).node
     assert isinstance(node, Top)
     assert node.by == (
         Order("amount", descending=True, reads=("amount",)),
         Order("store_id", descending=False, reads=("store_id",)),
     )
+
+
+def test_the_commas_of_a_call_do_not_end_an_order(sales: tg.Stream) -> None:
+    node = sales.top(3, by="greatest(amount, ',') desc, store_id asc").node
+    assert isinstance(node, Top)
+    assert [order.sql for order in node.by] == ["greatest(amount, ',')", "store_id"]
 
 
 def test_sinks_and_sources_are_listed_in_the_order_of_their_declaration(

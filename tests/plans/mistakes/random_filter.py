@@ -1,0 +1,7 @@
+"""A mistake, told with the line that makes it."""
+
+import tidegate as tg
+
+pipeline = tg.Pipeline("shop")
+sales = pipeline.source("sales", "amount decimal(10,2)")
+sales.filter("rand() < 0.1").sink("sample")

@@ -1,0 +1,14 @@
+"""Sums of doubles and sketches are marked; exact columns beside them are not."""
+
+import tidegate as tg
+
+pipeline = tg.Pipeline("approximate")
+trips = pipeline.source("trips", "city string, km double, fare decimal(10,2), rider bigint")
+trips.select("city", "fare", "rider", miles="km / 1.609").aggregate(
+    by="city",
+    miles="sum(miles)",
+    per_trip="sum(miles) / count(*)",
+    fares="sum(fare)",
+    mean_fare="avg(fare) filter (where fare > 0)",
+    riders="approx_count_distinct(rider)",
+).sink("cities")
