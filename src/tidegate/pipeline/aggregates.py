@@ -28,6 +28,7 @@ from tidegate.pipeline.sql import (
     is_aggregate,
     name_of,
     parse,
+    plain_words,
     refuse_changing,
     tokens,
 )
@@ -97,9 +98,10 @@ def _analyse(name: str, sql: str, grouping: Grouping) -> tuple[list[_Span], tupl
 def _simple(sql: str) -> _Span | None:
     """The call of text like `sum(x)`, which needs no parser; wide tables have many of them."""
     found = _SIMPLE.fullmatch(sql) if is_text(sql) else None
-    if found is None or _canonical(found[1]) not in RECIPES or found[2].isdigit():
+    if found is None or _canonical(found[1]) not in RECIPES:
         return None
-    if found[2] == "*" and _canonical(found[1]) != "count":
+    counts_rows = found[2] == "*" and _canonical(found[1]) == "count"
+    if not counts_rows and plain_words(found[2]) is None:
         return None
     return _Span(0, len(sql), _canonical(found[1]), found[2], None)
 

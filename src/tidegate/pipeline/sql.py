@@ -59,6 +59,21 @@ UNPARSED_AGGREGATES = frozenset({
 """Spark's aggregate functions that the parser takes for any function."""
 
 
+_SPARK_NAMES = {
+    "approx_distinct": "approx_count_distinct",
+    "approx_quantile": "percentile_approx",
+    "arg_max": "max_by",
+    "arg_min": "min_by",
+    "array_unique_agg": "collect_set",
+    "group_concat": "listagg",
+    "logical_and": "bool_and",
+    "logical_or": "bool_or",
+    "quantile": "percentile",
+    "variance_pop": "var_pop",
+}
+"""The names of aggregates for which the parser has names of its own."""
+
+
 def parse(sql: str, at: SourceLine) -> exp.Expr:
     """The one expression that `sql` is; raises `InvalidSql`."""
     if not is_text(sql) or not sql.strip():
@@ -69,6 +84,9 @@ def parse(sql: str, at: SourceLine) -> exp.Expr:
         raise InvalidSql(at, sql, _reason(error)) from error
     except SqlglotError as error:
         raise InvalidSql(at, sql, str(error)) from error
+    except RecursionError:
+        reason = "nested too deeply; compute it in several selects"
+        raise InvalidSql(at, sql, reason) from None
     expression = parsed[0]
     if len(parsed) != 1 or expression is None or sql.rstrip().endswith(";"):
         raise InvalidSql(at, sql, "not exactly one expression")
@@ -111,7 +129,7 @@ def reads_of_rows(operator: str, sql: str, at: SourceLine) -> tuple[str, ...]:
 
     Raises `InvalidSql`, or `ForbiddenSql` for what needs other rows or another time.
     """
-    if (plain := _plain_words(sql)) is not None:
+    if (plain := plain_words(sql)) is not None:
         return plain
     expression = parse(sql, at)
     refuse_changing(operator, sql, expression, at)
@@ -122,8 +140,8 @@ def reads_of_rows(operator: str, sql: str, at: SourceLine) -> tuple[str, ...]:
     return columns_read(expression)
 
 
-def _plain_words(sql: str) -> tuple[str, ...] | None:
-    """The words of `a` or `a * b`, which need no parser; tables with 10,000 columns are real."""
+def plain_words(sql: str) -> tuple[str, ...] | None:
+    """The columns of `a` or `a * b`, which need no parser; tables with 10,000 columns are real."""
     if not is_text(sql) or not _PLAIN.fullmatch(sql):
         return None
     words = _WORD.findall(sql)
@@ -155,10 +173,11 @@ def functions(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def name_of(call: exp.Expr) -> str:
-    """The name of a function in lower case, where possible as Spark writes it."""
+    """The name of a function in lower case, as Spark writes it."""
     if isinstance(call, exp.Anonymous):
         return str(call.name).lower()
-    return call.sql(_SPARK).partition("(")[0].lower()
+    name = call.sql_name().lower() if isinstance(call, exp.Func) else "any"
+    return _SPARK_NAMES.get(name, name)
 
 
 def is_aggregate(call: exp.Expr) -> bool:

@@ -52,6 +52,14 @@ def kind_of_plain(sql: str, columns: Mapping[str, Kind]) -> Kind | Literal["uncl
 
 def kind_of(expression: exp.Expr, columns: Mapping[str, Kind]) -> Kind:
     """The family of an expression over columns of known families (by name in lower case)."""
+    try:
+        return _kind(expression, columns)
+    except RecursionError:
+        # A sum of thousands of terms: nothing is certain about it here.
+        return None
+
+
+def _kind(expression: exp.Expr, columns: Mapping[str, Kind]) -> Kind:
     for kinds, rule in _RULES:
         if isinstance(expression, kinds):
             return rule(expression, columns)
@@ -80,23 +88,23 @@ def _floating(_function: exp.Expr, _columns: Mapping[str, Kind]) -> Kind:
 
 
 def _division(division: exp.Expr, columns: Mapping[str, Kind]) -> Kind:
-    left, right = (kind_of(division.args[side], columns) for side in ("this", "expression"))
+    left, right = (_kind(division.args[side], columns) for side in ("this", "expression"))
     # Spark divides integers as doubles.
     return "floating" if left == right == "integer" else widest((left, right))
 
 
 def _same(function: exp.Expr, columns: Mapping[str, Kind]) -> Kind:
-    return kind_of(function.this, columns)
+    return _kind(function.this, columns)
 
 
 def _widest(operator: exp.Expr, columns: Mapping[str, Kind]) -> Kind:
     parts = (operator.this, operator.args.get("expression"), *operator.expressions)
-    return widest(kind_of(part, columns) for part in parts if part is not None)
+    return widest(_kind(part, columns) for part in parts if part is not None)
 
 
 def _branches(choice: exp.Expr, columns: Mapping[str, Kind]) -> Kind:
     parts = (choice.args["true"], choice.args.get("false"))
-    return widest(kind_of(part, columns) for part in parts if part is not None)
+    return widest(_kind(part, columns) for part in parts if part is not None)
 
 
 _RULES: tuple[tuple[tuple[type[exp.Expr], ...], Callable[..., Kind]], ...] = (

@@ -87,6 +87,10 @@ def test_sql_must_be_one_expression(sales: tg.Stream, sql: str) -> None:
     mistake(InvalidSql, lambda: sales.filter(sql), sql=sql)
 
 
+def test_sql_deeper_than_the_parser_can_go_is_refused_and_does_not_crash(sales: tg.Stream) -> None:
+    mistake(InvalidSql, lambda: sales.filter("abs(" * 500 + "a" + ")" * 500))
+
+
 @pytest.mark.parametrize(
     ("sql", "found"),
     [
