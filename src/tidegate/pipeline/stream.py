@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from tidegate.errors import (
     CyclicPipeline,
@@ -17,6 +17,7 @@ from tidegate.pipeline.aggregates import Grouping, split_columns
 from tidegate.pipeline.graph import CycleFound, upstream_first
 from tidegate.pipeline.names import column_names, first_repeated, is_identifier
 from tidegate.pipeline.nodes import (
+    HOWS,
     STAR,
     Aggregate,
     Column,
@@ -142,8 +143,8 @@ class Stream:
         keys = column_names("join", "on", on, at)
         if not keys:
             raise JoinWithoutKeys(at)
-        if how not in get_args(How):
-            raise InvalidArgument(at, "join", "how", how, f"one of {', '.join(get_args(How))}")
+        if how not in HOWS:
+            raise InvalidArgument(at, "join", "how", how, f"one of {', '.join(HOWS)}")
         self._refuse_foreign(other, at)
         return self._then(Join(at, self.node, other.node, keys, how))
 
