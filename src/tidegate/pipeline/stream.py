@@ -122,16 +122,14 @@ class Stream:
     def top(self, n: int, *, by: str | Iterable[str], per: str | Iterable[str] = ()) -> Stream:
         """The first `n` rows in the order `by`, for each distinct `per`.
 
-        Every order says its direction: `by="sold desc, item_id asc"`, also as a list. Rows that
-        still tie are ordered by their other columns, so the result never depends on chance.
+        `by` is SQL such as "sold desc, item_id", also as a list; the first order must say its
+        direction, since nobody agrees on what the top of a bare column is. Rows that still tie
+        are ordered by their other columns, so the result never depends on chance.
         """
         at = user_line()
         if not _is_count(n):
             raise InvalidArgument(at, "top", "n", n, "a whole number, at least 1")
-        texts = between_commas(by, at) if isinstance(by, str) else by
-        orders = tuple(_order(text.strip(), at) for text in texts)
-        if not orders:
-            raise InvalidArgument(at, "top", "by", by, "at least one order, such as 'sold desc'")
+        orders = _orders(by, at)
         return self._then(Top(at, self.node, n, orders, column_names("top", "per", per, at)))
 
     def join(self, other: Stream, *, on: str | Iterable[str] = (), how: How = "inner") -> Stream:
@@ -228,10 +226,16 @@ def _refuse_columns(
         raise DuplicateColumn(at, operator, twice)
 
 
+def _orders(by: str | Iterable[str], at: SourceLine) -> tuple[Order, ...]:
+    texts = between_commas(by, at) if isinstance(by, str) else list(by)
+    first = texts[0].strip() if texts else ""
+    if not _ORDER.fullmatch(first):
+        expected = f"a direction in the first order: '{first or 'sold'} desc' or '… asc'"
+        raise InvalidArgument(at, "top", "by", by, expected)
+    return tuple(_order(text.strip(), at) for text in texts)
+
+
 def _order(text: str, at: SourceLine) -> Order:
     found = _ORDER.fullmatch(text)
-    if found is None:
-        expected = f"an order with its direction: '{text} desc' or '{text} asc'"
-        raise InvalidArgument(at, "top", "by", text, expected)
-    sql, direction = found.groups()
+    sql, direction = found.groups() if found else (text, "asc")
     return Order(sql, direction.lower() == "desc", reads_of_rows("a top", sql, at))

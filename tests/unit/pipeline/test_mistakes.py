@@ -165,10 +165,8 @@ def test_a_top_keeps_at_least_one_row(sales: tg.Stream, n: int) -> None:
     mistake(InvalidArgument, lambda: sales.top(n, by="amount desc"), argument="n", value=n)
 
 
-@pytest.mark.parametrize(
-    "by", ["amount", "", "amount sideways", "a desc, b", ["amount desc", "store_id"]]
-)
-def test_a_top_says_which_way_each_order_goes(sales: tg.Stream, by: str | list[str]) -> None:
+@pytest.mark.parametrize("by", ["amount", "", "a sideways", "a, b desc", ["a", "b desc"]])
+def test_a_top_says_which_way_its_first_order_goes(sales: tg.Stream, by: str | list[str]) -> None:
     mistake(InvalidArgument, lambda: sales.top(1, by=by), argument="by")
 
 
