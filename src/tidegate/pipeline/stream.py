@@ -230,7 +230,8 @@ def _orders(by: str | Iterable[str], at: SourceLine) -> tuple[Order, ...]:
     texts = between_commas(by, at) if isinstance(by, str) else list(by)
     first = texts[0].strip() if texts else ""
     if not _ORDER.fullmatch(first):
-        expected = f"a direction in the first order: '{first or 'sold'} desc' or '… asc'"
+        key = first or "sold"
+        expected = f"a direction in the first order: '{key} desc' or '{key} asc'"
         raise InvalidArgument(at, "top", "by", by, expected)
     return tuple(_order(text.strip(), at) for text in texts)
 
