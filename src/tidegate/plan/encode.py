@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import is_dataclass
 from enum import Enum
+from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.pipeline.nodes import AggregateColumn, Call, Column, Field, Order, State
 from tidegate.plan.bounds import Bound
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
     from tidegate.plan.logical import LogicalNode, LogicalPlan
     from tidegate.plan.physical import PhysicalPlan
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
 _HIDDEN = frozenset({"at", "input", "left", "right", "reads"})
 """What is said elsewhere (the edges of a node) or follows from the SQL."""
 
 _WORDING = frozenset({"approximate", "bound", "released_by"})
 """What a plan says about itself without doing anything differently."""
 
-_NAMELESS = (Field, Column, Order, State, Call, AggregateColumn, Edge, Bound)
+_NAMELESS = frozenset({Field, Column, Order, State, Call, AggregateColumn, Edge, Bound})
 """Values whose place in a plan already says what they are."""
 
 
@@ -66,17 +69,24 @@ def _logical_node(node: LogicalNode) -> dict[str, object]:
 
 
 def _encoded(value: object, hidden: frozenset[str]) -> object:
-    if value is None or isinstance(value, str | int | float):
+    # By exact type: a wide plan has a million small values, and isinstance costs more than this.
+    kind = type(value)
+    if kind in _PLAIN:
         return value
-    if isinstance(value, tuple):
-        return [_encoded(item, hidden) for item in value]
-    if is_dataclass(value):
-        kind = {} if isinstance(value, _NAMELESS) else {"kind": type(value).__name__}
-        return {**kind, **_members(value, hidden)}
+    if kind is tuple:
+        return [_encoded(item, hidden) for item in cast("tuple[object, ...]", value)]
+    if is_dataclass(kind):
+        members = _members(value, hidden)
+        return members if kind in _NAMELESS else {"kind": kind.__name__, **members}
     return value.value if isinstance(value, Enum) else qualified_name(value)
 
 
-def _members(value: Any, hidden: frozenset[str]) -> dict[str, object]:
-    # Every value of a plan has slots, which are its fields in order, and cheaper to ask for.
-    names = (name for name in value.__slots__ if name not in hidden)
-    return {name: _encoded(getattr(value, name), hidden) for name in names}
+def _members(value: object, hidden: frozenset[str]) -> dict[str, object]:
+    kind: Any = type(value)
+    return {name: _encoded(getattr(value, name), hidden) for name in _shown(kind, hidden)}
+
+
+@cache
+def _shown(kind: Any, hidden: frozenset[str]) -> tuple[str, ...]:
+    # Every value of a plan has slots, which are its fields in order.
+    return tuple(name for name in kind.__slots__ if name not in hidden)
