@@ -14,6 +14,7 @@ from threading import Lock, RLock
 from time import monotonic
 
 from tidegate.errors import (
+    ChannelClosed,
     ChannelTimeout,
     RunEnded,
     RunExists,
@@ -90,6 +91,8 @@ class _OpenRun:
     end: Receipt | None = None
     closed: set[str] = field(default_factory=set)
     cancelled: bool = False
+    interrupted: bool = False
+    """Whether an instant was sent that may reach a processor after the run's END has left it."""
 
     def how_closed(self, source: str) -> str | None:
         if self.cancelled:
@@ -105,6 +108,7 @@ class Head:
         self._ids = SignalIds()
         self._order = RLock()
         self._runs: dict[str, _OpenRun] = {}
+        self._terminal: Barrier | None = None
 
     @property
     def open_runs(self) -> tuple[str, ...]:
@@ -126,8 +130,9 @@ class Head:
 
         def offer(lane: Lane) -> bool:
             # Checked with every try: while its data waits for room the run may be ended, and
-            # even be gone and its name be in use again.
+            # even be gone and its name be in use again; or the whole pipeline is.
             with self._order:
+                self._check_open()
                 how = state.how_closed(source)
                 if how is not None:
                     raise RunEnded(run=message.run, source=source, how=how)
@@ -140,11 +145,14 @@ class Head:
     ) -> Receipt:
         """Number a barrier, announce it, and put it on every lane that is still open."""
         with self._order:
+            self._check_open()
             lanes = self._open_lanes(run, via)
             _check_room(lanes, via)
             barrier = kind.with_id(self._ids.take(), run)
             receipt = announce(barrier)
             _put_signal(lanes, barrier, via)
+            if barrier.is_terminal:
+                self._terminal = barrier
             return receipt
 
     def send_instant(self, kind: InstantKind, run: str = WHOLE_PIPELINE, target: int = 0) -> None:
@@ -158,11 +166,12 @@ class Head:
     def end(self, run: str, source: str | None, announce: Callable[[Barrier], Receipt]) -> Receipt:
         """Close one source of a run, or all that are open; END has one id for the whole run."""
         with self._order:
+            self._check_open()
             state = self._run(run)
             if source is not None and (how := state.how_closed(self._inlet(source).name)):
                 raise RunEnded(run=run, source=source, how=how)
             names = self._inlets.keys() - state.closed if source is None else {source}
-            lanes = [lane for name in names for lane in self._inlets[name].lanes]
+            lanes = self._lanes_of(names)
             _check_room(lanes, Carrier.DATA)
             if state.end is None:
                 state.end = announce(BarrierKind.END_OF_RUN.with_id(self._ids.take(), run))
@@ -175,15 +184,34 @@ class Head:
         with self._order:
             state = self._run(run)
             if not state.cancelled:
+                self._check_open()
+                _check_room(self._lanes_of(self._inlets.keys() - state.closed), Carrier.DATA)
                 self.send_instant(InstantKind.CANCEL, run)
                 self.end(run, None, announce)
-                state.cancelled = True
+                state.cancelled = state.interrupted = True
             assert state.end is not None
             return state.end
 
-    def forget(self, run: str) -> None:
-        """The run's END was collected; its name may be used for another run."""
+    def abort(self, barrier: Barrier) -> None:
+        """Withdraw a barrier, wherever its copies are."""
         with self._order:
+            self.send_instant(InstantKind.ABORT, barrier.run, barrier.id)
+            state = self._runs.get(barrier.run)
+            if state is not None:
+                state.interrupted = True
+            elif barrier.run != WHOLE_PIPELINE:
+                self.send_instant(InstantKind.FORGET, barrier.run)
+
+    def forget(self, run: str) -> None:
+        """The run's END was collected; its name may be used for another run.
+
+        An instant overtakes data, but it can also come to a processor that the END has left
+        already, and be remembered there in vain. What is sent after FORGET finds no trace.
+        """
+        with self._order:
+            state = self._runs.get(run)
+            if state is not None and state.interrupted:
+                self.send_instant(InstantKind.FORGET, run)
             self._runs.pop(run, None)
 
     def _run(self, run: str) -> _OpenRun:
@@ -197,8 +225,16 @@ class Head:
             raise UnknownSource(source=source, known=", ".join(self._inlets))
         return self._inlets[source]
 
+    def _check_open(self) -> None:
+        """Nothing follows a terminal: whoever reads the lanes has stopped behind it."""
+        if self._terminal is not None:
+            raise ChannelClosed(channel=", ".join(self._inlets), message=f"after {self._terminal}")
+
     def _all_lanes(self) -> list[Lane]:
-        return [lane for inlet in self._inlets.values() for lane in inlet.lanes]
+        return self._lanes_of(self._inlets)
+
+    def _lanes_of(self, sources: Iterable[str]) -> list[Lane]:
+        return [lane for source in sources for lane in self._inlets[source].lanes]
 
     def _open_lanes(self, run: str, via: Carrier) -> list[Lane]:
         if run == WHOLE_PIPELINE:
@@ -206,10 +242,10 @@ class Head:
         state = self._run(run)
         if via is Carrier.CONTROL:
             return self._all_lanes()
-        still_open = [inlet for inlet in self._inlets.values() if inlet.name not in state.closed]
+        still_open = self._inlets.keys() - state.closed
         if state.cancelled or not still_open:
             raise RunEnded(run=run, source="*", how="cancelled" if state.cancelled else "ended")
-        return [lane for inlet in still_open for lane in inlet.lanes]
+        return self._lanes_of(still_open)
 
 
 def _check_room(lanes: Iterable[Lane], via: Carrier) -> None:

@@ -12,7 +12,6 @@ stops. Every call is bounded, and says who held it up when the bound passes.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -77,8 +76,7 @@ class LivePipeline:
         self._report: CloseReport | None = None
         self._changing = Lock()
         self._closing = Lock()
-        self._turns: dict[tuple[str, Carrier], Lock] = defaultdict(Lock)
-        self._last: dict[tuple[str, Carrier], Receipt] = {}
+        self._sending = Lock()
         self._wiring = Wiring([each.name for each in processors], links, sources, capacity)
         self._head = Head(self._wiring.inlets)
         self._ledger = Ledger(self._wiring.upstreams, on_timeout=self._withdraw)
@@ -145,30 +143,24 @@ class LivePipeline:
 
     def cancel(self, run: str, timeout: float | None = None) -> Receipt:
         """Drop a run wherever it is; the receipt tells when nothing of it is left."""
-        with self._while_running():
+        with self._while_running(), self._sending:
             receipt = self._head.cancel(run, lambda end: self._ledger.open(end, timeout))
-            self._ledger.withdraw_barriers(f"run {run!r} was cancelled", None, run)
+            self._ledger.withdraw_pending(f"run {run!r} was cancelled", run, Carrier.DATA)
             return receipt
 
     def _send_barrier(self, kind: BarrierKind, via: Carrier, run: str, timeout: float) -> Receipt:
         deadline = monotonic() + timeout
-        turn = self._turns[run, via]
-        if not turn.acquire(timeout=timeout):
-            raise self._held_up(run, via, timeout)
-        try:
-            previous = self._last.get((run, via))
-            if previous is not None and not previous.settled_within(deadline - monotonic()):
-                raise self._held_up(run, via, timeout)
-            receipt = self._head.send_barrier(
-                kind, run, via, lambda barrier: self._ledger.open(barrier, timeout)
-            )
-            self._last[run, via] = receipt
-            return receipt
-        finally:
-            turn.release()
+        while True:
+            with self._sending:
+                previous = self._ledger.pending(run, via)
+                if previous is None:
+                    return self._head.send_barrier(
+                        kind, run, via, lambda barrier: self._ledger.open(barrier, timeout, via)
+                    )
+            if not previous.settled_within(deadline - monotonic()):
+                raise self._held_up(previous, timeout)
 
-    def _held_up(self, run: str, via: Carrier, timeout: float) -> BarrierTimeout:
-        previous = self._last[run, via]
+    def _held_up(self, previous: Receipt, timeout: float) -> BarrierTimeout:
         holdup = self._ledger.holdup(previous)
         return BarrierTimeout(str(previous.barrier), timeout, holdup.missing, holdup.held_by)
 
@@ -287,17 +279,21 @@ class LivePipeline:
         if processor != self._wiring.end:
             return
         if barrier.is_end:
-            self._head.forget(barrier.run)
-            for carrier in Carrier:
-                self._last.pop((barrier.run, carrier), None)
+            self._forget(barrier.run)
         self._ledger.collect(barrier)
+
+    def _forget(self, run: str) -> None:
+        try:
+            self._head.forget(run)
+        except (ChannelClosed, TooManySignals):
+            log.warning("the name of run %r stays in use; the pipeline is stuck or gone", run)
 
     def _withdraw(self, barrier: Barrier) -> None:
         """A barrier's bound has passed: release what it holds. An END is never withdrawn."""
         if barrier.is_end or barrier.is_terminal:
             return
         try:
-            self._head.send_instant(InstantKind.ABORT, barrier.run, barrier.id)
+            self._head.abort(barrier)
         except (ChannelClosed, TooManySignals):
             log.warning("%s could not be withdrawn; the pipeline is stuck or gone", barrier)
 

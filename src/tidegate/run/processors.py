@@ -205,6 +205,8 @@ class BarrierProcessor:
             self._abort(instant, outcome)
         elif instant.kind is InstantKind.CANCEL:
             self._cancel(instant.run, outcome)
+        elif instant.kind is InstantKind.FORGET:
+            self._forget(instant.run)
 
     def _abort(self, instant: Instant, outcome: Outcome) -> None:
         """Withdraw a barrier, also one whose copies are still to come."""
@@ -216,6 +218,11 @@ class BarrierProcessor:
                 self._forward(carrier, released, outcome)
 
     def _cancel(self, run: str, outcome: Outcome) -> None:
-        self._runs[Carrier.CONTROL].pop(run, None)
+        """Drop what is held of a run. On the control channel nothing waits for its data."""
         if run in self._data:
             self._forward(Carrier.DATA, self._data[run].discard(), outcome)
+
+    def _forget(self, run: str) -> None:
+        """The run's END has left long ago: an aligner of its name was opened by a late abort."""
+        self._data.pop(run, None)
+        self._forget_idle_control(run)

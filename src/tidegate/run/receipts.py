@@ -16,7 +16,7 @@ from threading import Condition, Event, Lock, Thread
 from time import monotonic
 
 from tidegate.errors import BarrierTimeout, BarrierWithdrawn, TidegateError
-from tidegate.signals import Barrier
+from tidegate.signals import Barrier, Carrier
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +35,12 @@ class ReceiptState(Enum):
 class Receipt:
     """The answer to one barrier."""
 
-    def __init__(self, barrier: Barrier, seconds: float | None) -> None:
+    def __init__(
+        self, barrier: Barrier, seconds: float | None, via: Carrier = Carrier.DATA
+    ) -> None:
         self.barrier = barrier
         self.seconds = seconds
+        self.via = via
         self.sent_at = monotonic()
         self.warned = False
         self._passed: set[str] = set()
@@ -132,18 +135,26 @@ class Ledger:
         self._upstreams = {name: tuple(feeds) for name, feeds in upstreams.items()}
         self._on_timeout = on_timeout
         self._open: dict[int, Receipt] = {}
+        self._pending: dict[tuple[str, Carrier], Receipt] = {}
         self._changed = Condition()
         self._stopped = False
         self._watch = Thread(target=self._keep_watch, name="tidegate-receipts", daemon=True)
         self._watch.start()
 
-    def open(self, barrier: Barrier, seconds: float | None) -> Receipt:
+    def open(self, barrier: Barrier, seconds: float | None, via: Carrier = Carrier.DATA) -> Receipt:
         """A receipt for a barrier that is about to be sent."""
-        receipt = Receipt(barrier, seconds)
+        receipt = Receipt(barrier, seconds, via)
         with self._changed:
             self._open[barrier.id] = receipt
+            if not barrier.is_end:
+                self._pending[barrier.run, via] = receipt
             self._changed.notify()
         return receipt
+
+    def pending(self, run: str, via: Carrier) -> Receipt | None:
+        """The barrier, other than END, that is on its way for this run and channel."""
+        with self._changed:
+            return self._pending.get((run, via))
 
     def note_passed(self, processor: str, barrier: Barrier) -> None:
         """A processor has forwarded the barrier."""
@@ -162,11 +173,11 @@ class Ledger:
         for receipt in tuple(self._open.values()):
             self._withdraw(receipt, reason, cause)
 
-    def withdraw_barriers(self, reason: str, cause: BaseException | None, run: str) -> None:
-        """Give up what is open of one run, except its END."""
-        for receipt in tuple(self._open.values()):
-            if receipt.barrier.run == run and not receipt.barrier.is_end:
-                self._withdraw(receipt, reason, cause)
+    def withdraw_pending(self, reason: str, run: str, via: Carrier) -> None:
+        """Give up what is pending of one run and channel; its END stays open."""
+        receipt = self.pending(run, via)
+        if receipt is not None:
+            self._withdraw(receipt, reason, None)
 
     def _withdraw(self, receipt: Receipt, reason: str, cause: BaseException | None) -> None:
         error = BarrierWithdrawn(barrier=str(receipt.barrier), reason=reason)
@@ -184,8 +195,11 @@ class Ledger:
             self._changed.notify()
 
     def _settle(self, receipt: Receipt, error: TidegateError | None) -> None:
+        barrier = receipt.barrier
         with self._changed:
-            self._open.pop(receipt.barrier.id, None)
+            self._open.pop(barrier.id, None)
+            if self._pending.get((barrier.run, receipt.via)) is receipt:
+                del self._pending[barrier.run, receipt.via]
         receipt.settle(error)
 
     def _keep_watch(self) -> None:

@@ -122,10 +122,17 @@ class StepLoop:
         self._lanes = lanes
         self._on_forwarded = on_forwarded
         self._cancelled: set[str] = set()
+        self._last_instant = 0
         self.discarded = 0
 
     def run(self) -> ControlSignal | None:
         """Step until the end; the terminal that ended it, or None when the lanes were closed."""
+        try:
+            return self._run()
+        finally:
+            self.discarded += self._lanes.discard()
+
+    def _run(self) -> ControlSignal | None:
         terminal: ControlSignal | None = None
         while not self._lanes.is_closed:
             if terminal is not None and self._lanes.is_settled:
@@ -150,8 +157,10 @@ class StepLoop:
         return ended or terminal
 
     def _handle(self, step: Step) -> Outcome:
-        self._note_cancels(step)
-        step = self._without_cancelled(step)
+        if step.carrier is Carrier.CONTROL:
+            self._note_instants(step)
+        elif self._cancelled:
+            step = self._without_cancelled(step)
         try:
             return self._processor.handle(step)
         except ProcessorFailed:
@@ -160,15 +169,19 @@ class StepLoop:
             message = ", ".join(str(message) for message in step.messages[:3])
             raise ProcessorFailed(self._processor.name, message, _reason(cause)) from cause
 
-    def _note_cancels(self, step: Step) -> None:
+    def _note_instants(self, step: Step) -> None:
+        """Remember whose data is not wanted. A copy by another lane may come too late to count."""
         for message in step.messages:
-            if isinstance(message, Instant) and message.kind is InstantKind.CANCEL:
+            if not isinstance(message, Instant) or message.id <= self._last_instant:
+                continue
+            self._last_instant = message.id
+            if message.kind is InstantKind.CANCEL:
                 self._cancelled.add(message.run)
+            elif message.kind is InstantKind.FORGET:
+                self._cancelled.discard(message.run)
 
     def _without_cancelled(self, step: Step) -> Step:
         """The step without the data of cancelled runs; their ENDs still pass and close them."""
-        if not self._cancelled or step.carrier is Carrier.CONTROL:
-            return step
         kept = tuple(message for message in step.messages if self._is_wanted(message))
         return Step(step.carrier, step.edge, kept)
 

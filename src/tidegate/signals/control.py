@@ -53,6 +53,8 @@ class InstantKind(Enum):
     QUICK_END = "quick_end"
     CANCEL = "cancel"
     ABORT = "abort"
+    FORGET = "forget"
+    """A run is gone: drop what an instant left behind where the run's END had passed already."""
 
     @property
     def is_terminal(self) -> bool:

@@ -170,3 +170,23 @@ def test_watermarks_of_different_runs_do_not_meet() -> None:
     processor = node()
     give(processor, A, Watermark(5, "march"), Watermark(1, "april"))
     assert give(processor, B, Watermark(4, "march")).data == [Watermark(4, "march")]
+
+
+def test_a_cancel_leaves_a_pending_barrier_of_the_control_channel_to_complete() -> None:
+    processor = node()
+    cancel = InstantKind.CANCEL.with_id(2, "march")
+    give(processor, A, sync(1), via=Carrier.CONTROL)
+    give(processor, A, cancel, via=Carrier.CONTROL)
+    assert give(processor, B, sync(1), via=Carrier.CONTROL).control == [sync(1)]
+    give(processor, A, sync(3), via=Carrier.CONTROL)
+    assert give(processor, B, cancel, sync(3), via=Carrier.CONTROL).control == [sync(3)]
+
+
+def test_a_forgotten_run_leaves_nothing_behind_that_a_late_abort_had_opened() -> None:
+    processor = node()
+    end = BarrierKind.END_OF_RUN.with_id(9, "march")
+    give(processor, A, sync(1), end)
+    give(processor, B, sync(1), end)
+    give(processor, A, abort(10, target=1), via=Carrier.CONTROL)
+    give(processor, A, InstantKind.FORGET.with_id(11, "march"), via=Carrier.CONTROL)
+    assert processor.open_runs == ()

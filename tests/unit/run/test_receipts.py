@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.errors import BarrierTimeout, BarrierWithdrawn
 from tidegate.run.receipts import Holdup, Ledger, Receipt, ReceiptState, find_holdup
-from tidegate.signals import Barrier, BarrierKind
+from tidegate.signals import Barrier, BarrierKind, Carrier
 
 CHAIN = {"source": (), "slow": ("source",), "after": ("slow",), "other": ("source",)}
 GRAPH = {**CHAIN, "barrier": ("after", "other"), "end": ("barrier",)}
@@ -77,13 +77,17 @@ def test_a_collected_barrier_resolves_its_receipt_before_the_bound() -> None:
     assert late == []
 
 
-def test_withdrawing_the_barriers_of_a_run_leaves_its_end_open() -> None:
+def test_withdrawing_what_is_pending_leaves_other_runs_channels_and_the_end_open() -> None:
     with ledger() as (kept, _):
         sync = kept.open(SYNC, 60)
-        end = kept.open(BarrierKind.END_OF_RUN.with_id(2, "march"), None)
-        other = kept.open(BarrierKind.SYNC_TEST.with_id(3, "april"), 60)
-        kept.withdraw_barriers("cancelled", None, "march")
-        assert [r.state.value for r in (sync, end, other)] == ["failed", "open", "open"]
+        others = [
+            kept.open(BarrierKind.END_OF_RUN.with_id(2, "march"), None),
+            kept.open(BarrierKind.SYNC_TEST.with_id(3, "april"), 60),
+            kept.open(BarrierKind.SYNC_TEST.with_id(4, "march"), 60, Carrier.CONTROL),
+        ]
+        kept.withdraw_pending("cancelled", "march", Carrier.DATA)
+        assert sync.state is ReceiptState.FAILED
+        assert {receipt.state for receipt in others} == {ReceiptState.OPEN}
 
 
 def test_a_caller_that_gives_up_early_leaves_the_receipt_as_it_is() -> None:

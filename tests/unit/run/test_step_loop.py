@@ -200,6 +200,16 @@ def test_closed_lanes_end_the_loop_without_a_terminal() -> None:
     assert rig.loop.run() is None
 
 
+def test_what_closed_lanes_leave_unsent_is_counted_as_discarded() -> None:
+    rig = Rig(Operator("op"), capacity=2)
+    rig.send(*(event(number) for number in range(10)))
+    thread, _ = run_in_background(rig.loop)
+    wait_until(lambda: rig.sinks[0].data.depth == 2)
+    rig.source.close()
+    thread.join(30)
+    assert rig.loop.discarded == 8
+
+
 def test_every_forwarded_barrier_is_reported() -> None:
     rig = Rig(Operator("op"))
     sync = BarrierKind.SYNC_TEST.with_id(1, "march")
