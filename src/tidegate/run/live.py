@@ -12,12 +12,11 @@ stops. Every call is bounded, and says who held it up when the bound passes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from tidegate.errors import (
     BarrierTimeout,
@@ -77,6 +76,7 @@ class LivePipeline:
         self._changing = Lock()
         self._closing = Lock()
         self._sending = Lock()
+        self._while_running = _WhileRunning(self)
         self._wiring = Wiring([each.name for each in processors], links, sources, capacity)
         self._head = Head(self._wiring.inlets)
         self._ledger = Ledger(self._wiring.upstreams, on_timeout=self._withdraw)
@@ -94,7 +94,7 @@ class LivePipeline:
 
     def begin(self, run: str) -> None:
         """Open a run. Its name can be used again once its END was collected."""
-        with self._while_running():
+        with self._while_running:
             self._head.begin(run)
 
     def send(
@@ -109,12 +109,12 @@ class LivePipeline:
 
         A source with several shards gives the batch to `shard`, or to the next in turn.
         """
-        with self._while_running():
+        with self._while_running:
             self._head.send(source, Event(payload, run, shard), timeout)
 
     def send_watermark(self, source: str, time: int, run: str, timeout: float = SEND_BOUND) -> None:
         """Promise that no event of the run at or before `time` follows in this source."""
-        with self._while_running():
+        with self._while_running:
             self._head.send(source, Watermark(time, run), timeout)
 
     def send_barrier(
@@ -129,7 +129,7 @@ class LivePipeline:
         Barriers of one run and channel go one after another: this waits for the one before,
         within the same bound. A barrier whose bound passes is withdrawn, so data flows on.
         """
-        with self._while_running():
+        with self._while_running:
             return self._send_barrier(kind, via, run, timeout)
 
     def end(self, run: str, source: str | None = None, timeout: float | None = None) -> Receipt:
@@ -138,12 +138,12 @@ class LivePipeline:
         The bound, if any, is that of the first call for the run; when it passes the receipt
         fails with the names of those who hold the run up, and the run goes on.
         """
-        with self._while_running():
+        with self._while_running:
             return self._head.end(run, source, lambda end: self._ledger.open(end, timeout))
 
     def cancel(self, run: str, timeout: float | None = None) -> Receipt:
         """Drop a run wherever it is; the receipt tells when nothing of it is left."""
-        with self._while_running(), self._sending:
+        with self._while_running, self._sending:
             receipt = self._head.cancel(run, lambda end: self._ledger.open(end, timeout))
             self._ledger.withdraw_pending(f"run {run!r} was cancelled", run, Carrier.DATA)
             return receipt
@@ -320,18 +320,6 @@ class LivePipeline:
             self._state = state
             return True
 
-    @contextmanager
-    def _while_running(self) -> Iterator[None]:
-        if self._state is not PipelineState.RUNNING:
-            raise self._not_running() from self._error
-        try:
-            yield
-        except ChannelClosed as closed:
-            raise self._not_running() from (self._error or closed)
-
-    def _not_running(self) -> NotRunning:
-        return NotRunning(pipeline=self.name, state=self._state.value)
-
     def __enter__(self) -> Self:
         return self
 
@@ -346,3 +334,29 @@ class LivePipeline:
             self.graceful_close()
         else:
             self.quick_close()
+
+
+class _WhileRunning:
+    """Refuses a call unless the pipeline runs, from the call's beginning to its end."""
+
+    __slots__ = ("_live",)
+
+    def __init__(self, live: LivePipeline) -> None:
+        self._live = live
+
+    def __enter__(self) -> None:
+        if self._live.state is not PipelineState.RUNNING:
+            self._refuse(self._live.error)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, ChannelClosed):
+            self._refuse(self._live.error or error)
+
+    def _refuse(self, cause: BaseException | None) -> NoReturn:
+        live = self._live
+        raise NotRunning(pipeline=live.name, state=live.state.value) from cause

@@ -34,11 +34,14 @@ class Lane:
         """Its data or its control channel."""
         return self.data if carrier is Carrier.DATA else self.control
 
-    def wants(self, message: StreamMessage) -> bool:
-        """Whether the message goes by this lane: events to their shard, all else everywhere."""
-        if self.shard is None or not isinstance(message, Event):
-            return True
-        return message.shard is None or message.shard == self.shard
+    def wanted(self, messages: list[StreamMessage]) -> list[StreamMessage]:
+        """Those that go by this lane: events to their shard, all else everywhere."""
+        if self.shard is None:
+            return messages
+        return [message for message in messages if self._wants(message)]
+
+    def _wants(self, message: StreamMessage) -> bool:
+        return not isinstance(message, Event) or message.shard in (None, self.shard)
 
     def offer(self, message: StreamMessage) -> bool:
         """Send on the data channel without waiting; False when there is no room."""
@@ -155,7 +158,7 @@ class MemoryLanes:
         """Send the outcome; what finds no room waits in its outlet."""
         for lane, data, control in zip(self._outputs, self._data, self._control, strict=True):
             control.send(outcome.control)
-            data.send(message for message in outcome.data if lane.wants(message))
+            data.send(lane.wanted(outcome.data))
 
     def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
         """Sleep until a channel of this processor has changed."""

@@ -61,8 +61,7 @@ class Operator:
         outcome = Outcome()
         for message in step.messages:
             try:
-                for out in self._follow(message):
-                    outcome.add(step.carrier, out)
+                outcome.add(step.carrier, self._follow(message))
             except Exception as cause:
                 reason = f"{type(cause).__name__}: {cause}"
                 raise ProcessorFailed(self.name, str(message), reason) from cause
@@ -170,7 +169,7 @@ class BarrierProcessor:
                 self._leave(carrier, message)
             elif isinstance(message, Event):
                 message = message.arriving_by(delivery.edge.port)
-            outcome.add(carrier, message)
+            outcome.add(carrier, (message,))
 
     def _leave(self, carrier: Carrier, barrier: Barrier) -> None:
         """A barrier goes forward: forget what it ends, and see that it leaves nothing behind."""
@@ -200,7 +199,7 @@ class BarrierProcessor:
         if instant.id <= self._last_instant[carrier]:
             return
         self._last_instant[carrier] = instant.id
-        outcome.add(carrier, instant)
+        outcome.add(carrier, (instant,))
         if instant.kind is InstantKind.ABORT:
             self._abort(instant, outcome)
         elif instant.kind is InstantKind.CANCEL:

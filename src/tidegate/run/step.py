@@ -8,7 +8,7 @@ which.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,11 +50,12 @@ class Outcome:
         ends = (m for m in (*self.control, *self.data[-1:]) if isinstance(m, Barrier | Instant))
         return next((signal for signal in ends if signal.is_terminal), None)
 
-    def add(self, carrier: Carrier, message: StreamMessage) -> None:
-        """Forward a message on the channel it belongs to."""
+    def add(self, carrier: Carrier, messages: Iterable[StreamMessage]) -> None:
+        """Forward messages on the channel they belong to."""
         if carrier is Carrier.DATA:
-            self.data.append(message)
-        else:
+            self.data.extend(messages)
+            return
+        for message in messages:
             assert isinstance(message, Barrier | Instant), "control channels carry signals only"
             self.control.append(message)
 

@@ -82,13 +82,14 @@ class Channel:
         """Put without waiting; False when there is no room."""
         if self._closed:
             raise ChannelClosed(channel=self.name, message=str(message))
-        if not self.has_room_for(message):
+        depth = len(self._queue)
+        if depth >= (self._limit if message.is_signal else self.capacity):
             return False
         self._queue.append(message)
         if self._closed:
             self._take_back_if_departed(message)  # type: ignore[unreachable]  # other threads close
-        depth = len(self._queue)
-        self.peak_depth = max(self.peak_depth, depth)
+        if depth >= self.peak_depth:
+            self.peak_depth = depth + 1
         self._arrivals.ring()
         return True
 
