@@ -1,0 +1,5 @@
+"""Store: what has happened, in PostgreSQL."""
+
+from tidegate.store.embedded import EmbeddedServer, Listen
+
+__all__ = ["EmbeddedServer", "Listen"]
