@@ -16,6 +16,7 @@ later without anybody changing anything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,6 +39,16 @@ class TidegateError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Fields may have been given by keyword, which Exception's own pickling forgets.
         return _rebuild, (type(self), dict(vars(self)))
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Names for a sentence, the first few of many.
+
+    >>> listed(["s1", "s2", "s3"], most=2)
+    's1, s2 and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more or "nobody"
 
 
 def _rebuild(kind: type[TidegateError], fields: dict[str, object]) -> TidegateError:
@@ -293,6 +304,32 @@ class UnreadSource(DeclarationError):
     source: str
 
 
+@dataclass(eq=False)
+class RefusedBySpark(DeclarationError):
+    """Spark's analyser refuses an operator; `spark_condition` is its own name for the reason."""
+
+    says = "Spark refuses this {operator}, {sql!r}: {reason} [{spark_condition}]"
+    advice = "{instead}"
+
+    operator: str
+    sql: str
+    spark_condition: str
+    reason: str
+    instead: str
+
+
+@dataclass(eq=False)
+class JoinKeysDiffer(DeclarationError):
+    """A join key whose two sides have different types, so that equal values may not meet."""
+
+    says = "join key {column!r} is {left} on the left and {right} on the right"
+    advice = "Cast one of them in a select before the join."
+
+    column: str
+    left: str
+    right: str
+
+
 # ── Signals: alignment ──────────────────────────────────────────────────────────────────
 
 
@@ -543,11 +580,9 @@ class BarrierTimeout(RunError):
     held_by: tuple[str, ...]
 
     def __str__(self) -> str:
-        owed = ", ".join(self.missing) or "nobody"
-        held = ", ".join(self.held_by) or "unknown"
         return (
             f"{self.barrier} was not collected within {self.seconds:g} s;"
-            f" not delivered by: {owed}; held up at: {held}"
+            f" not delivered by: {listed(self.missing)}; held up at: {listed(self.held_by)}"
         )
 
 
@@ -559,6 +594,42 @@ class BarrierWithdrawn(RunError):
     barrier: str
     reason: str
     says: ClassVar[str] = "{barrier} was withdrawn: {reason}"
+
+
+@dataclass(eq=False)
+class StageFailed(RunError):
+    """A Spark job failed. `spark_condition` is Spark's own name for it, `__cause__` its error."""
+
+    stage: str
+    spark_condition: str
+    reason: str
+    says: ClassVar[str] = "stage {stage} failed in Spark: {reason} [{spark_condition}]"
+
+
+@dataclass(eq=False)
+class MissingColumns(RunError):
+    """A delivered file lacks columns that its source declares."""
+
+    source: str
+    file: str
+    missing: tuple[str, ...]
+    found: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file} has no column {', '.join(self.missing)}, which source {self.source!r}"
+            f" declares; its columns are: {', '.join(self.found) or 'none'}"
+        )
+
+
+@dataclass(eq=False)
+class UnknownFormat(RunError):
+    """A delivered file is of a kind that cannot be read."""
+
+    file: str
+    says: ClassVar[str] = (
+        "{file} is neither CSV nor Parquet by its name; deliver *.csv or *.parquet"
+    )
 
 
 # ── Store ───────────────────────────────────────────────────────────────────────────────

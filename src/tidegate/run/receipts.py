@@ -15,7 +15,7 @@ from math import inf
 from threading import Condition, Event, Lock, Thread
 from time import monotonic
 
-from tidegate.errors import BarrierTimeout, BarrierWithdrawn, TidegateError
+from tidegate.errors import BarrierTimeout, BarrierWithdrawn, TidegateError, listed
 from tidegate.signals import Barrier, Carrier
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Holdup:
     """Who keeps a barrier from the collecting end."""
 
     missing: tuple[str, ...]
-    """Upstreams of a fan-in that have not delivered it."""
+    """Upstreams that have not delivered it to a fan-in where others have."""
     held_by: tuple[str, ...]
     """Processors that have it from all their upstreams and have not forwarded it."""
 
@@ -121,7 +121,8 @@ def find_holdup(upstreams: Mapping[str, Iterable[str]], passed: set[str]) -> Hol
     """
     waiting = {name: list(feeds) for name, feeds in upstreams.items() if name not in passed}
     held_by = tuple(name for name, feeds in waiting.items() if passed.issuperset(feeds))
-    owed = (feed for feeds in waiting.values() if len(feeds) > 1 for feed in feeds)
+    pending = (feeds for feeds in waiting.values() if not passed.isdisjoint(feeds))
+    owed = (feed for feeds in pending for feed in feeds)
     missing = tuple(dict.fromkeys(feed for feed in owed if feed not in passed))
     return Holdup(missing or held_by, held_by)
 
@@ -225,8 +226,8 @@ class Ledger:
                 receipt.barrier,
                 monotonic() - receipt.sent_at,
                 receipt.seconds,
-                ", ".join(holdup.missing),
-                ", ".join(holdup.held_by),
+                listed(holdup.missing),
+                listed(holdup.held_by),
             )
             return
         error = BarrierTimeout(
