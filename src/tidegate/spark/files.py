@@ -1,0 +1,60 @@
+"""Looking at files without Spark: where they are, what columns they have, how many rows.
+
+Paths are local, or URIs of a file system that Spark and pyarrow both reach.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+from pyarrow import parquet
+
+PARQUET = ".parquet"
+_HEADER_BYTES = 1 << 20
+"""More than any header line has."""
+
+
+def parquet_files(folder: str) -> list[str]:
+    """All Parquet files below `folder`, in a stable order; none when there is no folder."""
+    system, root = _locate(folder)
+    selector = arrow_fs.FileSelector(root, recursive=True, allow_not_found=True)
+    found = (info.path for info in system.get_file_info(selector) if info.is_file)
+    inside = (path[len(root) :] for path in found if path.endswith(PARQUET))
+    return sorted(folder.rstrip("/") + "/" + path.lstrip("/") for path in inside)
+
+
+def parquet_rows(path: str) -> int:
+    """How many rows a Parquet file has, from its footer."""
+    system, inside = _locate(path)
+    return int(parquet.read_metadata(inside, filesystem=system).num_rows)
+
+
+def parquet_schema(path: str) -> pa.Schema:
+    """The columns of a Parquet file, from its footer."""
+    system, inside = _locate(path)
+    return parquet.read_schema(inside, filesystem=system)
+
+
+def csv_header(path: str) -> tuple[str, ...]:
+    """The names in the first line of a CSV file, which may be compressed."""
+    system, inside = _locate(path)
+    with system.open_input_stream(inside, compression="detect") as stream:
+        text = bytes(stream.read(_HEADER_BYTES)).decode("utf-8-sig", errors="replace")
+    return tuple(name.strip() for name in next(csv.reader(io.StringIO(text)), []))
+
+
+def size(path: str) -> int:
+    """How many bytes a file has."""
+    system, inside = _locate(path)
+    return int(system.get_file_info(inside).size or 0)
+
+
+def _locate(path: str) -> tuple[arrow_fs.FileSystem, str]:
+    if "://" in path or path.startswith("file:"):
+        system, inside = arrow_fs.FileSystem.from_uri(path)
+        return system, inside
+    return arrow_fs.LocalFileSystem(), str(Path(path).absolute())

@@ -1,0 +1,41 @@
+"""The same answers by other means: the declaration as one plain Spark query per sink.
+
+No stages, shards, batches or partial results; tests and the demo compare with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.pipeline.nodes import Sink, Source
+from tidegate.plan.logical import logical_plan
+from tidegate.spark.chunks import read_chunks
+from tidegate.spark.declared import apply_operator
+from tidegate.spark.schemas import empty_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from tidegate.pipeline import Pipeline
+    from tidegate.spark.sessions import Session
+
+
+def reference(
+    session: Session, pipeline: Pipeline, sources: Mapping[str, Sequence[str]]
+) -> dict[str, DataFrame]:
+    """What every sink should hold, given the files of each source; nothing has run yet."""
+    known: dict[str, DataFrame] = {}
+    sinks: dict[str, DataFrame] = {}
+    for node in logical_plan(pipeline).nodes:
+        operator = node.operator
+        if isinstance(operator, Source):
+            schema = empty_source(session, operator.schema).schema
+            files = sources.get(operator.name, ())
+            known[node.id] = read_chunks(session, operator.name, schema, files)
+            continue
+        known[node.id] = apply_operator(operator, [known[it] for it in node.inputs])
+        if isinstance(operator, Sink):
+            sinks[operator.name] = known[node.id]
+    return sinks

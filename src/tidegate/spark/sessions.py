@@ -1,0 +1,105 @@
+"""Spark sessions: classic or over Connect, with the settings that make results right.
+
+Everything Tidegate computes runs in a session made here, so that the same rows give the same
+digits everywhere: dates are UTC, arithmetic that goes wrong raises instead of giving null.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from pyspark.sql import SparkSession
+
+Session: TypeAlias = SparkSession
+"""A session of either kind; they share their interface, not their class."""
+
+DEFAULT_MASTER = "local[*]"
+REMOTE = "sc://"
+
+_HERE = Path(__file__).parent
+
+STATIC: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A failing job raises its error; a log of the same stack trace would only bury it.
+    "spark.log.level": "FATAL",
+    "spark.scheduler.mode": "FAIR",
+    # Jobs of one pool run first in, first out, unless the pool itself is declared fair.
+    "spark.scheduler.allocation.file": str(_HERE / "fair_pool.xml"),
+}
+"""Fixed when a driver starts; not ours to decide on a server that runs already."""
+
+RUNTIME: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.shuffle.partitions": "8",
+    # A step names its files one by one: listing them must not become a Spark job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Writing by shard keeps a few files open instead of sorting all rows first.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+}
+"""What results and speed depend on, in every session."""
+
+
+def open_session(
+    master: str = DEFAULT_MASTER,
+    *,
+    connect: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> Session:
+    """The session of this process on `master`, or on a Connect server (`sc://host:port`).
+
+    `connect=True` starts a Connect server on a local master. `settings` override ours. A classic
+    and a Connect session exclude each other: stop one before opening the other.
+    """
+    given = dict(settings or {})
+    # PySpark logs the text of every error that it raises.
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    with _quiet_about_static_settings():
+        session = _builder(master, connect, given).getOrCreate()
+    for name, value in {**RUNTIME, **_without_static(given)}.items():
+        session.conf.set(name, value)
+    return session
+
+
+@contextmanager
+def borrowed(session: Session | None) -> Iterator[Session]:
+    """The session given, or one of our own that is stopped afterwards."""
+    if session is not None:
+        yield session
+        return
+    own = open_session()
+    try:
+        yield own
+    finally:
+        own.stop()
+
+
+def _builder(master: str, connect: bool, settings: Mapping[str, str]) -> SparkSession.Builder:
+    builder = SparkSession.builder.appName("tidegate")
+    if master.startswith(REMOTE):
+        return builder.remote(master)
+    builder = builder.remote(master) if connect else builder.master(master)
+    for name, value in {**STATIC, **settings}.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def _without_static(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
+
+
+@contextmanager
+def _quiet_about_static_settings() -> Iterator[None]:
+    """A local Connect server takes them when it starts, and its client warns all the same."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
+        yield

@@ -1,0 +1,141 @@
+"""Sharded, chunked and merged, a pipeline gives what plain Spark gives in one go."""
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from pyspark.sql import DataFrame
+
+import tidegate as tg
+from tests.integration.spark.execution import execute
+from tests.integration.spark.rows import assert_same
+from tidegate.pipeline import Pipeline
+from tidegate.spark import Session, reference
+
+SALES = pa.schema({
+    "sale_id": pa.int64(), "store_id": pa.int64(), "item": pa.string(), "quantity": pa.int32(),
+    "price": pa.decimal128(18, 4), "paid": pa.decimal128(10, 2), "weight": pa.float64(),
+    "gift": pa.bool_(), "sold_at": pa.timestamp("us"),
+})  # fmt: skip
+STORES = pa.schema({"store_id": pa.int64(), "city": pa.string()})
+ITEMS = ["tea", "milk", "rye", "", None]
+
+
+def with_hours(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("*", "hour(sold_at) hour")
+
+
+def every_operator() -> Pipeline:
+    """All operators, nulls in keys, a shared stream, aggregates of every kind."""
+    shop = tg.Pipeline("shop")
+    sales = shop.source("sales", """
+        sale_id bigint, store_id bigint, item string, quantity int, price decimal(18,4),
+        paid decimal(10,2), weight double, gift boolean, sold_at timestamp_ntz""")  # fmt: skip
+    returns = shop.source("returns", "store_id bigint, item string, quantity int")
+    stores = shop.source("stores", "store_id bigint, city string")
+    kept = sales.filter("quantity > 0 or item is null").transform(with_hours)
+    totals = kept.aggregate(
+        by=["store_id", "item"],
+        units="sum(quantity)",
+        money="sum(price * quantity)",
+        mean_paid="avg(paid)",
+        mean_price="avg(price) filter (where not gift)",
+        mean_units="avg(quantity)",
+        mean_id="avg(sale_id * 1000000000000)",
+        first_sale="min(sold_at)",
+        last_item="max(item)",
+        gifts="count_if(gift)",
+        any_gift="bool_or(gift)",
+        all_gifts="bool_and(gift)",
+        share="sum(paid) / count(*) + 1",
+        sales="count(*)",
+    )
+    totals.sink("totals")
+    totals.top(2, by=["units desc", "mean_paid asc"], per="store_id").sink("best")
+    kept.aggregate(n="count(item)", paid="sum(paid)", mean="avg(paid)").sink("everything")
+    kept.aggregate(by=["hour", "gift"]).sink("hours")
+    moved = kept.select("store_id", "item", "quantity").union(
+        returns.select("*", quantity="-quantity")
+    )
+    net = moved.aggregate(by="item", net="sum(quantity)")
+    net.join(totals.select("item", "store_id", "sales"), on="item", how="left").sink("net")
+    stores.join(totals, on="store_id", how="anti").sink("idle")
+    kept.top(5, by="price desc").join(stores, on="store_id", how="full").sink("dearest")
+    return shop
+
+
+def sale(chance: random.Random, number: int) -> tuple[object, ...]:
+    second = timedelta(seconds=chance.randrange(86_400))
+    return (
+        number if chance.random() < 0.9 else None,
+        chance.choice([1, 2, 3, None]),
+        chance.choice(ITEMS),
+        chance.choice([-1, 1, 2, 3, None]),
+        Decimal(chance.randint(-(10**9), 10**9)).scaleb(-4),
+        Decimal(chance.randint(-(10**9), 10**9)).scaleb(-2),
+        chance.random(),
+        chance.choice([True, False, None]),
+        datetime(2024, 1, 1) + second,  # noqa: DTZ001 - shop time has no zone
+    )
+
+
+def write_chunks(
+    folder: Path, chance: random.Random, schema: pa.Schema, rows: Sequence[tuple[object, ...]]
+) -> Iterator[str]:
+    """Rows as files of random size, some CSV, some Parquet."""
+    while rows:
+        size = chance.randint(1, len(rows))
+        taken, rows = rows[:size], rows[size:]
+        columns = [
+            pa.array(values, kind.type)
+            for values, kind in zip(zip(*taken, strict=True), schema, strict=True)
+        ]
+        file = folder / f"{len(rows)}.{chance.choice(['csv', 'parquet'])}"
+        table = pa.table(columns, schema=schema)
+        save = pa.csv.write_csv if file.suffix == ".csv" else pa.parquet.write_table
+        save(table, str(file))
+        yield str(file)
+
+
+def make_sources(folder: Path, seed: int) -> dict[str, list[str]]:
+    chance = random.Random(seed)
+    sales = [sale(chance, number) for number in range(chance.randint(20, 400))]
+    stores = [(number, f"city {number}") for number in range(1, 5)]
+    for name in ("sales", "stores"):
+        (folder / name).mkdir(parents=True)
+    return {
+        "sales": list(write_chunks(folder / "sales", chance, SALES, sales)),
+        "stores": list(write_chunks(folder / "stores", chance, STORES, stores)),
+        "returns": [],
+    }
+
+
+@pytest.mark.parametrize(("seed", "shards"), [(1, 1), (2, 3)])
+@pytest.mark.timeout(300)
+def test_every_operator_gives_the_same_rows_whatever_the_chunks_and_shards(
+    spark: Session, tmp_path: Path, seed: int, shards: int
+) -> None:
+    sources = make_sources(tmp_path / "in", seed)
+    pipeline = every_operator()
+    found = execute(spark, pipeline, sources, str(tmp_path / "out"), shards, seed)
+    wanted = reference(spark, pipeline, sources)
+    assert found.keys() == wanted.keys()
+    for sink, rows in wanted.items():
+        assert_same(found[sink], rows)
+
+
+def test_a_run_without_any_chunk_gives_empty_sinks_with_their_columns(
+    spark: Session, tmp_path: Path
+) -> None:
+    pipeline = every_operator()
+    found = execute(spark, pipeline, {}, str(tmp_path), shards=2, seed=0)
+    wanted = reference(spark, pipeline, {})
+    for sink, rows in wanted.items():
+        assert_same(found[sink], rows)
+    assert found["everything"].collect() == [(0, None, None)]
