@@ -112,15 +112,16 @@ def start(live: LivePipeline, graph: Graph, random: Random) -> dict[Client, Thre
 def cancel_and_begin_again(live: LivePipeline, graph: Graph, random: Random) -> list[Client]:
     """Cancel a run at some moment, also while it ends, and use its name at once again."""
     clients = []
-    for life in range(3):
+    count = MESSAGES // 10
+    for life in range(4):
         client = Client(live, "reborn", f"life{life}", random.randrange(1_000_000))
-        thread = client.start(list(graph.sources), MESSAGES // 10, every=20)
+        thread = client.start(list(graph.sources), count, every=20)
         clients.append(client)
-        wait_until_sent(client, random.randint(1, MESSAGES // 20))
+        wait_until_sent(client, random.choice((random.randint(1, count), count)))
         client.cancel()
         join_all([thread])
     last = Client(live, "reborn", "last life", random.randrange(1_000_000))
-    join_all([last.start(list(graph.sources), MESSAGES // 10, every=20)])
+    join_all([last.start(list(graph.sources), count, every=20)])
     return [*clients, last]
 
 

@@ -27,7 +27,7 @@ from tidegate.run import (
 )
 from tidegate.signals import Barrier, BarrierKind, Carrier, Event
 
-LONG = 120.0
+LONG = 60.0
 Path = tuple[tuple[str, int], ...]
 
 
