@@ -1,0 +1,63 @@
+"""Crash points: named places where a test or `tidegate chaos` lets the process die.
+
+    TIDEGATE_CRASH_AT=step.before_commit tidegate run …     dies at the first passage
+    TIDEGATE_CRASH_AT=step.before_commit:3 tidegate run …   dies at the third
+
+Dying means SIGKILL: no handler, no `finally`, no flush. What survives is what was committed.
+While the variable is not set, passing a point costs one look at a module global.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from threading import Lock
+
+from tidegate.errors import UnknownCrashPoint
+
+VARIABLE = "TIDEGATE_CRASH_AT"
+
+CRASH_POINTS: dict[str, str] = {
+    "migration.before_commit": "a migration has run and is not committed",
+    "step.before_commit": "a step is written and not committed",
+    "step.after_commit": "a step is committed and nobody was told",
+}
+"""Every point and what has happened when it is reached; a point exists by being listed here."""
+
+
+class _Armed:
+    """The one point at which this process is to die."""
+
+    def __init__(self, name: str, nth: int) -> None:
+        self._name = name
+        self._remaining = nth
+        self._counting = Lock()
+
+    def pass_by(self, name: str) -> None:
+        if name != self._name:
+            return
+        with self._counting:
+            self._remaining -= 1
+            if self._remaining == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash_point(name: str) -> None:
+    """Die here when the environment says so."""
+    if _armed is not None:
+        _armed.pass_by(name)
+
+
+def _arm(environment: Mapping[str, str]) -> _Armed | None:
+    """Misspelt, a point would never be passed and a test would prove nothing: so it is refused."""
+    wanted = environment.get(VARIABLE, "")
+    if not wanted:
+        return None
+    name, _, nth = wanted.partition(":")
+    if name not in CRASH_POINTS or not (nth or "1").isdecimal() or nth == "0":
+        raise UnknownCrashPoint(wanted=wanted, known=", ".join(CRASH_POINTS))
+    return _Armed(name, int(nth or 1))
+
+
+_armed = _arm(os.environ)

@@ -1,0 +1,197 @@
+"""The database of a deployment: where it is, how to use it, what to do when it goes away.
+
+    with open_database(url, folder) as database:
+        database.transact(lambda connection: …)
+
+A URL given by the user comes first, then TIDEGATE_DATABASE, then the embedded server in the
+deployment's folder. Opening checks the server's version and brings the schema up to date.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Self, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool
+
+from tidegate.errors import DatabaseTooOld, DatabaseUnreachable, InvalidDatabase
+from tidegate.store.embedded import EmbeddedServer
+from tidegate.store.migrations import migrate
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+VARIABLE = "TIDEGATE_DATABASE"
+OLDEST = 15
+POOL_SIZE = 10
+RETRY_BOUND = 60.0
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 1.0
+
+PASSING = (
+    "08",  # connection exceptions
+    "40001",  # serialization failure
+    "40P01",  # deadlock, we were the victim
+    "53300",  # too many connections
+    "57P01",  # the server is stopping
+    "57P02",  # the server crashed
+    "57P03",  # the server is starting
+)
+"""Error codes, or their beginnings, after which the same transaction may well succeed."""
+
+
+class Database:
+    """A pool of connections, and transactions that outlive the loss of one.
+
+    `revive` is called before a transaction is tried again; it may start the server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        revive: Callable[[], None] = lambda: None,
+        pool_size: int = POOL_SIZE,
+        bound: float = RETRY_BOUND,
+    ) -> None:
+        self.url = url
+        self.name = describe(url)
+        self._revive = revive
+        self._bound = bound
+        self._owned = ExitStack()
+        self._pool = ConnectionPool(url, min_size=1, max_size=pool_size, open=False)
+
+    def open(self) -> Self:
+        """Check the server, bring the schema up to date, fill the pool."""
+        self._persist(self._prepare, self._bound)
+        self._pool.open()
+        return self
+
+    def close(self) -> None:
+        """Close all connections of the pool, and let go of the embedded server."""
+        self._pool.close()
+        self._owned.close()
+
+    def owning(self, server: EmbeddedServer) -> Self:
+        """Let go of the server when the database is closed."""
+        self._owned.callback(server.close)
+        return self
+
+    def connect(self) -> psycopg.Connection:
+        """A connection outside of the pool, in autocommit mode; the caller closes it."""
+        return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+
+    def transact(self, work: Callable[[psycopg.Connection], T], bound: float | None = None) -> T:
+        """Run `work` as one transaction and commit; again from the start when that was lost.
+
+        Work must be harmless when it is repeated after it was committed: when the connection
+        breaks during the commit, nobody can tell whether it happened.
+        """
+        return self._persist(lambda left: self._once(work, left), bound or self._bound)
+
+    def _once(self, work: Callable[[psycopg.Connection], T], left: float) -> T:
+        with self._pool.connection(timeout=left) as connection:
+            return work(connection)
+
+    def _persist(self, attempt: Callable[[float], T], bound: float) -> T:
+        deadline = monotonic() + bound
+        for pause in pauses():
+            try:
+                return attempt(max(0.1, deadline - monotonic()))
+            except psycopg.OperationalError as loss:
+                if not is_passing(loss):
+                    raise
+                if monotonic() + pause > deadline:
+                    raise DatabaseUnreachable(self.name, bound, _first_line(loss)) from loss
+                log.warning("%s: trying again after %s", self.name, _first_line(loss))
+            sleep(pause)
+            self._recover()
+        raise AssertionError("pauses never end")
+
+    def _recover(self) -> None:
+        self._revive()
+        if not self._pool.closed:
+            self._pool.check()  # the other connections are probably broken too
+
+    def _prepare(self, left: float) -> None:
+        with psycopg.connect(self.url, connect_timeout=max(1, int(left))) as connection:
+            check_version(connection.info.server_version, self.name)
+            migrate(connection, self.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_database(
+    database: str | None, folder: Path, environment: Mapping[str, str] | None = None
+) -> Database:
+    """The database that was asked for, ready to use; by default the one in the folder."""
+    url = database or (environment or {}).get(VARIABLE)
+    if url:
+        return Database(url).open()
+    server = EmbeddedServer(folder / "postgres").open()
+    try:
+        return Database(server.url, revive=server.ensure_running).owning(server).open()
+    except BaseException:
+        server.close()
+        raise
+
+
+def describe(url: str) -> str:
+    """Where a URL points, without its password.
+
+    >>> describe("postgresql://me:secret@db.example:5433/shop")
+    'shop on db.example:5433'
+    """
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise _invalid(url, error) from None
+    name, host, port = (parts.get(key) for key in ("dbname", "host", "port"))
+    return f"{name or 'postgres'} on {host or 'localhost'}:{port or 5432}"
+
+
+def _invalid(url: str, error: psycopg.Error) -> InvalidDatabase:
+    """The reason of libpq repeats the URL, which is not shown where it may hold a password."""
+    if "@" in url or "password" in url:
+        return InvalidDatabase(f"{url.partition(':')[0]}://…", "it is not a PostgreSQL URL")
+    return InvalidDatabase(url, _first_line(error))
+
+
+def check_version(version: int, database: str) -> None:
+    """Refuse a server that is too old; versions are numbers such as 150004."""
+    if version < OLDEST * 10_000:
+        found = f"{version // 10_000}.{version % 10_000}"
+        raise DatabaseTooOld(database, found, OLDEST)
+
+
+def is_passing(error: psycopg.OperationalError) -> bool:
+    """Whether the same transaction may succeed later; an error without a code is a lost link."""
+    return error.sqlstate is None or error.sqlstate.startswith(PASSING)
+
+
+def pauses() -> Iterator[float]:
+    """Ever longer pauses, up to a limit, with jitter so that many clients do not march in step."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter is no secret
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

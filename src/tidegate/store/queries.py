@@ -1,0 +1,51 @@
+"""SQL lives in files, one per topic; here they become named queries.
+
+A file is a row of statements, each under a line that names it and says what it does:
+
+    -- name: renew — Put off the expiry of leases that are still held.
+    UPDATE …
+
+The statement is called by one Python method, which is where its parameters get their types.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+HEADING = re.compile(r"^-- name: (?P<name>[a-z_]+) — (?P<description>.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One statement. Its text is bytes because psycopg takes a str only from source code."""
+
+    name: str
+    description: str
+    sql: bytes
+
+
+@cache
+def queries(topic: str) -> dict[str, Query]:
+    """All statements of `sql/<topic>.sql`, by name."""
+    return parse(files("tidegate.store").joinpath("sql", f"{topic}.sql").read_text())
+
+
+def parse(text: str) -> dict[str, Query]:
+    """Split the text of a file at its headings.
+
+    >>> parse("-- name: one — Say one.\\nSELECT 1;\\n")["one"].sql
+    b'SELECT 1;'
+    """
+    headings = list(HEADING.finditer(text))
+    ends = [heading.start() for heading in headings[1:]] + [len(text)]
+    found: dict[str, Query] = {}
+    for heading, end in zip(headings, ends, strict=True):
+        name = heading["name"]
+        if name in found:
+            raise ValueError(f"two queries are named {name!r}")
+        statement = text[heading.end() : end].strip().encode()
+        found[name] = Query(name, heading["description"], statement)
+    return found

@@ -1,0 +1,64 @@
+"""One PostgreSQL for all tests of the store; every test gets its own database, cloned quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tidegate.store import Database, EmbeddedServer
+
+TEMPLATE = "tidegate_template"
+NO_SYNC = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    folder: Path = tmp_path_factory.mktemp("pg") / "postgres"
+    with EmbeddedServer(folder, settings=NO_SYNC) as server:
+        yield server
+    server.wait_stopped()
+
+
+@pytest.fixture(scope="session")
+def new_database(server: EmbeddedServer) -> Callable[[str], str]:
+    """Makes a database, empty or as a clone, and says where it is."""
+    numbers = count()
+
+    def make(template: str) -> str:
+        name = f"test_{next(numbers)}"
+        server.ensure_running()  # a test before this one may have killed it
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+        return make_conninfo(server.url, dbname=name)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def template(server: EmbeddedServer) -> str:
+    """A database with the whole schema, to clone from."""
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {TEMPLATE}".encode())
+    Database(make_conninfo(server.url, dbname=TEMPLATE)).open().close()
+    return TEMPLATE
+
+
+@pytest.fixture
+def empty_url(new_database: Callable[[str], str]) -> str:
+    return new_database("template0")
+
+
+@pytest.fixture
+def url(template: str, new_database: Callable[[str], str]) -> str:
+    return new_database(template)
+
+
+@pytest.fixture
+def database(url: str, server: EmbeddedServer) -> Iterator[Database]:
+    with Database(url, revive=server.ensure_running).open() as database:
+        yield database

@@ -1,0 +1,172 @@
+"""The database: where it comes from, how its schema comes about, and that losing it is survived."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from threading import Event, Thread
+
+import psycopg
+import pytest
+
+from tidegate.errors import DatabaseUnreachable, SchemaTooNew
+from tidegate.faults import VARIABLE as CRASH_AT
+from tidegate.store import Database, EmbeddedServer, open_database
+from tidegate.store.database import VARIABLE
+from tidegate.store.migrations import current, migrate, migrations
+from tidegate.store.programs import programs
+
+MIGRATE = "import sys\nfrom tidegate.store import Database\nDatabase(sys.argv[1]).open().close()\n"
+
+
+def dump(url: str) -> list[str]:
+    command = [str(programs() / "pg_dump"), "--schema-only", "--no-owner", url]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [line for line in text.splitlines() if not re.match(r"--|\\|$", line)]
+
+
+def test_the_migrations_lead_to_the_schema(url: str, empty_url: str) -> None:
+    schema = files("tidegate.store").joinpath("schema.sql").read_bytes()
+    with psycopg.connect(empty_url) as connection:
+        connection.execute(schema)
+    assert dump(url) == dump(empty_url)
+
+
+def test_migrations_are_numbered_from_one_without_gaps() -> None:
+    numbers = [migration.number for migration in migrations()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_many_processes_may_migrate_at_once(empty_url: str) -> None:
+    def open_and_close(_: int) -> None:
+        Database(empty_url).open().close()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(open_and_close, range(8)))
+    with psycopg.connect(empty_url) as connection:
+        assert current(connection) == migrations()[-1].number
+
+
+@pytest.mark.parametrize("nth", range(1, len(migrations()) + 1))
+def test_a_crash_in_a_migration_leaves_the_one_before(empty_url: str, nth: int) -> None:
+    crash = {CRASH_AT: f"migration.before_commit:{nth}"}
+    command = [sys.executable, "-c", MIGRATE, empty_url]
+    killed = subprocess.run(command, env=os.environ | crash, check=False, timeout=30)
+    assert killed.returncode == -signal.SIGKILL
+    with psycopg.connect(empty_url) as connection:
+        assert current(connection) == nth - 1
+        connection.rollback()
+        migrate(connection, "test")
+        assert current(connection) == migrations()[-1].number
+
+
+def test_a_database_of_a_later_version_is_refused(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO tidegate.migration VALUES (9999, 'from_the_future')")
+    with pytest.raises(SchemaTooNew) as refused:
+        Database(url).open()
+    assert refused.value.found == 9999
+
+
+def test_a_given_url_comes_before_the_environment(url: str, tmp_path: Path) -> None:
+    environment = {VARIABLE: "postgresql://nobody@127.0.0.1:1/nowhere"}
+    with open_database(url, tmp_path, environment) as database:
+        assert database.url == url
+    with open_database(None, tmp_path, {VARIABLE: url}) as database:
+        assert database.url == url
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_url_the_folder_gets_an_embedded_server(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "postgres")
+    with open_database(None, tmp_path, {}) as database:
+        assert database.transact(migration_count) == len(migrations())
+    server.wait_stopped()
+
+
+def test_a_database_that_does_not_answer_is_an_error_after_the_bound() -> None:
+    with pytest.raises(DatabaseUnreachable) as unreachable:
+        Database("postgresql://me:secret@127.0.0.1:1/shop", bound=0.3).open()
+    assert unreachable.value.database == "shop on 127.0.0.1:1"
+    assert "secret" not in str(unreachable.value)
+
+
+def migration_count(connection: psycopg.Connection) -> int:
+    row = connection.execute("SELECT count(*) FROM tidegate.migration").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_transaction_in_the_middle_of_a_restart_is_run_again_as_a_whole(
+    database: Database, server: EmbeddedServer
+) -> None:
+    tries = []
+
+    def work(connection: psycopg.Connection) -> int:
+        tries.append(1)
+        connection.execute("INSERT INTO tidegate.lease VALUES ('test', 'once', 'me', 1, now())")
+        if len(tries) == 1:
+            kill(server)
+            server.ensure_running()
+        row = connection.execute("SELECT count(*) FROM tidegate.lease").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    assert database.transact(work) == 1
+    assert len(tries) > 1
+    assert database.transact(migration_count) == len(migrations())
+
+
+def test_an_error_of_the_work_itself_is_raised_at_once_and_changes_nothing(
+    database: Database,
+) -> None:
+    def work(connection: psycopg.Connection) -> None:
+        connection.execute("DELETE FROM tidegate.migration")
+        connection.execute("SELECT 1/0")
+
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        database.transact(work)
+    assert database.transact(migration_count) == len(migrations())
+
+
+def test_work_goes_on_while_the_server_is_killed_again_and_again(
+    database: Database, server: EmbeddedServer
+) -> None:
+    done = Event()
+
+    def write() -> None:
+        for number in range(300):
+            database.transact(partial(upsert, str(number)))
+        done.set()
+
+    writers = [Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for _ in range(2):
+        kill(server)
+        server.ensure_running()
+    for writer in writers:
+        writer.join(60)
+    assert done.is_set()
+    rows = database.transact(lambda c: c.execute("SELECT key FROM tidegate.lease").fetchall())
+    assert {int(key) for (key,) in rows} == set(range(300))
+
+
+def upsert(key: str, connection: psycopg.Connection) -> None:
+    connection.execute(
+        "INSERT INTO tidegate.lease VALUES ('test', %s, 'me', 1, now()) ON CONFLICT DO NOTHING",
+        (key,),
+    )
+
+
+def kill(server: EmbeddedServer) -> None:
+    pid = server.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,74 @@
+"""What the store decides without a database."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from itertools import islice
+
+import psycopg
+import pytest
+
+from tidegate.errors import DatabaseTooOld, InvalidDatabase
+from tidegate.store.database import LONGEST_PAUSE, check_version, describe, is_passing, pauses
+from tidegate.store.queries import parse, queries
+
+
+def test_a_server_before_15_is_refused() -> None:
+    with pytest.raises(DatabaseTooOld) as refused:
+        check_version(140_011, "shop on db:5432")
+    assert (refused.value.version, refused.value.needed) == ("14.11", 15)
+
+
+def test_15_is_new_enough() -> None:
+    check_version(150_000, "shop on db:5432")
+
+
+@pytest.mark.parametrize("database", ["shop", "mysql://db/shop", "host"])
+def test_what_is_no_address_of_postgresql_is_refused(database: str) -> None:
+    with pytest.raises(InvalidDatabase):
+        describe(database)
+
+
+def test_a_refused_address_does_not_show_its_password() -> None:
+    with pytest.raises(InvalidDatabase) as refused:
+        describe("mysql://me:secret@db/shop")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (psycopg.OperationalError("server closed the connection unexpectedly"), True),
+        (psycopg.errors.AdminShutdown(), True),
+        (psycopg.errors.CannotConnectNow(), True),
+        (psycopg.errors.DeadlockDetected(), True),
+        (psycopg.errors.SerializationFailure(), True),
+        (psycopg.errors.InvalidPassword(), False),
+        (psycopg.errors.InvalidCatalogName(), False),
+        (psycopg.errors.DiskFull(), False),
+    ],
+)
+def test_only_passing_troubles_are_tried_again(
+    error: psycopg.OperationalError, passing: bool
+) -> None:
+    assert is_passing(error) is passing
+
+
+def test_pauses_grow_to_a_limit() -> None:
+    first, *_, last = islice(pauses(), 20)
+    assert first < 0.05
+    assert LONGEST_PAUSE / 2 <= last <= LONGEST_PAUSE
+
+
+def test_two_queries_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="one"):
+        parse("-- name: one — Say one.\nSELECT 1;\n-- name: one — Again.\nSELECT 1;\n")
+
+
+@pytest.mark.parametrize(
+    "topic", [file.name[:-4] for file in files("tidegate.store").joinpath("sql").iterdir()]
+)
+def test_every_statement_has_a_name_and_a_description(topic: str) -> None:
+    text = files("tidegate.store").joinpath("sql", f"{topic}.sql").read_text()
+    assert len(queries(topic)) == text.count(";\n")
+    assert all(query.sql.endswith(b";") for query in queries(topic).values())
