@@ -1,0 +1,51 @@
+-- Ownership by lease. Time is the server's: the clocks of owners are never compared.
+
+-- name: acquire — Take a lease that nobody holds; the epoch grows unless it was ours all along.
+INSERT INTO tidegate.lease AS held (kind, key, owner, epoch, expires_at)
+VALUES (
+    %(kind)s, %(key)s, %(owner)s, 1,
+    clock_timestamp() + make_interval(secs => %(seconds)s)
+)
+ON CONFLICT (kind, key) DO UPDATE SET
+    owner = excluded.owner,
+    epoch = held.epoch + CASE
+        WHEN held.owner = excluded.owner AND held.expires_at > clock_timestamp() THEN 0
+        ELSE 1
+    END,
+    expires_at = excluded.expires_at
+WHERE held.owner IS NULL OR held.owner = excluded.owner OR held.expires_at <= clock_timestamp()
+RETURNING epoch;
+
+-- name: renew — Put off the expiry of those leases that are still held; says which they are.
+UPDATE tidegate.lease AS held
+SET expires_at = clock_timestamp() + make_interval(secs => ours.seconds)
+FROM (
+    SELECT lease.kind, lease.key, ours.seconds
+    FROM unnest(
+        %(kinds)s::text[], %(keys)s::text[], %(owners)s::text[], %(epochs)s::bigint[],
+        %(seconds)s::float8[]
+    ) AS ours (kind, key, owner, epoch, seconds)
+    JOIN tidegate.lease USING (kind, key, owner, epoch)
+    ORDER BY lease.kind, lease.key
+    FOR UPDATE OF lease
+) AS ours
+WHERE held.kind = ours.kind AND held.key = ours.key
+RETURNING held.kind, held.key;
+
+-- name: release — Give a lease back, unless it is somebody else's by now.
+UPDATE tidegate.lease
+SET owner = NULL
+WHERE kind = %(kind)s AND key = %(key)s AND owner = %(owner)s AND epoch = %(epoch)s;
+
+-- name: look — Who holds a lease; it cannot change hands until the end of the transaction.
+SELECT owner, epoch
+FROM tidegate.lease
+WHERE kind = %(kind)s AND key = %(key)s
+FOR SHARE;
+
+-- name: free_keys — The keys of a kind, among those given, that nobody holds.
+SELECT wanted.key
+FROM unnest(%(keys)s::text[]) AS wanted (key)
+LEFT JOIN tidegate.lease AS held ON held.kind = %(kind)s AND held.key = wanted.key
+WHERE held.owner IS NULL OR held.expires_at <= clock_timestamp()
+ORDER BY wanted.key;
