@@ -77,6 +77,16 @@ class UnknownPipeline(UsageError):
 
 
 @dataclass(eq=False)
+class UnknownDemo(UsageError):
+    """No demo is registered under this name."""
+
+    says = "there is no demo {demo!r}; registered are: {known}"
+
+    demo: str
+    known: str
+
+
+@dataclass(eq=False)
 class UnknownCrashPoint(UsageError):
     """The process was asked to die at a point that does not exist."""
 

@@ -1,6 +1,7 @@
 """The command line: one file per command, all of them listed here.
 
     explain   show the plan of a pipeline, without running anything
+    demo      run a pipeline on generated data and check the answers
     finding   which pipeline a name on the command line means
     failing   how errors are told, to people and to programs
 
@@ -14,6 +15,7 @@ from typing import Annotated
 import typer
 
 from tidegate import __version__
+from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 
 app = typer.Typer(
@@ -25,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-COMMANDS = (explain,)
+COMMANDS = (demo, explain)
 
 for _command in COMMANDS:
     app.command()(_command)

@@ -27,7 +27,7 @@ from tidegate.errors import (
 )
 from tidegate.run.head import Head
 from tidegate.run.memory import MemoryLanes
-from tidegate.run.receipts import Ledger, Receipt
+from tidegate.run.receipts import Holdup, Ledger, Receipt
 from tidegate.run.states import (
     TRANSITIONS,
     CloseReport,
@@ -260,6 +260,10 @@ class LivePipeline:
     def processors(self) -> tuple[ProcessorStatus, ...]:
         """Every processor's state and the depth of its inputs."""
         return tuple(self._status(worker) for worker in self._workers)
+
+    def holdup(self, receipt: Receipt) -> Holdup:
+        """Who keeps a barrier from the collecting end at this moment."""
+        return self._ledger.holdup(receipt)
 
     def wait_stopped(self, timeout: float) -> bool:
         """Wait until no processor runs any more; whether that is so."""

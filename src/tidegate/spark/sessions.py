@@ -7,6 +7,7 @@ digits everywhere: dates are UTC, arithmetic that goes wrong raises instead of g
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ STATIC: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # A failing job raises its error; a log of the same stack trace would only bury it.
     "spark.log.level": "FATAL",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
     "spark.scheduler.mode": "FAIR",
     # Jobs of one pool run first in, first out, unless the pool itself is declared fair.
     "spark.scheduler.allocation.file": str(_HERE / "fair_pool.xml"),
@@ -60,6 +62,9 @@ def open_session(
     and a Connect session exclude each other: stop one before opening the other.
     """
     given = dict(settings or {})
+    if master.startswith("local"):
+        # A local Spark talks to itself only; without this it looks for another address and warns.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # PySpark logs the text of every error that it raises.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)

@@ -1,0 +1,188 @@
+"""`tidegate demo`: three clients of different size ask the four questions at the same time.
+
+Everything is real and in one process: data is generated, the plan is made, its stages run as
+Spark jobs, barriers travel with the data and align at every fan-in, and each client's results
+are published together when its END has come through all of them. Then the answers are compared
+with plain Spark over the same files.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.errors import BarrierTimeout, listed
+from tidegate.plan import PhysicalBarrier, PhysicalPlan, physical_plan, plan_hash
+from tidegate.run import LivePipeline, Receipt, ReceiptState
+from tidegate.run.assemble import assemble
+from tidegate.run.workshop import ResultCollector, SparkWorkshop
+from tidegate.signals import BarrierKind, Carrier
+from tidegate.spark import Batch, Session, open_session, reference
+from tidegate_examples.coffee import pipeline
+from tidegate_examples.coffee.data import Size, write
+
+CLIENTS = {
+    "corner": Size(2_000, files=1),
+    "town": Size(20_000, files=2),
+    "chain": Size(100_000, files=3),
+}
+IMPATIENT = 0.5
+"""Seconds after which the demo asks who holds a barrier up; far less than Spark needs."""
+EVERY = 5.0
+"""Seconds between two lines about clients that are not complete."""
+SHOWN_ROWS = 5
+Rows = list[tuple[object, ...]]
+
+
+class Teller:
+    """Prints one line per thing that happened, with the seconds since the start."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._started = monotonic()
+
+    def tell(self, what: str) -> None:
+        """A line with the time."""
+        passed = f"[dim]{monotonic() - self._started:6.1f} s[/]"
+        self.console.print(f"{passed}  {what}", highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client: its run's name and the files it delivers, by source."""
+
+    name: str
+    files: Mapping[str, Sequence[str]]
+
+    def deliver(self, live: LivePipeline) -> Receipt:
+        """Every file is a chunk; behind the last one of a source comes its END."""
+        for source, files in self.files.items():
+            for file in files:
+                live.send(source, Batch((file,), rows=0), self.name)
+        return live.end(self.name)
+
+
+def main() -> None:
+    """Run the demo and say what happens."""
+    logging.basicConfig(level=logging.ERROR)  # the demo tells what the warnings would
+    teller = Teller(Console())
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, _spark(teller) as session:
+        clients = [_client(name, size, Path(folder), teller) for name, size in CLIENTS.items()]
+        plan = physical_plan(pipeline)
+        _tell_plan(plan, teller)
+        workshop = SparkWorkshop(plan, session, f"{folder}/batches")
+        live = assemble(plan, workshop).start()
+        teller.tell(f"{len(live.processors)} processors are running")
+        _run(live, clients, teller)
+        teller.tell(f"closed: {live.graceful_close().how.value}, nothing left on the way")
+        assert workshop.results is not None
+        _compare(session, clients, workshop.results, teller)
+        _show(session, workshop.results, teller)
+
+
+@contextmanager
+def _spark(teller: Teller) -> Iterator[Session]:
+    teller.tell("starting Spark in this process …")
+    session = open_session("local[*]")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _client(name: str, size: Size, folder: Path, teller: Teller) -> Client:
+    write(folder / name, size, seed=len(name))
+    files = {
+        source: sorted(str(file) for file in (folder / name / source).glob("*.csv"))
+        for source in pipeline.sources
+    }
+    chunks = sum(map(len, files.values()))
+    teller.tell(f"client {name}: {size.transactions:,} transactions in {chunks} chunks")
+    return Client(name, files)
+
+
+def _tell_plan(plan: PhysicalPlan, teller: Teller) -> None:
+    barriers = sum(isinstance(node, PhysicalBarrier) for node in plan.nodes)
+    stages = sum(1 for _ in plan.stages)
+    known = f"{stages} stages, {barriers} barriers, plan {plan_hash(plan)[:12]}"
+    teller.tell(f"pipeline coffee: {known} (tidegate explain coffee shows it)")
+
+
+def _run(live: LivePipeline, clients: Sequence[Client], teller: Teller) -> None:
+    for client in clients:
+        live.begin(client.name)
+    receipts = {client.name: client.deliver(live) for client in clients}
+    teller.tell("everything is delivered; each client's END follows its data")
+    _ask_who_holds_it_up(live, teller)
+    while receipts:
+        _tell_who_is_done(live, receipts, teller)
+    if live.error is not None:
+        raise live.error
+
+
+def _tell_who_is_done(live: LivePipeline, receipts: dict[str, Receipt], teller: Teller) -> None:
+    """Wait for the next client for a while, and say where the others are."""
+    for name, receipt in list(receipts.items()):
+        if receipt.settled_within(EVERY / len(receipts)):
+            del receipts[name]
+            if receipt.state is ReceiptState.COLLECTED:
+                teller.tell(f"[green]client {name}: complete[/], all sinks published together")
+    for name, receipt in receipts.items():
+        if held_by := live.holdup(receipt).held_by:
+            teller.tell(f"[dim]client {name} is at {listed(held_by)}[/]")
+
+
+def _ask_who_holds_it_up(live: LivePipeline, teller: Teller) -> None:
+    """A barrier behind the data, with a bound that cannot be kept while Spark works."""
+    receipt = live.send_barrier(BarrierKind.SYNC_TEST, Carrier.DATA, timeout=IMPATIENT)
+    try:
+        receipt.wait()
+    except BarrierTimeout as late:
+        teller.tell(f"[yellow]who holds it up?[/] {late}")
+
+
+def _compare(
+    session: Session, clients: Sequence[Client], results: ResultCollector, teller: Teller
+) -> None:
+    """Every result against one plain query over the same files."""
+    for client in clients:
+        published = results.published[client.name]
+        for sink, expected in reference(session, pipeline, client.files).items():
+            ours = _rows(session, published[sink])
+            if Counter(ours) != Counter(tuple(row) for row in expected.collect()):
+                raise SystemExit(f"client {client.name}: {sink} is not what plain Spark gives")
+        rows = sum(batch.rows for batches in published.values() for batch in batches)
+        teller.tell(f"client {client.name}: {rows:,} result rows, the same as plain Spark's")
+
+
+def _rows(session: Session, batches: Sequence[Batch]) -> Rows:
+    files = [file for batch in batches for file in batch.files]
+    return [tuple(row) for row in session.read.parquet(*files).collect()] if files else []
+
+
+def _show(session: Session, results: ResultCollector, teller: Teller) -> None:
+    name = next(iter(results.published))
+    for sink, batches in results.published[name].items():
+        files = [file for batch in batches for file in batch.files]
+        if not files:
+            continue
+        frame = session.read.parquet(*files)
+        rows = frame.orderBy(*frame.columns[:2]).limit(SHOWN_ROWS).collect()
+        total = sum(batch.rows for batch in batches)
+        teller.console.print(_table(f"{name}: {sink}, {total:,} rows", frame.columns, rows))
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(str(value) for value in row))
+    return table

@@ -1,0 +1,25 @@
+"""`tidegate demo`: something real to look at."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.failing import told_errors
+from tidegate.errors import UnknownDemo
+
+GROUP = "tidegate.demos"
+"""The entry-point group in which packages register demos: functions without arguments."""
+
+
+def demo(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A registered demo.")] = "coffee",
+) -> None:
+    """Run a pipeline on generated data for several clients at once, and check the answers."""
+    with told_errors(as_json=False):
+        registered = {point.name: point for point in entry_points(group=GROUP)}
+        if name not in registered:
+            raise UnknownDemo(name, ", ".join(sorted(registered)) or "none")
+        registered[name].load()()

@@ -1,0 +1,70 @@
+"""The processors of a plan that runs on Spark in this process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidegate.run.processors import Operator
+from tidegate.run.stages import SinkResult, StageOperator
+from tidegate.spark import Batch, prepare
+
+if TYPE_CHECKING:
+    from tidegate.plan import PhysicalPlan, PhysicalResultCollect, PhysicalStage
+    from tidegate.run.step import Processor
+    from tidegate.signals import Barrier, Event
+    from tidegate.spark import Session
+
+
+class ResultCollector(Operator):
+    """The collecting end: keeps what the sinks of a run gave and publishes it with its END."""
+
+    def __init__(self, name: str, sinks: Iterable[str]) -> None:
+        super().__init__(name)
+        self._sinks = tuple(sinks)
+        self._arrived: dict[str, dict[str, list[Batch]]] = defaultdict(self._nothing)
+        self.published: dict[str, dict[str, list[Batch]]] = {}
+        """For every complete run the batches of each sink; an empty result is a result too."""
+
+    def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+        """Keep a result until the run is complete."""
+        assert isinstance(event.payload, SinkResult), "sinks give results"
+        self._arrived[event.run][event.payload.sink].append(event.payload.batch)
+        return ()
+
+    def flush(self, barrier: Barrier) -> Iterable[Event[object]]:
+        """All sinks of a run are published together."""
+        if barrier.is_end:
+            self.published[barrier.run] = self._arrived[barrier.run]
+            del self._arrived[barrier.run]
+        return ()
+
+    def on_cancel(self, run: str) -> None:
+        """Forget what had arrived."""
+        self._arrived.pop(run, None)
+
+    def _nothing(self) -> dict[str, list[Batch]]:
+        return {sink: [] for sink in self._sinks}
+
+
+class SparkWorkshop:
+    """Makes the processors of one plan; see `tidegate.run.assemble.Workshop`.
+
+    The plan is checked by Spark before anything is made. Batches go below `folder`.
+    """
+
+    def __init__(self, plan: PhysicalPlan, session: Session, folder: str) -> None:
+        self._session = session
+        self._folder = folder
+        self._prepared = prepare(plan, session)
+        self.results: ResultCollector | None = None
+
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> Processor:
+        """A stage is one Spark job per step."""
+        return StageOperator(name, self._prepared[stage.id], self._session, self._folder)
+
+    def collector(self, name: str, collect: PhysicalResultCollect) -> Processor:
+        """Where all sinks meet."""
+        self.results = ResultCollector(name, collect.sinks)
+        return self.results
