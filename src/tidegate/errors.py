@@ -580,6 +580,15 @@ class UnknownSource(RunError):
 
 
 @dataclass(eq=False)
+class NotForSending(RunError):
+    """A barrier of this kind ends something, which has a call of its own."""
+
+    kind: str
+    instead: str
+    says: ClassVar[str] = "{kind} is not sent as a barrier; call {instead}"
+
+
+@dataclass(eq=False)
 class BarrierTimeout(RunError):
     """A barrier did not reach the collecting end within its bound."""
 

@@ -21,6 +21,7 @@ from typing import NoReturn, Self
 from tidegate.errors import (
     BarrierTimeout,
     ChannelClosed,
+    NotForSending,
     NotRunning,
     ProcessorFailed,
     TooManySignals,
@@ -56,6 +57,13 @@ BARRIER_BOUND = 60.0
 SEND_BOUND = 60.0
 GRACEFUL_BOUND = 30.0
 QUICK_BOUND = 5.0
+
+
+ENDINGS: Mapping[BarrierKind, str] = {
+    BarrierKind.GRACEFUL_END: "graceful_close()",
+    BarrierKind.END_OF_RUN: "end(run)",
+}
+"""Kinds that only their own call may send."""
 
 
 class LivePipeline:
@@ -129,6 +137,8 @@ class LivePipeline:
         Barriers of one run and channel go one after another: this waits for the one before,
         within the same bound. A barrier whose bound passes is withdrawn, so data flows on.
         """
+        if kind in ENDINGS:
+            raise NotForSending(kind=kind.value, instead=ENDINGS[kind])
         with self._while_running:
             return self._send_barrier(kind, via, run, timeout)
 

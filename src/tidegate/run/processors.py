@@ -6,7 +6,7 @@ Operators do the work and know nothing of alignment. Barrier nodes align and do 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidegate.errors import LaneClosed, ProcessorFailed, UnfinishedAlignment
 from tidegate.run.step import Outcome, Step
@@ -41,9 +41,21 @@ class Operator:
         """Its place in the plan."""
         return self._name
 
+    @property
+    def holding(self) -> int:
+        """An operator's state is not messages."""
+        return 0
+
     def room(self, edge: Edge) -> int:
         """An operator takes whatever there is."""
         return sys.maxsize
+
+    def unsettled(self, edge: Edge, run: str) -> int:
+        """How many of the last messages of a lane it keeps in memory; see `DurableProcessor`."""
+        return 0
+
+    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
+        """An operator passes watermarks on and need not know them again."""
 
     def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
         """What follows from an event; by default the event itself."""
@@ -112,9 +124,23 @@ class BarrierProcessor:
         """The runs that have come by and whose END has not gone forward."""
         return tuple(self._data)
 
+    @property
+    def holding(self) -> int:
+        """How many messages wait here behind a pending barrier."""
+        return sum(aligner.holding for aligner in (self._whole_data, *self._data.values()))
+
     def room(self, edge: Edge) -> int:
         """How much of this upstream the aligners would still hold."""
         return min(aligner.room(edge) for aligner in (self._whole_data, *self._data.values()))
+
+    def unsettled(self, edge: Edge, run: str) -> int:
+        """How many of the last messages of a lane wait for a barrier; see `DurableProcessor`."""
+        aligner = self._data.get(run)
+        return self._whole_data.unsettled(edge) + (aligner.unsettled(edge) if aligner else 0)
+
+    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
+        """Know again, after a crash, the last watermark of each lane of a run."""
+        self._aligner(Carrier.DATA, run).recall(watermarks, forwarded)
 
     def handle(self, step: Step) -> Outcome:
         """Align each message of the step."""

@@ -68,6 +68,11 @@ class Processor(Protocol):
         """Its place in the plan, such as `s3` or `s3/0` for one shard of it."""
         ...
 
+    @property
+    def holding(self) -> int:
+        """How many messages it has taken and only keeps to forward them as they are."""
+        ...
+
     def room(self, edge: Edge) -> int:
         """How many messages of this data input may be read; 0 is backpressure to it alone."""
         ...
@@ -131,7 +136,7 @@ class StepLoop:
         try:
             return self._run()
         finally:
-            self.discarded += self._lanes.discard()
+            self.discarded += self._lanes.discard() + self._processor.holding
 
     def _run(self) -> ControlSignal | None:
         terminal: ControlSignal | None = None

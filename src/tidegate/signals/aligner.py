@@ -18,7 +18,7 @@ no I/O. The promises:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.errors import (
@@ -74,11 +74,12 @@ class Pending:
 class _Lane:
     """What the aligner knows of one upstream."""
 
-    __slots__ = ("closed", "delivered", "edge", "ending", "held", "last", "watermark")
+    __slots__ = ("behind", "closed", "delivered", "edge", "ending", "held", "last", "watermark")
 
     def __init__(self, edge: Edge) -> None:
         self.edge = edge
         self.delivered = False  # has delivered the pending barrier
+        self.behind = 0  # messages since then, that barrier included
         self.ending = False  # has sent END, which may still be held
         self.closed = False  # its END has been counted
         self.last: Barrier | None = None
@@ -122,9 +123,30 @@ class Aligner:
         """The upstreams whose END has not been counted."""
         return tuple(lane.edge for lane in self._lanes if not lane.closed)
 
+    @property
+    def holding(self) -> int:
+        """How many messages wait behind the pending barrier."""
+        return sum(len(lane.held) for lane in self._lanes)
+
     def room(self, edge: Edge) -> int:
         """How many more messages of this upstream can be taken, be it only to hold them."""
         return max(0, self._hold_limit - len(self._lane(edge).held))
+
+    def unsettled(self, edge: Edge) -> int:
+        """How many of the last messages of this upstream have not had their effect yet.
+
+        A barrier counts until it goes forward, with everything behind it; so does an END.
+        """
+        lane = self._lane(edge)
+        if lane.delivered:
+            return lane.behind
+        return 1 if lane.closed and not self._end_forwarded else 0
+
+    def recall(self, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
+        """Know again, after a crash, what earlier messages said about time."""
+        for edge, time in watermarks.items():
+            self._lane(edge).watermark = time
+        self._watermark = forwarded
 
     def lets_through(self, edge: Edge) -> bool:
         """Whether an event of this upstream would go straight on: its lane is open and free."""
@@ -140,6 +162,7 @@ class Aligner:
             raise LaneClosed(upstream=str(edge), message=str(message), run=self.run)
         if lane.delivered:
             self._hold(lane, message)
+            lane.behind += 1
             return []
         return self._pass(lane, message)
 
@@ -206,6 +229,7 @@ class Aligner:
         self._pending = barrier
         self._arrived.append(lane.edge)
         lane.delivered = True
+        lane.behind = 1
         lane.last = barrier
         return self._complete_if_aligned()
 

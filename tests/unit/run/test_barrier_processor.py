@@ -93,6 +93,13 @@ def test_room_shrinks_with_what_is_held_of_that_upstream_alone() -> None:
     assert (processor.room(A), processor.room(B)) == (1, 3)
 
 
+def test_what_is_held_is_counted_over_all_runs() -> None:
+    processor = node()
+    give(processor, A, sync(1), event(1), sync(2, "april"), event(2, "april"))
+    give(processor, B, BarrierKind.SYNC_TEST.with_id(3), event(3))
+    assert processor.holding == 3
+
+
 def test_an_instant_passes_once_however_many_upstreams_bring_it() -> None:
     processor = node()
     cancel = InstantKind.CANCEL.with_id(4, "march")

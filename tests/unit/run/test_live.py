@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Event as Flag
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
@@ -15,6 +15,7 @@ from tidegate.errors import (
     BarrierTimeout,
     BarrierWithdrawn,
     ChannelTimeout,
+    NotForSending,
     NotRunning,
     ProcessorFailed,
     RunEnded,
@@ -118,6 +119,13 @@ def diamond(
 def send_numbers(live: LivePipeline, source: str, count: int, timeout: float = LONG) -> None:
     for number in range(count):
         live.send(source, number, "march", timeout=timeout)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + LONG
+    while not condition():
+        assert monotonic() < deadline, "the condition did not come true in time"
+        sleep(0.001)
 
 
 def late_names(live: LivePipeline) -> list[str]:
@@ -525,6 +533,37 @@ def test_a_quick_close_drops_what_is_on_its_way_and_counts_it() -> None:
         opener.join(LONG)
     assert report.how is HowClosed.QUICK
     assert report.discarded > 0
+
+
+def test_a_quick_close_counts_what_a_barrier_node_holds() -> None:
+    gated = Gated("left")
+    links = [
+        Link("a", "left"),
+        Link("left", "barrier"),
+        Link("b", "barrier"),
+        Link("barrier", "end"),
+    ]
+    node = BarrierProcessor("barrier", edges_into(links, "barrier"))
+    processors: list[Processor] = [Operator("a"), gated, Operator("b"), node, Operator("end")]
+    with LivePipeline("held", processors, links) as live:
+        live.begin("march")
+        live.send("a", "in hand", "march")
+        assert gated.entered.wait(LONG)
+        live.send_barrier(SYNC, Carrier.DATA, "march")
+        live.send("b", "held", "march")
+        wait_until(lambda: node.holding == 1)
+        opener = gated.open_after(0.3)
+        report = live.quick_close(timeout=10)
+        opener.join(LONG)
+    assert report.how is HowClosed.QUICK
+    assert report.discarded >= 1
+
+
+@pytest.mark.parametrize("kind", [BarrierKind.GRACEFUL_END, BarrierKind.END_OF_RUN])
+def test_what_ends_something_is_not_sent_as_a_plain_barrier(kind: BarrierKind) -> None:
+    with diamond() as live, pytest.raises(NotForSending) as refused:
+        live.send_barrier(kind, Carrier.DATA, "march")
+    assert refused.value.kind == kind.value
 
 
 def test_a_quick_close_stays_in_its_bound_although_a_processor_hangs() -> None:
