@@ -50,6 +50,10 @@ class Operator:
         """An operator takes whatever there is."""
         return sys.maxsize
 
+    def is_waiting(self, edge: Edge, run: str) -> bool:
+        """An operator waits for nothing but messages."""
+        return False
+
     def unsettled(self, edge: Edge, run: str) -> int:
         """How many of the last messages of a lane it keeps in memory; see `DurableProcessor`."""
         return 0
@@ -133,10 +137,14 @@ class BarrierProcessor:
         """How much of this upstream the aligners would still hold."""
         return min(aligner.room(edge) for aligner in (self._whole_data, *self._data.values()))
 
-    def unsettled(self, edge: Edge, run: str) -> int:
-        """How many of the last messages of a lane wait for a barrier; see `DurableProcessor`."""
+    def is_waiting(self, edge: Edge, run: str) -> bool:
+        """Whether a barrier that this lane has delivered is missing from others."""
         aligner = self._data.get(run)
-        return self._whole_data.unsettled(edge) + (aligner.unsettled(edge) if aligner else 0)
+        return self._whole_data.awaits(edge) or (aligner is not None and aligner.awaits(edge))
+
+    def unsettled(self, edge: Edge, run: str) -> int:
+        """The barrier it waits with: nothing behind it is read from a durable lane."""
+        return int(self.is_waiting(edge, run))
 
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """Know again, after a crash, the last watermark of each lane of a run."""

@@ -74,12 +74,11 @@ class Pending:
 class _Lane:
     """What the aligner knows of one upstream."""
 
-    __slots__ = ("behind", "closed", "delivered", "edge", "ending", "held", "last", "watermark")
+    __slots__ = ("closed", "delivered", "edge", "ending", "held", "last", "watermark")
 
     def __init__(self, edge: Edge) -> None:
         self.edge = edge
         self.delivered = False  # has delivered the pending barrier
-        self.behind = 0  # messages since then, that barrier included
         self.ending = False  # has sent END, which may still be held
         self.closed = False  # its END has been counted
         self.last: Barrier | None = None
@@ -132,15 +131,10 @@ class Aligner:
         """How many more messages of this upstream can be taken, be it only to hold them."""
         return max(0, self._hold_limit - len(self._lane(edge).held))
 
-    def unsettled(self, edge: Edge) -> int:
-        """How many of the last messages of this upstream have not had their effect yet.
-
-        A barrier counts until it goes forward, with everything behind it; so does an END.
-        """
+    def awaits(self, edge: Edge) -> bool:
+        """Whether this upstream has delivered a barrier, or its END, that has not gone forward."""
         lane = self._lane(edge)
-        if lane.delivered:
-            return lane.behind
-        return 1 if lane.closed and not self._end_forwarded else 0
+        return lane.delivered or (lane.closed and not self._end_forwarded)
 
     def recall(self, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """Know again, after a crash, what earlier messages said about time."""
@@ -162,7 +156,6 @@ class Aligner:
             raise LaneClosed(upstream=str(edge), message=str(message), run=self.run)
         if lane.delivered:
             self._hold(lane, message)
-            lane.behind += 1
             return []
         return self._pass(lane, message)
 
@@ -229,7 +222,6 @@ class Aligner:
         self._pending = barrier
         self._arrived.append(lane.edge)
         lane.delivered = True
-        lane.behind = 1
         lane.last = barrier
         return self._complete_if_aligned()
 

@@ -1,4 +1,4 @@
-"""One PostgreSQL for all tests of the store; every test gets its own database, cloned quickly."""
+"""One PostgreSQL for all tests that need one; every test gets its own database, cloned quickly."""
 
 from __future__ import annotations
 

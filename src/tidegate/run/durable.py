@@ -1,0 +1,360 @@
+"""Lanes in PostgreSQL: the same step loop and processors, surviving the death of their process.
+
+A step is committed as one transaction, under the lease of its task. What a processor keeps in
+memory is no part of any snapshot. It says how many of the last messages of a lane have not had
+their effect (`unsettled`), and the lane's cursor stays before them: after a crash they are read
+again, and the memory comes back by itself.
+
+A fan-in reads nothing behind a barrier that waits (`is_waiting`): what would be held in memory
+stays on its lane. The step that completes the barrier moves the cursors of all lanes over it and
+sends it on, in one transaction. A watermark has its effect when it is read, while the fan-in goes
+on needing it; it is looked up on its lane after a crash (`recall`).
+
+Lanes are per run and carry data. Instants are handed to `send` by whoever runs the loop, who
+hands them to every other loop as well; they are not passed on from here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from tidegate.errors import CountMismatch, LaneConflict
+from tidegate.faults import crash_point
+from tidegate.run.memory import STEP_MESSAGES
+from tidegate.run.step import Outcome, Processor, Step
+from tidegate.run.wiring import HEAD, Link, edges_into
+from tidegate.signals import Barrier, Bell, Carrier, Channel, Edge, Event, Instant, StreamMessage
+from tidegate.store import (
+    Advance,
+    Database,
+    LaneName,
+    Lease,
+    Run,
+    Sent,
+    StepCommit,
+    Unread,
+    commit_step,
+    lanes_of,
+    last_watermarks,
+    message_id,
+    task_topic,
+    unread,
+)
+
+EVERYTHING = sys.maxsize
+"""A position behind all messages of a lane."""
+
+
+class DurableProcessor(Processor, Protocol):
+    """A processor whose memory can be rebuilt from its lanes."""
+
+    def is_waiting(self, edge: Edge, run: str) -> bool:
+        """Whether it could do nothing with the next message of this lane but hold it."""
+        ...
+
+    def unsettled(self, edge: Edge, run: str) -> int:
+        """How many of the last messages of this lane have not had their full effect."""
+        ...
+
+    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
+        """Know again the last watermark of each lane, and the last one that went forward."""
+        ...
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """A lane into the task, of one run."""
+
+    id: int
+    edge: Edge
+    run: Run
+    cursor: int
+    handled: int
+    fetched: int
+    waiting: deque[Unread] = field(default_factory=deque)
+
+    def keep(self, message: Unread) -> None:
+        if message.seq != self.fetched + 1:
+            raise LaneConflict(
+                task=str(self.edge), reason=f"message {self.fetched + 1} of {self.run.key} is gone"
+            )
+        self.fetched = message.seq
+        self.waiting.append(message)
+
+    def take(self, limit: int) -> Iterator[StreamMessage]:
+        """Messages in order, up to a signal."""
+        while limit > 0 and self.waiting:
+            unread = self.waiting.popleft()
+            self.handled = unread.seq
+            self._check_count(unread)
+            yield unread.message
+            limit = 0 if unread.message.is_signal else limit - 1
+
+    def _check_count(self, unread: Unread) -> None:
+        end = unread.message
+        if isinstance(end, Barrier) and end.is_end and end.count != unread.seq - 1:
+            raise CountMismatch(str(self.edge), self.run.key, end.count or 0, unread.seq - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlet:
+    """A lane out of the task, of one run."""
+
+    id: int
+    name: LaneName
+    shard: int | None
+
+    def wants(self, message: StreamMessage) -> bool:
+        if self.shard is None or not isinstance(message, Event):
+            return True
+        return message.shard is None or message.shard == self.shard
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenRun:
+    """What the task knows of one run."""
+
+    run: Run
+    inboxes: tuple[_Inbox, ...]
+    outlets: tuple[_Outlet, ...]
+
+
+class DurableLanes:
+    """The inputs and outputs of one task; see `tidegate.run.step.Lanes`.
+
+    After any error both it and its processor are of no use: build both anew, and they go on
+    where the last commit stands.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pipeline: str,
+        processor: DurableProcessor,
+        links: Sequence[Link],
+        lease: Lease,
+    ) -> None:
+        self._database = database
+        self._pipeline = pipeline
+        self._task = processor.name
+        self._processor = processor
+        self._lease = lease
+        self._edges = edges_into(links, self._task) or (Edge(0, HEAD),)
+        self._shards = _shards_by_lane(links, self._task)
+        self._runs: dict[str, _OpenRun] = {}
+        self._bell = Bell()
+        self._control = Channel(f"{self._task} (control)", arrivals=self._bell)
+        self._may_have_news = True
+        self._turn = 0
+        self._cause = ""
+
+    @property
+    def is_settled(self) -> bool:
+        """What is committed has left."""
+        return True
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._control.is_closed
+
+    def close(self) -> None:
+        """End the loop after the step it is in; nothing is lost by it."""
+        self._control.close()
+
+    def send(self, instant: Instant) -> None:
+        """Hand an instant to this task."""
+        self._control.put(instant)
+
+    def wake(self) -> None:
+        """There may be messages; safe to call from any thread."""
+        self._may_have_news = True
+        self._bell.ring()
+
+    def read(self, room: Callable[[Edge], int]) -> Step | None:
+        """The next step: an instant, or messages of the next lane in turn."""
+        instant = self._control.poll()
+        if isinstance(instant, Instant):
+            self._cause = f"instant {instant.id}"
+            return Step(Carrier.CONTROL, self._edges[0], (instant,))
+        step = self._next_step(room)
+        if step is None and self._may_have_news:
+            self._fetch()
+            step = self._next_step(room)
+        return step
+
+    def commit(self, step: Step, outcome: Outcome) -> None:
+        """Move cursors and append what follows, in one transaction."""
+        touched = self._touched(step, outcome)
+        commit = StepCommit(
+            lease=self._lease,
+            advances=tuple(self._advances(touched)),
+            sent=tuple(self._sent(outcome.data)),
+            ended_runs=tuple(self._ended(outcome.data)),
+            wakes=tuple(self._wakes(outcome.data)),
+        )
+        if commit.advances or commit.sent or commit.ended_runs:
+            self._database.transact(lambda connection: commit_step(connection, commit))
+            crash_point("step.after_commit")
+        self._note(commit, touched, outcome)
+
+    def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
+        """Sleep until woken; after the timeout look without having been."""
+        self._bell.sleep_unless(lambda: self._is_woken, timeout)
+        self._may_have_news = True
+
+    def discard(self) -> int:
+        """Forget what was fetched; it stays on its lanes, so nothing is dropped."""
+        self._runs.clear()
+        return 0
+
+    @property
+    def _is_woken(self) -> bool:
+        return self._may_have_news or self.is_closed or self._control.depth > 0
+
+    # ── reading ──
+
+    def _next_step(self, room: Callable[[Edge], int]) -> Step | None:
+        inboxes = [inbox for state in self._runs.values() for inbox in state.inboxes]
+        for offset in range(len(inboxes)):
+            inbox = inboxes[(self._turn + offset) % len(inboxes)]
+            limit = self._limit(inbox, room)
+            first = inbox.handled + 1
+            messages = tuple(inbox.take(limit))
+            if messages:
+                self._turn = (self._turn + offset + 1) % len(inboxes)
+                self._cause = f"{inbox.edge} {first}–{inbox.handled}"
+                return Step(Carrier.DATA, inbox.edge, messages)
+        return None
+
+    def _limit(self, inbox: _Inbox, room: Callable[[Edge], int]) -> int:
+        if not inbox.waiting or self._processor.is_waiting(inbox.edge, inbox.run.key):
+            return 0
+        return min(room(inbox.edge), STEP_MESSAGES)
+
+    def _fetch(self) -> None:
+        """Fill the empty inboxes; the others have enough for now."""
+        self._may_have_news = False
+        known = {
+            inbox.id: EVERYTHING if inbox.waiting else inbox.fetched
+            for state in self._runs.values()
+            for inbox in state.inboxes
+        }
+        found = self._database.transact(
+            lambda connection: unread(connection, self._pipeline, self._task, known)
+        )
+        for message in found:
+            self._inbox(message).keep(message)
+        if found:
+            self._may_have_news = True  # there may be more than was fetched
+
+    def _inbox(self, message: Unread) -> _Inbox:
+        key = message.run.key
+        if key not in self._runs:
+            self._runs[key] = self._open(message.run)
+        return next(inbox for inbox in self._runs[key].inboxes if inbox.id == message.lane)
+
+    def _open(self, run: Run) -> _OpenRun:
+        lanes = self._database.transact(lambda connection: lanes_of(connection, run, self._task))
+        edges = {(edge.upstream, edge.index): edge for edge in self._edges}
+        inboxes, outlets = [], []
+        for lane in lanes:
+            name, at = lane.name, lane.cursor
+            if name.to_task == self._task:
+                edge = edges[name.from_task, name.input]
+                inboxes.append(_Inbox(lane.id, edge, run, at, at, at))
+            else:
+                shard = self._shards[name.to_task, name.input]
+                outlets.append(_Outlet(lane.id, name, shard))
+        opened = _OpenRun(run, tuple(inboxes), tuple(outlets))
+        self._recall(opened)
+        return opened
+
+    def _recall(self, opened: _OpenRun) -> None:
+        """Give the processor back what it knew of time; it does not know a run that is fresh."""
+        if not any(inbox.cursor for inbox in opened.inboxes):
+            return
+        positions = {inbox.id: inbox.cursor for inbox in opened.inboxes}
+        positions |= {outlet.id: EVERYTHING for outlet in opened.outlets}
+        found = self._database.transact(lambda connection: last_watermarks(connection, positions))
+        arrived = {box.edge: found[box.id] for box in opened.inboxes if box.id in found}
+        left = [found[outlet.id] for outlet in opened.outlets if outlet.id in found]
+        if arrived:
+            self._processor.recall(opened.run.key, arrived, max(left, default=None))
+
+    # ── committing ──
+
+    def _touched(self, step: Step, outcome: Outcome) -> list[_OpenRun]:
+        runs = {message.run for message in (*step.messages, *outcome.data)}
+        return [state for key, state in self._runs.items() if key in runs]
+
+    def _advances(self, touched: Iterable[_OpenRun]) -> Iterator[Advance]:
+        for state in touched:
+            for inbox in state.inboxes:
+                unsettled = self._processor.unsettled(inbox.edge, state.run.key)
+                target = inbox.handled - unsettled
+                if target != inbox.cursor:
+                    yield Advance(inbox.id, inbox.cursor, target)
+
+    def _sent(self, messages: Sequence[StreamMessage]) -> Iterator[Sent]:
+        for number, message in enumerate(messages):
+            state = self._runs[message.run]
+            for outlet in state.outlets:
+                if outlet.wants(message):
+                    yield Sent(outlet.id, self._id(state.run, outlet.name, number), message)
+
+    def _id(self, run: Run, lane: LaneName, number: int) -> UUID:
+        way = (lane.from_task, lane.to_task, lane.input)
+        return message_id(run.pipeline, run.key, *way, self._cause, number)
+
+    def _ended(self, messages: Sequence[StreamMessage]) -> Iterator[int]:
+        """The collecting end has nobody behind it: an END that leaves it ends the run."""
+        for end in _ends(messages):
+            state = self._runs[end.run]
+            if not state.outlets:
+                yield state.run.id
+
+    def _wakes(self, messages: Sequence[StreamMessage]) -> Iterator[str]:
+        for run in {message.run for message in messages}:
+            for outlet in self._runs[run].outlets:
+                yield task_topic(self._pipeline, outlet.name.to_task)
+
+    def _note(self, commit: StepCommit, touched: Iterable[_OpenRun], outcome: Outcome) -> None:
+        targets = {advance.lane: advance.target for advance in commit.advances}
+        for state in touched:
+            for inbox in state.inboxes:
+                inbox.cursor = targets.get(inbox.id, inbox.cursor)
+        for end in _ends(outcome.data):
+            del self._runs[end.run]
+
+
+def lane_names(links: Iterable[Link], sources: Iterable[str]) -> list[LaneName]:
+    """The lanes of one run of a graph, those from the head to its source tasks included."""
+    links = tuple(links)
+    receivers = {link.downstream for link in links}
+    between = [
+        LaneName(edge.upstream, task, edge.index)
+        for task in sorted(receivers)
+        for edge in edges_into(links, task)
+    ]
+    return [*between, *(LaneName(HEAD, source) for source in sources)]
+
+
+def _shards_by_lane(links: Sequence[Link], task: str) -> dict[tuple[str, int], int | None]:
+    """For each lane out of a task, the shard it leads to."""
+    shards: dict[tuple[str, int], int | None] = {}
+    for receiver in {link.downstream for link in links}:
+        arriving = [link for link in links if link.downstream == receiver]
+        for index, link in enumerate(arriving):
+            if link.upstream == task:
+                shards[receiver, index] = link.shard
+    return shards
+
+
+def _ends(messages: Iterable[StreamMessage]) -> Iterator[Barrier]:
+    return (each for each in messages if isinstance(each, Barrier) and each.is_end)
