@@ -1,4 +1,7 @@
-"""One PostgreSQL for all tests that need one; every test gets its own database, cloned quickly."""
+"""What integration tests share, because starting it costs more than most of them.
+
+One PostgreSQL, from which every test gets its own database, cloned quickly; one Spark session.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,24 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from tidegate.spark import Session, open_session
 from tidegate.store import Database, EmbeddedServer
 
 TEMPLATE = "tidegate_template"
 NO_SYNC = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+SPARK = {
+    "spark.sql.shuffle.partitions": "2",
+    # Compiling code for a job takes longer than a handful of rows; Connect's test compiles.
+    "spark.sql.codegen.wholeStage": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Session]:
+    session = open_session("local[2]", settings=SPARK)
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

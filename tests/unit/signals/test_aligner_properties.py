@@ -68,7 +68,7 @@ class Play:
 
     def run(self, *, may_abort: bool = False) -> None:
         while choices := [e for e in self.edges if self._may_send(e)]:
-            if may_abort and self._data.draw(st.integers(0, 9)) == 0:
+            if may_abort and self.aligner.pending and self._data.draw(st.integers(0, 3)) == 0:
                 self._abort_pending()
                 continue
             edge = self._data.draw(st.sampled_from(choices))
@@ -102,8 +102,7 @@ class Play:
 
     def _abort_pending(self) -> None:
         pending = self.aligner.pending
-        if pending is None:
-            return
+        assert pending is not None
         self.withdrawn.add(pending.barrier.id)
         self.completed = max(self.completed, pending.barrier.id)
         self.out.extend(delivery.message for delivery in self.aligner.abort(pending.barrier.id))

@@ -1,0 +1,32 @@
+"""What the README shows runs as it stands there, on real Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tidegate.run.workshop import SparkWorkshop
+from tidegate.spark import Session
+
+README = Path(__file__).parents[2] / "README.md"
+SALES = """item_id,quantity,sold_at
+1,2,2025-03-01 10:00:00
+2,3,2025-03-02 10:00:00
+1,2,2025-03-03 10:00:00
+2,9,2024-03-03 10:00:00
+"""
+
+
+def test_the_examples_of_the_readme_run_one_after_the_other(spark: Session, tmp_path: Path) -> None:
+    (tmp_path / "sales-1.csv").write_text(SALES)
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
+        # Spark looks for relative paths where its JVM was started, which is not here.
+        here = block.replace('"sales-1.csv"', repr(str(tmp_path / "sales-1.csv")))
+        here = here.replace('"batches"', repr(str(tmp_path / "batches")))
+        exec(compile(here, str(README), "exec"), names)
+    workshop = names["workshop"]
+    assert isinstance(workshop, SparkWorkshop)
+    assert workshop.results is not None
+    (batch,) = workshop.results.published["march"]["best_selling"]
+    assert spark.read.parquet(*batch.files).collect() == [(1, "2025-03", 4)]
