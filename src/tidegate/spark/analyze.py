@@ -15,7 +15,7 @@ from tidegate.pipeline.names import first_repeated
 from tidegate.pipeline.nodes import Aggregate, Join, Sink, Source
 from tidegate.plan.logical import logical_plan
 from tidegate.plan.planner import physical_plan
-from tidegate.spark.causes import cause_of
+from tidegate.spark.causes import SPARK_ERRORS, cause_of
 from tidegate.spark.checks import check_aggregate, check_join
 from tidegate.spark.declared import apply_operator
 from tidegate.spark.prepare import prepare
@@ -44,8 +44,18 @@ def analyze(pipeline: Pipeline, session: Session | None = None) -> Mapping[str, 
     """
     with borrowed(session) as own:
         schemas = analyze_operators(pipeline, own)
-        prepare(physical_plan(pipeline), own)
+        _check_stages(pipeline, own)
     return schemas
+
+
+def _check_stages(pipeline: Pipeline, session: Session) -> None:
+    """What was fine operator by operator must be fine as the stages that will run."""
+    try:
+        prepare(physical_plan(pipeline), session)
+    except SPARK_ERRORS as error:
+        instead = "Its operators are fine one by one: please report this as a mistake of Tidegate."
+        cause = cause_of(error)
+        raise RefusedBySpark(pipeline.at, "plan", pipeline.name, *cause, instead) from error
 
 
 def analyze_operators(pipeline: Pipeline, session: Session) -> dict[str, Schema]:

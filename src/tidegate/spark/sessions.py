@@ -77,9 +77,10 @@ def open_session(
 
 @contextmanager
 def borrowed(session: Session | None) -> Iterator[Session]:
-    """The session given, or one of our own that is stopped afterwards."""
-    if session is not None:
-        yield session
+    """The session given, or that is here already, or one of our own that is stopped afterwards."""
+    present = session or SparkSession.getActiveSession()
+    if present is not None:
+        yield present
         return
     own = open_session()
     try:

@@ -6,7 +6,6 @@ import pytest
 from pyspark.sql import DataFrame
 
 import tidegate as tg
-from tests.integration.spark.conftest import SETTINGS
 from tidegate.errors import (
     DeclarationError,
     DuplicateColumn,
@@ -143,6 +142,6 @@ def test_ranking_what_has_no_order_is_refused(spark: Session) -> None:
     assert "ORDERING" in error.spark_condition
 
 
-def test_a_settled_session_is_left_running(spark: Session) -> None:
-    assert SETTINGS.items() <= {name: spark.conf.get(name) for name in SETTINGS}.items()
+def test_a_session_that_is_there_already_is_used_and_left_running(spark: Session) -> None:
+    analyze(declared(lambda sales: sales.filter("amount > 0")))
     assert spark.range(1).count() == 1

@@ -1,0 +1,39 @@
+"""Spark's long errors in one line."""
+
+from tidegate.spark.causes import cause_of
+
+TASK_FAILURE = """An error occurred while calling o316.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows. SQLSTATE: 58030
+	at org.apache.spark.sql.execution.Whatever(Whatever.scala:1)
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error. SQLSTATE: KD001
+Caused by: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD] Malformed CSV record: x,1 SQLSTATE: KD000
+	... 27 more
+"""  # noqa: E501 - Spark's own lines
+
+
+def test_of_nested_conditions_the_innermost_is_told() -> None:
+    assert cause_of(RuntimeError(TASK_FAILURE)) == (
+        "MALFORMED_CSV_RECORD",
+        "Malformed CSV record: x,1",
+    )
+
+
+def test_plans_and_positions_behind_the_first_sentence_are_left_out() -> None:
+    text = (
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] No `a`. Try [`b`]. SQLSTATE: 42703; line 1\n'Project"
+    )
+    assert cause_of(ValueError(text)) == (
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+        "No `a`. Try [`b`].",
+    )
+
+
+def test_what_has_no_condition_is_named_by_its_class() -> None:
+    assert cause_of(KeyError("amount")) == ("KeyError", "'amount'")
+    assert cause_of(ValueError()) == ("ValueError", "ValueError")
+
+
+def test_an_endless_sentence_is_cut() -> None:
+    condition, reason = cause_of(ValueError("x" * 5000))
+    assert condition == "ValueError"
+    assert len(reason) == 400

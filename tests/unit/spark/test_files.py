@@ -1,0 +1,43 @@
+"""Looking at files without Spark."""
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from tidegate.spark.chunks import Layout, layout_of
+from tidegate.spark.files import csv_header, parquet_files, parquet_rows, size
+
+
+def test_parquet_files_are_found_below_a_folder_given_as_path_or_uri(tmp_path: Path) -> None:
+    inside = tmp_path / "shard=1"
+    inside.mkdir()
+    for name in ("b", "a"):
+        pa.parquet.write_table(pa.table({"n": [1, 2]}), inside / f"{name}.parquet")
+    (inside / "_SUCCESS").touch()
+    expected = [f"{tmp_path}/shard=1/{name}.parquet" for name in "ab"]
+    assert parquet_files(str(tmp_path)) == expected
+    assert parquet_files(f"file://{tmp_path}/") == [f"file://{path}" for path in expected]
+    assert parquet_files(str(tmp_path / "nowhere")) == []
+    assert [parquet_rows(path) for path in expected] == [2, 2]
+
+
+def test_a_header_is_read_without_its_byte_order_mark_and_from_compressed_files(
+    tmp_path: Path,
+) -> None:
+    plain, packed = tmp_path / "a.csv", tmp_path / "a.csv.gz"
+    plain.write_text('\ufeffid,"full, name", x\n1,2,3\n', encoding="utf-8")
+    packed.write_bytes(gzip.compress(b"id,x\n1,2\n"))
+    empty = tmp_path / "b.csv"
+    empty.touch()
+    assert csv_header(str(plain)) == ("id", "full, name", "x")
+    assert csv_header(str(packed)) == ("id", "x")
+    assert csv_header(str(empty)) == ()
+    assert (size(str(empty)), size(str(packed)) > 0) == (0, True)
+
+
+def test_the_layout_of_a_parquet_file_says_which_columns_are_floats(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pa.parquet.write_table(pa.table({"ID": [1.0], "n": [1]}), file)
+    assert layout_of(str(file)) == Layout("parquet", ("ID", "n"), frozenset({"id"}))
