@@ -72,21 +72,14 @@ def read(session: Session, batches: Iterable[Batch], schema: StructType) -> Data
 
 
 def _batches(files: Sequence[str]) -> dict[int | None, Batch]:
+    """By shard in its order, so that the same rows give messages in the same order."""
     rows: dict[int | None, dict[str, int]] = defaultdict(dict)
     for file in files:
         # Spark writes a file also for no rows, so that the schema is kept; we have it already.
         if count := parquet_rows(file):
             rows[_shard(file)][file] = count
-    return {
-        shard: Batch(tuple(counts), sum(counts.values())) for shard, counts in sorted_shards(rows)
-    }
-
-
-def sorted_shards(
-    rows: dict[int | None, dict[str, int]],
-) -> list[tuple[int | None, dict[str, int]]]:
-    """By shard, so that the same rows give messages in the same order."""
-    return sorted(rows.items(), key=lambda item: -1 if item[0] is None else item[0])
+    shards = sorted(rows, key=lambda shard: -1 if shard is None else shard)
+    return {shard: Batch((*rows[shard],), sum(rows[shard].values())) for shard in shards}
 
 
 def _shard(file: str) -> int | None:
