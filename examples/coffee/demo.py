@@ -21,9 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tidegate.errors import BarrierTimeout, listed
-from tidegate.plan import PhysicalBarrier, PhysicalPlan, physical_plan, plan_hash
+from tidegate.plan import PhysicalBarrier, PhysicalPlan, plan_hash
 from tidegate.run import LivePipeline, Receipt, ReceiptState
-from tidegate.run.assemble import assemble
 from tidegate.run.workshop import ResultCollector, SparkWorkshop
 from tidegate.signals import BarrierKind, Carrier
 from tidegate.spark import Batch, Session, open_session, reference
@@ -77,14 +76,12 @@ def main() -> None:
     teller = Teller(Console())
     with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, _spark(teller) as session:
         clients = [_client(name, size, Path(folder), teller) for name, size in CLIENTS.items()]
-        plan = physical_plan(pipeline)
-        _tell_plan(plan, teller)
-        workshop = SparkWorkshop(plan, session, f"{folder}/batches")
-        live = assemble(plan, workshop).start()
+        workshop = SparkWorkshop(pipeline, session, f"{folder}/batches")
+        _tell_plan(workshop.plan, teller)
+        live = workshop.start()
         teller.tell(f"{len(live.processors)} processors are running")
         _run(live, clients, teller)
         teller.tell(f"closed: {live.graceful_close().how.value}, nothing left on the way")
-        assert workshop.results is not None
         _compare(session, clients, workshop.results, teller)
         _show(session, workshop.results, teller)
 

@@ -27,6 +27,5 @@ def test_the_examples_of_the_readme_run_one_after_the_other(spark: Session, tmp_
         exec(compile(here, str(README), "exec"), names)
     workshop = names["workshop"]
     assert isinstance(workshop, SparkWorkshop)
-    assert workshop.results is not None
     (batch,) = workshop.results.published["march"]["best_selling"]
     assert spark.read.parquet(*batch.files).collect() == [("2025-03", 1, 4)]

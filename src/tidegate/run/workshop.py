@@ -6,12 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tidegate.plan import physical_plan
+from tidegate.run.assemble import assemble
 from tidegate.run.processors import Operator
 from tidegate.run.stages import SinkResult, StageOperator
-from tidegate.spark import Batch, prepare
+from tidegate.signals.channel import DEFAULT_CAPACITY
+from tidegate.spark import Batch, analyze, prepare
 
 if TYPE_CHECKING:
-    from tidegate.plan import PhysicalPlan, PhysicalResultCollect, PhysicalStage
+    from tidegate.pipeline import Pipeline
+    from tidegate.plan import PhysicalResultCollect, PhysicalStage
+    from tidegate.run.live import LivePipeline
     from tidegate.run.step import Processor
     from tidegate.signals import Barrier, Event
     from tidegate.spark import Session
@@ -49,16 +54,28 @@ class ResultCollector(Operator):
 
 
 class SparkWorkshop:
-    """Makes the processors of one plan; see `tidegate.run.assemble.Workshop`.
+    """Brings a pipeline to life on Spark in this process; see `assemble.Workshop`.
 
-    The plan is checked by Spark before anything is made. Batches go below `folder`.
+        workshop = SparkWorkshop(pipeline, session, folder)
+        with workshop.start() as live: ...
+
+    Spark checks the whole declaration first, so a wrong column is an error at the user's line
+    before any data is touched. Batches go below `folder`.
     """
 
-    def __init__(self, plan: PhysicalPlan, session: Session, folder: str) -> None:
+    def __init__(
+        self, pipeline: Pipeline, session: Session, folder: str, shards: int | None = None
+    ) -> None:
+        analyze(pipeline, session)
+        self.plan = physical_plan(pipeline, shards=shards)
+        self.results = ResultCollector(self.plan.root.id, pipeline.sinks)
         self._session = session
         self._folder = folder
-        self._prepared = prepare(plan, session)
-        self.results: ResultCollector | None = None
+        self._prepared = prepare(self.plan, session)
+
+    def start(self, capacity: int = DEFAULT_CAPACITY) -> LivePipeline:
+        """Start every processor of the plan."""
+        return assemble(self.plan, self).start(capacity)
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> Processor:
         """A stage is one Spark job per step."""
@@ -66,5 +83,4 @@ class SparkWorkshop:
 
     def collector(self, name: str, collect: PhysicalResultCollect) -> Processor:
         """Where all sinks meet."""
-        self.results = ResultCollector(name, collect.sinks)
         return self.results

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tidegate.plan import physical_plan
-from tidegate.run.assemble import assemble
+import pytest
+
+import tidegate as tg
+from tidegate.errors import RefusedBySpark
 from tidegate.run.workshop import SparkWorkshop
 from tidegate.spark import Batch, Session, reference
 from tidegate_examples.coffee import pipeline
@@ -36,9 +38,8 @@ def test_two_runs_at_once_give_what_plain_spark_gives_and_an_empty_one_is_publis
         "small": deliver(tmp_path / "small", Size(200, files=1), seed=1),
         "large": deliver(tmp_path / "large", Size(3_000, files=2), seed=2),
     }
-    plan = physical_plan(pipeline, shards=2)
-    workshop = SparkWorkshop(plan, spark, str(tmp_path / "batches"))
-    with assemble(plan, workshop).start() as live:
+    workshop = SparkWorkshop(pipeline, spark, str(tmp_path / "batches"), shards=2)
+    with workshop.start() as live:
         for run in (*clients, "empty"):
             live.begin(run)
         for run, files in clients.items():
@@ -49,10 +50,21 @@ def test_two_runs_at_once_give_what_plain_spark_gives_and_an_empty_one_is_publis
         for receipt in receipts:
             receipt.wait(timeout=300)
         assert live.error is None
-    assert workshop.results is not None
     published = workshop.results.published
     assert published["empty"] == {sink: [] for sink in pipeline.sinks}
     for run, files in clients.items():
         for sink, expected in reference(spark, pipeline, files).items():
             assert rows(spark, published[run][sink]) == Counter(map(tuple, expected.collect()))
             assert sum(batch.rows for batch in published[run][sink]) > 0
+
+
+def test_what_spark_refuses_is_reported_at_start_up_with_the_users_line(
+    spark: Session, tmp_path: Path
+) -> None:
+    shop = tg.Pipeline("shop")
+    sales = shop.source("sales", "id bigint, amount bigint")
+    sales.filter("amuont > 0").sink("wrong")  # the line that is reported
+    with pytest.raises(RefusedBySpark) as refused:
+        SparkWorkshop(shop, spark, str(tmp_path))
+    assert refused.value.at.text.endswith("# the line that is reported")
+    assert list(tmp_path.iterdir()) == []

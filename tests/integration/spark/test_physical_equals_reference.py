@@ -141,7 +141,6 @@ def test_a_run_without_any_chunk_gives_empty_sinks_with_their_columns(
     assert found["everything"].collect() == [(0, None, None)]
 
 
-@pytest.mark.xfail(reason="pruning drops columns that a top's ties are decided by", strict=True)
 def test_ties_of_a_top_are_decided_by_columns_that_nobody_reads_afterwards(
     spark: Session, tmp_path: Path
 ) -> None:

@@ -129,6 +129,13 @@ def test_a_function_reads_everything(shop: tg.Pipeline, sales: tg.Stream) -> Non
     assert scanned(physical_plan(shop)) == {"sales": ["a", "b", "c", "d"]}
 
 
+def test_a_top_reads_everything_because_all_columns_decide_its_ties(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.top(1, by="a desc").select("b").sink("first")
+    assert scanned(prune_columns(before(shop, prune_columns))) == {"sales": ["a", "b", "c", "d"]}
+
+
 def test_a_shared_source_reads_what_any_reader_reads(shop: tg.Pipeline, sales: tg.Stream) -> None:
     sales.select("a").sink("one")
     sales.select("b").sink("two")

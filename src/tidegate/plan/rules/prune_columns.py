@@ -1,9 +1,10 @@
 """Read only what somebody reads.
 
-Needs travel from the sinks to the sources: a sink and a user's function need everything, every
-other step needs what its SQL names. Scans, projections and aggregates then drop the rest. A
-union says which columns it takes, because its inputs may differ in what else they still carry.
-Names are compared without case, as Spark does.
+Needs travel from the sinks to the sources. A sink and a user's function need everything, and so
+does a top, whose ties are decided by all columns; every other step needs what its SQL names.
+Scans, projections and aggregates then drop the rest. A union says which columns it takes, because
+its inputs may differ in what else they still carry. Names are compared without case, as Spark
+does.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _kept(columns: Sequence[_Named], need: Need) -> tuple[_Named, ...]:
 def _needed(step: Step, need: Need) -> Need:
     """What `step` needs of its input, to give its readers what they need."""
     match step:
-        case Write() | Apply():
+        case Write() | Apply() | Top() | PartialTop():
             return None
         case Union(columns=columns):
             return _names(columns) or None
@@ -110,8 +111,6 @@ def _reads(step: Step) -> frozenset[str]:
             return _names(by, *(column.reads for column in step.columns))
         case MergeAggregate(by=by):
             return _names(by, (state.name for it in step.columns for state in it.states))
-        case Top(by=by, per=per) | PartialTop(by=by, per=per):
-            return _names(per, *(order.reads for order in by))
         case Join(on=on):
             return _names(on)
         case _:
