@@ -6,8 +6,10 @@ One PostgreSQL, from which every test gets its own database, cloned quickly; one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
@@ -17,7 +19,8 @@ from tidegate.spark import Session, open_session
 from tidegate.store import Database, EmbeddedServer
 
 TEMPLATE = "tidegate_template"
-NO_SYNC = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+NO_SYNC = {"fsync": "off", "full_page_writes": "off"}
+"""Safe as long as the machine lives: a killed server still finds what it had committed."""
 
 SPARK = {
     "spark.sql.shuffle.partitions": "2",
@@ -34,11 +37,27 @@ def spark() -> Iterator[Session]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    folder: Path = tmp_path_factory.mktemp("pg") / "postgres"
-    with EmbeddedServer(folder, settings=NO_SYNC) as server:
-        yield server
-    server.wait_stopped()
+def server() -> Iterator[EmbeddedServer]:
+    with temporary_folder() as folder:
+        with EmbeddedServer(folder / "postgres", settings=NO_SYNC) as server:
+            yield server
+        server.wait_stopped()
+
+
+@pytest.fixture
+def deployment() -> Iterator[Path]:
+    """An empty folder for a deployment; its embedded server must be gone when the test is over."""
+    with temporary_folder() as folder:
+        yield folder
+        if (folder / "postgres").exists():
+            EmbeddedServer(folder / "postgres").wait_stopped()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Not one of pytest's: every pytest that starts as root closes those to other users."""
+    with TemporaryDirectory(prefix="tidegate-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

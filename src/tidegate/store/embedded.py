@@ -39,7 +39,7 @@ import psycopg
 
 from tidegate.errors import EmbeddedServerElsewhere, EmbeddedServerFailed
 from tidegate.store import supervisor
-from tidegate.store.programs import give_to, let_in, programs, unprivileged_user
+from tidegate.store.programs import give_to, programs, unprivileged_user
 
 START_BOUND = 60.0
 STOP_BOUND = 45.0
@@ -243,7 +243,6 @@ class EmbeddedServer:
 
     def _orders(self) -> supervisor.Orders:
         user = unprivileged_user()
-        let_in(user, self.folder)
         for path in (self.folder, self._socket_folder):
             path.mkdir(exist_ok=True)
             give_to(user, path, 0o700)
@@ -252,7 +251,6 @@ class EmbeddedServer:
             password.touch(mode=0o600)
             password.write_text(secrets.token_hex(16))
         give_to(user, password, 0o600)
-        let_in(user, programs())
         return supervisor.Orders(
             programs=str(programs()),
             data=str(self._data),

@@ -26,7 +26,7 @@ def message_id(*cause: str | int) -> UUID:
     >>> message_id("march#1", "s1", 7) == message_id("march#1", "s1", 7)
     True
     """
-    return uuid5(NAMESPACE, "\x1f".join(map(str, cause)))
+    return uuid5(NAMESPACE, msgspec.json.encode(cause).decode())
 
 
 def encode(message: StreamMessage) -> tuple[str, str]:

@@ -6,16 +6,12 @@ process leaves behind, and its import warns on machines without a runtime folder
 
 from __future__ import annotations
 
-import logging
 import os
 import pwd
 import shutil
-import stat
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
-
-log = logging.getLogger(__name__)
 
 SYSTEM_USER = "pgserver"
 """Whom the server runs as when we are root; the wheel uses the same name."""
@@ -42,17 +38,6 @@ def unprivileged_user() -> str | None:
         if subprocess.run(made, check=False, capture_output=True).returncode != 0:  # noqa: S603
             pwd.getpwnam(SYSTEM_USER)
     return SYSTEM_USER
-
-
-def let_in(user: str | None, folder: Path) -> None:
-    """See that a foreign user can pass through the folders above `folder`."""
-    if user is None:
-        return
-    for above in folder.parents:
-        mode = above.stat().st_mode
-        if not mode & stat.S_IXOTH:
-            log.warning("letting user %s pass through %s to reach its data", user, above)
-            above.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
 
 
 def give_to(user: str | None, path: Path, mode: int) -> None:

@@ -14,6 +14,7 @@ import json
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -120,6 +121,9 @@ class Supervisor:
             raise SystemExit(f"{program} failed, see {self._orders.log}")
 
     def _spawn(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        if self._orders.user is not None:
+            for folder in (self._orders.programs, self._orders.data):
+                _let_through(Path(folder))
         with Path(self._orders.log).open("ab") as log:
             return subprocess.Popen(  # noqa: S603  our own programs
                 [str(Path(self._orders.programs) / program), *arguments],
@@ -186,6 +190,14 @@ def _stop(pid: int, died: Callable[[float], bool]) -> None:
             os.kill(pid, how)
         if died(bound):
             return
+
+
+def _let_through(folder: Path) -> None:
+    """See that others than root can pass the folders above this one, without looking into them."""
+    for above in folder.parents:
+        mode = stat.S_IMODE(above.stat().st_mode)
+        if above.owner() == "root" and not mode & stat.S_IXOTH:
+            above.chmod(mode | stat.S_IXOTH)
 
 
 if __name__ == "__main__":

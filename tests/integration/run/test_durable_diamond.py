@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
 
 from tests.integration.run import diamond
 from tidegate.faults import VARIABLE
-from tidegate.store import Database
+from tidegate.store import Database, EmbeddedServer
 
 SCRIPT = Path(diamond.__file__)
 TAGGED = {n: [f"left split {n}", f"right split {n}"] for n in range(1, 9)}
@@ -89,5 +90,21 @@ def test_a_run_whose_process_is_killed_again_and_again_ends_as_if_it_had_not(
         kills += 1
         assert kills < 60
     assert kills > 2
+    assert arrived(url) == EXPECTED
+    check_every_lane(url)
+
+
+def test_a_run_whose_database_is_killed_ends_as_if_it_had_not(
+    database: Database, url: str, server: EmbeddedServer
+) -> None:
+    diamond.submit(database, "march")
+    worker = Thread(target=diamond.work, args=(url, "march"))
+    worker.start()
+    while worker.is_alive():
+        pid = server.pid
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        server.ensure_running()
+        worker.join(0.3)
     assert arrived(url) == EXPECTED
     check_every_lane(url)

@@ -84,11 +84,10 @@ def test_a_given_url_comes_before_the_environment(url: str, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_url_the_folder_gets_an_embedded_server(tmp_path: Path) -> None:
-    server = EmbeddedServer(tmp_path / "postgres")
-    with open_database(None, tmp_path, {}) as database:
+def test_without_a_url_the_folder_gets_an_embedded_server(deployment: Path) -> None:
+    with open_database(None, deployment, {}) as database:
         assert database.transact(migration_count) == len(migrations())
-    server.wait_stopped()
+    assert (deployment / "postgres" / "data").exists()
 
 
 def test_a_database_that_does_not_answer_is_an_error_after_the_bound() -> None:

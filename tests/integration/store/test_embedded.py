@@ -49,10 +49,8 @@ class User:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where a server may be; it must be gone when the test is over."""
-    yield tmp_path / "postgres"
-    EmbeddedServer(tmp_path / "postgres").wait_stopped()
+def folder(deployment: Path) -> Path:
+    return deployment / "postgres"
 
 
 @contextmanager
@@ -176,8 +174,8 @@ def test_a_running_server_is_not_moved_to_another_address(folder: Path) -> None:
         assert answer(server) == 42
 
 
-def test_a_folder_with_a_long_path_gets_a_socket_elsewhere(tmp_path: Path) -> None:
-    folder = tmp_path / ("deep" * 20) / ("deeper" * 10)
+def test_a_folder_with_a_long_path_gets_a_socket_elsewhere(deployment: Path) -> None:
+    folder = deployment / ("deep" * 20) / ("deeper" * 10)
     with EmbeddedServer(folder) as server:
         assert answer(server) == 42
     server.wait_stopped()
