@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import select
 import signal
 import stat
@@ -123,7 +124,7 @@ class Supervisor:
     def _spawn(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         if self._orders.user is not None:
             for folder in (self._orders.programs, self._orders.data):
-                _let_through(Path(folder))
+                _let_through(self._orders.user, Path(folder))
         with Path(self._orders.log).open("ab") as log:
             return subprocess.Popen(  # noqa: S603  our own programs
                 [str(Path(self._orders.programs) / program), *arguments],
@@ -192,12 +193,13 @@ def _stop(pid: int, died: Callable[[float], bool]) -> None:
             return
 
 
-def _let_through(folder: Path) -> None:
-    """See that others than root can pass the folders above this one, without looking into them."""
+def _let_through(user: str, folder: Path) -> None:
+    """See that the user can pass the folders above this one, without looking into them."""
+    uid = pwd.getpwnam(user).pw_uid
     for above in folder.parents:
-        mode = stat.S_IMODE(above.stat().st_mode)
-        if above.owner() == "root" and not mode & stat.S_IXOTH:
-            above.chmod(mode | stat.S_IXOTH)
+        status = above.stat()
+        if status.st_uid != uid and not status.st_mode & stat.S_IXOTH:
+            above.chmod(stat.S_IMODE(status.st_mode) | stat.S_IXOTH)
 
 
 if __name__ == "__main__":
