@@ -34,7 +34,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a select: `sql` under a name. `reads` are the input columns it looks at.
+    """One column of a select: `sql` under a name. `reads` are the input columns it looks at,
+    `*` for all of them.
 
     The column named `*` stands for all input columns that no other column of the select
     replaces by name.

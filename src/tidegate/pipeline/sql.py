@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from tidegate.errors import ForbiddenSql, InvalidSql
 from tidegate.pipeline.names import is_text
+from tidegate.pipeline.nodes import STAR
 
 if TYPE_CHECKING:
     from sqlglot import Token
@@ -186,6 +187,17 @@ def is_aggregate(call: exp.Expr) -> bool:
 
 
 def columns_read(expression: exp.Expr) -> tuple[str, ...]:
-    """The columns in `expression`; of `address.city`, the column `address`."""
-    names = (column.parts[0].name for column in expression.find_all(exp.Column))
+    """The columns in `expression`; of `address.city`, the column `address`.
+
+    A star stands for all columns and is named `*`, except in `count(*)`, which looks at none.
+    """
+    names = [column.parts[0].name for column in expression.find_all(exp.Column)]
+    names += [STAR for star in expression.find_all(exp.Star) if _stands_for_columns(star)]
     return tuple(dict.fromkeys(names))
+
+
+def _stands_for_columns(star: exp.Expr) -> bool:
+    """Not so in `count(*)`; in `address.*` the column before it is read already."""
+    above = star.parent
+    counts_rows = isinstance(above, exp.Count) and not above.expressions
+    return not counts_rows and not isinstance(above, exp.Column)

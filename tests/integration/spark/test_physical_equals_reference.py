@@ -60,6 +60,8 @@ def every_operator() -> Pipeline:
     totals.top(2, by=["units desc", "mean_paid asc"], per="store_id").sink("best")
     kept.aggregate(n="count(item)", paid="sum(paid)", mean="avg(paid)").sink("everything")
     kept.aggregate(by=["hour", "gift"]).sink("hours")
+    odd = sales.filter("hash(*) % 2 = 0").aggregate(by="item", last="max(struct(*))")
+    odd.select("item", h="hash(*)").sink("stars")
     moved = kept.select("store_id", "item", "quantity").union(
         returns.select("*", quantity="-quantity")
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import tidegate as tg
@@ -25,6 +27,9 @@ from tidegate.plan.rules.insert_barrier_for_fan_in import insert_barrier_for_fan
 from tidegate.plan.rules.prune_columns import prune_columns
 from tidegate.plan.rules.split_aggregates import split_aggregates
 from tidegate.plan.rules.split_tops import split_tops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -145,6 +150,31 @@ def test_a_shared_source_reads_what_any_reader_reads(shop: tg.Pipeline, sales: t
 def test_a_star_reads_what_its_readers_read(shop: tg.Pipeline, sales: tg.Stream) -> None:
     sales.select("*", a="b + 1").select("a", "c").sink("some")
     assert scanned(physical_plan(shop)) == {"sales": ["b", "c"]}
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        lambda rows: rows.filter("hash(*) % 2 = 0").select("a"),
+        lambda rows: rows.select(h="struct(*)"),
+        lambda rows: rows.select("a", h="hash(* except (b))").select("h"),
+        lambda rows: rows.select("*", h="hash(*)").select("h"),
+        lambda rows: rows.aggregate(by="a", last="max(struct(*))"),
+        lambda rows: rows.aggregate(by="a", n="count(*) filter (where hash(*) > 0)"),
+        lambda rows: rows.select("a", "b", "c", "d").filter("hash(*) % 2 = 0").select("b"),
+    ],
+)
+def test_a_star_in_an_expression_reads_everything(
+    shop: tg.Pipeline, sales: tg.Stream, lead: Callable[[tg.Stream], tg.Stream]
+) -> None:
+    lead(sales).sink("some")
+    assert scanned(physical_plan(shop)) == {"sales": ["a", "b", "c", "d"]}
+
+
+def test_a_star_after_a_column_reads_that_column(shop: tg.Pipeline) -> None:
+    places = shop.source("places", "a int, address struct<city: string, street: string>")
+    places.select(h="hash(address.*)").sink("some")
+    assert scanned(physical_plan(shop)) == {"places": ["address"]}
 
 
 def test_a_join_reads_its_keys_on_both_sides(shop: tg.Pipeline, sales: tg.Stream) -> None:

@@ -1,7 +1,8 @@
 """Read only what somebody reads.
 
 Needs travel from the sinks to the sources. A sink and a user's function need everything, and so
-does a top, whose ties are decided by all columns; every other step needs what its SQL names.
+does a top, whose ties are decided by all columns; every other step needs what its SQL names,
+which is everything again where it names `*`.
 Scans, projections and aggregates then drop the rest. A union says which columns it takes, because
 its inputs may differ in what else they still carry. Names are compared without case, as Spark
 does.
@@ -102,13 +103,13 @@ def _needed(step: Step, need: Need) -> Need:
             return _both(need, _reads(step))
 
 
-def _reads(step: Step) -> frozenset[str]:
+def _reads(step: Step) -> Need:
     """The columns that `step` looks at itself."""
     match step:
         case Where(reads=reads):
-            return _names(reads)
+            return _read(reads)
         case Aggregate(by=by) | PartialAggregate(by=by):
-            return _names(by, *(column.reads for column in step.columns))
+            return _read(by, *(column.reads for column in step.columns))
         case MergeAggregate(by=by):
             return _names(by, (state.name for it in step.columns for state in it.states))
         case Join(on=on):
@@ -118,10 +119,10 @@ def _reads(step: Step) -> frozenset[str]:
 
 
 def _needed_by_project(columns: Sequence[Column], need: Need) -> Need:
-    reads = _names(*(column.reads for column in columns))
+    reads = _read(*(column.reads for column in columns))
     if not any(column.name == STAR for column in columns):
         return reads
-    if need is None:
+    if need is None or reads is None:
         return None
     return reads | (need - _names(column.name for column in columns))
 
@@ -130,6 +131,12 @@ def _both(left: Need, right: Need) -> Need:
     if left is None or right is None:
         return None
     return left if right <= left else left | right
+
+
+def _read(*groups: Iterable[str]) -> Need:
+    """Columns that SQL reads; a star in an expression, as in `hash(*)`, needs all there are."""
+    names = _names(*groups)
+    return None if STAR in names else names
 
 
 def _names(*groups: Iterable[str]) -> frozenset[str]:
