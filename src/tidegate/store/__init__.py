@@ -12,23 +12,28 @@ from tidegate.store.database import Database, open_database
 from tidegate.store.embedded import EmbeddedServer, Listen
 from tidegate.store.lanes import (
     Advance,
-    LaneName,
     LaneState,
-    Run,
     Sent,
     StepCommit,
     Unread,
     append,
-    begin_run,
     commit_step,
     lanes_of,
     last_watermarks,
-    latest_run,
     task_topic,
     unread,
 )
 from tidegate.store.leases import Lease, acquire, free_keys, guard, release, renew
 from tidegate.store.messages import message_id
+from tidegate.store.runs import (
+    LaneName,
+    Run,
+    RunState,
+    begin_run,
+    close_run,
+    latest_run,
+    remove_closed_runs,
+)
 from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
@@ -40,6 +45,7 @@ __all__ = [
     "Lease",
     "Listen",
     "Run",
+    "RunState",
     "Sent",
     "StepCommit",
     "Unread",
@@ -47,6 +53,7 @@ __all__ = [
     "acquire",
     "append",
     "begin_run",
+    "close_run",
     "commit_step",
     "free_keys",
     "guard",
@@ -57,6 +64,7 @@ __all__ = [
     "notify",
     "open_database",
     "release",
+    "remove_closed_runs",
     "renew",
     "task_topic",
     "unread",

@@ -10,47 +10,23 @@ either has had its effect or will be read again, and never both.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import psycopg
 
-from tidegate.errors import LaneConflict, RunExists
+from tidegate.errors import LaneConflict, RunEnded
 from tidegate.faults import crash_point
 from tidegate.signals import Barrier, StreamMessage
 from tidegate.store.leases import Lease, guard
 from tidegate.store.messages import decode, encode
 from tidegate.store.queries import queries
+from tidegate.store.runs import LaneName, Run, RunState
 from tidegate.store.wakeups import notify
 
 FETCH = 256
 """How many messages of a lane are fetched at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One client's data set going through a pipeline."""
-
-    id: int
-    pipeline: str
-    name: str
-    incarnation: int
-    state: str
-
-    @property
-    def key(self) -> str:
-        """What messages call it: unlike its name, never used again."""
-        return f"{self.name}#{self.incarnation}"
-
-
-@dataclass(frozen=True, slots=True)
-class LaneName:
-    """Which way a lane goes; `input` is the number of the receiver's edge."""
-
-    from_task: str
-    to_task: str
-    input: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,40 +83,6 @@ def task_topic(pipeline: str, task: str) -> str:
     return f"{pipeline}/{task}"
 
 
-# ── runs ──
-
-
-def begin_run(
-    connection: psycopg.Connection, pipeline: str, name: str, lanes: Iterable[LaneName]
-) -> Run:
-    """Open a run with all its lanes."""
-    if not name:
-        raise RunExists(run=name)
-    row = connection.execute(_SQL["begin_run"].sql, {"pipeline": pipeline, "name": name}).fetchone()
-    if row is None:
-        raise RunExists(run=name)
-    run = Run(*row)
-    ways = list(lanes)
-    connection.execute(
-        _SQL["open_lanes"].sql,
-        {
-            "run": run.id,
-            "from_tasks": [way.from_task for way in ways],
-            "to_tasks": [way.to_task for way in ways],
-            "inputs": [way.input for way in ways],
-        },
-    )
-    return run
-
-
-def latest_run(connection: psycopg.Connection, pipeline: str, name: str) -> Run | None:
-    """The run that has this name now or had it last."""
-    row = connection.execute(
-        _SQL["latest_run"].sql, {"pipeline": pipeline, "name": name}
-    ).fetchone()
-    return Run(*row) if row else None
-
-
 # ── reading ──
 
 
@@ -177,7 +119,7 @@ def unread(
 
 def _unread(*row: object) -> Unread:
     *of_run, lane, seq, kind, payload = row
-    run = Run(*of_run)  # type: ignore[arg-type]  # columns as the query lists them
+    run = Run.from_row(*of_run)
     assert isinstance(lane, int)
     assert isinstance(seq, int)
     return Unread(run, lane, seq, decode(str(kind), str(payload), run.key))
@@ -205,6 +147,16 @@ def append(
 
     Answers how many were not there before.
     """
+    id = _open_lane(connection, run, lane)
+    known = _known(connection, id, [each for each, _ in messages])
+    fresh = [Sent(id, each, message) for each, message in messages if each not in known]
+    _append(connection, fresh)
+    if fresh:
+        notify(connection, [task_topic(run.pipeline, lane.to_task)])
+    return len(fresh)
+
+
+def _open_lane(connection: psycopg.Connection, run: Run, lane: LaneName) -> int:
     row = connection.execute(
         _SQL["find_lane"].sql,
         {
@@ -216,12 +168,10 @@ def append(
     ).fetchone()
     if row is None:
         raise LaneConflict(task=lane.to_task, reason=f"run {run.key} has no lane {lane}")
-    known = _known(connection, row[0], [id for id, _ in messages])
-    fresh = [Sent(row[0], id, message) for id, message in messages if id not in known]
-    _append(connection, fresh)
-    if fresh:
-        notify(connection, [task_topic(run.pipeline, lane.to_task)])
-    return len(fresh)
+    id, state = row
+    if state != RunState.OPEN.value:
+        raise RunEnded(run=run.name, source=lane.to_task, how=state)
+    return int(id)
 
 
 def commit_step(connection: psycopg.Connection, step: StepCommit) -> bool:

@@ -29,6 +29,7 @@ from tidegate.store import (
     LaneName,
     Lease,
     Run,
+    RunState,
     Wakeups,
     acquire,
     append,
@@ -146,7 +147,7 @@ def work(url: str, run_name: str) -> None:
         for processor in processors():
             tasks.enter_context(running(database, wakeups, processor, ended))
         run = database.transact(lambda c: latest_run(c, PIPELINE, run_name))
-        if run is not None and run.state == "open" and not ended.wait(60):
+        if run is not None and run.state is RunState.OPEN and not ended.wait(60):
             raise TimeoutError(f"run {run_name} did not end")
 
 

@@ -8,22 +8,25 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from tidegate.errors import Fenced, LaneConflict, RunExists
+from tidegate.errors import Fenced, LaneConflict, RunEnded, RunExists
 from tidegate.signals import BarrierKind, Event, StreamMessage
 from tidegate.store import (
     Advance,
     LaneName,
     Lease,
     Run,
+    RunState,
     Sent,
     StepCommit,
     acquire,
     append,
     begin_run,
+    close_run,
     commit_step,
     lanes_of,
     latest_run,
     message_id,
+    remove_closed_runs,
     unread,
 )
 
@@ -160,7 +163,35 @@ def test_a_run_that_ended_is_not_read_any_more(
     assert waiting(session) == []
     ended = latest_run(session, "sales", "march")
     assert ended is not None
-    assert ended.state == "ended"
+    assert ended.state is RunState.ENDED
+
+
+@pytest.mark.parametrize("state", [RunState.CANCELLED, RunState.FAILED, RunState.ENDED])
+def test_a_closed_run_takes_nothing_more_and_stays_closed(
+    session: psycopg.Connection, run: Run, state: RunState
+) -> None:
+    put(session, run, *events(run, 1))
+    assert close_run(session, run, state)
+    assert not close_run(session, run, RunState.FAILED)
+    assert waiting(session) == []
+    with pytest.raises(RunEnded) as refused:
+        put(session, run, *events(run, 2))
+    assert refused.value.how == state.value
+
+
+def test_a_closed_run_is_removed_with_everything_of_its_own_and_an_open_one_is_not(
+    session: psycopg.Connection, run: Run
+) -> None:
+    other = begin_run(session, "sales", "april", [INTO, OUT])
+    put(session, run, *events(run, 1))
+    put(session, other, *events(other, 2))
+    close_run(session, run, RunState.CANCELLED)
+    assert remove_closed_runs(session, seconds=3600) == 0
+    assert remove_closed_runs(session, seconds=0) == 1
+    assert latest_run(session, "sales", "march") is None
+    assert waiting(session) == [(1, *events(other, 2))]
+    left = session.execute("SELECT count(*), count(distinct lane_id) FROM tidegate.message")
+    assert left.fetchone() == (1, 1)
 
 
 def test_the_name_of_an_open_run_is_taken(session: psycopg.Connection, run: Run) -> None:

@@ -1,30 +1,4 @@
--- Runs, and the lanes on which their messages travel from task to task.
-
--- name: begin_run — Open a run under a name that no open run has; a name used before counts up.
-INSERT INTO tidegate.run (pipeline, name, incarnation)
-SELECT %(pipeline)s, %(name)s, coalesce(max(incarnation), 0) + 1
-FROM tidegate.run
-WHERE pipeline = %(pipeline)s AND name = %(name)s
-ON CONFLICT DO NOTHING
-RETURNING id, pipeline, name, incarnation, state;
-
--- name: open_lanes — Give a run its lanes, each with a cursor at its beginning.
-WITH opened AS (
-    INSERT INTO tidegate.lane (run_id, from_task, to_task, input)
-    SELECT %(run)s, from_task, to_task, input
-    FROM unnest(%(from_tasks)s::text[], %(to_tasks)s::text[], %(inputs)s::integer[])
-        AS lane (from_task, to_task, input)
-    RETURNING id
-)
-INSERT INTO tidegate.cursor (lane_id)
-SELECT id FROM opened;
-
--- name: latest_run — The last run of a name, whatever became of it.
-SELECT id, pipeline, name, incarnation, state
-FROM tidegate.run
-WHERE pipeline = %(pipeline)s AND name = %(name)s
-ORDER BY incarnation DESC
-LIMIT 1;
+-- The lanes on which messages travel from task to task.
 
 -- name: end_runs — Close runs whose END was collected.
 UPDATE tidegate.run
@@ -38,12 +12,14 @@ JOIN tidegate.cursor ON cursor.lane_id = lane.id
 WHERE run_id = %(run)s AND (to_task = %(task)s OR from_task = %(task)s)
 ORDER BY lane.id;
 
--- name: find_lane — One lane of a run; nobody else appends to it until the transaction ends.
-SELECT id
+-- name: find_lane — One lane and its run's state; both stay as they are until the commit.
+SELECT lane.id, run.state
 FROM tidegate.lane
+JOIN tidegate.run ON run.id = lane.run_id
 WHERE run_id = %(run)s AND from_task = %(from_task)s AND to_task = %(to_task)s
     AND input = %(input)s
-FOR NO KEY UPDATE;
+FOR NO KEY UPDATE OF lane
+FOR SHARE OF run;
 
 -- name: unread — The next messages on every lane into a task, behind what was fetched already.
 SELECT
