@@ -430,10 +430,8 @@ class LaneClosed(AlignmentError):
 
     upstream: str
     message: str
-    run: str
-    says: ClassVar[str] = (
-        "{upstream} delivered {message} after it had closed its lane of run {run!r}"
-    )
+    closed_by: str
+    says: ClassVar[str] = "{upstream} delivered {message} after {closed_by} had closed its lane"
 
 
 @dataclass(eq=False)

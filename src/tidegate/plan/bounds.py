@@ -17,8 +17,10 @@ class Bound:
         return f"{self.name} {limit}"
 
 
-ALIGNMENT_TIMEOUT = Bound("alignment_timeout", 60.0)
-"""From the first upstream that delivered a barrier to the last one."""
+ALIGNMENT_SECONDS = 60.0
+
+ALIGNMENT_TIMEOUT = Bound("alignment_timeout", ALIGNMENT_SECONDS)
+"""From sending a barrier until all upstreams of every fan-in have delivered it."""
 
 RUN_DEADLINE = Bound("run_deadline", None)
-"""From the start of a run to its results: how long data takes is known to the client alone."""
+"""From ending a run to its results: how long data takes is known to the client alone."""

@@ -25,7 +25,9 @@ from tidegate.errors import (
     NotRunning,
     ProcessorFailed,
     TooManySignals,
+    listed,
 )
+from tidegate.plan.bounds import ALIGNMENT_SECONDS
 from tidegate.run.head import Head
 from tidegate.run.memory import MemoryLanes
 from tidegate.run.receipts import Holdup, Ledger, Receipt
@@ -53,10 +55,12 @@ from tidegate.signals.channel import DEFAULT_CAPACITY
 
 log = logging.getLogger(__name__)
 
-BARRIER_BOUND = 60.0
+BARRIER_BOUND = ALIGNMENT_SECONDS
 SEND_BOUND = 60.0
 GRACEFUL_BOUND = 30.0
 QUICK_BOUND = 5.0
+HURRY_SLICE = 0.05
+"""How long a graceful close waits at a time before it looks whether it is hurried."""
 
 
 ENDINGS: Mapping[BarrierKind, str] = {
@@ -81,6 +85,7 @@ class LivePipeline:
         self._state = PipelineState.RUNNING
         self._error: ProcessorFailed | None = None
         self._report: CloseReport | None = None
+        self._hurry: float | None = None
         self._changing = Lock()
         self._closing = Lock()
         self._sending = Lock()
@@ -158,8 +163,16 @@ class LivePipeline:
             self._ledger.withdraw_pending(f"run {run!r} was cancelled", run, Carrier.DATA)
             return receipt
 
-    def _send_barrier(self, kind: BarrierKind, via: Carrier, run: str, timeout: float) -> Receipt:
-        deadline = monotonic() + timeout
+    def _send_barrier(
+        self,
+        kind: BarrierKind,
+        via: Carrier,
+        run: str,
+        timeout: float,
+        patience: float | None = None,
+    ) -> Receipt:
+        """Send when the barrier before has settled, within `patience` or else the bound."""
+        deadline = monotonic() + (timeout if patience is None else patience)
         while True:
             with self._sending:
                 previous = self._ledger.pending(run, via)
@@ -185,12 +198,17 @@ class LivePipeline:
             late = self._try_graceful(timeout)
             if not late:
                 return self._conclude(HowClosed.GRACEFUL, (), started)
-            log.warning("graceful close exceeded %.3g s because of %s", timeout, ", ".join(late))
-            self._stop_quickly(QUICK_BOUND)
+            if self._hurry is None:
+                log.warning("no graceful close in %.3g s because of %s", timeout, listed(late))
+            self._stop_quickly(QUICK_BOUND if self._hurry is None else self._hurry)
             return self._conclude(HowClosed.QUICK, late, started)
 
     def quick_close(self, timeout: float = QUICK_BOUND) -> CloseReport:
-        """Stop at once; what is on its way is dropped and counted."""
+        """Stop at once; what is on its way is dropped and counted.
+
+        A graceful close that is under way in another thread gives in and becomes this one.
+        """
+        self._hurry = timeout
         with self._closing:
             if self._report is not None:
                 return self._report
@@ -202,23 +220,29 @@ class LivePipeline:
     def _try_graceful(self, timeout: float) -> tuple[str, ...]:
         """Who is late; nobody when it worked out, or when a failure stopped it all before."""
         deadline = monotonic() + timeout
-        receipt = self._send_graceful_end(timeout)
-        self._join(deadline)
+        receipt = None
+        if self._move(PipelineState.CLOSING):
+            try:
+                receipt = self._send_graceful_end(deadline, timeout)
+            except BarrierTimeout as stuck:
+                return stuck.held_by or self._alive()
+            except (ChannelClosed, TooManySignals) as closed:
+                log.warning("the graceful end cannot be sent: %s", closed)
+        self._join(deadline, unless_hurried=True)
         alive = self._alive()
-        if not alive:
-            return ()
-        return (receipt and self._ledger.holdup(receipt).held_by) or alive
+        held_by = self._ledger.holdup(receipt).held_by if receipt is not None else ()
+        return (held_by or alive) if alive else ()
 
-    def _send_graceful_end(self, timeout: float) -> Receipt | None:
-        """None when it cannot be sent: something failed, or an earlier barrier is stuck."""
-        if not self._move(PipelineState.CLOSING):
-            return None
-        try:
-            return self._send_barrier(
-                BarrierKind.GRACEFUL_END, Carrier.DATA, WHOLE_PIPELINE, timeout
-            )
-        except (BarrierTimeout, ChannelClosed, TooManySignals):
-            return None
+    def _send_graceful_end(self, deadline: float, timeout: float) -> Receipt:
+        """Behind an earlier barrier for everything, if one is pending; in slices, see `_join`."""
+        while True:
+            try:
+                return self._send_barrier(
+                    BarrierKind.GRACEFUL_END, Carrier.DATA, WHOLE_PIPELINE, timeout, HURRY_SLICE
+                )
+            except BarrierTimeout:
+                if self._hurry is not None or monotonic() >= deadline:
+                    raise
 
     def _stop_quickly(self, timeout: float) -> None:
         """Half of the bound for the signal to travel, half for those it could not reach."""
@@ -238,12 +262,17 @@ class LivePipeline:
         how = HowClosed.FAILED if self._error is not None else how
         unread = sum(lane.data.depth for lane in self._wiring.lanes)
         discarded = unread + sum(worker.loop.discarded for worker in self._workers)
-        self._report = CloseReport(how, late, discarded, monotonic() - started)
+        seconds = monotonic() - started
+        self._report = CloseReport(how, late, discarded, self.open_runs, seconds)
         return self._report
 
-    def _join(self, deadline: float) -> None:
+    def _join(self, deadline: float, *, unless_hurried: bool = False) -> None:
+        """Wait for the processors; in slices where a quick close may want the wait to end."""
         for worker in self._workers:
-            worker.thread.join(max(0.0, deadline - monotonic()))
+            while worker.thread.is_alive() and (remaining := deadline - monotonic()) > 0:
+                if unless_hurried and self._hurry is not None:
+                    return
+                worker.thread.join(min(remaining, HURRY_SLICE) if unless_hurried else remaining)
 
     def _alive(self) -> tuple[str, ...]:
         running = ProcessorState.RUNNING
@@ -343,11 +372,13 @@ class LivePipeline:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close gracefully, or quickly when the block raised."""
-        if kind is None:
-            self.graceful_close()
-        else:
+        """Close gracefully and raise the failure there was; quickly when the block raised."""
+        if kind is not None:
             self.quick_close()
+            return
+        self.graceful_close()
+        if self._error is not None:
+            raise self._error
 
 
 class _WhileRunning:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidegate.errors import LaneClosed, ProcessorFailed, UnfinishedAlignment
-from tidegate.run.step import Outcome, Step
+from tidegate.errors import LaneClosed, UnfinishedAlignment
+from tidegate.run.step import Outcome, Step, blame
 from tidegate.signals import (
     WHOLE_PIPELINE,
     Aligner,
@@ -78,9 +78,8 @@ class Operator:
         for message in step.messages:
             try:
                 outcome.add(step.carrier, self._follow(message))
-            except Exception as cause:
-                reason = f"{type(cause).__name__}: {cause}"
-                raise ProcessorFailed(self.name, str(message), reason) from cause
+            except (Exception, SystemExit) as cause:
+                raise blame(self.name, (message,), cause) from cause
         return outcome
 
     def _follow(self, message: StreamMessage) -> Iterable[StreamMessage]:
@@ -109,7 +108,7 @@ class BarrierProcessor:
         self._data = self._runs[Carrier.DATA]
         self._whole_data = self._whole[Carrier.DATA]
         self._last_instant = dict.fromkeys(Carrier, 0)
-        self._ended_by: set[Edge] = set()
+        self._ended_by: dict[Edge, Barrier] = {}
 
     @property
     def name(self) -> str:
@@ -154,13 +153,21 @@ class BarrierProcessor:
         """Align each message of the step."""
         outcome = Outcome()
         for message in step.messages:
-            if isinstance(message, Event) and self._lets_through(step.edge, message.run):
-                outcome.data.append(message.arriving_by(step.edge.port))
-            elif isinstance(message, Instant):
-                self._pass_instant(step.carrier, message, outcome)
-            else:
-                self._align(step.carrier, step.edge, message, outcome)
+            try:
+                self._handle(step.carrier, step.edge, message, outcome)
+            except Exception as cause:
+                raise blame(self.name, (message,), cause) from cause
         return outcome
+
+    def _handle(
+        self, carrier: Carrier, edge: Edge, message: StreamMessage, outcome: Outcome
+    ) -> None:
+        if isinstance(message, Event) and self._lets_through(edge, message.run):
+            outcome.data.append(message.arriving_by(edge.port))
+        elif isinstance(message, Instant):
+            self._pass_instant(carrier, message, outcome)
+        else:
+            self._align(carrier, edge, message, outcome)
 
     def _lets_through(self, edge: Edge, run: str) -> bool:
         """The common case, that no barrier holds the lane, without asking each aligner in full."""
@@ -173,10 +180,11 @@ class BarrierProcessor:
         self, carrier: Carrier, edge: Edge, message: StreamMessage, outcome: Outcome
     ) -> None:
         if edge in self._ended_by and carrier is Carrier.DATA:
-            raise LaneClosed(upstream=str(edge), message=str(message), run=message.run)
+            closed_by = str(self._ended_by[edge])
+            raise LaneClosed(upstream=str(edge), message=str(message), closed_by=closed_by)
         released = self._whole[carrier].accept(edge, message)
         if isinstance(message, Barrier) and message.is_terminal and carrier is Carrier.DATA:
-            self._ended_by.add(edge)
+            self._ended_by[edge] = message
         self._release(carrier, released, outcome)
 
     def _release(self, carrier: Carrier, released: list[Delivery], outcome: Outcome) -> None:

@@ -51,6 +51,8 @@ class CloseReport:
     """Who kept a graceful close from its end; after a quick one, who has not stopped."""
     discarded: int
     """Messages that were accepted and not processed; 0 when graceful."""
+    unfinished: tuple[str, ...]
+    """Runs whose END had not come through; nothing of them was published."""
     seconds: float
 
 

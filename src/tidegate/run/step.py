@@ -8,11 +8,11 @@ which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate.errors import ProcessorFailed
+from tidegate.errors import ProcessorFailed, listed
 from tidegate.signals import (
     WHOLE_PIPELINE,
     Barrier,
@@ -171,9 +171,8 @@ class StepLoop:
             return self._processor.handle(step)
         except ProcessorFailed:
             raise
-        except Exception as cause:
-            message = ", ".join(str(message) for message in step.messages[:3])
-            raise ProcessorFailed(self._processor.name, message, _reason(cause)) from cause
+        except (Exception, SystemExit) as cause:
+            raise blame(self._processor.name, step.messages, cause) from cause
 
     def _note_instants(self, step: Step) -> None:
         """Remember whose data is not wanted. A copy by another lane may come too late to count."""
@@ -208,5 +207,9 @@ def _no_room(_: Edge) -> int:
     return 0
 
 
-def _reason(cause: BaseException) -> str:
-    return f"{type(cause).__name__}: {cause}"
+def blame(
+    processor: str, messages: Sequence[StreamMessage], cause: BaseException
+) -> ProcessorFailed:
+    """The failure of a processor on messages that it handled together, or on the only one."""
+    shown = listed([str(message) for message in messages], most=3)
+    return ProcessorFailed(processor, shown, f"{type(cause).__name__}: {cause}")

@@ -153,7 +153,7 @@ class Aligner:
         if isinstance(message, Instant):
             return [Delivery(edge, message)]
         if lane.ending and message.run == self.run:
-            raise LaneClosed(upstream=str(edge), message=str(message), run=self.run)
+            raise LaneClosed(upstream=str(edge), message=str(message), closed_by=str(self._end))
         if lane.delivered:
             self._hold(lane, message)
             return []
@@ -192,8 +192,7 @@ class Aligner:
         if isinstance(message, Barrier) and message.run == self.run:
             if not message.is_end:
                 return self._refuse_while_delivered(lane, message)
-            self._check_end(lane, message)
-            lane.ending = True
+            self._note_end(lane, message)
         lane.held.append(message)
 
     def _refuse_while_delivered(self, lane: _Lane, barrier: Barrier) -> None:
@@ -256,9 +255,8 @@ class Aligner:
         return drained
 
     def _close(self, lane: _Lane, end: Barrier) -> list[Delivery]:
-        self._check_end(lane, end)
-        self._end = end
-        lane.ending = lane.closed = True
+        self._note_end(lane, end)
+        lane.closed = True
         out = self._raise_watermark(lane.edge)
         out.extend(self._complete_if_aligned())
         if not self._end_forwarded and not self.open_edges:
@@ -266,9 +264,12 @@ class Aligner:
             out.append(Delivery(lane.edge, end))
         return out
 
-    def _check_end(self, lane: _Lane, end: Barrier) -> None:
+    def _note_end(self, lane: _Lane, end: Barrier) -> None:
+        """The first END that arrives is the run's, also while it is held."""
         if self._end is not None and self._end.id != end.id:
             raise TwoEnds(upstream=str(lane.edge), end=str(end), first=str(self._end))
+        self._end = end
+        lane.ending = True
 
     def _advance(self, lane: _Lane, time: int) -> list[Delivery]:
         if lane.watermark is None or time > lane.watermark:

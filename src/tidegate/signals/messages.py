@@ -30,7 +30,7 @@ class Event(Generic[T_co]):
         return Event(self.payload, self.run, self.shard, port)
 
     def __str__(self) -> str:
-        return f"event of run {self.run!r}: {self.payload!r:.200}"
+        return f"event of run {self.run!r}: {_shown(self.payload)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,13 @@ class Watermark:
 
     def __str__(self) -> str:
         return f"watermark {self.time} of run {self.run!r}"
+
+
+def _shown(payload: object) -> str:
+    try:
+        return f"{payload!r:.200}"
+    except Exception:  # noqa: BLE001  whoever reports a failure must not fail because of it
+        return f"a {type(payload).__name__} that cannot be shown"
 
 
 StreamMessage = Event[object] | Watermark | Barrier | Instant

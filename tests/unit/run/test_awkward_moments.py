@@ -16,6 +16,7 @@ from tidegate.run import (
     Link,
     LivePipeline,
     Operator,
+    PipelineState,
     Processor,
     Receipt,
     ReceiptState,
@@ -66,7 +67,7 @@ def test_data_that_waits_for_room_is_refused_once_a_graceful_close_has_begun() -
         sender = Thread(target=send_until_refused)
         sender.start()
         sender.join(0.2)
-        opener = gated.open_after(0.2)
+        opener = gated.open_when(lambda: live.state is PipelineState.CLOSING, after=0.2)
         report = live.graceful_close(LONG)
         sender.join(LONG)
         opener.join(LONG)

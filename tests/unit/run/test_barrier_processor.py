@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
 import pytest
 
-from tidegate.errors import BarrierOverlap, LaneClosed, UnfinishedAlignment
+from tidegate.errors import (
+    AlignmentError,
+    BarrierOverlap,
+    LaneClosed,
+    ProcessorFailed,
+    UnfinishedAlignment,
+)
 from tidegate.run import BarrierProcessor, Outcome, Step
 from tidegate.signals import (
     Barrier,
@@ -19,6 +29,7 @@ from tidegate.signals import (
 )
 
 A, B = Edge(0, "a"), Edge(1, "b")
+E = TypeVar("E", bound=AlignmentError)
 
 
 def node(hold: int = 100) -> BarrierProcessor:
@@ -41,6 +52,17 @@ def event(payload: object, run: str = "march", port: int = 0) -> Event[object]:
 
 def abort(id: int, target: int, run: str = "march") -> Instant:
     return InstantKind.ABORT.with_id(id, run, target)
+
+
+@contextmanager
+def refused(kind: type[E]) -> Iterator[list[E]]:
+    """A step fails, and the cause is of this kind; the list holds it afterwards."""
+    causes: list[E] = []
+    with pytest.raises(ProcessorFailed) as failed:
+        yield causes
+    cause = failed.value.__cause__
+    assert isinstance(cause, kind)
+    causes.append(cause)
 
 
 def test_a_barrier_on_one_channel_never_completes_on_the_other() -> None:
@@ -119,17 +141,18 @@ def test_a_terminal_is_forwarded_when_all_upstreams_delivered_it() -> None:
 def test_nothing_follows_a_terminal_on_its_lane() -> None:
     processor = node()
     give(processor, A, BarrierKind.GRACEFUL_END.with_id(3))
-    with pytest.raises(LaneClosed):
-        give(processor, A, event("too late"))
+    with refused(LaneClosed) as causes:
+        give(processor, A, event("first too late"), event("too late"))
+    assert causes[0].closed_by == str(BarrierKind.GRACEFUL_END.with_id(3))
 
 
 def test_a_terminal_that_would_leave_held_messages_behind_is_an_error() -> None:
     processor = node()
     stop = BarrierKind.GRACEFUL_END.with_id(3)
     give(processor, A, sync(1), event("held"), stop)
-    with pytest.raises(UnfinishedAlignment) as refused:
+    with refused(UnfinishedAlignment) as causes:
         give(processor, B, stop)
-    assert (refused.value.pending, refused.value.missing) == (str(sync(1)), str(B))
+    assert (causes[0].pending, causes[0].missing) == (str(sync(1)), str(B))
 
 
 def test_an_abort_on_the_control_channel_frees_held_data_on_the_data_channel() -> None:
@@ -166,11 +189,13 @@ def test_a_run_name_can_be_used_again_after_its_end() -> None:
         assert give(processor, B, sync(id), end).data == [sync(id), end]
 
 
-def test_an_overlap_is_refused_with_its_two_barriers() -> None:
+def test_an_overlap_is_refused_with_its_two_barriers_and_names_the_message_that_did_it() -> None:
     processor = node()
     give(processor, A, sync(1))
-    with pytest.raises(BarrierOverlap):
-        give(processor, B, sync(2))
+    with pytest.raises(ProcessorFailed) as failed:
+        give(processor, B, event("innocent"), sync(2))
+    assert failed.value.message == str(sync(2))
+    assert isinstance(failed.value.__cause__, BarrierOverlap)
 
 
 def test_watermarks_of_different_runs_do_not_meet() -> None:

@@ -25,6 +25,7 @@ from tidegate.errors import (
 )
 from tidegate.run import (
     BarrierProcessor,
+    CloseReport,
     HowClosed,
     Link,
     LivePipeline,
@@ -37,7 +38,15 @@ from tidegate.run import (
     Step,
     edges_into,
 )
-from tidegate.signals import Barrier, BarrierKind, Carrier, Event, Watermark
+from tidegate.signals import (
+    WHOLE_PIPELINE,
+    Barrier,
+    BarrierKind,
+    Carrier,
+    Event,
+    Instant,
+    Watermark,
+)
 
 SYNC = BarrierKind.SYNC_TEST
 LINKS = [
@@ -79,11 +88,15 @@ class Gated(Operator):
         assert self.gate.wait(LONG)
         return (event,)
 
-    def open_after(self, seconds: float) -> Thread:
-        """Open the gate from another thread, so that the test itself can be in a close."""
+    def open_when(self, condition: Callable[[], bool], after: float) -> Thread:
+        """Open the gate from another thread, so that the test itself can be in a close.
+
+        `after` is for bounds to pass, which takes time; it is no synchronisation.
+        """
 
         def wait_and_open() -> None:
-            Flag().wait(seconds)
+            wait_until(condition)
+            sleep(after)
             self.gate.set()
 
         opener = Thread(target=wait_and_open)
@@ -98,12 +111,15 @@ class Failing(Operator):
 
 @contextmanager
 def diamond(
-    left: Operator | None = None, end: Operator | None = None, capacity: int = 16
+    left: Operator | None = None,
+    right: Operator | None = None,
+    end: Operator | None = None,
+    capacity: int = 16,
 ) -> Iterator[LivePipeline]:
     processors: list[Processor] = [
         Operator("source"),
         left or Operator("left"),
-        Operator("right"),
+        right or Operator("right"),
         BarrierProcessor("barrier", edges_into(LINKS, "barrier")),
         end or Operator("end"),
     ]
@@ -145,13 +161,53 @@ def test_a_barrier_arrives_once_between_the_events_before_and_after_it() -> None
     assert seen.all == ["before", "before", "sync_test", "after", "after", "end_of_run"]
 
 
-def test_a_barrier_on_the_control_channel_does_not_wait_for_the_data() -> None:
-    gated = Gated("left")
-    with diamond(left=gated) as live:
-        live.send_barrier(SYNC, Carrier.CONTROL).wait()
-        receipt = live.send_barrier(SYNC, Carrier.DATA)
-        receipt.wait()
+def test_a_barrier_on_the_control_channel_does_not_wait_behind_the_data() -> None:
+    gated, seen = Gated("left"), Seen()
+    with diamond(left=gated, end=seen) as live:
+        live.send("source", "first", "march")
+        assert gated.entered.wait(LONG)
+        live.send("source", "second", "march")
+        receipt = live.send_barrier(SYNC, Carrier.CONTROL, "march")
         gated.gate.set()
+        receipt.wait()
+        live.end("march").wait()
+    # On the left the second event waited when the barrier came, and went after it.
+    assert seen.all.index("sync_test") < len(seen.all) - 1 - seen.all[::-1].index("second")
+
+
+class Instants(Operator):
+    """Remembers by which channel each instant came."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.came: list[tuple[str, Carrier]] = []
+
+    def handle(self, step: Step) -> Outcome:
+        instants = [message for message in step.messages if isinstance(message, Instant)]
+        self.came += [(instant.kind.value, step.carrier) for instant in instants]
+        return super().handle(step)
+
+
+def test_instants_travel_on_the_control_channel_and_end_every_processor() -> None:
+    instants, gated = Instants("right"), Gated("left")
+    processors: list[Processor] = [
+        Operator("source"),
+        gated,
+        instants,
+        BarrierProcessor("barrier", edges_into(LINKS, "barrier")),
+        Operator("end"),
+    ]
+    live = LivePipeline("instants", processors, LINKS)
+    live.begin("march")
+    live.send("source", 1, "march")
+    assert gated.entered.wait(LONG)
+    live.send_barrier(SYNC, Carrier.DATA, "march", timeout=0.05).settled_within(LONG)
+    live.cancel("march")
+    gated.gate.set()
+    live.quick_close(timeout=2 * LONG)
+    control = [(kind, Carrier.CONTROL) for kind in ("abort", "cancel", "quick_end")]
+    assert [each for each in instants.came if each[0] != "forget"] == control
+    assert {p.state for p in live.processors} == {ProcessorState.ENDED}
 
 
 @pytest.mark.parametrize("via", Carrier)
@@ -168,7 +224,7 @@ def test_a_barrier_travels_on_the_channel_it_was_sent_on_and_on_no_other(via: Ca
     with diamond(left=noting) as live:
         live.send_barrier(SYNC, via, "march").wait()
         live.end("march").wait()
-    assert noting.seen[:2] == [via, Carrier.DATA]
+    assert noting.seen == [via, Carrier.DATA, Carrier.CONTROL]  # the barrier, END, the quick end
 
 
 def test_watermarks_reach_the_end_as_the_minimum_of_all_sources() -> None:
@@ -255,7 +311,8 @@ def test_events_wait_for_room_and_say_so_when_the_bound_passes() -> None:
         gated.gate.set()
 
 
-def test_a_held_upstream_gets_backpressure_and_then_everything_arrives() -> None:
+@pytest.mark.parametrize("scope", ["march", WHOLE_PIPELINE])
+def test_a_held_upstream_gets_backpressure_and_then_everything_arrives(scope: str) -> None:
     gated, seen = Gated("left"), Seen()
     links = [
         Link("a", "left"),
@@ -269,11 +326,13 @@ def test_a_held_upstream_gets_backpressure_and_then_everything_arrives() -> None
     )
     live.begin("march")
     live.send("a", "late", "march")
-    receipt = live.send_barrier(SYNC, Carrier.DATA, "march")
+    receipt = live.send_barrier(SYNC, Carrier.DATA, scope)
     sender = Thread(target=send_numbers, args=(live, "b", 500))
     sender.start()
-    sender.join(0.2)
+    wait_until(lambda: node.holding == 4)
+    wait_until(lambda: all(p.depth for p in live.processors if p.name in {"b", "barrier"}))
     assert sender.is_alive()
+    assert node.holding == 4
     gated.gate.set()
     receipt.wait()
     sender.join(LONG)
@@ -292,8 +351,9 @@ def test_runs_end_independently_and_each_is_collected() -> None:
         april = live.end("april")
         april.wait()
         live.end("march").wait()
-    assert seen.all == [1, 1, "end_of_run", "end_of_run", "graceful_end"][: len(seen.all)]
+    assert [each for each in seen.all if each == 1] == [1, 1]
     assert seen.all.count("end_of_run") == 2
+    assert seen.all[-1] == "end_of_run"
 
 
 def test_sources_of_a_run_may_end_at_different_times_under_one_id() -> None:
@@ -446,6 +506,73 @@ def test_a_failed_pipeline_refuses_everything_and_keeps_the_first_cause() -> Non
         assert live.state is PipelineState.FAILED
 
 
+def test_the_first_of_two_failures_is_kept() -> None:
+    begun = Flag()
+
+    class FailsSecond(Operator):
+        live: LivePipeline
+
+        def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+            begun.set()
+            wait_until(lambda: self.live.state is PipelineState.FAILED)
+            raise KeyError("second")
+
+    class FailsFirst(Operator):
+        def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+            assert begun.wait(LONG)
+            raise ZeroDivisionError("first")
+
+    second = FailsSecond("left")
+    with diamond(left=second, right=FailsFirst("right")) as live:
+        second.live = live
+        live.send("source", 1, "march")
+        assert live.wait_stopped(LONG)
+        assert live.error is not None
+        assert live.error.processor == "right"
+        assert {p.name for p in live.processors if p.state is ProcessorState.FAILED} == {
+            "left",
+            "right",
+        }
+
+
+def test_a_failure_names_its_message_also_when_that_cannot_be_shown() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise TypeError("no")
+
+    with diamond(left=Failing("left")) as live:
+        live.send("source", Shy(), "march")
+        assert live.wait_stopped(LONG)
+        assert live.error is not None
+        assert "a Shy that cannot be shown" in live.error.message
+        assert isinstance(live.error.__cause__, ZeroDivisionError)
+
+
+def test_a_processor_that_exits_has_failed_on_its_message() -> None:
+    class Exiting(Operator):
+        def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+            raise SystemExit(3)
+
+    with diamond(left=Exiting("left")) as live:
+        live.send("source", "last words", "march")
+        assert live.wait_stopped(LONG)
+        assert live.error is not None
+        assert live.error.message == str(Event("last words", "march"))
+
+
+def test_a_block_around_a_pipeline_that_failed_raises_the_failure() -> None:
+    processors: list[Processor] = [Failing("only")]
+
+    def use() -> None:
+        with LivePipeline("fails", processors, []) as live:
+            live.begin("march")
+            live.send("only", 1, "march")
+            assert live.wait_stopped(LONG)
+
+    with pytest.raises(ProcessorFailed):
+        use()
+
+
 def test_a_failure_fails_the_open_receipts_with_its_cause() -> None:
     gated = Gated("left")
     with diamond(left=gated, end=Failing("end")) as live:
@@ -472,6 +599,7 @@ def test_a_protocol_error_fails_the_pipeline_and_names_the_barrier_node() -> Non
         assert live.wait_stopped(LONG)
         assert live.error is not None
         assert live.error.processor == "barrier"
+        assert live.error.message == "sync_test #1 of run 'march'"
         assert "second time" in live.error.reason
 
 
@@ -514,12 +642,50 @@ def test_a_graceful_close_that_exceeds_its_bound_becomes_a_quick_one_and_names_t
     gated = Gated("left")
     with diamond(left=gated) as live:
         live.send("source", 1, "march")
-        opener = gated.open_after(0.6)
+        opener = gated.open_when(lambda: live.state is PipelineState.CLOSING, after=0.6)
         report = live.graceful_close(timeout=0.2)
         opener.join(LONG)
     assert (report.how, report.late) == (HowClosed.QUICK, ("left",))
     assert live.state is PipelineState.CLOSED
     assert late_names(live) == []
+
+
+def test_a_graceful_close_behind_a_stuck_barrier_names_who_is_stuck_and_nobody_else() -> None:
+    gated = Gated("left")
+    with diamond(left=gated) as live:
+        live.send("source", 1, "march")
+        assert gated.entered.wait(LONG)
+        live.send_barrier(SYNC, Carrier.DATA)
+        opener = gated.open_when(lambda: live.state is PipelineState.CLOSING, after=0.4)
+        report = live.graceful_close(timeout=0.2)
+        opener.join(LONG)
+    assert (report.how, report.late) == (HowClosed.QUICK, ("left",))
+
+
+def test_a_quick_close_does_not_wait_for_a_graceful_one_that_is_under_way() -> None:
+    gated = Gated("left")
+    reports: list[CloseReport] = []
+    with diamond(left=gated) as live:
+        live.send("source", 1, "march")
+        assert gated.entered.wait(LONG)
+        slow = Thread(target=lambda: reports.append(live.graceful_close(timeout=LONG)))
+        slow.start()
+        wait_until(lambda: live.state is PipelineState.CLOSING)
+        started = monotonic()
+        report = live.quick_close(timeout=0.4)
+        assert monotonic() - started < LONG / 5
+        slow.join(LONG)
+        gated.gate.set()
+    assert reports == [report]
+    assert report.how is HowClosed.QUICK
+
+
+def test_a_close_names_the_runs_that_were_not_finished() -> None:
+    with diamond() as live:
+        live.send("source", 1, "march")
+        live.end("april").wait()
+        report = live.graceful_close()
+    assert (report.how, report.unfinished) == (HowClosed.GRACEFUL, ("march",))
 
 
 def test_a_quick_close_drops_what_is_on_its_way_and_counts_it() -> None:
@@ -528,7 +694,7 @@ def test_a_quick_close_drops_what_is_on_its_way_and_counts_it() -> None:
         for number in range(10):
             live.send("source", number, "march")
         assert gated.entered.wait(LONG)
-        opener = gated.open_after(0.3)
+        opener = gated.open_when(lambda: live.state is PipelineState.CLOSING, after=0.3)
         report = live.quick_close(timeout=10)
         opener.join(LONG)
     assert report.how is HowClosed.QUICK
@@ -552,7 +718,7 @@ def test_a_quick_close_counts_what_a_barrier_node_holds() -> None:
         live.send_barrier(SYNC, Carrier.DATA, "march")
         live.send("b", "held", "march")
         wait_until(lambda: node.holding == 1)
-        opener = gated.open_after(0.3)
+        opener = gated.open_when(lambda: live.state is PipelineState.CLOSING, after=0.3)
         report = live.quick_close(timeout=10)
         opener.join(LONG)
     assert report.how is HowClosed.QUICK

@@ -210,6 +210,17 @@ def test_what_closed_lanes_leave_unsent_is_counted_as_discarded() -> None:
     assert rig.loop.discarded == 8
 
 
+def test_a_busy_upstream_does_not_starve_the_others() -> None:
+    bell = Bell()
+    busy, quiet, out = (_lane(name, 10_000, bell) for name in ("busy", "quiet", "out"))
+    for number in range(2 * STEP_MESSAGES):
+        assert busy.offer(event(number))
+    assert quiet.offer(event("quiet"))
+    lanes = MemoryLanes([busy, quiet], [out], bell)
+    steps = [lanes.read(lambda edge: 10_000) for _ in range(3)]
+    assert [step and len(step.messages) for step in steps] == [STEP_MESSAGES, 1, STEP_MESSAGES]
+
+
 def test_every_forwarded_barrier_is_reported() -> None:
     rig = Rig(Operator("op"))
     sync = BarrierKind.SYNC_TEST.with_id(1, "march")

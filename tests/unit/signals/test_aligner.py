@@ -184,7 +184,7 @@ def test_no_expected_upstreams_is_an_error_at_once() -> None:
         Aligner((), RUN)
 
 
-@pytest.mark.parametrize("wrong", [(A, sync(1)), (B, sync(9)), (C, event(0)), (B, sync(0 + 2))])
+@pytest.mark.parametrize("wrong", [(A, sync(1)), (B, sync(9)), (C, event(0)), (A, sync(2))])
 def test_a_refused_message_leaves_the_aligner_as_it_was(wrong: tuple[Edge, StreamMessage]) -> None:
     both = aligner()
     feed(both, (A, sync(1)), (A, event("after")))
@@ -251,13 +251,22 @@ def test_a_run_has_one_end_id() -> None:
     assert (refused.value.end, refused.value.first) == (str(end(6)), str(end(5)))
 
 
+def test_the_first_end_is_the_runs_also_while_it_is_held() -> None:
+    both = aligner()
+    feed(both, (A, sync(1)), (A, event("after")), (A, end(5)))
+    with pytest.raises(TwoEnds) as refused:
+        feed(both, (B, end(6)))
+    assert (refused.value.upstream, refused.value.first) == (str(B), str(end(5)))
+    assert feed(both, (B, sync(1)), (B, end(5))) == [sync(1), event("after"), end(5)]
+
+
 @pytest.mark.parametrize("late", [event(1), sync(100), end(), Watermark(1, RUN)])
 def test_nothing_follows_an_end_on_its_lane(late: StreamMessage) -> None:
     both = aligner()
     feed(both, (A, end()))
     with pytest.raises(LaneClosed) as refused:
         feed(both, (A, late))
-    assert refused.value.upstream == str(A)
+    assert (refused.value.upstream, refused.value.closed_by) == (str(A), str(end()))
 
 
 def test_nothing_follows_an_end_that_is_still_held() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.errors import AlignmentError
 from tidegate.signals import Aligner, Barrier, BarrierKind, Edge, Event, StreamMessage, Watermark
 
 RUN = "march"
@@ -71,6 +73,7 @@ class Play:
             if may_abort and self.aligner.pending and self._data.draw(st.integers(0, 3)) == 0:
                 self._abort_pending()
                 continue
+            self._maybe_repeat_pending()
             edge = self._data.draw(st.sampled_from(choices))
             self._send(edge, self.scripts[edge.index].pop(0))
 
@@ -99,6 +102,14 @@ class Play:
         """By plain counting: somebody delivered it, and nobody who still lives has not."""
         known = set().union(*self.delivered) - {END.id}
         return {id for id in known if all({id, END.id} & ids for ids in self.delivered)}
+
+    def _maybe_repeat_pending(self) -> None:
+        """Who has delivered a barrier delivers it again, which never counts for somebody else."""
+        pending = self.aligner.pending
+        if pending is not None and self._data.draw(st.integers(0, 5)) == 0:
+            again = self._data.draw(st.sampled_from(pending.arrived))
+            with pytest.raises(AlignmentError):
+                self.aligner.accept(again, pending.barrier)
 
     def _abort_pending(self) -> None:
         pending = self.aligner.pending
