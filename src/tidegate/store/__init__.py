@@ -10,6 +10,7 @@ all. `Wakeups` tell the sleepers.
 
 from tidegate.store.database import Database, open_database
 from tidegate.store.embedded import EmbeddedServer, Listen
+from tidegate.store.heartbeat import Heartbeat
 from tidegate.store.lanes import (
     Advance,
     LaneState,
@@ -40,6 +41,7 @@ __all__ = [
     "Advance",
     "Database",
     "EmbeddedServer",
+    "Heartbeat",
     "LaneName",
     "LaneState",
     "Lease",
