@@ -27,7 +27,7 @@ $(INSTALLED): pyproject.toml constraints.txt $(wildcard setup.py)
 demo: setup ## show Tidegate at work
 	$(BIN)/tidegate demo
 
-test: setup ## run every test, real Spark included
+test: setup ## run every test, real Spark and PostgreSQL included
 	$(BIN)/python -m pytest --doctest-modules src/tidegate tests
 
 unit: $(INSTALLED) ## run the tests that need neither Spark nor PostgreSQL, in seconds
