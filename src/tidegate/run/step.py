@@ -2,7 +2,7 @@
 
 A processor decides, lanes move. The loop reads a step from the lanes, lets the processor say
 what follows from it, and commits both together. In memory a commit puts messages into
-channels; over durable lanes it will be one transaction. Neither the loop nor a processor knows
+channels; over durable lanes it is one transaction. Neither the loop nor a processor knows
 which.
 """
 
