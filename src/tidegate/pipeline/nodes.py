@@ -79,6 +79,7 @@ class Call:
     merging widens decimals, and what is computed from a call must start from Spark's own type.
     Where a plain cast is not exact enough (`avg` of decimals rounds twice), `function` names the
     aggregate, so that whoever computes it can finish it in a better way from the same states.
+    `undecided` are sums of which only Spark can tell whether they add floating point.
     """
 
     name: str
@@ -88,14 +89,14 @@ class Call:
     states: tuple[State, ...]
     finish: str
     approximate: str | None = None
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateColumn:
     """One column of an aggregate: `finish` is SQL over finished calls and grouping columns.
 
-    `sql` is what the user wrote; its type in Spark is the type of the column. `approximate` says
-    why the value may differ between runs over the same rows, or is None for an exact column.
+    `sql` is what the user wrote; its type in Spark is the type of the column.
     """
 
     name: str
@@ -106,12 +107,19 @@ class AggregateColumn:
 
     @property
     def states(self) -> tuple[State, ...]:
+        """The columns of its partial results."""
         return tuple(state for call in self.calls for state in call.states)
 
     @property
     def approximate(self) -> str | None:
+        """Why the value may differ between runs over the same rows; None where it may not."""
         reasons = dict.fromkeys(call.approximate for call in self.calls if call.approximate)
         return ", ".join(reasons) or None
+
+    @property
+    def undecided(self) -> bool:
+        """Whether nobody knows yet if it is exact."""
+        return self.approximate is None and any(call.undecided for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 _HIDDEN = frozenset({"at", "input", "left", "right", "reads"})
 """What is said elsewhere (the edges of a node) or follows from the SQL."""
 
-_WORDING = frozenset({"approximate", "bound", "released_by"})
+_WORDING = frozenset({"approximate", "undecided", "bound", "released_by"})
 """What a plan says about itself without doing anything differently."""
 
 _NAMELESS = frozenset({Field, Column, Order, State, Call, AggregateColumn, Edge, Bound})

@@ -1,13 +1,14 @@
 """Marking aggregates whose last digits depend on the order of rows.
 
 Two passes over the plan: downstream to upstream, which columns do sums look at; upstream to
-downstream, what is known about those, and only those, from the declared schemas.
+downstream, what is known about those, and only those, from the declared schemas. A sum about
+which nothing is known is marked as such, until Spark's analyser has been asked.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from tidegate.errors import InexactAggregate
 from tidegate.pipeline.names import is_identifier
@@ -27,21 +28,47 @@ from tidegate.pipeline.nodes import (
 )
 from tidegate.pipeline.recipes import SUMS
 from tidegate.pipeline.sql import columns_read, parse
-from tidegate.plan.kinds import Kind, kind_of, kind_of_plain, kind_of_type, widest
+from tidegate.plan.kinds import (
+    averaged,
+    chosen,
+    is_floating,
+    kind_of,
+    kind_of_plain,
+    kind_of_type,
+    summed,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tidegate.errors import SourceLine
     from tidegate.pipeline.nodes import Node
+    from tidegate.plan.kinds import Kind, Kinds
     from tidegate.plan.logical import LogicalNode
+
+    Floating = Mapping[str, frozenset[str]]
+    """By the id of a logical node, the calls that add floating point, as Spark found."""
 
 ORDER_OF_ADDITION = "order of addition"
 
 _LIKE_THEIR_ARGUMENT = SUMS | {"min", "max"}
-_COUNTS = frozenset({"count", "count_if", "approx_count_distinct"})
+_CALLS: dict[str, Kind] = {
+    **dict.fromkeys(("count", "count_if", "approx_count_distinct"), "integer"),
+    **dict.fromkeys(("bool_and", "bool_or"), "other"),
+}
 
-_Kinds: TypeAlias = "Mapping[str, Kind]"
+
+def mark_as_found(nodes: tuple[LogicalNode, ...], floating: Floating) -> tuple[LogicalNode, ...]:
+    """The same nodes, with those sums marked approximate that Spark's analyser found to be."""
+
+    def marked(node: LogicalNode) -> LogicalNode:
+        if not isinstance(node.operator, Aggregate):
+            return node
+        found = floating.get(node.id, frozenset())
+        aggregate = _marked(node.operator, lambda call: call.name in found)
+        return replace(node, operator=aggregate)
+
+    return tuple(marked(node) for node in nodes)
 
 
 def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
@@ -50,13 +77,13 @@ def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
     Raises `InexactAggregate` for one that was declared with exact=True.
     """
     wanted = _wanted(nodes)
-    known: dict[str, _Kinds] = {}
+    known: dict[str, Kinds] = {}
     marked = []
     for node in nodes:
         inputs = [known[upstream] for upstream in node.inputs]
         operator = node.operator
         if isinstance(operator, Aggregate):
-            operator = _marked(operator, inputs[0])
+            operator = _marked(operator, _judge(operator.at, inputs[0]))
         known[node.id] = _known(operator, wanted[node.id], inputs)
         marked.append(replace(node, operator=operator))
     return tuple(marked)
@@ -85,7 +112,7 @@ def _needed(operator: Node, wanted: set[str]) -> set[str]:
             calls = (call for column in operator.columns for call in column.calls)
             texts = (call.argument for call in calls if call.function in _LIKE_THEIR_ARGUMENT)
             arguments = (read for text in texts for read in _reads(text, operator.at))
-            return _folded(arguments) | (wanted & _folded(operator.by))
+            return _folded(arguments) | _folded(operator.by)
         case _:
             return wanted
 
@@ -108,20 +135,21 @@ def _folded(names: Iterable[str]) -> set[str]:
 # --- what is known about them ----------------------------------------------------------------
 
 
-def _known(operator: Node, wanted: set[str], inputs: list[_Kinds]) -> _Kinds:
+def _known(operator: Node, wanted: set[str], inputs: list[Kinds]) -> Kinds:
     """What is certain about the `wanted` columns of an operator's output."""
     match operator:
         case Source(schema=schema):
-            kinds = {field.name.casefold(): kind_of_type(field.type) for field in schema}
-            return {name: kinds.get(name) for name in wanted}
+            types = {field.name.casefold(): field.type for field in schema}
+            return {name: kind_of_type(types[name]) for name in wanted if name in types}
         case Select(at=at):
             selected = _selected(operator, wanted)
             return {name: _kind_of_text(it.sql, at, inputs[0]) for name, it in selected.items()}
         case Filter() | Top() | Sink():
             return inputs[0]
-        case Aggregate(by=by, columns=columns):
+        case Aggregate(at=at, by=by, columns=columns):
             keys = {name: inputs[0].get(name) for name in _folded(by)}
-            return keys | {it.name.casefold(): _aggregated(it, inputs[0]) for it in columns}
+            made = [it for it in columns if it.name.casefold() in wanted]
+            return keys | {it.name.casefold(): _aggregated(it, at, inputs[0]) for it in made}
         case Union() | Join():
             return {name: _either(operator, [kinds.get(name) for kinds in inputs])
                     for name in wanted}  # fmt: skip
@@ -131,34 +159,52 @@ def _known(operator: Node, wanted: set[str], inputs: list[_Kinds]) -> _Kinds:
 
 def _either(operator: Union | Join, kinds: list[Kind]) -> Kind:
     """A column of a union comes from all inputs, one of a join from the input that has it."""
-    return widest(kinds) if isinstance(operator, Union) else next(filter(None, kinds), None)
+    return chosen(kinds) if isinstance(operator, Union) else next(filter(None, kinds), None)
 
 
-def _aggregated(column: AggregateColumn, kinds: _Kinds) -> Kind:
-    """The kind of a column that is nothing but one call; of others nothing is certain."""
-    call = column.calls[0]
-    if column.finish != call.name:
-        return None
+def _aggregated(column: AggregateColumn, at: SourceLine, kinds: Kinds) -> Kind:
+    calls = {it.name.casefold(): _called(it, at, kinds) for it in column.calls}
+    return _kind_of_text(column.finish, at, {**kinds, **calls})
+
+
+def _called(call: Call, at: SourceLine, kinds: Kinds) -> Kind:
     if call.function not in _LIKE_THEIR_ARGUMENT:
-        return "integer" if call.function in _COUNTS else None
-    kind = kind_of_plain(call.argument, kinds)
-    if kind == "unclear":
-        return None
-    return "floating" if call.function == "avg" and kind == "integer" else kind
+        return _CALLS.get(call.function)
+    kind = _kind_of_text(call.argument, at, kinds)
+    if call.function in SUMS:
+        return averaged(kind) if call.function == "avg" else summed(kind)
+    return kind
 
 
-def _kind_of_text(sql: str, at: SourceLine, columns: _Kinds) -> Kind:
+def _kind_of_text(sql: str, at: SourceLine, columns: Kinds) -> Kind:
     plain = kind_of_plain(sql, columns)
     return kind_of(parse(sql, at), columns) if plain == "unclear" else plain
 
 
-def _marked(aggregate: Aggregate, kinds: _Kinds) -> Aggregate:
-    columns = tuple(_marked_column(column, aggregate, kinds) for column in aggregate.columns)
+# --- marking ---------------------------------------------------------------------------------
+
+
+def _judge(at: SourceLine, kinds: Kinds) -> Callable[[Call], bool | None]:
+    """Whether a call adds floating point; None where only Spark knows."""
+
+    def judge(call: Call) -> bool | None:
+        kind = _kind_of_text(call.argument, at, kinds)
+        return None if kind is None else is_floating(kind)
+
+    return judge
+
+
+def _marked(aggregate: Aggregate, judge: Callable[[Call], bool | None]) -> Aggregate:
+    columns = tuple(_marked_column(column, aggregate, judge) for column in aggregate.columns)
     return replace(aggregate, columns=columns)
 
 
-def _marked_column(column: AggregateColumn, at: Aggregate, kinds: _Kinds) -> AggregateColumn:
-    calls = tuple(_marked_call(call, at, kinds) for call in column.calls)
+def _marked_column(
+    column: AggregateColumn, at: Aggregate, judge: Callable[[Call], bool | None]
+) -> AggregateColumn:
+    calls = tuple(_marked_call(call, judge) for call in column.calls)
+    if calls == column.calls:
+        return column
     marked = replace(column, calls=calls)
     if at.exact and marked.approximate:
         instead = "Declare the column as decimal, or cast it: sum(cast(x as decimal(18,2)))."
@@ -166,7 +212,10 @@ def _marked_column(column: AggregateColumn, at: Aggregate, kinds: _Kinds) -> Agg
     return marked
 
 
-def _marked_call(call: Call, aggregate: Aggregate, kinds: _Kinds) -> Call:
-    if call.function not in SUMS or _kind_of_text(call.argument, aggregate.at, kinds) != "floating":
+def _marked_call(call: Call, judge: Callable[[Call], bool | None]) -> Call:
+    if call.function not in SUMS:
         return call
-    return replace(call, approximate=ORDER_OF_ADDITION)
+    floating = judge(call)
+    if floating is None:
+        return replace(call, undecided=True)
+    return replace(call, approximate=ORDER_OF_ADDITION) if floating else call

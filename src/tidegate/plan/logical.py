@@ -10,13 +10,14 @@ from tidegate.errors import CyclicPipeline, PipelineWithoutSink, UnknownStream, 
 from tidegate.pipeline.graph import CycleFound, upstream_first
 from tidegate.pipeline.nodes import Reference, Sink, inputs_of
 from tidegate.pipeline.stream import describe_cycle
-from tidegate.plan.inexact import mark_inexact
+from tidegate.plan.inexact import mark_as_found, mark_inexact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidegate.pipeline import Pipeline
     from tidegate.pipeline.nodes import Node
+    from tidegate.plan.inexact import Floating
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,21 @@ class LogicalPlan:
 
     @cached_property
     def by_id(self) -> dict[str, LogicalNode]:
+        """Every operator by its id."""
         return {node.id: node for node in self.nodes}
 
     @property
     def sinks(self) -> tuple[LogicalNode, ...]:
+        """The results, in the order of the plan."""
         return tuple(node for node in self.nodes if isinstance(node.operator, Sink))
 
 
-def logical_plan(pipeline: Pipeline, *, shards: int | None = None) -> LogicalPlan:
+def logical_plan(
+    pipeline: Pipeline, *, shards: int | None = None, floating: Floating | None = None
+) -> LogicalPlan:
     """The plan of everything that leads to a sink; `shards` overrides the pipeline's own.
 
+    Which sums are exact is told from the declaration, or from `floating` once Spark was asked.
     Raises a `DeclarationError` for what no single line could know: a circle, a reference to
     nothing, no sink, a source nobody reads, an aggregate that turns out not to be exact.
     """
@@ -58,8 +64,9 @@ def logical_plan(pipeline: Pipeline, *, shards: int | None = None) -> LogicalPla
         raise PipelineWithoutSink(pipeline.at, pipeline.name)
     operators = _operators(pipeline)
     _refuse_unread(pipeline, operators)
-    nodes = mark_inexact(_numbered(operators, pipeline))
-    return LogicalPlan(pipeline.name, shards or pipeline.shards, nodes)
+    nodes = _numbered(operators, pipeline)
+    marked = mark_inexact(nodes) if floating is None else mark_as_found(nodes, floating)
+    return LogicalPlan(pipeline.name, shards or pipeline.shards, marked)
 
 
 def _operators(pipeline: Pipeline) -> list[Node]:

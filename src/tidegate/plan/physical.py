@@ -230,6 +230,7 @@ class PhysicalPlan:
 
     @cached_property
     def by_id(self) -> dict[str, PhysicalNode]:
+        """Every node by its id."""
         return {node.id: node for node in self.nodes}
 
     @cached_property
@@ -243,10 +244,12 @@ class PhysicalPlan:
 
     @property
     def root(self) -> PhysicalNode:
+        """The collector, which nobody reads."""
         return self.nodes[-1]
 
     @property
     def stages(self) -> Iterator[PhysicalStage]:
+        """All stages, upstream before downstream."""
         return (node for node in self.nodes if isinstance(node, PhysicalStage))
 
     def lanes(self, edge: Edge) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.pipeline import Pipeline
+    from tidegate.plan.inexact import Floating
     from tidegate.plan.physical import PhysicalPlan
 
 Rule: TypeAlias = "Callable[[PhysicalPlan], PhysicalPlan]"
@@ -31,7 +32,9 @@ RULES: tuple[Rule, ...] = (
 """Applied in this order. Barriers come last, when it is settled who reads whom."""
 
 
-def physical_plan(pipeline: Pipeline, *, shards: int | None = None) -> PhysicalPlan:
-    """The plan of stages, barriers and the collector; `shards` overrides the pipeline's own."""
-    lowered = lower(logical_plan(pipeline, shards=shards))
+def physical_plan(
+    pipeline: Pipeline, *, shards: int | None = None, floating: Floating | None = None
+) -> PhysicalPlan:
+    """The plan of stages, barriers and the collector; arguments as for `logical_plan`."""
+    lowered = lower(logical_plan(pipeline, shards=shards, floating=floating))
     return reduce(lambda plan, rule: rule(plan), RULES, lowered)

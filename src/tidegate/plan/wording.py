@@ -79,8 +79,13 @@ def _limited(columns: Sequence[AggregateColumn], lines: list[str]) -> Iterator[s
 
 
 def _marked(column: AggregateColumn, formula: str) -> str:
-    mark = f" (approximate: {column.approximate})" if column.approximate else ""
-    return f"{column.name} = {cut(formula, _FORMULA)}{mark}"
+    return f"{column.name} = {cut(formula, _FORMULA)}{_mark(column)}"
+
+
+def _mark(column: AggregateColumn) -> str:
+    if column.approximate:
+        return f" (approximate: {column.approximate})"
+    return " (exactness unknown until --analyze-schema)" if column.undecided else ""
 
 
 def _formula(column: AggregateColumn) -> str:

@@ -1,4 +1,4 @@
-"""Sums of doubles and sketches are marked; exact columns beside them are not."""
+"""Sums of doubles and sketches are marked, and what only Spark can judge; exact columns are not."""
 
 import tidegate as tg
 
@@ -11,4 +11,5 @@ trips.select("city", "fare", "rider", miles="km / 1.609").aggregate(
     fares="sum(fare)",
     mean_fare="avg(fare) filter (where fare > 0)",
     riders="approx_count_distinct(rider)",
+    tips="sum(tip_of(rider))",
 ).sink("cities")

@@ -85,6 +85,21 @@ def test_an_approximate_column_says_so_and_why() -> None:
     assert "(approximate: HLL sketch, about 2 %)" in text
 
 
+def test_a_sum_that_only_spark_can_judge_says_how_to_ask() -> None:
+    text = explain_physical(plan_of("sum(my_function(a))", y="max(my_function(a))"))
+    assert "x = sum(x_sum) (exactness unknown until --analyze-schema)" in text
+    assert text.count("exactness") == 1
+
+
+def test_knowing_more_about_exactness_is_no_other_plan() -> None:
+    pipeline = tg.Pipeline("shop")
+    rows = pipeline.source("sales", "a int")
+    rows.aggregate(x="sum(my_function(a))").sink("out")
+    asked = physical_plan(pipeline, floating={"n2": frozenset({"x_value"})})
+    assert "(approximate: order of addition)" in explain_physical(asked)
+    assert plan_hash(asked) == plan_hash(physical_plan(pipeline))
+
+
 def test_partial_merge_and_finish_are_shown() -> None:
     text = explain_physical(plan_of("avg(a) + 1"))
     assert "x_sum = sum(a), x_count = count(a)" in text

@@ -18,9 +18,13 @@ from tidegate.pipeline.nodes import Aggregate, Filter, Union
 from tidegate.plan import logical_plan
 
 if TYPE_CHECKING:
+    from tidegate.pipeline.nodes import AggregateColumn
     from tidegate.plan import LogicalPlan
 
-SCHEMA = "k int, price decimal(10,2), weight double, amount float, n bigint, name string"
+SCHEMA = """
+    k int, price decimal(10,2), weight double, amount float, n bigint, name string, sold_on date,
+    box struct<width: double, price: decimal(10,2), inner: struct<depth: float>>
+"""
 
 
 @pytest.fixture
@@ -111,14 +115,18 @@ def test_the_number_of_shards_can_be_chosen_for_a_plan(shop: tg.Pipeline, sales:
 # --- sums that depend on the order of rows ---------------------------------------------------
 
 
-def approximate(shop: tg.Pipeline, stream: tg.Stream, sql: str) -> str | None:
+def aggregated(shop: tg.Pipeline, stream: tg.Stream, sql: str) -> AggregateColumn:
     stream.aggregate(by="k", x=sql).sink("result")
     (aggregate, *_) = (
         node.operator
         for node in reversed(logical_plan(shop).nodes)
         if isinstance(node.operator, Aggregate)
     )
-    return aggregate.columns[0].approximate
+    return aggregate.columns[0]
+
+
+def approximate(shop: tg.Pipeline, stream: tg.Stream, sql: str) -> str | None:
+    return aggregated(shop, stream, sql).approximate
 
 
 @pytest.mark.parametrize(
@@ -139,6 +147,33 @@ def approximate(shop: tg.Pipeline, stream: tg.Stream, sql: str) -> str | None:
         "sum(n * 1e0)",
         "sum(weight) / count(*)",
         "sum(weight) filter (where k > 1)",
+        "sum(case when k > 1 then weight end)",
+        "sum(case k when 1 then 0 else weight end)",
+        "sum(greatest(n, weight))",
+        "sum(least(amount, price))",
+        "sum(nullif(weight, 0))",
+        "sum(decode(k, 1, weight, price))",
+        "sum(decode(k, 1, price))",
+        "sum(nvl(weight, n))",
+        "sum(nvl2(n, weight, 0))",
+        "sum(zeroifnull(weight))",
+        "sum(sin(n))",
+        "sum(exp(n))",
+        "sum(log10(n))",
+        "sum(log1p(n))",
+        "sum(pow(n, 2))",
+        "sum(degrees(n))",
+        "sum(sign(price))",
+        "sum(try_divide(n, 2))",
+        "avg(try_add(n, weight))",
+        "sum(pmod(weight, 2))",
+        "sum(double(price))",
+        "sum(name)",
+        "avg(name)",
+        "sum(name * 2.5)",
+        "sum(trim(name))",
+        "sum(box.width)",
+        "sum(box.inner.depth * n)",
     ],
 )
 def test_a_sum_of_floating_point_is_marked_approximate(
@@ -159,14 +194,46 @@ def test_a_sum_of_floating_point_is_marked_approximate(
         "sum(round(price, 1))",
         "max(weight)",
         "count(weight)",
-        "sum(my_function(weight))",
-        "sum(unknown)",
+        "sum(case when k > 1 then price else 0 end)",
+        "sum(greatest(price, n))",
+        "sum(try_divide(price, 2))",
+        "sum(floor(weight))",
+        "sum(weight div 2)",
+        "sum(box.price)",
+        "sum(year(sold_on))",
+        "sum(length(name))",
+        "sum(sold_on - sold_on)",
+        "sum(bigint(name))",
     ],
 )
-def test_what_is_exact_or_uncertain_is_not_marked(
+def test_what_is_exact_is_not_marked(shop: tg.Pipeline, sales: tg.Stream, sql: str) -> None:
+    column = aggregated(shop, sales, sql)
+    assert column.approximate is None
+    assert not column.undecided
+
+
+@pytest.mark.parametrize(
+    "sql", ["sum(my_function(weight))", "avg(unknown)", "sum(box.missing)", "sum(unknown) + 1"]
+)
+def test_a_sum_that_only_spark_can_judge_says_so(
     shop: tg.Pipeline, sales: tg.Stream, sql: str
 ) -> None:
-    assert approximate(shop, sales, sql) is None
+    column = aggregated(shop, sales, sql)
+    assert column.approximate is None
+    assert column.undecided
+
+
+def test_only_sums_can_be_undecided(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    assert not aggregated(shop, sales, "max(my_function(weight))").undecided
+
+
+def test_once_spark_was_asked_nothing_is_undecided(shop: tg.Pipeline, sales: tg.Stream) -> None:
+    sales.aggregate(x="sum(my_function(n))", y="sum(my_function(k))").sink("result")
+    plan = logical_plan(shop, floating={"n2": frozenset({"y_value"})})
+    operator = plan.by_id["n2"].operator
+    assert isinstance(operator, Aggregate)
+    assert [column.approximate for column in operator.columns] == [None, "order of addition"]
+    assert not any(column.undecided for column in operator.columns)
 
 
 def test_floating_point_is_followed_through_operators(shop: tg.Pipeline, sales: tg.Stream) -> None:
@@ -195,6 +262,18 @@ def test_an_aggregated_column_has_a_kind_of_its_own(shop: tg.Pipeline, sales: tg
     assert isinstance(operator, Aggregate)
     marks = {column.name: column.approximate for column in operator.columns}
     assert marks == {"a": None, "b": "order of addition", "c": "order of addition"}
+
+
+def test_what_is_computed_from_aggregates_has_a_kind_as_well(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    shares = sales.aggregate(by="k", a="sum(n) / count(*)", b="sum(price) / count(*)", c="max(box)")
+    shares.aggregate(by="k", a="sum(a)", b="sum(b)", c="sum(c.width)").sink("twice")
+    operator = logical_plan(shop).nodes[-2].operator
+    assert isinstance(operator, Aggregate)
+    marks = {column.name: column.approximate for column in operator.columns}
+    assert marks == {"a": "order of addition", "b": None, "c": "order of addition"}
+    assert not any(column.undecided for column in operator.columns)
 
 
 def test_a_sum_of_thousands_of_terms_is_not_judged(shop: tg.Pipeline, sales: tg.Stream) -> None:
