@@ -182,6 +182,9 @@ def test_a_folder_with_a_long_path_gets_a_socket_elsewhere(deployment: Path) -> 
 
 
 def test_a_server_that_cannot_start_is_an_error_that_shows_its_log(folder: Path) -> None:
+    with EmbeddedServer(folder) as good:
+        pass
+    good.wait_stopped()
     server = EmbeddedServer(folder, settings={"shared_buffers": "a lot"}, bound=3)
     with pytest.raises(EmbeddedServerFailed) as failed:
         server.open()
