@@ -624,6 +624,19 @@ class StageFailed(RunError):
 
 
 @dataclass(eq=False)
+class NoSourceFolder(UsageError):
+    """A data folder lacks the folders of some sources."""
+
+    says = (
+        "{folder} has no folder for: {sources}. Put the files of each source below a folder of its"
+        " name, such as {folder}/<source>/1.csv; an empty folder is a source without rows."
+    )
+
+    folder: str
+    sources: str
+
+
+@dataclass(eq=False)
 class MissingColumns(RunError):
     """A delivered file lacks columns that its source declares."""
 

@@ -1,6 +1,7 @@
 """The command line: one file per command, all of them listed here.
 
     explain   show the plan of a pipeline, without running anything
+    run       run a pipeline over a folder of files
     demo      run a pipeline on generated data and check the answers
     finding   which pipeline a name on the command line means
     failing   how errors are told, to people and to programs
@@ -17,6 +18,7 @@ import typer
 from tidegate import __version__
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
+from tidegate.cli.run import run
 
 app = typer.Typer(
     name="tidegate",
@@ -27,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-COMMANDS = (demo, explain)
+COMMANDS = (demo, explain, run)
 
 for _command in COMMANDS:
     app.command()(_command)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalPlan
+    from tidegate.spark.analyze import Checked
 
     Plan = LogicalPlan | PhysicalPlan
     Schemas = Mapping[str, Sequence[tuple[str, str]]]
@@ -50,15 +51,20 @@ def explain(
     """Show the plan of a pipeline: stages, shards, exchanges, barriers. Nothing runs."""
     with told_errors(as_json=as_json):
         found = find_pipeline(pipeline)
-        plan = (logical_plan if logical else physical_plan)(found, shards=shards)
-        schemas = _analyzed(found) if analyze_schema else {}
+        planned = logical_plan if logical else physical_plan
+        plan: Plan = planned(found, shards=shards)
+        schemas: Schemas = {}
+        if analyze_schema:
+            checked = _checked(found)
+            schemas, plan = checked.sinks, planned(found, shards=shards, floating=checked.floating)
         typer.echo(_json(plan, schemas) if as_json else _text(plan, schemas))
 
 
-def _analyzed(pipeline: Pipeline) -> Schemas:
-    from tidegate.spark.analyze import analyze
+def _checked(pipeline: Pipeline) -> Checked:
+    # Loading Spark takes a second, which explaining alone need not pay.
+    from tidegate.spark.analyze import check
 
-    return analyze(pipeline)
+    return check(pipeline)
 
 
 def _json(plan: Plan, schemas: Schemas) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tidegate.errors import DeclarationError, TidegateError, UsageError
+from tidegate.errors import BarrierTimeout, DeclarationError, TidegateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,13 @@ def told_errors(*, as_json: bool) -> Iterator[None]:
             typer.echo(json.dumps({"error": error_json(error)}, ensure_ascii=False, default=str))
         else:
             typer.echo(error_text(error), err=True)
-        raise typer.Exit(USAGE if isinstance(error, UsageError) else FAILED) from error
+        raise typer.Exit(_exit_code(error)) from error
+
+
+def _exit_code(error: TidegateError) -> int:
+    if isinstance(error, UsageError):
+        return USAGE
+    return TIMED_OUT if isinstance(error, BarrierTimeout) else FAILED
 
 
 def error_json(error: TidegateError) -> dict[str, object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -29,6 +30,15 @@ class SinkResult:
     batch: Batch
 
 
+@dataclass(slots=True)
+class Work:
+    """What a stage has done so far on one shard."""
+
+    jobs: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
 class StageOperator(Operator):
     """One shard of a stage. Payloads are a `Batch` in, a `Batch` or a `SinkResult` out.
 
@@ -43,6 +53,7 @@ class StageOperator(Operator):
         self._folder = folder.rstrip("/")
         self._kept: dict[str, list[list[Batch]]] = {}
         self._cancelled: set[str] = set()
+        self.work = Work()
 
     def handle(self, step: Step) -> Outcome:
         """All events of a step together, then what came with them.
@@ -100,7 +111,12 @@ class StageOperator(Operator):
         if passes_through(self._stage):
             return [(None, batch) for batches in inputs for batch in batches]
         folder = f"{self._folder}/{quote(run, safe='')}/{self.name}"
-        return run_stage(self._session, self._stage, inputs, folder).items()
+        started = monotonic()
+        made = run_stage(self._session, self._stage, inputs, folder)
+        self.work.jobs += 1
+        self.work.rows += sum(batch.rows for batch in made.values())
+        self.work.seconds += monotonic() - started
+        return made.items()
 
     def _nothing(self) -> list[list[Batch]]:
         return [[] for _ in self._stage.inputs]

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate.plan import physical_plan
 from tidegate.run.assemble import assemble
 from tidegate.run.processors import Operator
 from tidegate.run.stages import SinkResult, StageOperator
 from tidegate.signals.channel import DEFAULT_CAPACITY
-from tidegate.spark import Batch, analyze, prepare
+from tidegate.spark import Batch, check
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.run.live import LivePipeline
     from tidegate.run.step import Processor
     from tidegate.signals import Barrier, Event
-    from tidegate.spark import Session
+    from tidegate.spark import Schema, Session
 
 
 class ResultCollector(Operator):
@@ -66,20 +65,28 @@ class SparkWorkshop:
     def __init__(
         self, pipeline: Pipeline, session: Session, folder: str, shards: int | None = None
     ) -> None:
-        analyze(pipeline, session)
-        self.plan = physical_plan(pipeline, shards=shards)
+        checked = check(pipeline, session, shards=shards)
+        self.plan = checked.plan
         self.results = ResultCollector(self.plan.root.id, pipeline.sinks)
+        self.tasks: dict[str, list[StageOperator]] = defaultdict(list)
+        """The processors of every stage, one per shard, once they are made."""
         self._session = session
         self._folder = folder
-        self._prepared = prepare(self.plan, session)
+        self._prepared = checked.stages
 
     def start(self, capacity: int = DEFAULT_CAPACITY) -> LivePipeline:
         """Start every processor of the plan."""
         return assemble(self.plan, self).start(capacity)
 
+    def schema_of(self, sink: str) -> Schema:
+        """The columns and types of a sink's result."""
+        return next(it.output for it in self._prepared.values() if it.sink == sink)
+
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> Processor:
         """A stage is one Spark job per step."""
-        return StageOperator(name, self._prepared[stage.id], self._session, self._folder)
+        made = StageOperator(name, self._prepared[stage.id], self._session, self._folder)
+        self.tasks[stage.id].append(made)
+        return made
 
     def collector(self, name: str, collect: PhysicalResultCollect) -> Processor:
         """Where all sinks meet."""

@@ -1,29 +1,37 @@
 """Spark: sessions, operators as DataFrame functions, batches as files.
 
-    declaration ──analyze──▶ columns of every sink, or the user's line that cannot work
-    plan ──prepare──▶ PreparedStage ──run_stage(batches)──▶ batches
+    declaration ──check──▶ plan, PreparedStage for each of its stages, columns of every sink,
+                           or the user's line that cannot work
+    PreparedStage ──run_stage(batches)──▶ batches
 
 The only room that imports pyspark. Nothing here uses RDDs, the Spark context or a collect, so
 that everything runs on a classic session and over Spark Connect alike.
 """
 
-from tidegate.spark.analyze import analyze
+from tidegate.spark.analyze import Checked, analyze, check
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
 from tidegate.spark.reference import reference
-from tidegate.spark.sessions import Session, open_session
+from tidegate.spark.results import write_csv
+from tidegate.spark.schemas import Schema
+from tidegate.spark.sessions import Session, open_session, session_on
 from tidegate.spark.stages import passes_through, run_stage
 
 __all__ = [
     "Batch",
+    "Checked",
     "PreparedStage",
     "Route",
+    "Schema",
     "Session",
     "analyze",
+    "check",
     "inputs_of",
     "open_session",
     "passes_through",
     "prepare",
     "reference",
     "run_stage",
+    "session_on",
+    "write_csv",
 ]

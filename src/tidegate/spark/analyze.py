@@ -6,6 +6,7 @@ becomes an error that points at the user's line, like any other mistake in a dec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.types import NullType
@@ -31,56 +32,86 @@ if TYPE_CHECKING:
 
     from tidegate.pipeline import Pipeline
     from tidegate.pipeline.nodes import Node
+    from tidegate.plan.inexact import Floating
+    from tidegate.plan.physical import PhysicalPlan
+    from tidegate.spark.prepare import PreparedStage
     from tidegate.spark.sessions import Session
 
 Schema: TypeAlias = "tuple[tuple[str, str], ...]"
 """Names and types of columns, as text."""
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A pipeline that Spark accepts, with all that was learnt on the way.
+
+    `sinks` are the columns of every sink, `stages` the prepared stages of `plan` by id, and
+    `floating` which sums turned out to add floating point.
+    """
+
+    sinks: Mapping[str, Schema]
+    plan: PhysicalPlan
+    stages: Mapping[str, PreparedStage]
+    floating: Floating
+
+
 def analyze(pipeline: Pipeline, session: Session | None = None) -> Mapping[str, Schema]:
-    """The columns of every sink. Without a session it makes one and stops it again.
+    """The columns of every sink; as `check`, for who only wants to know."""
+    return check(pipeline, session).sinks
+
+
+def check(
+    pipeline: Pipeline, session: Session | None = None, *, shards: int | None = None
+) -> Checked:
+    """Have Spark check a pipeline, and prepare its plan. Without a session it makes its own.
 
     Raises a `DeclarationError` that points at the first line which cannot work.
     """
     with borrowed(session) as own:
-        schemas = analyze_operators(pipeline, own)
-        _check_stages(pipeline, own)
-    return schemas
+        sinks, floating = analyze_operators(pipeline, own)
+        plan = physical_plan(pipeline, shards=shards, floating=floating)
+        return Checked(sinks, plan, _prepared(pipeline, plan, own), floating)
 
 
-def _check_stages(pipeline: Pipeline, session: Session) -> None:
+def _prepared(
+    pipeline: Pipeline, plan: PhysicalPlan, session: Session
+) -> Mapping[str, PreparedStage]:
     """What was fine operator by operator must be fine as the stages that will run."""
     try:
-        prepare(physical_plan(pipeline), session)
+        return prepare(plan, session)
     except SPARK_ERRORS as error:
         instead = "Its operators are fine one by one: please report this as a mistake of Tidegate."
         cause = cause_of(error)
         raise RefusedBySpark(pipeline.at, "plan", pipeline.name, *cause, instead) from error
 
 
-def analyze_operators(pipeline: Pipeline, session: Session) -> dict[str, Schema]:
-    """The columns of every sink, of the declaration as it stands."""
+def analyze_operators(
+    pipeline: Pipeline, session: Session
+) -> tuple[dict[str, Schema], dict[str, frozenset[str]]]:
+    """Of the declaration as it stands, the columns of every sink, and the floating sums."""
     known: dict[str, StructType] = {}
     sinks: dict[str, Schema] = {}
+    floating: dict[str, frozenset[str]] = {}
     for node in logical_plan(pipeline).nodes:
         inputs = [empty(session, known[upstream]) for upstream in node.inputs]
-        known[node.id] = _schema_of(node.operator, inputs, session)
+        known[node.id], floating[node.id] = _analyzed(node.operator, inputs, session)
         if isinstance(node.operator, Sink):
             sinks[node.operator.name] = listed(known[node.id])
-    return sinks
+    return sinks, floating
 
 
-def _schema_of(operator: Node, inputs: Sequence[DataFrame], session: Session) -> StructType:
-    """The columns an operator makes; raises when it cannot."""
+def _analyzed(
+    operator: Node, inputs: Sequence[DataFrame], session: Session
+) -> tuple[StructType, frozenset[str]]:
+    """The columns an operator makes, and its floating sums; raises when it cannot work."""
     try:
         # Over Connect nothing is analysed until somebody asks for the schema.
         schema = _applied(operator, inputs, session).schema
-        _check(operator, inputs, schema)
+        return schema, _check(operator, inputs, schema)
     except DeclarationError:
         raise
     except Exception as error:  # a user's function may raise anything
         raise _refused(operator, inputs, error) from error
-    return schema
 
 
 def _applied(operator: Node, inputs: Sequence[DataFrame], session: Session) -> DataFrame:
@@ -89,8 +120,8 @@ def _applied(operator: Node, inputs: Sequence[DataFrame], session: Session) -> D
     return apply_operator(operator, inputs)
 
 
-def _check(operator: Node, inputs: Sequence[DataFrame], schema: StructType) -> None:
-    """What Spark lets pass here and would fail on later, or not at all."""
+def _check(operator: Node, inputs: Sequence[DataFrame], schema: StructType) -> frozenset[str]:
+    """What Spark lets pass here and would fail on later, or not at all; gives floating sums."""
     repeated = first_repeated(schema.names)
     if repeated is not None:
         raise DuplicateColumn(operator.at, kind_of(operator), repeated)
@@ -102,9 +133,10 @@ def _check(operator: Node, inputs: Sequence[DataFrame], schema: StructType) -> N
             raise RefusedBySpark(operator.at, kind, field.name, "VOID", reason, instead)
     match operator:
         case Aggregate():
-            check_aggregate(operator, inputs[0], schema)
+            return check_aggregate(operator, inputs[0], schema)
         case Join():
             check_join(operator, *inputs)
+    return frozenset()
 
 
 def _refused(operator: Node, inputs: Sequence[DataFrame], error: Exception) -> RefusedBySpark:

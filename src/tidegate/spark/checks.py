@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from tidegate.pipeline.nodes import Aggregate, Join
 
 
-def check_aggregate(aggregate: Aggregate, rows: DataFrame, whole: StructType) -> None:
-    """Raise unless it is as exact as declared and its parts add up to the type of the whole."""
+def check_aggregate(aggregate: Aggregate, rows: DataFrame, whole: StructType) -> frozenset[str]:
+    """Raise unless it is as exact as declared and its parts add up to the type of the whole.
+
+    The result are the names of those of its calls that add floating point.
+    """
     types = call_types(rows, aggregate.columns)
     for column in inexact_calls(aggregate.columns, types) if aggregate.exact else ():
         reason = "it adds floating-point numbers, and their order shows in the last digits"
@@ -35,6 +38,7 @@ def check_aggregate(aggregate: Aggregate, rows: DataFrame, whole: StructType) ->
             sql = next((it.sql for it in aggregate.columns if it.name == wanted[0]), wanted[0])
             instead = "Cast the whole expression to the type you want."
             raise RefusedBySpark(aggregate.at, "aggregate", sql, "TYPES_DIFFER", reason, instead)
+    return frozenset(name for name, kind in types.items() if kind.is_floating)
 
 
 def check_join(join: Join, left: DataFrame, right: DataFrame) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as fn
+from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
     from tidegate.pipeline.nodes import Field
     from tidegate.spark.sessions import Session
+
+
+Schema: TypeAlias = StructType
+"""Names and types of columns, for rooms that do not know Spark."""
 
 
 def empty(session: Session, schema: StructType) -> DataFrame:

@@ -76,6 +76,18 @@ def open_session(
 
 
 @contextmanager
+def session_on(master: str) -> Iterator[Session]:
+    """A session on `master`; stopped afterwards unless it was there before."""
+    was_there = SparkSession.getActiveSession() is not None
+    session = open_session(master)
+    try:
+        yield session
+    finally:
+        if not was_there:
+            session.stop()
+
+
+@contextmanager
 def borrowed(session: Session | None) -> Iterator[Session]:
     """The session given, or that is here already, or one of our own that is stopped afterwards."""
     present = session or SparkSession.getActiveSession()

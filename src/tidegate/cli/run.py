@@ -1,0 +1,87 @@
+"""`tidegate run`: a pipeline over a folder of files, in one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.failing import told_errors
+from tidegate.cli.finding import find_pipeline
+
+if TYPE_CHECKING:
+    from tidegate.run.folders import RunReport
+
+Tell = Callable[[str], None]
+
+
+def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
+    pipeline: Annotated[
+        str,
+        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
+    ],
+    data: Annotated[Path, typer.Option(help="Has DIR/<source>/*.csv or *.parquet.", metavar="DIR")],
+    out: Annotated[Path, typer.Option(help="Gets DIR/<sink>.csv.", metavar="DIR")],
+    name: Annotated[str, typer.Option("--run", help="The name of the run.")] = "run",
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0, help="Give up after this many seconds.", show_default=False),
+    ] = None,
+    spark: Annotated[str, typer.Option(help="A Spark master, or sc://host:port.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="The report for programs.")] = False,
+) -> None:
+    """Run a pipeline over a folder of files and write its results when they are complete."""
+    with told_errors(as_json=as_json):
+        # Loading Spark takes a second, which a command that only explains need not pay.
+        from tidegate.run.folders import RunOptions, chunks_in, run_folder
+        from tidegate.spark import session_on
+
+        found = find_pipeline(pipeline)
+        chunks = chunks_in(data, found)
+        with _telling(quiet=as_json) as tell, session_on(spark) as session:
+            wanted = RunOptions(name, shards, deadline)
+            report = run_folder(found, chunks, out, session, wanted, tell)
+        typer.echo(json.dumps(asdict(report), indent=2) if as_json else _closing(report, out))
+
+
+@contextmanager
+def _telling(*, quiet: bool) -> Iterator[Tell]:
+    """Lines with the time on stderr; on a terminal the last one stays in motion."""
+    from rich.console import Console
+
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    started = monotonic()
+
+    def tell(what: str) -> None:
+        line = f"{monotonic() - started:6.1f} s  {what}"
+        if console.is_terminal:
+            status.update(line)
+        else:
+            console.print(line, soft_wrap=True, markup=False)
+
+    with console.status("starting Spark …") as status:
+        yield tell
+
+
+def _closing(report: RunReport, out: Path) -> str:
+    lines = [f"run {report.run!r} of {report.pipeline} is complete ({report.seconds:.1f} s)", ""]
+    lines += ["  in"]
+    for source, chunks in report.chunks.items():
+        lines.append(f"    {source:<24} {chunks:>6,} chunks {report.rows_in[source]:>12,} rows")
+    lines += ["  released"]
+    for sink, rows in report.rows_out.items():
+        lines.append(f"    {sink:<24} {rows:>6,} rows in {out / sink}.csv")
+    lines += ["  stages, slowest first"]
+    for stage in sorted(report.stages, key=lambda it: -it.seconds)[:10]:
+        spent = f"{stage.jobs:>6,} jobs   {stage.seconds:>10.1f} s"
+        lines.append(f"    {stage.stage:<24} {spent} {stage.rows:>12,} rows out")
+    return "\n".join(lines)
