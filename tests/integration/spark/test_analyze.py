@@ -1,11 +1,15 @@
 """Spark's analyser is asked before any data is there, and answers with the user's line."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
+from typer.testing import CliRunner
 
 import tidegate as tg
+from tidegate.cli import app
 from tidegate.errors import (
     DeclarationError,
     DuplicateColumn,
@@ -14,7 +18,12 @@ from tidegate.errors import (
     RefusedBySpark,
 )
 from tidegate.pipeline import Pipeline, Stream
-from tidegate.spark import Session, analyze
+from tidegate.plan import explain_physical, physical_plan, plan_hash
+from tidegate.plan.physical import Step
+from tidegate.run.workshop import SparkWorkshop
+from tidegate.spark import Session, analyze, check
+from tidegate.spark.aggregates import CallTypes
+from tidegate.spark.steps import apply_step
 from tidegate_examples.coffee import pipeline as coffee
 
 SCHEMA = "store_id bigint, item string, amount decimal(10,2), weight double, tags map<string,int>"
@@ -109,6 +118,57 @@ def test_exact_sums_of_what_turns_out_to_be_floating_point_are_refused(spark: Se
     )
     assert isinstance(error, InexactAggregate)
     assert error.column == "bad"
+
+
+def test_what_only_spark_can_judge_is_known_once_it_was_asked(spark: Session) -> None:
+    def doubled(rows: DataFrame) -> DataFrame:
+        return rows.selectExpr("item", "weight * 2 as twice", "amount")
+
+    shop = declared(
+        lambda sales: sales.transform(doubled).aggregate(by="item", x="sum(twice)", y="sum(amount)")
+    )
+    assert explain_physical(physical_plan(shop)).count("exactness unknown") == 2
+    checked = check(shop, spark)
+    shown = explain_physical(checked.plan)
+    assert "x = sum(x_sum) (approximate: order of addition)" in shown
+    assert "exactness unknown" not in shown
+    assert plan_hash(checked.plan) == plan_hash(physical_plan(shop))
+
+
+def test_a_plan_is_explained_with_what_spark_said(
+    spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "spread.py").write_text(
+        "import tidegate as tg\n"
+        "pipeline = tg.Pipeline('spread')\n"
+        "rows = pipeline.source('rows', 'prices array<double>')\n"
+        "rows.aggregate(total='sum(prices[0])').sink('out')\n"
+    )
+    plain = CliRunner().invoke(app, ["explain", "spread:pipeline"])
+    assert "(exactness unknown until --analyze-schema)" in plain.output
+    for form in ("--logical", "--physical"):
+        asked = CliRunner().invoke(app, ["explain", "spread:pipeline", form, "--analyze-schema"])
+        assert "(approximate: order of addition)" in asked.output
+        assert "exactness unknown" not in asked.output
+
+
+def test_spark_is_asked_about_the_stages_of_a_plan_once(
+    spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied = []
+
+    def counting(step: Step, inputs: Sequence[DataFrame], types: CallTypes) -> DataFrame:
+        applied.append(step)
+        return apply_step(step, inputs, types)
+
+    # The room exports a function under the name of this module.
+    monkeypatch.setattr(sys.modules["tidegate.spark.prepare"], "apply_step", counting)
+    shop = declared(lambda sales: sales.aggregate(by="item", n="count(*)"))
+    workshop = SparkWorkshop(shop, spark, str(tmp_path), shards=2)
+    assert len(applied) == sum(len(stage.steps) for stage in workshop.plan.stages)
+    assert workshop.plan.shards == 2
 
 
 def test_join_keys_of_different_types_are_refused_because_rows_meet_by_hash(
