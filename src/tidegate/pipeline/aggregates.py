@@ -90,9 +90,9 @@ def _analyse(name: str, sql: str, grouping: Grouping) -> tuple[list[_Span], tupl
     """The calls in `sql` and the columns it reads, after every check that needs no other."""
     if (simple := _simple(sql)) is not None:
         return [simple], () if simple.argument == "*" else (simple.argument,)
-    expression = parse(sql, grouping.at)
-    _refuse_unmergeable(name, sql, expression, grouping.at)
-    return list(_spans(sql)), columns_read(expression)
+    parts = list(parse(sql, grouping.at).walk())
+    _refuse_unmergeable(name, sql, parts, grouping.at)
+    return list(_spans(sql)), columns_read(parts)
 
 
 def _simple(sql: str) -> _Span | None:
@@ -113,9 +113,9 @@ def _canonical(function: str) -> str:
 # --- what cannot be merged -------------------------------------------------------------------
 
 
-def _refuse_unmergeable(name: str, sql: str, expression: exp.Expr, at: SourceLine) -> None:
-    refuse_changing("an aggregate", sql, expression, at)
-    aggregates = [call for call in functions(expression) if _is_call(call)]
+def _refuse_unmergeable(name: str, sql: str, parts: Sequence[exp.Expr], at: SourceLine) -> None:
+    refuse_changing("an aggregate", sql, parts, at)
+    aggregates = [call for call in functions(parts) if _is_call(call)]
     if not aggregates:
         instead = "Put the column into `by`, or aggregate it, for example with max(…)."
         raise UnmergeableAggregate(at, name, sql, "it aggregates nothing", instead)
@@ -136,7 +136,7 @@ def _why_not(call: exp.Expr) -> tuple[str, str] | None:
         return REFUSED.get(function, UNKNOWN)
     if call.find(exp.Distinct):
         return REFUSED["distinct"]
-    if any(inner is not call and _is_call(inner) for inner in functions(call)):
+    if any(inner is not call and _is_call(inner) for inner in functions(call.walk())):
         return REFUSED["nested"]
     if len(call.args.get("expressions") or ()) > 1 and function != "count":
         return REFUSED["arguments"]
@@ -147,7 +147,7 @@ def _refuse_ungrouped(column: AggregateColumn, grouping: Grouping) -> None:
     """A column beside the calls must be one of `by`: it has many values otherwise."""
     known = {name.casefold() for name in grouping.by}
     known.update(call.name.casefold() for call in column.calls)
-    for read in columns_read(parse(column.finish, grouping.at)):
+    for read in columns_read(parse(column.finish, grouping.at).walk()):
         if read.casefold() not in known:
             reason = f"{read!r} has many values per group"
             instead = f"Put {read!r} into `by`, or aggregate it, for example with max({read})."

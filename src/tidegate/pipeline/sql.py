@@ -7,6 +7,7 @@ columns it reads. Spark stays the authority on functions, columns and types.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, exp
@@ -18,6 +19,8 @@ from tidegate.pipeline.names import is_text
 from tidegate.pipeline.nodes import STAR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from sqlglot import Token
 
     from tidegate.errors import SourceLine
@@ -76,11 +79,11 @@ _SPARK_NAMES = {
 
 
 def parse(sql: str, at: SourceLine) -> exp.Expr:
-    """The one expression that `sql` is; raises `InvalidSql`."""
+    """The one expression that `sql` is, to look at and not to change; raises `InvalidSql`."""
     if not is_text(sql) or not sql.strip():
         raise InvalidSql(at, sql, "there is no text")
     try:
-        parsed = _SPARK.parse(sql)
+        parsed = _parsed(sql)
     except ParseError as error:
         raise InvalidSql(at, sql, _reason(error)) from error
     except SqlglotError as error:
@@ -96,6 +99,13 @@ def parse(sql: str, at: SourceLine) -> exp.Expr:
     if isinstance(expression, exp.Query | exp.DDL | exp.DML | exp.Command | exp.Drop):
         raise InvalidSql(at, sql, "a statement, not an expression")
     return expression
+
+
+@lru_cache(maxsize=16_384)
+def _parsed(sql: str) -> list[exp.Expr | None]:
+    # Cached, and for whole wide tables: the planner asks again for what was declared, and parsing
+    # takes longer than all the rest. Nobody changes an expression.
+    return list(_SPARK.parse(sql))
 
 
 def _reason(error: ParseError) -> str:
@@ -132,13 +142,13 @@ def reads_of_rows(operator: str, sql: str, at: SourceLine) -> tuple[str, ...]:
     """
     if (plain := plain_words(sql)) is not None:
         return plain
-    expression = parse(sql, at)
-    refuse_changing(operator, sql, expression, at)
-    for function in functions(expression):
+    parts = list(parse(sql, at).walk())
+    refuse_changing(operator, sql, parts, at)
+    for function in functions(parts):
         if is_aggregate(function):
             instead = "Use .aggregate(by=…) first; this operator sees one row at a time."
             raise ForbiddenSql(at, operator, sql, f"the aggregate {name_of(function)}()", instead)
-    return columns_read(expression)
+    return columns_read(parts)
 
 
 def plain_words(sql: str) -> tuple[str, ...] | None:
@@ -149,27 +159,29 @@ def plain_words(sql: str) -> tuple[str, ...] | None:
     return None if any(word.lower() in _KEYWORDS for word in words) else tuple(words)
 
 
-def refuse_changing(operator: str, sql: str, expression: exp.Expr, at: SourceLine) -> None:
+def refuse_changing(operator: str, sql: str, parts: Sequence[exp.Expr], at: SourceLine) -> None:
     """Raise `ForbiddenSql` for subqueries, windows and functions that change by themselves."""
-    if expression.find(exp.Query):
+    if any(isinstance(part, exp.Query) for part in parts):
         instead = "Declare the other table as a source and join it."
         raise ForbiddenSql(at, operator, sql, "a subquery", instead)
-    if expression.find(exp.Window):
+    if any(isinstance(part, exp.Window) for part in parts):
         instead = "Use .top(n, by=…, per=…) for ranks, .aggregate(by=…) and .join(…) for totals."
         raise ForbiddenSql(at, operator, sql, "a window function", instead)
-    for function in map(name_of, functions(expression)):
+    for function in map(name_of, functions(parts)):
         if function in CHANGING:
             instead = "A replayed step must give the same rows; put the value into the source."
             raise ForbiddenSql(at, operator, sql, f"{function}(), which never repeats,", instead)
 
 
-def functions(expression: exp.Expr) -> list[exp.Expr]:
-    """All function calls in `expression`, `any(x)` among them, `x like any (…)` not."""
+def functions(parts: Iterable[exp.Expr]) -> list[exp.Expr]:
+    """All function calls among parts, `any(x)` with them, `x like any (…)` not."""
     return [
         call
-        for call in expression.find_all(exp.Func, exp.Any)
+        for call in parts
         # The parser counts `a and b` among the functions.
-        if not isinstance(call, exp.Binary) and not isinstance(call.parent, exp.Like | exp.ILike)
+        if isinstance(call, (exp.Func, exp.Any))
+        and not isinstance(call, exp.Binary)
+        and not isinstance(call.parent, (exp.Like, exp.ILike))
     ]
 
 
@@ -183,17 +195,22 @@ def name_of(call: exp.Expr) -> str:
 
 def is_aggregate(call: exp.Expr) -> bool:
     """Whether Spark makes one value of many rows here."""
-    return isinstance(call, exp.AggFunc | exp.Any) or name_of(call) in UNPARSED_AGGREGATES
+    return isinstance(call, (exp.AggFunc, exp.Any)) or name_of(call) in UNPARSED_AGGREGATES
 
 
-def columns_read(expression: exp.Expr) -> tuple[str, ...]:
-    """The columns in `expression`; of `address.city`, the column `address`.
+def columns_read(parts: Iterable[exp.Expr]) -> tuple[str, ...]:
+    """The columns among the parts of an expression; of `address.city`, the column `address`.
 
     A star stands for all columns and is named `*`, except in `count(*)`, which looks at none.
     """
-    names = [column.parts[0].name for column in expression.find_all(exp.Column)]
-    names += [STAR for star in expression.find_all(exp.Star) if _stands_for_columns(star)]
-    return tuple(dict.fromkeys(names))
+    names = (_column_read(part) for part in parts)
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def _column_read(part: exp.Expr) -> str | None:
+    if isinstance(part, exp.Column):
+        return str(part.parts[0].name)
+    return STAR if isinstance(part, exp.Star) and _stands_for_columns(part) else None
 
 
 def _stands_for_columns(star: exp.Expr) -> bool:

@@ -75,15 +75,20 @@ def _encoded(value: object, hidden: frozenset[str]) -> object:
         return value
     if kind is tuple:
         return [_encoded(item, hidden) for item in cast("tuple[object, ...]", value)]
+    if kind in _NAMELESS:
+        return _members(value, hidden)
     if is_dataclass(kind):
-        members = _members(value, hidden)
-        return members if kind in _NAMELESS else {"kind": kind.__name__, **members}
+        return {"kind": kind.__name__, **_members(value, hidden)}
     return value.value if isinstance(value, Enum) else qualified_name(value)
 
 
 def _members(value: object, hidden: frozenset[str]) -> dict[str, object]:
     kind: Any = type(value)
-    return {name: _encoded(getattr(value, name), hidden) for name in _shown(kind, hidden)}
+    members = {name: getattr(value, name) for name in _shown(kind, hidden)}
+    for name, member in members.items():
+        if type(member) not in _PLAIN:
+            members[name] = _encoded(member, hidden)
+    return members
 
 
 @cache

@@ -125,7 +125,7 @@ def _selected(select: Select, names: Iterable[str]) -> dict[str, Column]:
 
 
 def _reads(sql: str, at: SourceLine) -> tuple[str, ...]:
-    return (sql,) if is_identifier(sql) else columns_read(parse(sql, at))
+    return (sql,) if is_identifier(sql) else columns_read(parse(sql, at).walk())
 
 
 def _folded(names: Iterable[str]) -> set[str]:
