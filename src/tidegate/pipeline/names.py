@@ -61,7 +61,7 @@ def column_names(
     operator: str, argument: str, given: str | Iterable[str], at: SourceLine
 ) -> tuple[str, ...]:
     """One name or several as a tuple; raises unless all are plain, distinct column names."""
-    names = (given,) if isinstance(given, str) else tuple(given)
+    names = texts(operator, argument, given, at)
     for name in names:
         if not is_identifier(name):
             expected = "names of columns; compute an expression in a select before"
@@ -69,6 +69,26 @@ def column_names(
     if first_repeated(names) is not None:
         raise InvalidArgument(at, operator, argument, given, "each column once")
     return names
+
+
+def texts(operator: str, argument: str, given: object, at: SourceLine) -> tuple[str, ...]:
+    """One text or several as a tuple; raises `InvalidArgument` for anything else."""
+    several = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
+    found = tuple(several)
+    if not all(isinstance(it, str) for it in found):
+        raise InvalidArgument(at, operator, argument, given, "text, or several texts in a list")
+    return found
+
+
+def named_texts(
+    operator: str, given: Mapping[str, str] | None, at: SourceLine
+) -> Mapping[str, str]:
+    """What `columns` holds, nothing for None; raises `InvalidArgument` unless it is a mapping."""
+    columns: object = {} if given is None else given
+    if not isinstance(columns, Mapping) or not all(isinstance(name, str) for name in columns):
+        expected = "a mapping from names to SQL, such as {'total price': 'price * 2'}"
+        raise InvalidArgument(at, operator, "columns", given, expected)
+    return columns
 
 
 def is_text(given: object) -> bool:

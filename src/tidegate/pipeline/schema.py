@@ -27,7 +27,7 @@ _OPENING, _CLOSING = "<(", ">)"
 
 def read_schema(source: str, schema: str | Mapping[str, str], at: SourceLine) -> tuple[Field, ...]:
     """The columns of a source, in order; raises `InvalidSchema` or `DuplicateColumn`."""
-    fields = _of_mapping(schema) if isinstance(schema, Mapping) else _of_ddl(source, schema, at)
+    fields = _fields(source, schema, at)
     if not fields:
         raise InvalidSchema(at, source, "it has no columns")
     for field in fields:
@@ -38,6 +38,16 @@ def read_schema(source: str, schema: str | Mapping[str, str], at: SourceLine) ->
     if repeated is not None:
         raise DuplicateColumn(at, f"schema of source {source!r}", repeated)
     return fields
+
+
+def _fields(source: str, schema: object, at: SourceLine) -> tuple[Field, ...]:
+    if isinstance(schema, str):
+        return _of_ddl(source, schema, at)
+    if isinstance(schema, Mapping) and all(
+        isinstance(it, str) for it in (*schema, *schema.values())
+    ):
+        return _of_mapping(schema)
+    raise InvalidSchema(at, source, f"{schema!r} is neither text nor a mapping from names to types")
 
 
 def _of_mapping(schema: Mapping[str, str]) -> tuple[Field, ...]:

@@ -15,7 +15,13 @@ from tidegate.errors import (
 )
 from tidegate.pipeline.aggregates import Grouping, split_columns
 from tidegate.pipeline.graph import CycleFound, upstream_first
-from tidegate.pipeline.names import column_names, first_repeated, is_identifier
+from tidegate.pipeline.names import (
+    column_names,
+    first_repeated,
+    is_identifier,
+    named_texts,
+    texts,
+)
 from tidegate.pipeline.nodes import (
     HOWS,
     STAR,
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.pipeline import Pipeline
 
 _ORDER = re.compile(r"(.+?)\s+(asc|desc)", re.IGNORECASE | re.DOTALL)
+_NULLS = re.compile(r"(.+?)(\s+(?:asc|desc))?\s+nulls\s+\w+", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,10 +79,11 @@ class Stream:
         """
         at = user_line()
         kept = [_kept(name, at) for name in names]
-        computed = {**(columns or {}), **sql}
+        given = named_texts("select", columns, at)
+        computed = {**given, **sql}
         made = [Column(name, text, reads_of_rows("a select", text, at))
                 for name, text in computed.items()]  # fmt: skip
-        _refuse_columns("select", [*kept, *made], at, repeated=set(columns or {}) & set(sql))
+        _refuse_columns("select", [*kept, *made], at, repeated=set(given) & set(sql))
         return self._then(Select(at, self.node, (*kept, *made)))
 
     def transform(self, function: Transformation) -> Stream:
@@ -110,8 +118,9 @@ class Stream:
         at = user_line()
         keys = column_names("aggregate", "by", by, at)
         check_shards("aggregate", shards, at)
-        given = {**(columns or {}), **aggregates}
-        repeated = first_repeated([*keys, *given, *(set(columns or {}) & set(aggregates))])
+        more = named_texts("aggregate", columns, at)
+        given = {**more, **aggregates}
+        repeated = first_repeated([*keys, *given, *(set(more) & set(aggregates))])
         if repeated is not None:
             raise DuplicateColumn(at, "aggregate", repeated)
         parts = split_columns(given, Grouping(at, keys, exact))
@@ -227,13 +236,23 @@ def _refuse_columns(
 
 
 def _orders(by: str | Iterable[str], at: SourceLine) -> tuple[Order, ...]:
-    texts = between_commas(by, at) if isinstance(by, str) else list(by)
-    first = texts[0].strip() if texts else ""
+    given = texts("top", "by", by, at)
+    orders = [it.strip() for it in (between_commas(by, at) if isinstance(by, str) else given)]
+    _refuse_nulls(orders, by, at)
+    first = orders[0] if orders else ""
     if not _ORDER.fullmatch(first):
         key = first or "sold"
         expected = f"a direction in the first order: '{key} desc' or '{key} asc'"
         raise InvalidArgument(at, "top", "by", by, expected)
-    return tuple(_order(text.strip(), at) for text in texts)
+    return tuple(_order(text, at) for text in orders)
+
+
+def _refuse_nulls(orders: Iterable[str], by: object, at: SourceLine) -> None:
+    for text in orders:
+        if (found := _NULLS.fullmatch(text)) is not None:
+            plain = f"{found[1]} {(found[2] or 'desc').strip()}"
+            expected = f"an order that leaves nulls to Spark, first in asc, last in desc: '{plain}'"
+            raise InvalidArgument(at, "top", "by", by, expected)
 
 
 def _order(text: str, at: SourceLine) -> Order:

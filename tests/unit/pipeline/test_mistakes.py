@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -172,6 +172,37 @@ def test_a_top_says_which_way_its_first_order_goes(sales: tg.Stream, by: str | l
 
 def test_a_top_has_an_order(sales: tg.Stream) -> None:
     mistake(InvalidArgument, lambda: sales.top(1, by=[]), argument="by")
+
+
+@pytest.mark.parametrize(
+    ("by", "instead"),
+    [
+        ("amount desc nulls last", "'amount desc'"),
+        ("amount NULLS FIRST", "'amount desc'"),
+        ("store_id desc, amount asc nulls last", "'amount asc'"),
+    ],
+)
+def test_a_top_leaves_the_place_of_nulls_to_spark(sales: tg.Stream, by: str, instead: str) -> None:
+    assert instead in mistake(InvalidArgument, lambda: sales.top(1, by=by), argument="by").todo
+
+
+@pytest.mark.parametrize("given", [None, 3, [1], ["a", None], 1.5])
+def test_names_are_text(sales: tg.Stream, given: Any) -> None:
+    mistake(InvalidArgument, lambda: sales.aggregate(by=given), argument="by", value=given)
+    mistake(InvalidArgument, lambda: sales.top(1, by=given), argument="by", value=given)
+    mistake(InvalidArgument, lambda: sales.top(1, by="a asc", per=given), argument="per")
+    mistake(InvalidArgument, lambda: sales.join(sales, on=given), argument="on", value=given)
+
+
+@pytest.mark.parametrize("given", [["a"], "a", 3, {1: "a"}])
+def test_columns_are_given_by_name(sales: tg.Stream, given: Any) -> None:
+    mistake(InvalidArgument, lambda: sales.select(columns=given), argument="columns", value=given)
+    mistake(InvalidArgument, lambda: sales.aggregate(columns=given), argument="columns")
+
+
+@pytest.mark.parametrize("schema", [None, 3, ["a int"], {"a": None}, {1: "int"}])
+def test_a_schema_is_text_or_a_mapping(shop: tg.Pipeline, schema: Any) -> None:
+    mistake(InvalidSchema, lambda: shop.source("sales", schema), source="sales")
 
 
 def test_a_join_has_keys(sales: tg.Stream) -> None:
