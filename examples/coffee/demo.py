@@ -36,9 +36,16 @@ CLIENTS = {
 }
 IMPATIENT = 0.5
 """Seconds after which the demo asks who holds a barrier up; far less than Spark needs."""
-EVERY = 5.0
+EVERY = 10.0
 """Seconds between two lines about clients that are not complete."""
 SHOWN_ROWS = 5
+QUESTIONS = {
+    "q1": "the large daytime transactions",
+    "q2_best_selling": "what sold most in each month",
+    "q2_most_profit": "what earned most in each month",
+    "q3": "daytime payments by half-year and store",
+    "q4": "the birthdays of each store's three best customers",
+}
 Rows = list[tuple[object, ...]]
 
 
@@ -62,11 +69,11 @@ class Client:
     name: str
     files: Mapping[str, Sequence[str]]
 
-    def deliver(self, live: LivePipeline) -> Receipt:
+    def deliver(self, live: LivePipeline, workshop: SparkWorkshop) -> Receipt:
         """Every file is a chunk; behind the last one of a source comes its END."""
         for source, files in self.files.items():
             for file in files:
-                live.send(source, Batch((file,), rows=0), self.name)
+                live.send(source, workshop.chunk(source, file), self.name)
         return live.end(self.name)
 
 
@@ -80,10 +87,12 @@ def main() -> None:
         _tell_plan(workshop.plan, teller)
         live = workshop.start()
         teller.tell(f"{len(live.processors)} processors are running")
-        _run(live, clients, teller)
-        teller.tell(f"closed: {live.graceful_close().how.value}, nothing left on the way")
+        _run(live, workshop, clients, teller)
+        report = live.graceful_close()
+        teller.tell(f"closed: {report.how.value}, {report.discarded} messages dropped")
         _compare(session, clients, workshop.results, teller)
         _show(session, workshop.results, teller)
+        _tell_what_was_shown(clients, teller)
 
 
 @contextmanager
@@ -114,11 +123,13 @@ def _tell_plan(plan: PhysicalPlan, teller: Teller) -> None:
     teller.tell(f"pipeline coffee: {known} (tidegate explain coffee shows it)")
 
 
-def _run(live: LivePipeline, clients: Sequence[Client], teller: Teller) -> None:
+def _run(
+    live: LivePipeline, workshop: SparkWorkshop, clients: Sequence[Client], teller: Teller
+) -> None:
     for client in clients:
         live.begin(client.name)
-    receipts = {client.name: client.deliver(live) for client in clients}
-    teller.tell("everything is delivered; each client's END follows its data")
+    receipts = {client.name: client.deliver(live, workshop) for client in clients}
+    teller.tell("everything is delivered; each client's END follows its data through the plan")
     _ask_who_holds_it_up(live, teller)
     while receipts:
         _tell_who_is_done(live, receipts, teller)
@@ -133,18 +144,23 @@ def _tell_who_is_done(live: LivePipeline, receipts: dict[str, Receipt], teller: 
             del receipts[name]
             if receipt.state is ReceiptState.COLLECTED:
                 teller.tell(f"[green]client {name}: complete[/], all sinks published together")
-    for name, receipt in receipts.items():
-        if held_by := live.holdup(receipt).held_by:
-            teller.tell(f"[dim]client {name} is at {listed(held_by)}[/]")
+    at = {name: live.holdup(receipt).held_by for name, receipt in receipts.items()}
+    where = "; ".join(
+        f"{name} at {listed(stages, most=3)}" for name, stages in at.items() if stages
+    )
+    if where:
+        teller.tell(f"[dim]stages of the plan still at work: {where}[/]")
 
 
 def _ask_who_holds_it_up(live: LivePipeline, teller: Teller) -> None:
     """A barrier behind the data, with a bound that cannot be kept while Spark works."""
+    asked = f"on purpose, a barrier behind all that with a bound of {IMPATIENT} s: who holds it up?"
+    teller.tell(asked)
     receipt = live.send_barrier(BarrierKind.SYNC_TEST, Carrier.DATA, timeout=IMPATIENT)
     try:
         receipt.wait()
     except BarrierTimeout as late:
-        teller.tell(f"[yellow]who holds it up?[/] {late}")
+        teller.tell(f"[yellow]{listed(late.held_by)}[/]; the barrier is withdrawn, data flows on")
 
 
 def _compare(
@@ -161,6 +177,15 @@ def _compare(
         teller.tell(f"client {client.name}: {rows:,} result rows, the same as plain Spark's")
 
 
+def _tell_what_was_shown(clients: Sequence[Client], teller: Teller) -> None:
+    sinks = len(pipeline.sinks)
+    teller.tell(
+        f"[green]shown:[/] {len(clients)} clients ran through one plan at once; the {sinks}"
+        " results of each were released together, when its END had come through every stage, and"
+        " all of them are what plain Spark gives for the same files"
+    )
+
+
 def _rows(session: Session, batches: Sequence[Batch]) -> Rows:
     files = [file for batch in batches for file in batch.files]
     return [tuple(row) for row in session.read.parquet(*files).collect()] if files else []
@@ -175,7 +200,8 @@ def _show(session: Session, results: ResultCollector, teller: Teller) -> None:
         frame = session.read.parquet(*files)
         rows = frame.orderBy(*frame.columns[:2]).limit(SHOWN_ROWS).collect()
         total = sum(batch.rows for batch in batches)
-        teller.console.print(_table(f"{name}: {sink}, {total:,} rows", frame.columns, rows))
+        title = f"client {name}, {sink}: {QUESTIONS[sink]}, {total:,} rows"
+        teller.console.print(_table(title, frame.columns, rows))
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:

@@ -22,6 +22,10 @@ __all__ = ["Pipeline", "Stream", "__version__"]
 _HOMES = {"Pipeline": "tidegate.pipeline", "Stream": "tidegate.pipeline"}
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> object:
     # On first use: parsing SQL takes a tenth of a second to load, which most imports never need.
     if name not in _HOMES:

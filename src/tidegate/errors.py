@@ -6,6 +6,7 @@
     ├── AlignmentError          a barrier broke the rules of a fan-in
     ├── ChannelError            a lane between two processors cannot be used any more
     ├── RunError                a live pipeline or one of its runs cannot do what was asked
+    ├── SparkUnavailable        there is no Spark to run on
     └── StoreError              PostgreSQL is not there, or is not what it should be
 
 An error is a class (the condition) with typed fields (the parameters); its sentence is made
@@ -124,10 +125,12 @@ class DeclarationError(TidegateError):
 
     @property
     def what(self) -> str:
+        """What is wrong, without the line."""
         return self.says.format_map(vars(self))
 
     @property
     def todo(self) -> str:
+        """What to write instead."""
         return self.advice.format_map(vars(self))
 
     def __str__(self) -> str:
@@ -533,7 +536,11 @@ class NotRunning(RunError):
 
     pipeline: str
     state: str
-    says: ClassVar[str] = "pipeline {pipeline!r} is {state} and takes nothing more; start it anew"
+    because: str = ""
+
+    def __str__(self) -> str:
+        because = f" because {self.because}" if self.because else ""
+        return f"pipeline {self.pipeline!r} is {self.state}{because}; it takes nothing more"
 
 
 @dataclass(eq=False)
@@ -554,7 +561,7 @@ class UnknownRun(RunError):
 
     run: str
     says: ClassVar[str] = (
-        "run {run!r} is not open; begin it first, or it has ended or was cancelled meanwhile"
+        "run {run!r} is not open: it was never begun, or it has ended or was cancelled meanwhile"
     )
 
 
@@ -563,9 +570,11 @@ class RunExists(RunError):
     """The name is taken by a run that is still open, or is no name."""
 
     run: str
-    says: ClassVar[str] = (
-        "a run cannot begin as {run!r}: the name is empty or taken by a run that is still open"
-    )
+
+    def __str__(self) -> str:
+        if not self.run:
+            return "a run needs a name that is not empty"
+        return f"a run {self.run!r} is open already; end or cancel it first, or use another name"
 
 
 @dataclass(eq=False)
@@ -611,6 +620,25 @@ class BarrierWithdrawn(RunError):
     barrier: str
     reason: str
     says: ClassVar[str] = "{barrier} was withdrawn: {reason}"
+
+
+@dataclass(eq=False)
+class NotABatch(RunError):
+    """Something was sent that a stage on Spark cannot read."""
+
+    kind: str
+    says: ClassVar[str] = (
+        "a stage on Spark takes batches of files, not a {kind}; send workshop.chunk(source, file)"
+    )
+
+
+@dataclass(eq=False)
+class NoSuchChunk(RunError):
+    """A file that was to be delivered is not there."""
+
+    source: str
+    file: str
+    says: ClassVar[str] = "there is no file {file}, which was to be a chunk of source {source!r}"
 
 
 @dataclass(eq=False)
@@ -660,6 +688,19 @@ class UnknownFormat(RunError):
     says: ClassVar[str] = (
         "{file} is neither CSV nor Parquet by its name; deliver *.csv or *.parquet"
     )
+
+
+# ── Spark ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False)
+class SparkUnavailable(TidegateError):
+    """No session could be opened. `__cause__` is what Spark raised, if it got that far."""
+
+    master: str
+    reason: str
+    instead: str
+    says: ClassVar[str] = "there is no Spark on {master}: {reason}. {instead}"
 
 
 # ── Store ───────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,10 @@ GROUP = "tidegate.demos"
 def demo(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A registered demo.")] = "coffee",
 ) -> None:
-    """Run a pipeline on generated data for several clients at once, and check the answers."""
+    """Run coffee for three clients and check the answers.
+
+    Starts Spark in this process, generates data, and takes a minute or two.
+    """
     with told_errors(as_json=False):
         registered = {point.name: point for point in entry_points(group=GROUP)}
         if name not in registered:

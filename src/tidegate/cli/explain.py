@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     Schemas = Mapping[str, Sequence[tuple[str, str]]]
 
 
+NOT_CHECKED = "Columns and types are not checked here: --analyze-schema asks Spark about them."
+
+
 def explain(
     pipeline: Annotated[
         str,
@@ -79,7 +82,7 @@ def _json(plan: Plan, schemas: Schemas) -> str:
 
 def _text(plan: Plan, schemas: Schemas) -> str:
     shown = explain_logical(plan) if isinstance(plan, LogicalPlan) else explain_physical(plan)
-    lines = [shown]
+    lines = [shown] if schemas else [shown, "", NOT_CHECKED]
     for sink, columns in schemas.items():
         lines += ["", f"Schema of {sink}", *(f"    {name}  {kind}" for name, kind in columns)]
     return "\n".join(lines)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import NoSourceFolder, listed
 from tidegate.plan import plan_hash
 from tidegate.run.workshop import SparkWorkshop
-from tidegate.spark import Batch, write_csv
-from tidegate.spark.files import chunk_rows
+from tidegate.spark import write_csv
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -97,7 +96,8 @@ def run_folder(
         workshop = SparkWorkshop(pipeline, session, folder, wanted.shards)
         tell(f"Spark has checked the plan: {sum(1 for _ in workshop.plan.stages)} stages")
         with workshop.start() as live:
-            _deliver(live, chunks, run, tell)
+            rows_in = _deliver(live, workshop, chunks, run)
+            tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
             _wait(live, live.end(run, timeout=wanted.deadline), tell)
         published = workshop.results.published[run]
         for sink, batches in published.items():
@@ -107,19 +107,23 @@ def run_folder(
             run=run,
             plan=plan_hash(workshop.plan),
             chunks={source: len(files) for source, files in chunks.items()},
-            rows_in={source: sum(map(chunk_rows, map(str, f))) for source, f in chunks.items()},
+            rows_in=rows_in,
             rows_out={sink: sum(batch.rows for batch in its) for sink, its in published.items()},
             stages=_stage_reports(workshop),
             seconds=monotonic() - started,
         )
 
 
-def _deliver(live: LivePipeline, chunks: Chunks, run: str, tell: Callable[[str], None]) -> None:
+def _deliver(
+    live: LivePipeline, workshop: SparkWorkshop, chunks: Chunks, run: str
+) -> dict[str, int]:
+    """Send every file; how many rows each source has. All are looked at before one is sent."""
+    batches = {source: [workshop.chunk(source, it) for it in f] for source, f in chunks.items()}
     live.begin(run)
-    for source, files in chunks.items():
-        for file in files:
-            live.send(source, Batch((str(file.absolute()),), rows=0), run)
-    tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
+    for source, delivered in batches.items():
+        for batch in delivered:
+            live.send(source, batch, run)
+    return {source: sum(batch.rows for batch in its) for source, its in batches.items()}
 
 
 def _wait(live: LivePipeline, end: Receipt, tell: Callable[[str], None]) -> None:

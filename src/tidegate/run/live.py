@@ -262,6 +262,8 @@ class LivePipeline:
         how = HowClosed.FAILED if self._error is not None else how
         unread = sum(lane.data.depth for lane in self._wiring.lanes)
         discarded = unread + sum(worker.loop.discarded for worker in self._workers)
+        if self.open_runs:
+            log.warning("closed before the end of these runs: %s", listed(self.open_runs))
         seconds = monotonic() - started
         self._report = CloseReport(how, late, discarded, self.open_runs, seconds)
         return self._report
@@ -404,4 +406,5 @@ class _WhileRunning:
 
     def _refuse(self, cause: BaseException | None) -> NoReturn:
         live = self._live
-        raise NotRunning(pipeline=live.name, state=live.state.value) from cause
+        because = "" if live.error is None else str(live.error)
+        raise NotRunning(live.name, live.state.value, because) from cause

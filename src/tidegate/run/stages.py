@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from tidegate.errors import NotABatch
 from tidegate.run.processors import Operator
 from tidegate.signals import Barrier, Event
 from tidegate.spark import Batch, passes_through, run_stage
@@ -96,7 +97,8 @@ class StageOperator(Operator):
         """The batches of each run, one list per input."""
         runs: dict[str, list[list[Batch]]] = defaultdict(self._nothing)
         for event in events:
-            assert isinstance(event.payload, Batch), "stages exchange batches"
+            if not isinstance(event.payload, Batch):
+                raise NotABatch(kind=type(event.payload).__name__)
             runs[event.run][event.port].append(event.payload)
         return runs
 

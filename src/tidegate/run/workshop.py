@@ -10,9 +10,11 @@ from tidegate.run.assemble import assemble
 from tidegate.run.processors import Operator
 from tidegate.run.stages import SinkResult, StageOperator
 from tidegate.signals.channel import DEFAULT_CAPACITY
-from tidegate.spark import Batch, check
+from tidegate.spark import Batch, check, check_chunk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalResultCollect, PhysicalStage
     from tidegate.run.live import LivePipeline
@@ -70,6 +72,7 @@ class SparkWorkshop:
         self.results = ResultCollector(self.plan.root.id, pipeline.sinks)
         self.tasks: dict[str, list[StageOperator]] = defaultdict(list)
         """The processors of every stage, one per shard, once they are made."""
+        self._pipeline = pipeline
         self._session = session
         self._folder = folder
         self._prepared = checked.stages
@@ -77,6 +80,14 @@ class SparkWorkshop:
     def start(self, capacity: int = DEFAULT_CAPACITY) -> LivePipeline:
         """Start every processor of the plan."""
         return assemble(self.plan, self).start(capacity)
+
+    def chunk(self, source: str, file: str | Path) -> Batch:
+        """A file that a client delivers, checked: it is there, and has the declared columns.
+
+        CSV needs a header line; columns are found by name, in any order. A relative path counts
+        from here.
+        """
+        return check_chunk(self._pipeline, source, str(file))
 
     def schema_of(self, sink: str) -> Schema:
         """The columns and types of a sink's result."""

@@ -9,6 +9,7 @@ that everything runs on a classic session and over Spark Connect alike.
 """
 
 from tidegate.spark.analyze import Checked, analyze, check
+from tidegate.spark.delivery import check_chunk
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
 from tidegate.spark.reference import reference
@@ -26,6 +27,7 @@ __all__ = [
     "Session",
     "analyze",
     "check",
+    "check_chunk",
     "inputs_of",
     "open_session",
     "passes_through",

@@ -45,7 +45,7 @@ def test_two_runs_at_once_give_what_plain_spark_gives_and_an_empty_one_is_publis
         for run, files in clients.items():
             for source, chunks in files.items():
                 for chunk in chunks:
-                    live.send(source, Batch((chunk,), rows=0), run)
+                    live.send(source, workshop.chunk(source, chunk), run)
         receipts = [live.end(run) for run in (*clients, "empty")]
         for receipt in receipts:
             receipt.wait(timeout=300)
