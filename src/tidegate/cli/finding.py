@@ -46,7 +46,7 @@ def _module(name: str, module: str, known: str) -> ModuleType:
         return import_module(module)
     except TidegateError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and _leads_to(module, error.name):
             raise UnknownPipeline(name, f"there is no module {error.name!r}", known) from error
         reason = f"{type(error).__name__}: {error}"
@@ -57,7 +57,7 @@ def _leads_to(module: str, missing: str | None) -> bool:
     return missing is not None and f"{module}.".startswith(f"{missing}.")
 
 
-def _last_line(error: Exception) -> SourceLine:
+def _last_line(error: BaseException) -> SourceLine:
     if isinstance(error, SyntaxError) and error.filename:
         return SourceLine(error.filename, error.lineno or 0, (error.text or "").strip())
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from typing import TypeAlias
 
 from pyspark.sql import SparkSession
 
+from tidegate.errors import SparkUnavailable
+from tidegate.spark.causes import SPARK_ERRORS, cause_of
+
 Session: TypeAlias = SparkSession
 """A session of either kind; they share their interface, not their class."""
 
@@ -23,6 +27,9 @@ DEFAULT_MASTER = "local[*]"
 REMOTE = "sc://"
 
 _HERE = Path(__file__).parent
+_NO_JAVA = "JAVA_GATEWAY_EXITED"
+_INSTALL_JAVA = "Install a Java 17+ runtime (`make setup` does), or let JAVA_HOME point at one."
+_CHECK_ADDRESS = "Check that a Spark listens there and takes these settings."
 
 STATIC: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -60,6 +67,8 @@ def open_session(
 
     `connect=True` starts a Connect server on a local master. `settings` override ours. A classic
     and a Connect session exclude each other: stop one before opening the other.
+
+    Raises `SparkUnavailable`.
     """
     given = dict(settings or {})
     if master.startswith("local"):
@@ -68,11 +77,27 @@ def open_session(
     # PySpark logs the text of every error that it raises.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    with _quiet_about_static_settings():
-        session = _builder(master, connect, given).getOrCreate()
-    for name, value in {**RUNTIME, **_without_static(given)}.items():
-        session.conf.set(name, value)
+    _refuse_without_java(master)
+    try:
+        with _quiet_about_static_settings():
+            session = _builder(master, connect, given).getOrCreate()
+        for name, value in {**RUNTIME, **_without_static(given)}.items():
+            session.conf.set(name, value)
+    except SPARK_ERRORS as error:
+        cause = cause_of(error)
+        instead = _INSTALL_JAVA if cause.condition == _NO_JAVA else _CHECK_ADDRESS
+        raise SparkUnavailable(master, cause.reason.rstrip("."), instead) from error
     return session
+
+
+def _refuse_without_java(master: str) -> None:
+    """PySpark finds out as well, but leaves the complaints of a shell script on the terminal."""
+    if master.startswith(REMOTE) or SparkSession.getActiveSession() is not None:
+        return
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which(str(Path(home, "bin", "java")) if home else "java") is None:
+        reason = f"JAVA_HOME is {home}, which has no bin/java" if home else "java is not installed"
+        raise SparkUnavailable(master, reason, _INSTALL_JAVA)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,7 @@ def test_a_mistake_for_programs_is_one_object(folder: Path) -> None:
         ("x = 1 / 0", "ZeroDivisionError: division by zero"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("x = (", "SyntaxError: '(' was never closed"),
+        ("raise SystemExit(5)", "SystemExit: 5"),
     ],
 )
 def test_a_module_that_breaks_is_told_with_its_line(folder: Path, code: str, reason: str) -> None:
@@ -128,6 +130,22 @@ def test_explaining_never_loads_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["explain", "coffee", "--analyze-schema"], ["demo"]])
+def test_a_machine_without_java_is_told_what_to_install(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("tidegate"), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAVA_HOME": "/nonexistent"},
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: there is no Spark on local[*]: JAVA_HOME is /nonexistent, which has no bin/java."
+        " Install a Java 17+ runtime (`make setup` does), or let JAVA_HOME point at one.\n"
+    )
 
 
 def test_the_command_is_installed_and_says_its_version() -> None:
