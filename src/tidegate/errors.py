@@ -681,6 +681,28 @@ class MissingColumns(RunError):
 
 
 @dataclass(eq=False)
+class BadValue(RunError):
+    """A delivered file has a value that is not of its declared type; `__cause__` is Spark's error.
+
+    `line` is known for CSV files that are not too long.
+    """
+
+    source: str
+    file: str
+    column: str
+    value: str
+    type: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = f", line {self.line}" if self.line else ""
+        return (
+            f"{self.file}{line}: {self.column} is {self.value!r}, which cannot be read as"
+            f" {self.type}; correct the value, or the type in the schema of source {self.source!r}"
+        )
+
+
+@dataclass(eq=False)
 class UnknownFormat(RunError):
     """A delivered file is of a kind that cannot be read."""
 

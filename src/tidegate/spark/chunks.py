@@ -46,13 +46,19 @@ def read_chunks(
 
     Raises `MissingColumns` or `UnknownFormat` before anything runs; bad values raise when it does.
     """
-    alike: dict[Layout, list[str]] = defaultdict(list)
-    for file in files:
-        layout = layout_of(file)
-        _refuse_missing(source, schema, file, layout.columns)
-        alike[layout].append(file)
+    alike = by_layout(files)
+    for layout, same in alike.items():
+        _refuse_missing(source, schema, same[0], layout.columns)
     parts = [_read(session, schema, layout, same) for layout, same in alike.items()]
     return operators.union(parts) if parts else empty(session, schema)
+
+
+def by_layout(files: Sequence[str]) -> dict[Layout, list[str]]:
+    """The files that can be read together. Raises `UnknownFormat`."""
+    alike: dict[Layout, list[str]] = defaultdict(list)
+    for file in files:
+        alike[layout_of(file)].append(file)
+    return alike
 
 
 def layout_of(file: str) -> Layout:
@@ -86,16 +92,25 @@ def _read(session: Session, schema: StructType, layout: Layout, files: list[str]
 def _read_parquet(
     session: Session, schema: StructType, layout: Layout, files: list[str]
 ) -> DataFrame:
-    """Spark widens what it safely can and refuses the rest; ids stored as floats it refuses."""
-
-    def is_float_id(field: StructField) -> bool:
-        return isinstance(field.dataType, IntegralType) and field.name.casefold() in layout.floats
-
-    stored = [StructField(it.name, DoubleType()) if is_float_id(it) else it for it in schema]
-    rows = session.read.schema(StructType(stored)).parquet(*files)
+    rows = parquet_rows(session, schema, layout, files)
     return rows.select(
-        *(_whole(field) if is_float_id(field) else column(field.name) for field in schema)
+        *(_whole(it) if is_float_id(layout, it) else column(it.name) for it in schema)
     )
+
+
+def parquet_rows(
+    session: Session, schema: StructType, layout: Layout, files: list[str]
+) -> DataFrame:
+    """Spark widens what it safely can and refuses the rest; ids stored as floats stay floats."""
+    stored = (
+        StructField(it.name, DoubleType()) if is_float_id(layout, it) else it for it in schema
+    )
+    return session.read.schema(StructType([*stored])).parquet(*files)
+
+
+def is_float_id(layout: Layout, field: StructField) -> bool:
+    """Whether a column of whole numbers is stored as floating point."""
+    return isinstance(field.dataType, IntegralType) and field.name.casefold() in layout.floats
 
 
 def _whole(field: StructField) -> Column:
@@ -110,11 +125,15 @@ def _whole(field: StructField) -> Column:
 
 
 def _read_csv(session: Session, schema: StructType, layout: Layout, files: list[str]) -> DataFrame:
-    """All columns as text in the order of the header, of which the declared ones are then cast."""
+    rows = csv_rows(session, layout, files)
+    return rows.select(*(_parsed(field, csv_text(layout, field)) for field in schema))
+
+
+def csv_rows(session: Session, layout: Layout, files: list[str]) -> DataFrame:
+    """All columns as text in the order of the header; `csv_text` finds them."""
     # Numbered, because a header may repeat a name, and Spark looks at positions alone.
-    places = {name.casefold(): f"_{at}" for at, name in reversed([*enumerate(layout.columns)])}
     text = StructType([StructField(f"_{at}", StringType()) for at in range(len(layout.columns))])
-    rows = (
+    return (
         session.read.schema(text)
         .option("header", True)
         .option("mode", "FAILFAST")
@@ -123,16 +142,28 @@ def _read_csv(session: Session, schema: StructType, layout: Layout, files: list[
         .option("columnPruning", False)
         .csv(files)
     )
-    return rows.select(*(_parsed(field, column(places[field.name.casefold()])) for field in schema))
+
+
+def csv_text(layout: Layout, field: StructField) -> Column:
+    """The text of a declared column, as the file has it."""
+    return column(f"_{place_of(layout, field)}")
+
+
+def place_of(layout: Layout, field: StructField) -> int:
+    """Which column of a file a declared one is; the first of that name."""
+    return [name.casefold() for name in layout.columns].index(field.name.casefold())
 
 
 def _parsed(field: StructField, text: Column) -> Column:
     if isinstance(field.dataType, StringType):
         return text.alias(field.name)
+    return castable(field, text).cast(field.dataType).alias(field.name)
+
+
+def castable(field: StructField, text: Column) -> Column:
+    """The text without what a cast would stumble over; null where there is none."""
     trimmed = fn.nullif(fn.trim(text), fn.lit(""))
-    if isinstance(field.dataType, IntegralType):
-        trimmed = _without_zero_fraction(trimmed)
-    return trimmed.cast(field.dataType).alias(field.name)
+    return _without_zero_fraction(trimmed) if isinstance(field.dataType, IntegralType) else trimmed
 
 
 def _without_zero_fraction(text: Column) -> Column:

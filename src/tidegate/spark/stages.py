@@ -8,6 +8,7 @@ from tidegate.errors import StageFailed
 from tidegate.plan.physical import MergeAggregate, PartialAggregate, Write
 from tidegate.spark.causes import SPARK_ERRORS, cause_of
 from tidegate.spark.chunks import read_chunks
+from tidegate.spark.culprits import find_bad_value, may_be_a_value
 from tidegate.spark.exchange import read, write
 from tidegate.spark.files import size
 from tidegate.spark.steps import apply_steps
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from tidegate.errors import RunError
     from tidegate.plan.physical import Step
+    from tidegate.spark.causes import Cause
     from tidegate.spark.exchange import Batch
     from tidegate.spark.prepare import PreparedStage
     from tidegate.spark.sessions import Session
@@ -33,8 +36,8 @@ def run_stage(
     """Apply the stage's steps to batches, one list per input edge, as one Spark job.
 
     The result is one batch per shard of the reader when the rows are exchanged, and under None
-    otherwise; no batch where there are no rows. Raises `StageFailed` with Spark's own cause, or
-    `MissingColumns` for a chunk that lacks some.
+    otherwise; no batch where there are no rows. Raises `StageFailed` with Spark's own cause; for
+    a chunk `MissingColumns` if it lacks some, `BadValue` if one is not of its declared type.
     """
     if _gives_nothing(prepared.stage.steps, inputs):
         return {}
@@ -43,7 +46,7 @@ def run_stage(
         made = apply_steps(prepared.stage.steps, rows, prepared.types)
         return write(made, folder, prepared.route)
     except SPARK_ERRORS as error:
-        raise StageFailed(prepared.stage.id, *cause_of(error)) from error
+        raise _told(session, prepared, inputs, cause_of(error)) from error
 
 
 def passes_through(prepared: PreparedStage) -> bool:
@@ -66,6 +69,21 @@ def _read(
     if source is None:
         rows = read(session, batches, schema)
         return rows.coalesce(1) if sum(it.rows for it in batches) <= ONE_TASK_ROWS else rows
-    files = [file for batch in batches for file in batch.files]
+    files = _files(batches)
     rows = read_chunks(session, source, schema, files)
     return rows.coalesce(1) if sum(map(size, files)) <= ONE_TASK_BYTES else rows
+
+
+def _files(batches: Sequence[Batch]) -> list[str]:
+    return [file for batch in batches for file in batch.files]
+
+
+def _told(
+    session: Session, prepared: PreparedStage, inputs: Sequence[Sequence[Batch]], cause: Cause
+) -> RunError:
+    """The value in a client's file if one is to blame, else what Spark said."""
+    source = prepared.source
+    culprit = None
+    if source is not None and may_be_a_value(cause):
+        culprit = find_bad_value(session, source, prepared.inputs[0], _files(inputs[0]))
+    return culprit or StageFailed(prepared.stage.id, *cause)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidegate as tg
-from tidegate.errors import BarrierTimeout, ProcessorFailed, StageFailed
+from tidegate.errors import BadValue, BarrierTimeout, ProcessorFailed
 from tidegate.run.folders import RunOptions, RunReport, chunks_in, run_folder
 from tidegate.spark import Session
 
@@ -75,12 +75,12 @@ def test_a_run_that_exceeds_its_deadline_names_who_holds_it_up_and_writes_nothin
     assert not (tmp_path / "out").exists()
 
 
-def test_a_value_that_cannot_be_read_fails_the_run_with_sparks_own_cause(
+def test_a_value_that_cannot_be_read_fails_the_run_and_is_named(
     data: Path, tmp_path: Path, spark: Session
 ) -> None:
     (data / "sales" / "3.csv").write_text("item_id,quantity\n1,many\n")
     with pytest.raises(ProcessorFailed) as failed:
         run(data, tmp_path / "out", spark, RunOptions())
-    assert isinstance(failed.value.__cause__, StageFailed)
+    assert isinstance(failed.value.__cause__, BadValue)
     assert "many" in str(failed.value)
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import tidegate as tg
 from tests.integration.spark.execution import execute
 from tests.integration.spark.rows import assert_same
-from tidegate.errors import RefusedBySpark, StageFailed
+from tidegate.errors import BadValue, RefusedBySpark
 from tidegate.pipeline import Pipeline
 from tidegate.spark import Session, analyze, open_session, reference
 
@@ -48,8 +48,8 @@ def failed(session: Session, folder: Path) -> str:
     sources = {"sales": chunks(folder, "d,many,1")}
     try:
         execute(session, declared("store_id > 1"), sources, str(folder / "bad"), shards=1, seed=1)
-    except StageFailed as error:
-        return error.spark_condition
+    except BadValue as error:
+        return f"{error.column} {error.value} in line {error.line}"
     return "nothing"
 
 

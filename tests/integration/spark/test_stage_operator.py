@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tidegate as tg
-from tidegate.errors import StageFailed
+from tidegate.errors import BadValue, StageFailed
 from tidegate.pipeline import Pipeline
 from tidegate.plan import physical_plan
 from tidegate.run.stages import SinkResult, StageOperator
@@ -137,12 +137,23 @@ def test_a_cancelled_run_gives_nothing_and_its_name_can_be_used_again(
     assert len(payloads(handle(count, END.with_id(3, "may")))) == 1
 
 
-def test_a_failing_job_is_told_with_the_stage_and_spark_s_own_cause(
+def test_a_value_that_is_not_of_its_declared_type_is_told_with_its_place(
+    spark: Session, stages: dict[str, PreparedStage], tmp_path: Path
+) -> None:
+    scan = StageOperator("s1/0", stages["Scan"], spark, str(tmp_path / "out"))
+    with pytest.raises(BadValue) as raised:
+        handle(scan, chunk(tmp_path, "may", (1, 1), ("one", 1)))
+    error = raised.value
+    assert (error.source, error.file) == ("sales", str(tmp_path / "may.csv"))
+    assert (error.column, error.value, error.type, error.line) == ("store", "one", "bigint", 3)
+    assert "CAST_INVALID_INPUT" in str(error.__cause__)
+
+
+def test_any_other_failing_job_is_told_with_the_stage_and_spark_s_own_cause(
     spark: Session, stages: dict[str, PreparedStage], tmp_path: Path
 ) -> None:
     scan = StageOperator("s1/0", stages["Scan"], spark, str(tmp_path / "out"))
     with pytest.raises(StageFailed) as raised:
-        handle(scan, chunk(tmp_path, "may", ("one", 1)))
-    error = raised.value
-    assert (error.stage, error.spark_condition) == ("s1", "CAST_INVALID_INPUT")
-    assert "'one'" in error.reason
+        handle(scan, chunk(tmp_path, "may", (1,)))
+    assert raised.value.stage == "s1"
+    assert raised.value.spark_condition.startswith("MALFORMED_CSV_RECORD")
