@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TypeAlias
 
 from pyspark.sql import SparkSession
@@ -34,14 +35,14 @@ _CHECK_ADDRESS = "Check that a Spark listens there and takes these settings."
 STATIC: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # A failing job raises its error; a log of the same stack trace would only bury it.
-    "spark.log.level": "FATAL",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
     "spark.scheduler.mode": "FAIR",
     # Jobs of one pool run first in, first out, unless the pool itself is declared fair.
     "spark.scheduler.allocation.file": str(_HERE / "fair_pool.xml"),
 }
 """Fixed when a driver starts; not ours to decide on a server that runs already."""
+
+_WAREHOUSE = "spark.sql.warehouse.dir"
 
 RUNTIME: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -131,13 +132,21 @@ def _builder(master: str, connect: bool, settings: Mapping[str, str]) -> SparkSe
     if master.startswith(REMOTE):
         return builder.remote(master)
     builder = builder.remote(master) if connect else builder.master(master)
-    for name, value in {**STATIC, **settings}.items():
+    for name, value in {**STATIC, **_warehouse(master), **settings}.items():
         builder = builder.config(name, value)
     return builder
 
 
+def _warehouse(master: str) -> dict[str, str]:
+    """Spark would make one in the working directory, although no table is ever kept there."""
+    if not master.startswith("local"):
+        return {}
+    return {_WAREHOUSE: str(Path(gettempdir(), "tidegate-spark-warehouse"))}
+
+
 def _without_static(settings: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
+    runtime = {name for name in settings if name.startswith("spark.sql.")} - {_WAREHOUSE}
+    return {name: value for name, value in settings.items() if name in runtime}
 
 
 @contextmanager
