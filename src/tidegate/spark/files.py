@@ -60,9 +60,17 @@ def csv_line(path: str, place: int, value: str) -> int | None:
     with system.open_input_stream(inside, compression="detect") as stream:
         lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace")
         for number, line in enumerate(islice(lines, _SEARCHED_LINES), 1):
-            if number > 1 and next(csv.reader([line]), [])[place : place + 1] == [value]:
+            if number > 1 and _fields(line)[place : place + 1] == [value]:
                 return number
     return None
+
+
+def _fields(line: str) -> list[str]:
+    """None where Python refuses to split what Spark does split: a field of more than 128 KiB."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def chunk_rows(path: str) -> int:

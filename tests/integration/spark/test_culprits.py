@@ -77,3 +77,9 @@ def test_lines_are_counted_in_compressed_files_and_past_empty_ones(tmp_path: Pat
     assert csv_line(str(file), 0, '1, "2') == 3
     assert csv_line(str(file), 1, "x") == 4
     assert csv_line(str(file), 1, "y") is None, "that is the header"
+
+
+def test_a_line_with_a_huge_field_is_counted_and_not_searched(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.csv", f"x,y\n{'x' * 200_000},3\n4,x\n")
+    assert csv_line(str(file), 1, "x") == 3
+    assert csv_line(str(file), 1, "3") is None
