@@ -3,6 +3,7 @@
 In a process of its own, because a process has either a classic session or a Connect one.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ def test_the_core_path_runs_over_connect_with_the_results_of_plain_spark(tmp_pat
         text=True,
         timeout=280,
         cwd=ROOT,
+        # PySpark takes any free port then, instead of one that somebody else may be using.
+        env={**os.environ, "SPARK_TESTING": "1"},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
