@@ -43,6 +43,7 @@ def wait_for_each(count: int) -> None:
     with diamond() as live:
         for _ in range(count):
             live.send_barrier(BarrierKind.SYNC_TEST, Carrier.DATA, "march").wait()
+        live.end("march").wait()
 
 
 def wait_for_each_token(count: int) -> None:

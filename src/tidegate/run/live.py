@@ -15,7 +15,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import NoReturn, Self
 
 from tidegate.errors import (
@@ -368,12 +367,7 @@ class LivePipeline:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close gracefully and raise the failure there was; quickly when the block raised."""
         if kind is not None:
             self.quick_close()
@@ -395,12 +389,7 @@ class _WhileRunning:
         if self._live.state is not PipelineState.RUNNING:
             self._refuse(self._live.error)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if isinstance(error, ChannelClosed):
             self._refuse(self._live.error or error)
 

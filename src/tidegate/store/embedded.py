@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
@@ -117,12 +116,7 @@ class EmbeddedServer:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ── what it is like ──

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import Self
 
 import psycopg
@@ -114,12 +113,7 @@ class Wakeups:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
