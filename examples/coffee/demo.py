@@ -38,6 +38,7 @@ IMPATIENT = 0.5
 """Seconds after which the demo asks who holds a barrier up; far less than Spark needs."""
 EVERY = 10.0
 """Seconds between two lines about clients that are not complete."""
+GLANCE = 0.1
 SHOWN_ROWS = 5
 QUESTIONS = {
     "q1": "the large daytime transactions",
@@ -138,12 +139,14 @@ def _run(
 
 
 def _tell_who_is_done(live: LivePipeline, receipts: dict[str, Receipt], teller: Teller) -> None:
-    """Wait for the next client for a while, and say where the others are."""
-    for name, receipt in list(receipts.items()):
-        if receipt.settled_within(EVERY / len(receipts)):
-            del receipts[name]
-            if receipt.state is ReceiptState.COLLECTED:
-                teller.tell(f"[green]client {name}: complete[/], all sinks published together")
+    """Wait for a while, tell of each client that is done, then say where the others are."""
+    deadline = monotonic() + EVERY
+    while receipts and monotonic() < deadline:
+        for name, receipt in list(receipts.items()):
+            if receipt.settled_within(GLANCE):
+                del receipts[name]
+                if receipt.state is ReceiptState.COLLECTED:
+                    teller.tell(f"[green]client {name}: complete[/], all sinks published together")
     at = {name: live.holdup(receipt).held_by for name, receipt in receipts.items()}
     where = "; ".join(
         f"{name} at {listed(stages, most=3)}" for name, stages in at.items() if stages
