@@ -110,9 +110,7 @@ class _Outlet:
     shard: int | None
 
     def wants(self, message: StreamMessage) -> bool:
-        if self.shard is None or not isinstance(message, Event):
-            return True
-        return message.shard is None or message.shard == self.shard
+        return not isinstance(message, Event) or message.goes_to(self.shard)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Lane:
         return [message for message in messages if self._wants(message)]
 
     def _wants(self, message: StreamMessage) -> bool:
-        return not isinstance(message, Event) or message.shard in (None, self.shard)
+        return not isinstance(message, Event) or message.goes_to(self.shard)
 
     def offer(self, message: StreamMessage) -> bool:
         """Send on the data channel without waiting; False when there is no room."""

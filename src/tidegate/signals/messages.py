@@ -23,6 +23,10 @@ class Event(Generic[T_co]):
     port: int = 0
     """By which input of the fan-in it came (0 is a join's left side); set by the barrier node."""
 
+    def goes_to(self, shard: int | None) -> bool:
+        """Whether a lane to this shard gets it; a lane that is no part of an exchange gets all."""
+        return shard is None or self.shard is None or self.shard == shard
+
     def arriving_by(self, port: int) -> Event[T_co]:
         """The same event, marked with the input it came by."""
         if port == self.port:
