@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -25,7 +24,7 @@ from tidegate.plan import PhysicalBarrier, PhysicalPlan, plan_hash
 from tidegate.run import LivePipeline, Receipt, ReceiptState
 from tidegate.run.workshop import ResultCollector, SparkWorkshop
 from tidegate.signals import BarrierKind, Carrier
-from tidegate.spark import Batch, Session, open_session, reference
+from tidegate.spark import Batch, Session, reference, session_on
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 
@@ -82,28 +81,19 @@ def main() -> None:
     """Run the demo and say what happens."""
     logging.basicConfig(level=logging.ERROR)  # the demo tells what the warnings would
     teller = Teller(Console())
-    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, _spark(teller) as session:
+    teller.tell("starting Spark in this process …")
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, session_on() as session:
         clients = [_client(name, size, Path(folder), teller) for name, size in CLIENTS.items()]
         workshop = SparkWorkshop(pipeline, session, f"{folder}/batches")
         _tell_plan(workshop.plan, teller)
-        live = workshop.start()
-        teller.tell(f"{len(live.processors)} processors are running")
-        _run(live, workshop, clients, teller)
-        report = live.graceful_close()
+        with workshop.start() as live:
+            teller.tell(f"{len(live.processors)} processors are running")
+            _run(live, workshop, clients, teller)
+            report = live.graceful_close()
         teller.tell(f"closed: {report.how.value}, {report.discarded} messages dropped")
         _compare(session, clients, workshop.results, teller)
         _show(session, workshop.results, teller)
         _tell_what_was_shown(clients, teller)
-
-
-@contextmanager
-def _spark(teller: Teller) -> Iterator[Session]:
-    teller.tell("starting Spark in this process …")
-    session = open_session("local[*]")
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def _client(name: str, size: Size, folder: Path, teller: Teller) -> Client:

@@ -102,7 +102,7 @@ def _refuse_without_java(master: str) -> None:
 
 
 @contextmanager
-def session_on(master: str) -> Iterator[Session]:
+def session_on(master: str = DEFAULT_MASTER) -> Iterator[Session]:
     """A session on `master`; stopped afterwards unless it was there before."""
     was_there = SparkSession.getActiveSession() is not None
     session = open_session(master)
