@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Thread
-from time import monotonic, sleep
 
 import pytest
 
 from tests.unit.run.test_live import LINKS, LONG, SYNC, Gated, Seen, diamond
+from tests.waiting import wait_until
 from tidegate.errors import BarrierTimeout, BarrierWithdrawn, NotRunning, TooManySignals
 from tidegate.run import (
     BarrierProcessor,
@@ -27,13 +26,6 @@ from tidegate.run.memory import Lane
 from tidegate.signals import Barrier, Bell, Carrier, Channel, Edge
 
 JOIN_LINKS = [Link("sales", "barrier"), Link("items", "barrier"), Link("barrier", "end")]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + LONG
-    while not condition():
-        assert monotonic() < deadline, f"the condition did not come true within {LONG:g} s"
-        sleep(0.001)
 
 
 def wait_until_passed(receipt: Receipt, *processors: str) -> None:

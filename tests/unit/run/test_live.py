@@ -10,6 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
+from tests.waiting import wait_until
 from tidegate.errors import (
     BadWiring,
     BarrierTimeout,
@@ -23,6 +24,7 @@ from tidegate.errors import (
     UnknownRun,
     UnknownSource,
 )
+from tidegate.plan.bounds import ALIGNMENT_TIMEOUT
 from tidegate.run import (
     BarrierProcessor,
     CloseReport,
@@ -135,13 +137,6 @@ def diamond(
 def send_numbers(live: LivePipeline, source: str, count: int, timeout: float = LONG) -> None:
     for number in range(count):
         live.send(source, number, "march", timeout=timeout)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + LONG
-    while not condition():
-        assert monotonic() < deadline, "the condition did not come true in time"
-        sleep(0.001)
 
 
 def late_names(live: LivePipeline) -> list[str]:
@@ -269,6 +264,11 @@ def test_the_receipt_names_the_upstreams_that_did_not_deliver_in_time() -> None:
             receipt.wait()
         assert (late.value.missing, late.value.held_by) == (("left",), ("left",))
         gated.gate.set()
+
+
+def test_the_bound_of_a_barrier_is_the_one_that_explain_shows() -> None:
+    with diamond() as live:
+        assert live.send_barrier(SYNC, Carrier.DATA).seconds == ALIGNMENT_TIMEOUT.seconds
 
 
 def test_a_barrier_whose_bound_passes_is_withdrawn_and_the_next_one_completes() -> None:

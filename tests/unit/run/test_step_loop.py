@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from threading import Thread
-from time import monotonic, sleep
 
 import pytest
 
+from tests.waiting import wait_until
 from tidegate.errors import CountMismatch, ProcessorFailed
 from tidegate.run import Operator, StepLoop
 from tidegate.run.memory import STEP_MESSAGES, Lane, MemoryLanes
@@ -113,13 +113,6 @@ def run_in_background(loop: StepLoop) -> tuple[Thread, list[ControlSignal | None
     thread = Thread(target=lambda: ended.append(loop.run()), daemon=True)
     thread.start()
     return thread, ended
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + 30
-    while not condition():
-        assert monotonic() < deadline, "the condition did not come true within 30 s"
-        sleep(0.001)
 
 
 def test_a_quick_end_overtakes_a_graceful_end_that_waits_for_room() -> None:
