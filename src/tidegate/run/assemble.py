@@ -1,17 +1,20 @@
-"""From a physical plan to the graph of processors that runs it.
+"""From a physical plan to the graph of tasks that runs it.
 
-Every shard of every node becomes one processor: a stage's are made by the caller, a
+Every shard of every node is one task: a stage's processors are made by a workshop, a
 `PhysicalBarrier`'s are `BarrierProcessor`s, the collector's is the collecting end. Every edge
 becomes as many links as its rows have ways to go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from tidegate.plan.physical import (
+    MONITOR,
     Edge,
     Move,
     PhysicalBarrier,
@@ -42,50 +45,65 @@ class Workshop(Protocol):
 
 @dataclass(frozen=True)
 class Assembly:
-    """Everything a live pipeline is made of."""
+    """The tasks of a plan and how they are linked."""
 
-    name: str
-    processors: tuple[Processor, ...]
+    plan: PhysicalPlan
     links: tuple[Link, ...]
-    sources: dict[str, tuple[str, ...]]
-    """For each source the tasks that read it, one per shard."""
+    places: Mapping[str, tuple[PhysicalNode, int]]
+    """Every task: its node, and which shard of it."""
 
-    def start(self, capacity: int = DEFAULT_CAPACITY) -> LivePipeline:
-        """Bring it to life."""
-        return LivePipeline(self.name, self.processors, self.links, self.sources, capacity)
+    @property
+    def name(self) -> str:
+        """The pipeline's."""
+        return self.plan.pipeline
+
+    @cached_property
+    def sources(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """For each source the stages that read it, each as its tasks by shard."""
+        readers: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for stage in self.plan.stages:
+            for scan in _scans(stage):
+                readers[scan.source].append(tasks(stage))
+        return {source: tuple(stages) for source, stages in readers.items()}
+
+    @cached_property
+    def monitored(self) -> tuple[str, ...]:
+        """The tasks where END passes when the monitor has released it."""
+        nodes = (node for node in self.plan.nodes if isinstance(node, PhysicalBarrier))
+        return tuple(task for node in nodes if node.released_by == MONITOR for task in tasks(node))
+
+    def processor(self, task: str, workshop: Workshop) -> Processor:
+        """A fresh processor for a task."""
+        node, shard = self.places[task]
+        if isinstance(node, PhysicalStage):
+            return workshop.stage(task, node, shard)
+        if isinstance(node, PhysicalBarrier):
+            return BarrierProcessor(task, edges_into(self.links, task))
+        return workshop.collector(task, node)
+
+    def start(self, workshop: Workshop, capacity: int = DEFAULT_CAPACITY) -> LivePipeline:
+        """Bring it to life in memory, in this process."""
+        processors = [self.processor(task, workshop) for task in self.places]
+        return LivePipeline(self.name, processors, self.links, self.sources, capacity)
 
 
-def assemble(plan: PhysicalPlan, workshop: Workshop) -> Assembly:
-    """The processors and links of a plan, in its order."""
+def assemble(plan: PhysicalPlan) -> Assembly:
+    """The tasks and links of a plan, in its order."""
     links = tuple(link for node in plan.nodes for link in _links_into(plan, node))
-    processors = tuple(
-        _processor(node, shard, links, workshop)
-        for node in plan.nodes
-        for shard in range(node.shards)
-    )
-    sources = {scan.source: tasks(stage) for stage in plan.stages for scan in _scans(stage)}
-    return Assembly(plan.pipeline, processors, links, sources)
+    places = {
+        task_name(node, shard): (node, shard) for node in plan.nodes for shard in range(node.shards)
+    }
+    return Assembly(plan, links, places)
 
 
 def task_name(node: PhysicalNode, shard: int) -> str:
-    """The name of a node's processor: its id, and the shard when there are several."""
+    """The name of a node's task: its id, and the shard when there are several."""
     return node.id if node.shards == 1 else f"{node.id}/{shard}"
 
 
 def tasks(node: PhysicalNode) -> tuple[str, ...]:
-    """The names of all processors of a node."""
+    """The names of all tasks of a node."""
     return tuple(task_name(node, shard) for shard in range(node.shards))
-
-
-def _processor(
-    node: PhysicalNode, shard: int, links: Sequence[Link], workshop: Workshop
-) -> Processor:
-    name = task_name(node, shard)
-    if isinstance(node, PhysicalStage):
-        return workshop.stage(name, node, shard)
-    if isinstance(node, PhysicalBarrier):
-        return BarrierProcessor(name, edges_into(links, name))
-    return workshop.collector(name, node)
 
 
 def _links_into(plan: PhysicalPlan, node: PhysicalNode) -> Iterator[Link]:

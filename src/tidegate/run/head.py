@@ -40,21 +40,28 @@ from tidegate.signals import (
 
 
 class SourceInlet:
-    """The lanes into one source, one per shard. Its clients take turns; signals do not queue."""
+    """The lanes out of one source: for each stage that reads it, one per shard.
 
-    def __init__(self, name: str, lanes: Sequence[Lane], room: Bell) -> None:
+    Its clients take turns; signals do not queue.
+    """
+
+    def __init__(self, name: str, readers: Sequence[Sequence[Lane]], room: Bell) -> None:
         self.name = name
-        self.lanes = tuple(lanes)
+        self.lanes = tuple(lane for lanes in readers for lane in lanes)
+        self._readers = tuple(readers)
         self._room = room
         self._turn = Lock()
         self._next = count()
 
     def lanes_for(self, message: Event[object] | Watermark) -> Sequence[Lane]:
-        """An event goes to one shard, the one it names or the next in turn; a watermark to all."""
+        """A watermark goes everywhere; an event to one shard of each reader.
+
+        That is the shard it names, or the next in turn.
+        """
         if isinstance(message, Watermark):
             return self.lanes
         shard = next(self._next) if message.shard is None else message.shard
-        return (self.lanes[shard % len(self.lanes)],)
+        return [lanes[shard % len(lanes)] for lanes in self._readers]
 
     def put(
         self, message: Event[object] | Watermark, offer: Callable[[Lane], bool], timeout: float
@@ -64,7 +71,12 @@ class SourceInlet:
         if not self._turn.acquire(timeout=timeout):
             raise self._timed_out(timeout)
         try:
-            for lane in self.lanes_for(message):
+            lanes = self.lanes_for(message)
+            # While it is our turn nobody else sends data: a lane that has room keeps it.
+            for lane in lanes:
+                while not (lane.data.is_closed or lane.data.has_room_for(message)):
+                    self._sleep_until_room(lane, message, deadline, timeout)
+            for lane in lanes:
                 while not offer(lane):
                     self._sleep_until_room(lane, message, deadline, timeout)
         finally:

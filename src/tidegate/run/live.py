@@ -40,7 +40,7 @@ from tidegate.run.states import (
 )
 from tidegate.run.step import Processor, StepLoop
 from tidegate.run.wiring import Link, Wiring
-from tidegate.run.worker import Worker
+from tidegate.run.threads import ProcessorThread
 from tidegate.signals import (
     WHOLE_PIPELINE,
     Barrier,
@@ -77,7 +77,7 @@ class LivePipeline:
         name: str,
         processors: Sequence[Processor],
         links: Sequence[Link],
-        sources: Mapping[str, Sequence[str]] | None = None,
+        sources: Mapping[str, Sequence[Sequence[str]]] | None = None,
         capacity: int = DEFAULT_CAPACITY,
     ) -> None:
         self.name = name
@@ -96,11 +96,11 @@ class LivePipeline:
         for worker in self._workers:
             worker.thread.start()
 
-    def _hire(self, processor: Processor) -> Worker:
+    def _hire(self, processor: Processor) -> ProcessorThread:
         wiring, name = self._wiring, processor.name
         lanes = MemoryLanes(wiring.inputs[name], wiring.outputs[name], wiring.bells[name])
         loop = StepLoop(processor, lanes, self._on_forwarded)
-        return Worker(processor, loop, self.name, self._fail)
+        return ProcessorThread(processor, loop, self.name, self._fail)
 
     # ── data and signals ──
 
@@ -310,7 +310,7 @@ class LivePipeline:
         self._join(monotonic() + timeout)
         return not self._alive()
 
-    def _status(self, worker: Worker) -> ProcessorStatus:
+    def _status(self, worker: ProcessorThread) -> ProcessorStatus:
         channels = [lane.data for lane in self._wiring.inputs[worker.name]]
         depth = sum(channel.depth for channel in channels)
         peak = max((channel.peak_depth for channel in channels), default=0)

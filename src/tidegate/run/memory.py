@@ -155,7 +155,12 @@ class MemoryLanes:
         return taken
 
     def commit(self, step: Step, outcome: Outcome) -> None:
-        """Send the outcome; what finds no room waits in its outlet."""
+        """Send the outcome; what finds no room waits in its outlet.
+
+        In memory all runs share their processors, so a run that fails takes them down.
+        """
+        for cause in outcome.failed.values():
+            raise cause
         for lane, data, control in zip(self._outputs, self._data, self._control, strict=True):
             control.send(outcome.control)
             data.send(lane.wanted(outcome.data))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate.errors import ProcessorFailed, listed
+from tidegate.errors import ProcessorFailed, TidegateError, listed
 from tidegate.signals import (
     WHOLE_PIPELINE,
     Barrier,
@@ -30,11 +30,21 @@ IDLE_NET = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is handled together: messages of one edge and channel, in order, up to a barrier."""
+    """What is handled together: messages of one edge and channel, of each run up to a barrier."""
 
     carrier: Carrier
     edge: Edge
     messages: tuple[StreamMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a sink has for a complete run: batches, as the stages made them."""
+
+    run: str
+    sink: str
+    rows: int
+    batches: tuple[object, ...]
 
 
 @dataclass(slots=True)
@@ -43,6 +53,10 @@ class Outcome:
 
     data: list[StreamMessage] = field(default_factory=list)
     control: list[ControlSignal] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    """What is published with this step."""
+    failed: dict[str, TidegateError] = field(default_factory=dict)
+    """Runs that cannot be completed, each with its cause; the others go on."""
 
     @property
     def terminal(self) -> ControlSignal | None:

@@ -42,7 +42,7 @@ class Wiring:
         self,
         names: Sequence[str],
         links: Sequence[Link],
-        sources: Mapping[str, Sequence[str]] | None = None,
+        sources: Mapping[str, Sequence[Sequence[str]]] | None = None,
         capacity: int = DEFAULT_CAPACITY,
     ) -> None:
         self.bells = {name: Bell() for name in names}
@@ -56,8 +56,10 @@ class Wiring:
             name: tuple(lane.edge.upstream for lane in lanes) for name, lanes in self.inputs.items()
         }
         self.end = _only_end(self.outputs)
-        sources = sources or {name: (name,) for name, feeds in self.upstreams.items() if not feeds}
-        self.inlets = [self._open_inlet(name, tasks) for name, tasks in sources.items()]
+        sources = sources or {
+            name: ((name,),) for name, feeds in self.upstreams.items() if not feeds
+        }
+        self.inlets = [self._open_inlet(name, readers) for name, readers in sources.items()]
 
     @property
     def lanes(self) -> list[Lane]:
@@ -75,14 +77,15 @@ class Wiring:
         self.inputs[link.downstream].append(lane)
         self.outputs[link.upstream].append(lane)
 
-    def _open_inlet(self, source: str, tasks: Sequence[str]) -> SourceInlet:
+    def _open_inlet(self, source: str, readers: Sequence[Sequence[str]]) -> SourceInlet:
         room = Bell()
-        lanes = []
-        for task in tasks:
-            lane = self._lane(Edge(0, HEAD), Link(HEAD, task), room, HEAD_RESERVE)
-            self.inputs[task].append(lane)
-            lanes.append(lane)
+        lanes = [[self._inlet_lane(task, room) for task in tasks] for tasks in readers]
         return SourceInlet(source, lanes, room)
+
+    def _inlet_lane(self, task: str, room: Bell) -> Lane:
+        lane = self._lane(Edge(0, HEAD), Link(HEAD, task), room, HEAD_RESERVE)
+        self.inputs[task].append(lane)
+        return lane
 
     def _lane(self, edge: Edge, link: Link, room: Bell, reserve: int) -> Lane:
         arrivals = self.bells[link.downstream]

@@ -62,7 +62,7 @@ def barriers(plan: PhysicalPlan) -> list[PhysicalBarrier]:
 @pytest.mark.parametrize("shards", [1, 2, 5])
 def test_every_barrier_expects_exactly_the_lanes_that_arrive(shards: int) -> None:
     plan = plan_of(coffee, shards=shards)
-    assembly = assemble(plan, Bench())
+    assembly = assemble(plan)
     assert barriers(plan)
     for barrier in barriers(plan):
         for task in tasks(barrier):
@@ -72,14 +72,14 @@ def test_every_barrier_expects_exactly_the_lanes_that_arrive(shards: int) -> Non
 @pytest.mark.parametrize("shards", [1, 3])
 def test_whatever_is_no_barrier_has_one_arriving_lane_at_most(shards: int) -> None:
     plan = plan_of(coffee, shards=shards)
-    assembly = assemble(plan, Bench())
+    assembly = assemble(plan)
     for node in plan.nodes:
         if not isinstance(node, PhysicalBarrier):
             assert all(len(edges_into(assembly.links, task)) <= 1 for task in tasks(node))
 
 
-def test_every_source_is_read_by_all_shards_of_its_stage() -> None:
-    assembly = assemble(plan_of(coffee, shards=2), Bench())
+def test_every_source_is_read_by_all_shards_of_its_stages() -> None:
+    assembly = assemble(plan_of(coffee, shards=2))
     assert set(assembly.sources) == {
         "transactions",
         "transaction_items",
@@ -87,14 +87,16 @@ def test_every_source_is_read_by_all_shards_of_its_stage() -> None:
         "stores",
         "users",
     }
-    assert all(len(tasks) == 2 for tasks in assembly.sources.values())
+    for readers in assembly.sources.values():
+        assert readers
+        assert all(len(tasks) == 2 for tasks in readers)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_the_plans_own_barriers_forward_one_end_for_many_runs_at_once(shards: int) -> None:
     bench = Bench()
-    assembly = assemble(plan_of(coffee, shards=shards), bench)
-    with assembly.start(capacity=4) as live:
+    assembly = assemble(plan_of(coffee, shards=shards))
+    with assembly.start(bench, capacity=4) as live:
         receipts = []
         for run in ("small", "empty", "large"):
             live.begin(run)
@@ -115,8 +117,8 @@ def test_a_join_knows_its_left_side_from_its_right_over_several_lanes() -> None:
     right = pipeline.source("right", "id bigint, b string")
     left.join(right, on="id").sink("joined")
     bench = Bench()
-    assembly = assemble(plan_of(pipeline), bench)
-    with assembly.start() as live:
+    assembly = assemble(plan_of(pipeline))
+    with assembly.start(bench) as live:
         live.begin("march")
         for shard in range(3):
             live.send("left", "l", "march", shard)

@@ -118,7 +118,7 @@ def test_a_source_that_had_ended_before_its_run_was_cancelled_takes_the_next_run
 
 def test_a_cancel_that_finds_no_room_changes_nothing() -> None:
     lane = Lane(Edge(0, "head"), Channel("data", 1, reserve=1), Channel("control", 1))
-    head = Head([SourceInlet("source", [lane], Bell())])
+    head = Head([SourceInlet("source", [[lane]], Bell())])
 
     def announce(barrier: Barrier) -> Receipt:
         return Receipt(barrier, None)

@@ -10,7 +10,7 @@ from tidegate.run.states import ProcessorState
 from tidegate.run.step import Processor, StepLoop
 
 
-class Worker:
+class ProcessorThread:
     """One processor on its thread."""
 
     def __init__(
