@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.pipeline.nodes import AggregateColumn, Call, Column, Field, Order, State
 from tidegate.plan.bounds import Bound
-from tidegate.plan.physical import Edge, qualified_name
+from tidegate.plan.physical import Edge, Join, PhysicalStage, inputs_by_step, qualified_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidegate.plan.logical import LogicalNode, LogicalPlan
-    from tidegate.plan.physical import PhysicalPlan
+    from tidegate.plan.physical import PhysicalNode, PhysicalPlan, Step
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -37,7 +39,7 @@ def physical_json(plan: PhysicalPlan) -> dict[str, object]:
         "shards": plan.shards,
         "hash": plan_hash(plan),
         "root": plan.root.id,
-        "nodes": [_encoded(node, _HIDDEN) for node in plan.nodes],
+        "nodes": [_physical_node(node, plan) for node in plan.nodes],
     }
 
 
@@ -60,6 +62,20 @@ def plan_hash(plan: PhysicalPlan) -> str:
     nodes = [_encoded(node, _HIDDEN | _WORDING) for node in plan.nodes]
     text = json.dumps(nodes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode()).hexdigest()
+
+
+def _physical_node(node: PhysicalNode, plan: PhysicalPlan) -> object:
+    if not isinstance(node, PhysicalStage):
+        return _encoded(node, _HIDDEN)
+    inputs = inputs_by_step(node.steps, plan.arriving(node))
+    steps = [_physical_step(*each) for each in zip(node.steps, inputs, strict=True)]
+    return {"kind": "PhysicalStage", **_members(node, _HIDDEN | {"steps"}), "steps": steps}
+
+
+def _physical_step(step: Step, inputs: Sequence[Edge]) -> object:
+    """A step, and for a join which node is on its right."""
+    members = {"kind": type(step).__name__, **_members(step, _HIDDEN)}
+    return members | {"right": inputs[-1].upstream} if isinstance(step, Join) else members
 
 
 def _logical_node(node: LogicalNode) -> dict[str, object]:

@@ -12,6 +12,7 @@ from tidegate.plan.physical import (
     PhysicalBarrier,
     PhysicalResultCollect,
     PhysicalStage,
+    inputs_by_step,
     qualified_name,
 )
 from tidegate.plan.tree import draw
@@ -36,7 +37,7 @@ def explain_physical(plan: PhysicalPlan) -> str:
     )
     tree = draw(
         plan.root.id,
-        lambda node: _physical(plan.by_id[node]),
+        lambda node: _physical(plan.by_id[node], plan),
         lambda node: [edge.upstream for edge in plan.by_id[node].inputs],
     )
     return "\n".join([title, "", *tree])
@@ -59,12 +60,14 @@ def explain_logical(plan: LogicalPlan) -> str:
 # --- physical --------------------------------------------------------------------------------
 
 
-def _physical(node: PhysicalNode) -> list[str]:
+def _physical(node: PhysicalNode, plan: PhysicalPlan) -> list[str]:
     head = f"{type(node).__name__} {node.id}"
     match node:
         case PhysicalStage():
-            steps = [line for step in reversed(node.steps) for line in _step(step)]
-            return [f"{head}  shards={node.shards}", *steps]
+            inputs = reversed(inputs_by_step(node.steps, plan.arriving(node)))
+            steps = zip(reversed(node.steps), inputs, strict=True)
+            lines = [line for step, edges in steps for line in _step(step, edges)]
+            return [f"{head}  shards={node.shards}", *lines]
         case PhysicalBarrier():
             edges = listed([_edge(edge) for edge in node.inputs])
             release = f"released_by={node.released_by}  bound={node.bound}"
@@ -83,7 +86,7 @@ def _edge(edge: Edge) -> str:
             return f"{edge.upstream} exchange by {', '.join(edge.keys)}"
 
 
-def _step(step: Step) -> Iterator[str]:
+def _step(step: Step, inputs: Sequence[Edge]) -> Iterator[str]:
     verb = type(step).__name__
     match step:
         case physical.PartialAggregate(by=by, columns=columns):
@@ -95,6 +98,8 @@ def _step(step: Step) -> Iterator[str]:
         case physical.Aggregate(by=by, columns=columns):
             yield f"{verb} by={listed(by)}"
             yield from _indented(wording.whole(columns))
+        case physical.Join():
+            yield f"{verb} {_keyed(step)} right={inputs[-1].upstream}"
         case _:
             yield f"{verb} {_arguments(step)}".rstrip()
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tidegate.pipeline.nodes import AggregateColumn, Column, Field, How, Order, Transformation
     from tidegate.plan.bounds import Bound
@@ -128,7 +128,10 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Join input 0 (left) with input 1 (right) once both are complete."""
+    """Join a left side with a right side once both are complete.
+
+    First in its stage it reads both; later in a stage its left side is what the step before made.
+    """
 
     on: tuple[str, ...]
     how: How
@@ -172,6 +175,25 @@ NARROW = (Where, Project, Apply, PartialAggregate, PartialTop, Write)
 STATEFUL = (MergeAggregate, Top, Join)
 """Steps that answer only when their input is complete."""
 
+_Input = TypeVar("_Input")
+
+
+def inputs_by_step(
+    steps: Sequence[Step], inputs: Sequence[_Input]
+) -> tuple[tuple[_Input, ...], ...]:
+    """For each step of a stage, those of its inputs that the step reads itself.
+
+    >>> ranked, joined = Top(1, (), ()), Join(("id",), "inner")
+    >>> inputs_by_step([ranked, joined, joined, Write("best")], ["a", "b", "c"])
+    (('a',), ('b',), ('c',), ())
+    >>> inputs_by_step([joined, joined], ["a", "b", "c"])
+    (('a', 'b'), ('c',))
+    """
+    joins = [isinstance(step, Join) for step in steps[1:]]
+    first = len(inputs) - sum(joins)
+    right = iter(inputs[first:])
+    return (tuple(inputs[:first]), *((next(right),) if joined else () for joined in joins))
+
 
 # --- nodes -----------------------------------------------------------------------------------
 
@@ -184,7 +206,18 @@ MONITOR: Release = "monitor: every producer closed, everything declared processe
 
 @dataclass(frozen=True, slots=True)
 class PhysicalStage:
-    """Steps that run together on each of `shards` slices of the key space."""
+    """Steps that run together on each of `shards` slices of the key space.
+
+    Which input is whose follows from the order alone, and `inputs_by_step` tells it. Every join
+    after the first step takes what the step before it made as its left side, and the next input
+    that nobody has read as its right side. The first step reads the inputs before those: none as
+    a scan, two as a join, all that are left as a union, one as anything else. So
+    [Top, Join, Join, Write] with the inputs a, b and c ranks a, joins the result with b, and the
+    result of that with c.
+
+    A stage with a stateful step anywhere answers only when all its inputs are complete. Behind a
+    barrier the inputs are those of the barrier, in the same order: see `PhysicalPlan.arriving`.
+    """
 
     id: str
     steps: tuple[Step, ...]
@@ -251,6 +284,12 @@ class PhysicalPlan:
     def stages(self) -> Iterator[PhysicalStage]:
         """All stages, upstream before downstream."""
         return (node for node in self.nodes if isinstance(node, PhysicalStage))
+
+    def arriving(self, node: PhysicalNode) -> tuple[Edge, ...]:
+        """The edges over which rows reach `node`: its barrier's, if it stands behind one."""
+        uppers = [self.by_id[edge.upstream] for edge in node.inputs]
+        guards = [upper for upper in uppers if isinstance(upper, PhysicalBarrier)]
+        return guards[0].inputs if guards else node.inputs
 
     def lanes(self, edge: Edge) -> int:
         """How many lanes arrive over `edge` at each shard of the node that reads it."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tidegate.plan.logical import logical_plan
 from tidegate.plan.lower import lower
+from tidegate.plan.rules.fuse_joins import fuse_joins
 from tidegate.plan.rules.fuse_narrow import fuse_narrow
 from tidegate.plan.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
 from tidegate.plan.rules.prune_columns import prune_columns
+from tidegate.plan.rules.repeat_narrow import repeat_narrow
 from tidegate.plan.rules.split_aggregates import split_aggregates
 from tidegate.plan.rules.split_tops import split_tops
 
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
 Rule: TypeAlias = "Callable[[PhysicalPlan], PhysicalPlan]"
 
 RULES: tuple[Rule, ...] = (
+    repeat_narrow,
     prune_columns,
     split_aggregates,
     split_tops,
     fuse_narrow,
+    fuse_joins,
     insert_barrier_for_fan_in,
 )
-"""Applied in this order. Barriers come last, when it is settled who reads whom."""
+"""Applied in this order. What is read twice is repeated first, so that each copy reads only its own
+columns. Barriers come last, when it is settled who reads whom."""
 
 
 def physical_plan(

@@ -41,6 +41,8 @@ def _only_upstream(node: PhysicalNode, plan: PhysicalPlan) -> str | None:
     """The one stage whose rows nobody else reads and `node` treats where they are."""
     if not isinstance(node, PhysicalStage) or not isinstance(node.steps[0], NARROW):
         return None
-    (edge,) = node.inputs
+    edge, *sides = node.inputs
+    if sides:
+        return None
     alone = len(plan.readers[edge.upstream]) == 1
     return edge.upstream if alone and edge.move is Move.FORWARD else None

@@ -60,11 +60,15 @@ def _prune(node: PhysicalNode, need: Need) -> tuple[PhysicalNode, Need]:
     if not isinstance(node, PhysicalStage):
         return node, need
     steps: list[Step] = []
+    beside: Need = frozenset()
     for step in reversed(node.steps):
         kept = _narrowed(step, need)
         steps.append(kept)
         need = _needed(kept, need)
-    return replace(node, steps=tuple(reversed(steps))), need
+        if isinstance(kept, Join):
+            # Its right side is an input of the stage, wherever in the stage the join stands.
+            beside = _both(beside, need)
+    return replace(node, steps=tuple(reversed(steps))), _both(need, beside)
 
 
 def _narrowed(step: Step, need: Need) -> Step:
