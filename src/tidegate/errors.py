@@ -550,9 +550,14 @@ class RunEnded(RunError):
     run: str
     source: str
     how: str
-    says: ClassVar[str] = (
-        "source {source!r} of run {run!r} is {how} and takes nothing more; use another run name"
-    )
+    cause: str | None = None
+
+    def __str__(self) -> str:
+        because = f" ({self.cause})" if self.cause else ""
+        return (
+            f"source {self.source!r} of run {self.run!r} is {self.how}{because} and takes nothing"
+            " more; use another run name"
+        )
 
 
 @dataclass(eq=False)
@@ -584,6 +589,99 @@ class UnknownSource(RunError):
     source: str
     known: str
     says: ClassVar[str] = "there is no source {source!r}; the pipeline's sources are: {known}"
+
+
+@dataclass(eq=False)
+class InvalidChunkNumber(RunError):
+    """Chunks are numbered from 1, and their count is not negative."""
+
+    source: str
+    number: int
+    says: ClassVar[str] = (
+        "{number} cannot be the number or the count of chunks of source {source!r};"
+        " chunks are numbered 1, 2, 3, …"
+    )
+
+
+@dataclass(eq=False)
+class ChunkConflict(RunError):
+    """Something else was delivered under this number before."""
+
+    run: str
+    source: str
+    number: int
+    sha256: str
+    known: str
+
+    def __str__(self) -> str:
+        return (
+            f"chunk {self.number} of source {self.source!r} of run {self.run!r} was delivered"
+            f" before with other content (SHA-256 {self.known[:12]}…, not {self.sha256[:12]}…);"
+            " deliver the same bytes again, or others under a number of their own"
+        )
+
+
+@dataclass(eq=False)
+class SourceEnded(RunError):
+    """The source was declared to have fewer chunks than this one's number."""
+
+    run: str
+    source: str
+    number: int
+    declared: int
+    says: ClassVar[str] = (
+        "source {source!r} of run {run!r} was declared to have {declared} chunks, so there is no"
+        " chunk {number}; use another run for more data"
+    )
+
+
+@dataclass(eq=False)
+class CountConflict(RunError):
+    """The source was declared to have another number of chunks before."""
+
+    run: str
+    source: str
+    chunks: int
+    declared: int
+    says: ClassVar[str] = (
+        "source {source!r} of run {run!r} was declared to have {declared} chunks before,"
+        " and cannot have {chunks} instead"
+    )
+
+
+@dataclass(eq=False)
+class ChunksMissing(RunError):
+    """A source is to end with what was delivered, which has gaps."""
+
+    run: str
+    source: str
+    missing: tuple[int, ...]
+
+    def __str__(self) -> str:
+        numbers = listed([str(number) for number in self.missing])
+        return (
+            f"source {self.source!r} of run {self.run!r} cannot end with the chunks it has:"
+            f" missing before the last one: {numbers}. Deliver them, or say how many chunks"
+            " there are"
+        )
+
+
+@dataclass(eq=False)
+class ChunksBeyond(RunError):
+    """More was delivered than the source is declared to have."""
+
+    run: str
+    source: str
+    chunks: int
+    beyond: tuple[int, ...]
+
+    def __str__(self) -> str:
+        numbers = listed([str(number) for number in self.beyond])
+        return (
+            f"source {self.source!r} of run {self.run!r} cannot have {self.chunks} chunks:"
+            f" delivered beyond them: {numbers}. Declare a count that has room for them, or"
+            " cancel the run"
+        )
 
 
 @dataclass(eq=False)

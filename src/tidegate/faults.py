@@ -19,7 +19,11 @@ from tidegate.errors import UnknownCrashPoint
 VARIABLE = "TIDEGATE_CRASH_AT"
 
 CRASH_POINTS: dict[str, str] = {
+    "files.before_write": "a step was read and its Spark job has written nothing",
+    "files.after_write": "the Spark job of a step has written its files and nobody names them",
     "migration.before_commit": "a migration has run and is not committed",
+    "chunk.before_commit": "a chunk, or how many there are, is written and not committed",
+    "chunk.after_commit": "a chunk is committed and its client was not told",
     "step.before_commit": "a step is written and not committed",
     "step.after_commit": "a step is committed and nobody was told",
 }

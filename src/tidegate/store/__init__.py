@@ -8,7 +8,9 @@ to task on durable lanes: `commit_step` moves cursors and appends what followed,
 all. `Wakeups` tell the sleepers.
 """
 
-from tidegate.store.database import Database, open_database
+from tidegate.store.chunks import Chunk
+from tidegate.store.database import Connection, Database, open_database
+from tidegate.store.deliveries import end_source, find_chunk, record_chunk
 from tidegate.store.embedded import EmbeddedServer, Listen
 from tidegate.store.heartbeat import Heartbeat
 from tidegate.store.lanes import (
@@ -21,7 +23,6 @@ from tidegate.store.lanes import (
     commit_step,
     lanes_of,
     last_watermarks,
-    task_topic,
     unread,
 )
 from tidegate.store.leases import Lease, acquire, free_keys, guard, release, renew
@@ -32,13 +33,19 @@ from tidegate.store.runs import (
     RunState,
     begin_run,
     close_run,
-    latest_run,
+    find_run,
+    open_runs,
+    overdue_runs,
+    plan_of,
     remove_closed_runs,
 )
+from tidegate.store.topics import run_topic, task_topic
 from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
     "Advance",
+    "Chunk",
+    "Connection",
     "Database",
     "EmbeddedServer",
     "Heartbeat",
@@ -57,17 +64,24 @@ __all__ = [
     "begin_run",
     "close_run",
     "commit_step",
+    "end_source",
+    "find_chunk",
+    "find_run",
     "free_keys",
     "guard",
     "lanes_of",
     "last_watermarks",
-    "latest_run",
     "message_id",
     "notify",
     "open_database",
+    "open_runs",
+    "overdue_runs",
+    "plan_of",
+    "record_chunk",
     "release",
     "remove_closed_runs",
     "renew",
+    "run_topic",
     "task_topic",
     "unread",
 ]

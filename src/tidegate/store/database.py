@@ -28,6 +28,9 @@ from tidegate.store.migrations import migrate
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+Connection = psycopg.Connection
+"""What transactions are handed, under a name for rooms that do not import psycopg."""
+
 VARIABLE = "TIDEGATE_DATABASE"
 OLDEST = 15
 POOL_SIZE = 10

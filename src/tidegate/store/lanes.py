@@ -9,20 +9,21 @@ either has had its effect or will be read again, and never both.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from tidegate.errors import LaneConflict, RunEnded
+from tidegate.errors import LaneConflict
 from tidegate.faults import crash_point
 from tidegate.signals import Barrier, StreamMessage
 from tidegate.store.leases import Lease, guard
 from tidegate.store.messages import decode, encode
 from tidegate.store.queries import queries
-from tidegate.store.runs import LaneName, Run, RunState
+from tidegate.store.runs import LaneName, Run, hold_open
+from tidegate.store.topics import task_topic
 from tidegate.store.wakeups import notify
 
 FETCH = 256
@@ -76,11 +77,6 @@ class StepCommit:
     ended_runs: tuple[int, ...] = ()
     wakes: tuple[str, ...] = ()
     """The topics that have news by it."""
-
-
-def task_topic(pipeline: str, task: str) -> str:
-    """The topic under which a task is woken; also the key of its lease."""
-    return f"{pipeline}/{task}"
 
 
 # ── reading ──
@@ -147,31 +143,57 @@ def append(
 
     Answers how many were not there before.
     """
-    id = _open_lane(connection, run, lane)
-    known = _known(connection, id, [each for each, _ in messages])
-    fresh = [Sent(id, each, message) for each, message in messages if each not in known]
-    _append(connection, fresh)
+    hold_open(connection, run, lane.to_task)
+    lanes = lane_ids(find_lanes(connection, run, [lane]).fetchall(), run, [lane])
+    fresh = put(connection, [Sent(lanes[lane], id, message) for id, message in messages]).rowcount
     if fresh:
         notify(connection, [task_topic(run.pipeline, lane.to_task)])
-    return len(fresh)
+    return fresh
 
 
-def _open_lane(connection: psycopg.Connection, run: Run, lane: LaneName) -> int:
-    row = connection.execute(
-        _SQL["find_lane"].sql,
+def find_lanes(
+    connection: psycopg.Connection, run: Run, names: Sequence[LaneName]
+) -> psycopg.Cursor[Any]:
+    """Look up lanes and lock them; `lane_ids` understands the rows."""
+    return connection.execute(
+        _SQL["find_lanes"].sql,
         {
             "run": run.id,
-            "from_task": lane.from_task,
-            "to_task": lane.to_task,
-            "input": lane.input,
+            "from_tasks": [name.from_task for name in names],
+            "to_tasks": [name.to_task for name in names],
+            "inputs": [name.input for name in names],
         },
-    ).fetchone()
-    if row is None:
-        raise LaneConflict(task=lane.to_task, reason=f"run {run.key} has no lane {lane}")
-    id, state = row
-    if state != RunState.OPEN.value:
-        raise RunEnded(run=run.name, source=lane.to_task, how=state)
-    return int(id)
+    )
+
+
+def lane_ids(
+    rows: Iterable[tuple[Any, ...]], run: Run, names: Sequence[LaneName]
+) -> dict[LaneName, int]:
+    """The id of every lane that was asked for."""
+    found = {LaneName(*way): id for id, *way in rows}
+    for name in names:
+        if name not in found:
+            raise LaneConflict(task=name.to_task, reason=f"run {run.key} has no lane {name}")
+    return found
+
+
+def put(connection: psycopg.Connection, sent: Sequence[Sent]) -> psycopg.Cursor[Any]:
+    """Append messages, an END with how many came before it on its lane; known ones are skipped."""
+    rows = [encode(each.message) for each in sent]
+    return connection.execute(
+        _SQL["append"].sql,
+        {
+            "lanes": [each.lane for each in sent],
+            "ids": [each.id for each in sent],
+            "kinds": [kind for kind, _ in rows],
+            "payloads": [payload for _, payload in rows],
+            "ends": [_is_end(each.message) for each in sent],
+        },
+    )
+
+
+def _is_end(message: StreamMessage) -> bool:
+    return isinstance(message, Barrier) and message.is_end
 
 
 def commit_step(connection: psycopg.Connection, step: StepCommit) -> bool:
@@ -182,7 +204,8 @@ def commit_step(connection: psycopg.Connection, step: StepCommit) -> bool:
     guard(connection, step.lease)
     if not _advance(connection, step):
         return False
-    _append(connection, step.sent)
+    if step.sent and not put(connection, step.sent).rowcount:
+        return False
     if step.ended_runs:
         connection.execute(_SQL["end_runs"].sql, {"runs": list(step.ended_runs)})
     notify(connection, step.wakes)
@@ -193,8 +216,7 @@ def commit_step(connection: psycopg.Connection, step: StepCommit) -> bool:
 def _advance(connection: psycopg.Connection, step: StepCommit) -> bool:
     """Whether the step is still to be done; under its lease nobody else can have done it."""
     if not step.advances:
-        first = step.sent[:1]
-        return not any(_known(connection, sent.lane, [sent.id]) for sent in first)
+        return True
     moved = connection.execute(
         _SQL["advance"].sql,
         {
@@ -212,49 +234,6 @@ def _advance(connection: psycopg.Connection, step: StepCommit) -> bool:
     if moved == 0 and all(stand.get(move.lane) == move.target for move in step.advances):
         return False
     raise LaneConflict(task=step.lease.key, reason=f"cursors stand at {stand}")
-
-
-def _append(connection: psycopg.Connection, sent: Sequence[Sent]) -> None:
-    if not sent:
-        return
-    lanes = [each.lane for each in sent]
-    last: dict[int, int] = dict(
-        connection.execute(_SQL["reserve"].sql, {"lanes": lanes}).fetchall()
-    )
-    seqs = _numbered(lanes, last)
-    rows = [encode(_counted(each.message, seq)) for each, seq in zip(sent, seqs, strict=True)]
-    connection.execute(
-        _SQL["append"].sql,
-        {
-            "lanes": lanes,
-            "seqs": seqs,
-            "ids": [each.id for each in sent],
-            "kinds": [kind for kind, _ in rows],
-            "payloads": [payload for _, payload in rows],
-        },
-    )
-
-
-def _numbered(lanes: Sequence[int], last: dict[int, int]) -> list[int]:
-    """The number of each message, given the last number that was reserved on each lane."""
-    following = {lane: last[lane] - number for lane, number in Counter(lanes).items()}
-    seqs = []
-    for lane in lanes:
-        following[lane] += 1
-        seqs.append(following[lane])
-    return seqs
-
-
-def _counted(message: StreamMessage, seq: int) -> StreamMessage:
-    """An END says how many messages of its run came before it on its lane."""
-    if isinstance(message, Barrier) and message.is_end:
-        return message.counting(seq - 1)
-    return message
-
-
-def _known(connection: psycopg.Connection, lane: int, ids: Sequence[UUID]) -> set[UUID]:
-    rows = connection.execute(_SQL["known_ids"].sql, {"lane": lane, "ids": list(ids)})
-    return {id for (id,) in rows}
 
 
 _SQL = queries("lanes")

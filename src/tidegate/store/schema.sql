@@ -28,6 +28,12 @@ CREATE TABLE tidegate.run (
     state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'ended', 'cancelled', 'failed')),
     begun_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     closed_at timestamptz,
+    cause text,                            -- why it failed: the first cause, never another
+    warn_at timestamptz,                   -- null: no warning
+    deadline_at timestamptz,               -- null: no bound
+    plan text NOT NULL DEFAULT '',         -- what its tasks were made from
+    reclaimed_at timestamptz,              -- when its lanes were removed
+    request uuid UNIQUE,                   -- who asks twice to begin it gets it twice
     UNIQUE (pipeline, name, incarnation)
 );
 
@@ -41,6 +47,7 @@ CREATE TABLE tidegate.lane (
     to_task text NOT NULL,
     input integer NOT NULL,                -- the receiver's input edge
     sent bigint NOT NULL DEFAULT 0,        -- the last sequence number in use
+    declared bigint,                       -- how many came before its END; null: none was sent
     UNIQUE (run_id, to_task, from_task, input)
 ) WITH (fillfactor = 70);
 
@@ -57,6 +64,33 @@ CREATE TABLE tidegate.message (
     id uuid NOT NULL,                      -- made from what caused it, so a repetition is seen
     kind text NOT NULL CHECK (kind IN ('event', 'watermark', 'barrier', 'instant')),
     payload jsonb NOT NULL,
+    sent_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (lane_id, seq),
     UNIQUE (lane_id, id)
+);
+
+-- A source of a run: what its client has declared, and how far the deliveries have come.
+CREATE TABLE tidegate.source (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    name text NOT NULL,
+    delivered bigint NOT NULL DEFAULT 0,   -- how many chunks there are
+    declared bigint CHECK (declared >= 0), -- how many there will be; null: not said yet
+    declared_at timestamptz,
+    ended_at timestamptz,                  -- when all of them were there and END was sent
+    PRIMARY KEY (run_id, name)
+) WITH (fillfactor = 70);
+
+-- One piece of a source, as it was ingested.
+CREATE TABLE tidegate.chunk (
+    run_id bigint NOT NULL,
+    source text NOT NULL,
+    number bigint NOT NULL CHECK (number > 0),
+    sha256 text NOT NULL,                  -- of what the client sent
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    files jsonb NOT NULL,                  -- relative to the deployment's root
+    shard integer NOT NULL,
+    delivered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (run_id, source, number),
+    FOREIGN KEY (run_id, source) REFERENCES tidegate.source ON DELETE CASCADE
 );

@@ -23,8 +23,8 @@ from tidegate.store import (
     begin_run,
     close_run,
     commit_step,
+    find_run,
     lanes_of,
-    latest_run,
     message_id,
     remove_closed_runs,
     unread,
@@ -161,7 +161,7 @@ def test_a_run_that_ended_is_not_read_any_more(
     put(session, run, *events(run, 1))
     commit(session, StepCommit(lease, ended_runs=(run.id,)))
     assert waiting(session) == []
-    ended = latest_run(session, "sales", "march")
+    ended = find_run(session, "sales", "march")
     assert ended is not None
     assert ended.state is RunState.ENDED
 
@@ -188,7 +188,7 @@ def test_a_closed_run_is_removed_with_everything_of_its_own_and_an_open_one_is_n
     close_run(session, run, RunState.CANCELLED)
     assert remove_closed_runs(session, seconds=3600) == 0
     assert remove_closed_runs(session, seconds=0) == 1
-    assert latest_run(session, "sales", "march") is None
+    assert find_run(session, "sales", "march") is None
     assert waiting(session) == [(1, *events(other, 2))]
     left = session.execute("SELECT count(*), count(distinct lane_id) FROM tidegate.message")
     assert left.fetchone() == (1, 1)

@@ -12,18 +12,18 @@ JOIN tidegate.cursor ON cursor.lane_id = lane.id
 WHERE run_id = %(run)s AND (to_task = %(task)s OR from_task = %(task)s)
 ORDER BY lane.id;
 
--- name: find_lane — One lane and its run's state; both stay as they are until the commit.
-SELECT lane.id, run.state
+-- name: find_lanes — The lanes of these names; until the commit nobody else appends to them.
+SELECT lane.id, lane.from_task, lane.to_task, lane.input
 FROM tidegate.lane
-JOIN tidegate.run ON run.id = lane.run_id
-WHERE run_id = %(run)s AND from_task = %(from_task)s AND to_task = %(to_task)s
-    AND input = %(input)s
-FOR NO KEY UPDATE OF lane
-FOR SHARE OF run;
+JOIN unnest(%(from_tasks)s::text[], %(to_tasks)s::text[], %(inputs)s::integer[])
+    AS wanted (from_task, to_task, input) USING (from_task, to_task, input)
+WHERE lane.run_id = %(run)s
+ORDER BY lane.id
+FOR NO KEY UPDATE OF lane;
 
 -- name: unread — The next messages on every lane into a task, behind what was fetched already.
 SELECT
-    run.id, run.pipeline, run.name, run.incarnation, run.state,
+    run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
     lane.id, next.seq, next.kind, next.payload
 FROM tidegate.run
 JOIN tidegate.lane ON lane.run_id = run.id
@@ -59,24 +59,41 @@ RETURNING cursor.lane_id;
 -- name: cursors — Where cursors stand.
 SELECT lane_id, seq FROM tidegate.cursor WHERE lane_id = ANY(%(lanes)s::bigint[]);
 
--- name: known_ids — Which of these messages a lane has already.
-SELECT id FROM tidegate.message WHERE lane_id = %(lane)s AND id = ANY(%(ids)s::uuid[]);
-
--- name: reserve — Take the next sequence numbers of lanes; says the last one taken of each.
-UPDATE tidegate.lane
-SET sent = sent + wanted.number
-FROM (
-    SELECT lane_id, count(*) AS number
-    FROM unnest(%(lanes)s::bigint[]) AS wanted (lane_id)
-    GROUP BY lane_id
-) AS wanted
-WHERE lane.id = wanted.lane_id
-RETURNING lane.id, lane.sent;
-
--- name: append — Put messages on lanes, under the numbers that were reserved for them.
+-- name: append — Put messages on lanes of open runs, skipping those that are there already.
+WITH fresh AS (
+    SELECT given.*
+    FROM unnest(
+        %(lanes)s::bigint[], %(ids)s::uuid[], %(kinds)s::text[], %(payloads)s::text[],
+        %(ends)s::boolean[]
+    ) WITH ORDINALITY AS given (lane_id, id, kind, payload, is_end, place)
+    JOIN tidegate.lane ON lane.id = given.lane_id
+    JOIN tidegate.run ON run.id = lane.run_id
+    WHERE run.state = 'open' AND NOT EXISTS (
+        SELECT FROM tidegate.message
+        WHERE message.lane_id = given.lane_id AND message.id = given.id
+    )
+),
+wanted AS (
+    SELECT lane_id, count(*) AS number, bool_or(is_end) AS is_ended FROM fresh GROUP BY lane_id
+),
+reserved AS (
+    UPDATE tidegate.lane
+    SET sent = lane.sent + wanted.number,
+        declared = CASE WHEN is_ended THEN lane.sent + wanted.number - 1 ELSE declared END
+    FROM wanted
+    WHERE lane.id = wanted.lane_id
+    RETURNING lane.id AS lane_id, lane.sent - wanted.number AS before
+),
+numbered AS (
+    SELECT fresh.*, before + row_number() OVER (PARTITION BY lane_id ORDER BY place) AS seq
+    FROM fresh
+    JOIN reserved USING (lane_id)
+)
 INSERT INTO tidegate.message (lane_id, seq, id, kind, payload)
-SELECT lane_id, seq, id, kind, payload::jsonb
-FROM unnest(
-    %(lanes)s::bigint[], %(seqs)s::bigint[], %(ids)s::uuid[], %(kinds)s::text[],
-    %(payloads)s::text[]
-) AS message (lane_id, seq, id, kind, payload);
+SELECT
+    lane_id, seq, id, kind,
+    CASE WHEN is_end
+        THEN payload::jsonb || jsonb_build_object('count', seq - 1)
+        ELSE payload::jsonb
+    END
+FROM numbered;

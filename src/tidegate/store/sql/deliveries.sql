@@ -1,0 +1,58 @@
+-- Chunks as clients deliver them, and how many there will be.
+
+-- name: hold_source — What is known of a source; until the commit nobody else delivers to it.
+SELECT delivered, declared
+FROM tidegate.source
+WHERE run_id = %(run)s AND name = %(source)s
+FOR NO KEY UPDATE;
+
+-- name: source_names — The sources of a run.
+SELECT name FROM tidegate.source WHERE run_id = %(run)s ORDER BY name;
+
+-- name: find_chunk — A chunk that was delivered.
+SELECT source, number, sha256, rows, bytes, files, shard
+FROM tidegate.chunk
+WHERE run_id = %(run)s AND source = %(source)s AND number = %(number)s;
+
+-- name: add_chunk — Remember a chunk, and that there is one more.
+WITH added AS (
+    INSERT INTO tidegate.chunk (run_id, source, number, sha256, rows, bytes, files, shard)
+    VALUES (
+        %(run)s, %(source)s, %(number)s, %(sha256)s, %(rows)s, %(bytes)s,
+        to_jsonb(%(files)s::text[]), %(shard)s
+    )
+)
+UPDATE tidegate.source
+SET delivered = delivered + 1,
+    ended_at = CASE WHEN %(is_last)s THEN clock_timestamp() ELSE ended_at END
+WHERE run_id = %(run)s AND name = %(source)s;
+
+-- name: beyond — The chunks of a source whose numbers are larger than its count.
+SELECT number
+FROM tidegate.chunk
+WHERE run_id = %(run)s AND source = %(source)s AND number > coalesce(%(count)s::bigint, number)
+ORDER BY number
+LIMIT %(limit)s;
+
+-- name: gaps — The numbers that are missing, as ranges; without a count, before the largest.
+SELECT low, high
+FROM (
+    SELECT lag(number, 1, 0::bigint) OVER (ORDER BY number) + 1 AS low, number - 1 AS high
+    FROM (
+        SELECT number
+        FROM tidegate.chunk
+        WHERE run_id = %(run)s AND source = %(source)s
+            AND number <= coalesce(%(count)s::bigint, number)
+        UNION ALL
+        SELECT %(count)s::bigint + 1 WHERE %(count)s::bigint IS NOT NULL
+    ) AS present
+) AS gap
+WHERE low <= high
+ORDER BY low
+LIMIT %(limit)s;
+
+-- name: declare — Remember how many chunks a source has.
+UPDATE tidegate.source
+SET declared = %(count)s, declared_at = clock_timestamp(),
+    ended_at = CASE WHEN %(is_complete)s THEN clock_timestamp() ELSE ended_at END
+WHERE run_id = %(run)s AND name = %(source)s;

@@ -1,0 +1,13 @@
+"""Topics: under which names those are woken who wait for something; see `wakeups`."""
+
+from __future__ import annotations
+
+
+def task_topic(pipeline: str, task: str) -> str:
+    """The topic under which a task is woken; also the key of its lease."""
+    return f"{pipeline}/{task}"
+
+
+def run_topic(pipeline: str) -> str:
+    """The topic of those who wait for a run of the pipeline to be closed."""
+    return f"run/{pipeline}"

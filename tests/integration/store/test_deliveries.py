@@ -1,0 +1,213 @@
+"""Chunks are recorded once, reach their tasks once, and END follows the last of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from tidegate.errors import (
+    ChunkConflict,
+    ChunksBeyond,
+    ChunksMissing,
+    LaneConflict,
+    RunEnded,
+    UnknownRun,
+    UnknownSource,
+)
+from tidegate.signals import Barrier, BarrierKind, Event, StreamMessage
+from tidegate.store import (
+    Chunk,
+    Database,
+    LaneName,
+    Run,
+    RunState,
+    begin_run,
+    close_run,
+    end_source,
+    find_chunk,
+    record_chunk,
+    remove_closed_runs,
+    unread,
+)
+from tidegate.store.deliveries import END_ID
+
+SHARDS = [LaneName("head", "scan/0"), LaneName("head", "scan/1")]
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(url, autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
+def run(session: psycopg.Connection) -> Run:
+    return begin_run(session, "sales", "march", SHARDS, sources=["orders", "stores"])
+
+
+def chunk(number: int, content: str = "a", source: str = "orders") -> Chunk:
+    files = (f"chunks/run=1/to={number % 2}/{source}/{number}-{content}.parquet",)
+    return Chunk(source, number, content * 64, 10, 100, files, shard=number % 2)
+
+
+def deliver(session: psycopg.Connection, run: Run, piece: Chunk) -> bool:
+    with session.transaction():
+        return record_chunk(session, run, piece, [SHARDS[piece.shard]], SHARDS)
+
+
+def end(
+    session: psycopg.Connection, run: Run, chunks: int | None = None, source: str = "orders"
+) -> bool:
+    with session.transaction():
+        return end_source(session, run, source, chunks, SHARDS)
+
+
+def on_shard(session: psycopg.Connection, shard: int) -> list[StreamMessage]:
+    return [each.message for each in unread(session, "sales", f"scan/{shard}", {})]
+
+
+def event(run: Run, piece: Chunk) -> Event[object]:
+    return Event({"files": list(piece.files), "rows": 10, "bytes": 100}, run.key)
+
+
+def end_after(run: Run, count: int) -> Barrier:
+    return BarrierKind.END_OF_RUN.with_id(END_ID, run.key).counting(count)
+
+
+def test_a_chunk_goes_to_its_shard_and_can_be_found(session: psycopg.Connection, run: Run) -> None:
+    piece = chunk(1)
+    assert find_chunk(session, run, "orders", 1) is None
+    assert deliver(session, run, piece)
+    assert find_chunk(session, run, "orders", 1) == piece
+    assert on_shard(session, 1) == [event(run, piece)]
+    assert on_shard(session, 0) == []
+
+
+def test_a_chunk_delivered_again_is_there_once(session: psycopg.Connection, run: Run) -> None:
+    assert deliver(session, run, chunk(1))
+    assert not deliver(session, run, chunk(1))
+    assert len(on_shard(session, 1)) == 1
+
+
+def test_other_content_under_the_same_number_changes_nothing(
+    session: psycopg.Connection, run: Run
+) -> None:
+    deliver(session, run, chunk(1))
+    with pytest.raises(ChunkConflict):
+        deliver(session, run, chunk(1, "b"))
+    assert find_chunk(session, run, "orders", 1) == chunk(1)
+
+
+def test_end_goes_to_every_shard_with_the_count_of_its_lane(
+    session: psycopg.Connection, run: Run
+) -> None:
+    deliver(session, run, chunk(1))
+    deliver(session, run, chunk(2))
+    deliver(session, run, chunk(3))
+    assert end(session, run)
+    assert not end(session, run)
+    assert not end(session, run, 3)
+    assert on_shard(session, 0)[-1] == end_after(run, 1)
+    assert on_shard(session, 1)[-1] == end_after(run, 2)
+
+
+def test_an_empty_source_ends_with_zero_chunks_everywhere(
+    session: psycopg.Connection, run: Run
+) -> None:
+    assert end(session, run, 0)
+    assert on_shard(session, 0) == on_shard(session, 1) == [end_after(run, 0)]
+
+
+def test_a_declared_end_waits_for_the_last_missing_chunk(
+    session: psycopg.Connection, run: Run
+) -> None:
+    deliver(session, run, chunk(3))
+    assert end(session, run, 3)
+    deliver(session, run, chunk(1))
+    assert not any(isinstance(each, Barrier) for each in on_shard(session, 1))
+    deliver(session, run, chunk(2))
+    assert on_shard(session, 0) == [event(run, chunk(2)), end_after(run, 1)]
+    assert on_shard(session, 1)[-1] == end_after(run, 2)
+
+
+def test_a_source_with_gaps_does_not_end_without_a_count(
+    session: psycopg.Connection, run: Run
+) -> None:
+    for number in (2, 5, 6):
+        deliver(session, run, chunk(number))
+    with pytest.raises(ChunksMissing) as refused:
+        end(session, run)
+    assert refused.value.missing == (1, 3, 4)
+
+
+def test_a_count_that_leaves_delivered_chunks_out_is_refused(
+    session: psycopg.Connection, run: Run
+) -> None:
+    for number in (1, 3, 4):
+        deliver(session, run, chunk(number))
+    with pytest.raises(ChunksBeyond) as refused:
+        end(session, run, 2)
+    assert refused.value.beyond == (3, 4)
+
+
+def test_sources_end_one_by_one(session: psycopg.Connection, run: Run) -> None:
+    assert end(session, run, 1, source="stores")
+    assert end(session, run, 0, source="orders")
+    assert not any(isinstance(each, Event) for shard in (0, 1) for each in on_shard(session, shard))
+
+
+def test_a_source_or_lane_that_the_run_does_not_have_is_refused(
+    session: psycopg.Connection, run: Run
+) -> None:
+    with pytest.raises(UnknownSource) as refused:
+        deliver(session, run, chunk(1, source="staff"))
+    assert refused.value.known == "orders, stores"
+    with pytest.raises(LaneConflict), session.transaction():
+        record_chunk(session, run, chunk(1), [LaneName("head", "scan/7")], SHARDS)
+    assert find_chunk(session, run, "orders", 1) is None
+
+
+def test_a_closed_run_takes_no_chunks_and_says_why(session: psycopg.Connection, run: Run) -> None:
+    close_run(session, run, RunState.FAILED, "disk full")
+    with pytest.raises(RunEnded) as refused:
+        deliver(session, run, chunk(1))
+    assert "disk full" in str(refused.value)
+    with pytest.raises(RunEnded):
+        end(session, run, 0)
+
+
+def test_a_removed_run_is_unknown(session: psycopg.Connection, run: Run) -> None:
+    deliver(session, run, chunk(1))
+    close_run(session, run, RunState.CANCELLED)
+    remove_closed_runs(session, seconds=0)
+    with pytest.raises(UnknownRun):
+        deliver(session, run, chunk(1))
+    assert session.execute("SELECT FROM tidegate.source").rowcount == 0
+
+
+def test_many_clients_at_once_deliver_everything_exactly_once(
+    database: Database, session: psycopg.Connection, run: Run
+) -> None:
+    count = 60
+    calls: list[int | None] = [*range(1, count + 1)] * 3 + [None] * 3
+    random.Random(7).shuffle(calls)
+
+    def call(number: int | None) -> bool:
+        if number is None:
+            return database.transact(lambda c: end_source(c, run, "orders", count, SHARDS))
+        lanes = [SHARDS[number % 2]]
+        return database.transact(lambda c: record_chunk(c, run, chunk(number), lanes, SHARDS))
+
+    with ThreadPoolExecutor(8) as threads:
+        fresh = list(threads.map(call, calls))
+    assert sum(fresh) == count + 1
+    for shard in (0, 1):
+        *events, last = on_shard(session, shard)
+        assert last == end_after(run, count // 2)
+        wanted = [chunk(n) for n in range(1, count + 1) if n % 2 == shard]
+        assert len(events) == len(wanted)
+        assert all(event(run, piece) in events for piece in wanted)
