@@ -2,7 +2,7 @@
 
     declaration ──check──▶ plan, PreparedStage for each of its stages, columns of every sink,
                            or the user's line that cannot work
-    PreparedStage ──run_stage(batches)──▶ batches
+    PreparedStage ──run_shares(batches of tasks and runs)──▶ batches of each, by one Spark job
 
 The only room that imports pyspark. Nothing here uses RDDs, the Spark context or a collect, so
 that everything runs on a classic session and over Spark Connect alike.
@@ -16,7 +16,8 @@ from tidegate.spark.reference import reference
 from tidegate.spark.results import write_csv
 from tidegate.spark.schemas import Schema
 from tidegate.spark.sessions import Session, open_session, session_on
-from tidegate.spark.stages import passes_through, run_stage
+from tidegate.spark.shares import Share
+from tidegate.spark.stages import passes_through, run_shares
 
 __all__ = [
     "Batch",
@@ -25,6 +26,7 @@ __all__ = [
     "Route",
     "Schema",
     "Session",
+    "Share",
     "analyze",
     "check",
     "check_chunk",
@@ -33,7 +35,7 @@ __all__ = [
     "passes_through",
     "prepare",
     "reference",
-    "run_stage",
+    "run_shares",
     "session_on",
     "write_csv",
 ]

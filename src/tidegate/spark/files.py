@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import csv
 import io
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 from pyarrow import parquet
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 PARQUET = ".parquet"
+_FEW_FILES, _READERS = 8, 8
+"""Up to so many footers are read one after the other, more by so many threads."""
 _HEADER_BYTES = 1 << 20
 """More than any header line has."""
 _COUNTED_BYTES = 1 << 22
@@ -22,9 +30,36 @@ _SEARCHED_LINES = 1_000_000
 """What Python looks through in about two seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A Parquet file below a root folder: its path from there, its rows and its bytes."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+def stored_parquet(root: str, folder: str) -> list[StoredFile]:
+    """All Parquet files below `folder` of `root`, in a stable order; one listing, then footers."""
+    system, base = locate(root.rstrip("/"))
+    selector = arrow_fs.FileSelector(f"{base}/{folder}", recursive=True, allow_not_found=True)
+    infos = system.get_file_info(selector)
+    found = sorted((it.path, it.size) for it in infos if it.is_file and it.path.endswith(PARQUET))
+
+    def stored(file: tuple[str, int]) -> StoredFile:
+        path, size = file
+        rows = parquet.read_metadata(path, filesystem=system).num_rows
+        return StoredFile(path[len(base) :].lstrip("/"), rows, size)
+
+    if len(found) <= _FEW_FILES:
+        return [stored(file) for file in found]
+    with ThreadPoolExecutor(_READERS) as readers:
+        return list(readers.map(stored, found))
+
+
 def parquet_files(folder: str) -> list[str]:
     """All Parquet files below `folder`, in a stable order; none when there is no folder."""
-    system, root = _locate(folder)
+    system, root = locate(folder)
     selector = arrow_fs.FileSelector(root, recursive=True, allow_not_found=True)
     found = (info.path for info in system.get_file_info(selector) if info.is_file)
     inside = (path[len(root) :] for path in found if path.endswith(PARQUET))
@@ -33,36 +68,42 @@ def parquet_files(folder: str) -> list[str]:
 
 def parquet_rows(path: str) -> int:
     """How many rows a Parquet file has, from its footer."""
-    system, inside = _locate(path)
+    system, inside = locate(path)
     return int(parquet.read_metadata(inside, filesystem=system).num_rows)
 
 
 def parquet_schema(path: str) -> pa.Schema:
     """The columns of a Parquet file, from its footer."""
-    system, inside = _locate(path)
+    system, inside = locate(path)
     return parquet.read_schema(inside, filesystem=system)
 
 
 def csv_header(path: str) -> tuple[str, ...]:
     """The names in the first line of a CSV file, which may be compressed."""
-    system, inside = _locate(path)
+    system, inside = locate(path)
     with system.open_input_stream(inside, compression="detect") as stream:
         text = bytes(stream.read(_HEADER_BYTES)).decode("utf-8-sig", errors="replace")
     return tuple(name.strip() for name in next(csv.reader(io.StringIO(text)), []))
 
 
 def csv_line(path: str, place: int, value: str) -> int | None:
-    """The number of the first line whose column `place` is `value`; None beyond a million.
+    """The number of the first line whose column `place` is `value`; None beyond a million."""
+    for number, fields in csv_records(path):
+        if number > 1 and fields[place : place + 1] == [value]:
+            return number
+    return None
+
+
+def csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a CSV file with their numbers, the header first, up to a million.
 
     A line is a record, as it is for Spark: a quoted field does not go on in the next one.
     """
-    system, inside = _locate(path)
+    system, inside = locate(path)
     with system.open_input_stream(inside, compression="detect") as stream:
         lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace")
         for number, line in enumerate(islice(lines, _SEARCHED_LINES), 1):
-            if number > 1 and _fields(line)[place : place + 1] == [value]:
-                return number
-    return None
+            yield number, _fields(line)
 
 
 def _fields(line: str) -> list[str]:
@@ -77,7 +118,7 @@ def chunk_rows(path: str) -> int:
     """How many rows a client's file has: by the footer of Parquet, by the lines of CSV."""
     if path.lower().endswith(PARQUET):
         return parquet_rows(path)
-    system, inside = _locate(path)
+    system, inside = locate(path)
     lines, last = 0, b"\n"
     with system.open_input_stream(inside, compression="detect") as stream:
         while block := bytes(stream.read(_COUNTED_BYTES)):
@@ -87,11 +128,12 @@ def chunk_rows(path: str) -> int:
 
 def size(path: str) -> int:
     """How many bytes a file has."""
-    system, inside = _locate(path)
+    system, inside = locate(path)
     return int(system.get_file_info(inside).size or 0)
 
 
-def _locate(path: str) -> tuple[arrow_fs.FileSystem, str]:
+def locate(path: str) -> tuple[arrow_fs.FileSystem, str]:
+    """The file system of a path or URI, and the path in it."""
     if "://" in path or path.startswith("file:"):
         system, inside = arrow_fs.FileSystem.from_uri(path)
         return system, inside

@@ -1,7 +1,8 @@
 """Operators on whole DataFrames: filter, select, transform, top, join, union.
 
 Declared operators and physical steps are the same functions here: a stage applies them to one
-batch, the reference to everything at once.
+batch, the reference to everything at once. Where several shares run in one job, `tags` are the
+columns that tell their rows apart: no operator lets rows of two shares meet.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ def where(rows: DataFrame, sql: str) -> DataFrame:
     return rows.where(fn.expr(sql))
 
 
-def project(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def project(rows: DataFrame, columns: Sequence[Column], tags: Sequence[str] = ()) -> DataFrame:
     """These columns; `*` stands for every input column that none of them replaces by name."""
-    return rows.select(*_projected(rows, columns))
+    return rows.select(*map(column, tags), *_projected(rows, columns, tags))
 
 
-def _projected(rows: DataFrame, columns: Sequence[Column]) -> Iterator[SparkColumn]:
-    replaced = {it.name.casefold() for it in columns}
+def _projected(
+    rows: DataFrame, columns: Sequence[Column], tags: Sequence[str]
+) -> Iterator[SparkColumn]:
+    replaced = {it.name.casefold() for it in columns} | {*tags}
     for it in columns:
         if it.name == STAR:
             yield from (column(name) for name in rows.columns if name.casefold() not in replaced)
@@ -53,8 +56,11 @@ def apply(rows: DataFrame, function: Transformation) -> DataFrame:
     return made
 
 
-def top(rows: DataFrame, n: int, by: Sequence[Order], per: Sequence[str]) -> DataFrame:
+def top(
+    rows: DataFrame, n: int, by: Sequence[Order], per: Sequence[str], tags: Sequence[str] = ()
+) -> DataFrame:
     """The first `n` rows per distinct `per`; ties in `by` are decided by all other columns."""
+    per = (*tags, *per)
     grouping = {name.casefold() for name in per}
     others = [column(name) for name in rows.columns if name.casefold() not in grouping]
     order = [*map(_ordered, by), *(it.asc_nulls_first() for it in others)]
@@ -71,14 +77,19 @@ def _ordered(order: Order) -> SparkColumn:
     return value.desc_nulls_last() if order.descending else value.asc_nulls_first()
 
 
-def join(left: DataFrame, right: DataFrame, on: Sequence[str], how: How) -> DataFrame:
+def join(
+    left: DataFrame, right: DataFrame, on: Sequence[str], how: How, tags: Sequence[str] = ()
+) -> DataFrame:
     """Pairs of rows equal in `on`, which appears once and first, as with SQL's USING."""
-    return left.join(right, on=list(on), how=_SPARK_HOW.get(how, how))
+    return left.join(right, on=[*tags, *on], how=_SPARK_HOW.get(how, how))
 
 
-def union(inputs: Sequence[DataFrame], columns: Sequence[str] = ()) -> DataFrame:
+def union(
+    inputs: Sequence[DataFrame], columns: Sequence[str] = (), tags: Sequence[str] = ()
+) -> DataFrame:
     """All rows, columns matched by name: the columns named, or all of them."""
-    return reduce(DataFrame.unionByName, (_picked(rows, columns) for rows in inputs))
+    wanted = (*tags, *columns) if columns else ()
+    return reduce(DataFrame.unionByName, (_picked(rows, wanted) for rows in inputs))
 
 
 def _picked(rows: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -22,7 +22,7 @@ from tidegate.plan.physical import (
 from tidegate.spark.aggregates import CallTypes, call_types
 from tidegate.spark.exchange import Route
 from tidegate.spark.schemas import empty, empty_source
-from tidegate.spark.steps import apply_step
+from tidegate.spark.steps import apply_step, read_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 class PreparedStage:
     """A stage that can run: its steps, the schemas of its inputs and output, where rows go.
 
-    The input of a scan is what clients deliver; its schema is that of the columns it reads.
+    The first input of a scan is what clients deliver, with the columns that it reads. `types` are,
+    for each step, those of the aggregate that it works on.
     """
 
     stage: PhysicalStage
     inputs: tuple[StructType, ...]
     output: StructType
-    types: CallTypes
+    types: tuple[CallTypes, ...]
     route: Route | None
 
     @property
@@ -101,19 +102,24 @@ def _prepared(
     session: Session,
 ) -> PreparedStage:
     inputs = _empty_inputs(stage, upstreams, session)
-    schemas = tuple(rows.schema for rows in inputs)
-    types: CallTypes = upstreams[0].types if upstreams else {}
-    for step in stage.steps:
+    # An aggregate is finished from what its first input began.
+    known: CallTypes = upstreams[0].types[-1] if upstreams else {}
+    types: list[CallTypes] = []
+    rows: Sequence[DataFrame] = ()
+    unread: Sequence[DataFrame] = inputs
+    for number, step in enumerate(stage.steps):
+        rows, unread = read_by(stage.steps, number, rows, unread)
         if isinstance(step, PartialAggregate):
-            types = call_types(inputs[0], step.columns)
-        inputs = [apply_step(step, inputs, types)]
-    return PreparedStage(stage, schemas, inputs[0].schema, types, route)
+            known = call_types(rows[0], step.columns)
+        types.append(known)
+        rows = (apply_step(step, rows, known),)
+    schemas = tuple(it.schema for it in inputs)
+    return PreparedStage(stage, schemas, rows[0].schema, tuple(types), route)
 
 
 def _empty_inputs(
     stage: PhysicalStage, upstreams: Sequence[PreparedStage], session: Session
 ) -> list[DataFrame]:
     first = stage.steps[0]
-    if isinstance(first, Scan):
-        return [empty_source(session, first.columns)]
-    return [empty(session, upstream.output) for upstream in upstreams]
+    delivered = [empty_source(session, first.columns)] if isinstance(first, Scan) else []
+    return [*delivered, *(empty(session, upstream.output) for upstream in upstreams)]

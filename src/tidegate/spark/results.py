@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tidegate.spark.sessions import Session
 
 
-def write_csv(session: Session, batches: Sequence[Batch], schema: StructType, path: Path) -> None:
+def write_csv(
+    session: Session, root: str, batches: Sequence[Batch], schema: StructType, path: Path
+) -> None:
     """Write rows with a header, ordered by their columns from left to right, in one go.
 
     The file appears whole or not at all. Nulls are empty fields, quotes are doubled.
@@ -30,7 +32,7 @@ def write_csv(session: Session, batches: Sequence[Batch], schema: StructType, pa
         _write_header(schema, path)
         return
     folder = path.with_name(f".{path.name}.{uuid4().hex}")
-    rows = read(session, batches, schema).coalesce(1)
+    rows = read(session, root, batches, schema).coalesce(1)
     ordered = rows.sortWithinPartitions(*(column(name) for name in schema.names))
     ordered.write.option("header", True).option("escape", '"').csv(folder.absolute().as_uri())
     (part,) = folder.glob("part-*")

@@ -1,89 +1,84 @@
-"""Running a stage: batches in, one Spark job, batches out."""
+"""Running a stage: the batches of several tasks and runs in, one Spark job, batches out.
+
+Starting a job costs more than computing a few rows, so small steps of the tasks of one stage run
+together. Each task's share of what comes out is its own, as if it had run by itself.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StageFailed
-from tidegate.plan.physical import MergeAggregate, PartialAggregate, Write
+from tidegate.plan.physical import Scan, Write
 from tidegate.spark.causes import SPARK_ERRORS, cause_of
-from tidegate.spark.chunks import read_chunks
-from tidegate.spark.culprits import find_bad_value, may_be_a_value
-from tidegate.spark.exchange import read, write
-from tidegate.spark.files import size
+from tidegate.spark.exchange import write
+from tidegate.spark.shares import jobs_of
 from tidegate.spark.steps import apply_steps
+from tidegate.spark.tags import read_tagged, tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from tidegate.errors import RunError
-    from tidegate.plan.physical import Step
-    from tidegate.spark.causes import Cause
-    from tidegate.spark.exchange import Batch
+    from tidegate.spark.exchange import Batch, Place
     from tidegate.spark.prepare import PreparedStage
     from tidegate.spark.sessions import Session
+    from tidegate.spark.shares import Share
+    from tidegate.spark.tags import Tags
 
 ONE_TASK_ROWS = 200_000
-ONE_TASK_BYTES = 8 << 20
 """Up to this much, one task is quicker than a shuffle between several."""
 
 
-def run_stage(
-    session: Session, prepared: PreparedStage, inputs: Sequence[Sequence[Batch]], folder: str
-) -> dict[int | None, Batch]:
-    """Apply the stage's steps to batches, one list per input edge, as one Spark job.
+def run_shares(
+    session: Session, prepared: PreparedStage, shares: Sequence[Share], root: str, writer: str
+) -> list[dict[int | None, Batch]]:
+    """Apply the stage's steps to all shares, as one Spark job where they can run together.
 
-    The result is one batch per shard of the reader when the rows are exchanged, and under None
-    otherwise; no batch where there are no rows. Raises `StageFailed` with Spark's own cause; for
-    a chunk `MissingColumns` if it lacks some, `BadValue` if one is not of its declared type.
+    For each share, in order, one batch per shard of the reader when the rows are exchanged, and
+    under None otherwise; no batch where there are no rows. Files are written below `root`, in
+    folders that carry `writer`. Raises `StageFailed` with Spark's own cause; the same shares may
+    then be run one by one, to find the one that fails.
     """
-    if _gives_nothing(prepared.stage.steps, inputs):
-        return {}
-    try:
-        rows = [_read(session, prepared, at, batches) for at, batches in enumerate(inputs)]
-        made = apply_steps(prepared.stage.steps, rows, prepared.types)
-        return write(made, folder, prepared.route)
-    except SPARK_ERRORS as error:
-        raise _told(session, prepared, inputs, cause_of(error)) from error
+    found: dict[Place, Batch] = {}
+    for job in jobs_of(prepared.stage.steps, shares):
+        found |= _run(session, prepared, job, root, writer)
+    made: dict[tuple[int, int], dict[int | None, Batch]] = {
+        (share.run, share.shard): {} for share in shares
+    }
+    assert len(made) == len(shares), "two shares have the same run and shard"
+    for place, batch in found.items():
+        made[place.run, place.shard][place.to if prepared.route else None] = batch
+    return [made[share.run, share.shard] for share in shares]
 
 
 def passes_through(prepared: PreparedStage) -> bool:
     """Whether a batch goes out as it came in, so that there is nothing to run."""
-    return all(isinstance(step, Write) for step in prepared.stage.steps)
+    steps = prepared.stage.steps
+    return prepared.route is None and all(isinstance(step, Scan | Write) for step in steps)
 
 
-def _gives_nothing(steps: Sequence[Step], inputs: Sequence[Sequence[Batch]]) -> bool:
-    """No rows give no rows, except that an aggregate without groups is one row of nothing."""
-    if any(batch.files for batches in inputs for batch in batches):
-        return False
-    aggregates = (step for step in steps if isinstance(step, MergeAggregate | PartialAggregate))
-    return all(step.by for step in aggregates)
+def _run(
+    session: Session, prepared: PreparedStage, shares: Sequence[Share], root: str, writer: str
+) -> dict[Place, Batch]:
+    tags = tags_for((share.run for share in shares), (share.shard for share in shares))
+    try:
+        rows = _rows(session, prepared, shares, root, tags)
+        made = apply_steps(prepared.stage.steps, rows, prepared.types, tags.columns)
+        return write(made, prepared.output.names, tags.levels(prepared.route), root, writer)
+    except SPARK_ERRORS as error:
+        raise StageFailed(prepared.stage.id, *cause_of(error)) from error
 
 
-def _read(
-    session: Session, prepared: PreparedStage, at: int, batches: Sequence[Batch]
-) -> DataFrame:
-    schema, source = prepared.inputs[at], prepared.source
-    if source is None:
-        rows = read(session, batches, schema)
-        return rows.coalesce(1) if sum(it.rows for it in batches) <= ONE_TASK_ROWS else rows
-    files = _files(batches)
-    rows = read_chunks(session, source, schema, files)
-    return rows.coalesce(1) if sum(map(size, files)) <= ONE_TASK_BYTES else rows
-
-
-def _files(batches: Sequence[Batch]) -> list[str]:
-    return [file for batch in batches for file in batch.files]
-
-
-def _told(
-    session: Session, prepared: PreparedStage, inputs: Sequence[Sequence[Batch]], cause: Cause
-) -> RunError:
-    """The value in a client's file if one is to blame, else what Spark said."""
-    source = prepared.source
-    culprit = None
-    if source is not None and may_be_a_value(cause):
-        culprit = find_bad_value(session, source, prepared.inputs[0], _files(inputs[0]))
-    return culprit or StageFailed(prepared.stage.id, *cause)
+def _rows(
+    session: Session, prepared: PreparedStage, shares: Sequence[Share], root: str, tags: Tags
+) -> list[DataFrame]:
+    """What the shares bring, one table per input."""
+    in_one_task = sum(share.rows for share in shares) <= ONE_TASK_ROWS
+    inputs = []
+    for at, schema in enumerate(prepared.inputs):
+        batches = [batch for share in shares for batch in share.inputs[at]]
+        rows = read_tagged(session, root, batches, schema, tags)
+        inputs.append(rows.coalesce(1) if in_one_task else rows)
+    return inputs

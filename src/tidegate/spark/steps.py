@@ -21,7 +21,7 @@ from tidegate.spark import operators
 from tidegate.spark.aggregates import merge_aggregate, partial_aggregate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
@@ -29,21 +29,45 @@ if TYPE_CHECKING:
     from tidegate.spark.aggregates import CallTypes
 
 
-def apply_steps(steps: Iterable[Step], inputs: Sequence[DataFrame], types: CallTypes) -> DataFrame:
-    """The rows after all steps; `types` are those of the aggregate that the steps work on.
+def apply_steps(
+    steps: Sequence[Step],
+    inputs: Sequence[DataFrame],
+    types: Sequence[CallTypes],
+    tags: Sequence[str] = (),
+) -> DataFrame:
+    """The rows after all steps; `types` are, for each step, those of the aggregate it works on.
 
-    The first step reads all inputs, each further one what the step before it made.
+    The first step reads its inputs, each further one what the step before it made. A join that is
+    not the first takes that as its left side, and the next input that nobody read as its right.
     """
-    for step in steps:
-        inputs = [apply_step(step, inputs, types)]
-    (rows,) = inputs
-    return rows
+    rows: Sequence[DataFrame] = ()
+    unread = inputs
+    for number, step in enumerate(steps):
+        rows, unread = read_by(steps, number, rows, unread)
+        rows = (apply_step(step, rows, types[number], tags),)
+    (made,) = rows
+    return made
+
+
+def read_by(
+    steps: Sequence[Step], number: int, made: Sequence[DataFrame], unread: Sequence[DataFrame]
+) -> tuple[Sequence[DataFrame], Sequence[DataFrame]]:
+    """What a step reads, given what the one before it made, and the inputs that it leaves."""
+    later_joins = sum(isinstance(step, Join) for step in steps[number + 1 :])
+    match steps[number]:
+        case Join():
+            more = 2 - len(made)
+        case Union():
+            more = len(unread) - later_joins
+        case _:
+            more = 1 - len(made)
+    return (*made, *unread[:more]), unread[more:]
 
 
 def apply_step(  # noqa: C901, PLR0911 - one line per step
-    step: Step, inputs: Sequence[DataFrame], types: CallTypes
+    step: Step, inputs: Sequence[DataFrame], types: CallTypes, tags: Sequence[str] = ()
 ) -> DataFrame:
-    """The rows after one step."""
+    """The rows after one step; those of different `tags` never meet."""
     rows, *others = inputs
     match step:
         case Scan() | Write():
@@ -51,19 +75,19 @@ def apply_step(  # noqa: C901, PLR0911 - one line per step
         case Where(sql=sql):
             return operators.where(rows, sql)
         case Project(columns=columns):
-            return operators.project(rows, columns)
+            return operators.project(rows, columns, tags)
         case Apply(function=function):
             return operators.apply(rows, function)
         case PartialAggregate(by=by, columns=aggregates):
-            return partial_aggregate(rows, by, aggregates, types)
+            return partial_aggregate(rows, (*tags, *by), aggregates, types)
         case MergeAggregate(by=by, columns=aggregates):
-            return merge_aggregate(rows, by, aggregates, types)
+            return merge_aggregate(rows, (*tags, *by), aggregates, types)
         case PartialTop(n=n, by=order, per=per) | Top(n=n, by=order, per=per):
-            return operators.top(rows, n, order, per)
+            return operators.top(rows, n, order, per, tags)
         case Join(on=on, how=how):
             (right,) = others
-            return operators.join(rows, right, on, how)
+            return operators.join(rows, right, on, how, tags)
         case Union(columns=names):
-            return operators.union(inputs, names)
+            return operators.union(inputs, names, tags)
         case _:
             raise AssertionError(f"no physical plan that runs has the step {step!r}")

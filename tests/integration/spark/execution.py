@@ -1,93 +1,144 @@
 """Executing a physical plan stage by stage, with chunks and steps cut at random.
 
-Stands in for lanes and barriers: every shard of every stage is a `StageOperator` that is handed
-what its lanes would bring, in pieces, and then END.
+Stands in for lanes and barriers: every round of a stage is one joint job over all of its shards
+and runs, on whatever their lanes have brought by then.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
 from tidegate.pipeline import Pipeline
 from tidegate.plan import Move, PhysicalPlan, PhysicalStage, physical_plan
-from tidegate.run.stages import SinkResult, StageOperator
-from tidegate.run.step import Step
-from tidegate.signals import BarrierKind, Carrier, Edge, Event, StreamMessage
-from tidegate.spark import Batch, PreparedStage, Session, inputs_of, prepare
+from tidegate.spark import Batch, PreparedStage, Session, Share, inputs_of, passes_through, prepare
+from tidegate.spark.chunks import read_chunks
 from tidegate.spark.exchange import read
+from tidegate.spark.files import stored_parquet
+from tidegate.spark.schemas import empty_source
+from tidegate.spark.stages import run_shares
 
-RUN = "a run"
-LANE = Edge(0, "upstream")
+Sources = Mapping[str, Sequence[str]]
+Made = dict[int | None, Batch]
+
+RUN = 7
 
 
 @dataclass
 class Execution:
-    """One run of a plan; `sinks` holds the results once `run` is through."""
+    """Some runs of a plan, by number; `execute` gives what each sink of each run holds."""
 
     session: Session
+    pipeline: Pipeline
     plan: PhysicalPlan
-    folder: str
+    root: str
     chance: random.Random
-    made: dict[tuple[str, int], list[Event[object]]] = field(default_factory=dict)
+    chunks: dict[tuple[str, int, int], list[Batch]] = field(default_factory=dict)
+    made: dict[tuple[str, int, int], list[Made]] = field(default_factory=dict)
 
-    def run(self, sources: Mapping[str, Sequence[str]]) -> dict[str, DataFrame]:
+    def execute(self, runs: Mapping[int, Sources]) -> dict[int, dict[str, DataFrame]]:
         prepared = prepare(self.plan, self.session)
-        for stage in self.plan.stages:
-            chunks = self._dealt(prepared[stage.id], sources)
-            for shard in range(stage.shards):
-                arriving = [*chunks[shard], *self._arriving(stage, shard)]
-                self.made[stage.id, shard] = self._answers(prepared[stage.id], shard, arriving)
-        return {it.sink: self._result(it) for it in prepared.values() if it.sink}
+        for run, sources in runs.items():
+            self._deal(run, sources)
+        for stage in prepared.values():
+            arrived = {
+                (run, shard): tuple(map(tuple, self._arrived(stage, run, shard)))
+                for run in runs
+                for shard in range(stage.stage.shards)
+            }
+            self._run(stage, [Share(*owner, inputs) for owner, inputs in arrived.items()])
+        return {run: self._results(run, prepared.values()) for run in runs}
 
-    def _dealt(
-        self, stage: PreparedStage, sources: Mapping[str, Sequence[str]]
-    ) -> list[list[Event[object]]]:
-        """The files of a source, each as a chunk on some shard."""
-        dealt: list[list[Event[object]]] = [[] for _ in range(stage.stage.shards)]
-        for file in sources.get(stage.source or "", ()):
-            self.chance.choice(dealt).append(Event(Batch((file,), 0), RUN))
-        return dealt
+    def _deal(self, run: int, sources: Sources) -> None:
+        """The files of each source, each ingested as a chunk of some shard."""
+        for name, source in self.pipeline.sources.items():
+            schema = empty_source(self.session, source.schema).schema
+            for file in sources.get(name, ()):
+                shard = self.chance.randrange(self.plan.shards)
+                rows = read_chunks(self.session, name, schema, [file])
+                chunk = save(rows, self.root, f"chunks/run={run}/to={shard}/{name}")
+                self.chunks.setdefault((name, run, shard), []).append(chunk)
 
-    def _arriving(self, stage: PhysicalStage, shard: int) -> Iterator[Event[object]]:
-        for number, edge in enumerate(inputs_of(self.plan, stage)):
+    def _arrived(self, stage: PreparedStage, run: int, shard: int) -> Iterator[list[Batch]]:
+        """The batches of each input, in any order."""
+        if stage.source:
+            yield self._shuffled(self.chunks.get((stage.source, run, shard), []))
+        for edge in inputs_of(self.plan, stage.stage):
             upstream = self.plan.by_id[edge.upstream]
-            shards = [shard] if edge.move is Move.FORWARD else range(upstream.shards)
-            for producer in shards:
-                for event in self.made[edge.upstream, producer]:
-                    if event.shard in {None, shard}:
-                        yield event.arriving_by(number)
+            assert isinstance(upstream, PhysicalStage)
+            producers = [shard] if edge.move is Move.FORWARD else range(upstream.shards)
+            yield self._shuffled(
+                batch
+                for producer in producers
+                for made in self.made[edge.upstream, run, producer]
+                for to, batch in made.items()
+                if to in {None, shard}
+            )
 
-    def _answers(
-        self, stage: PreparedStage, shard: int, arriving: list[Event[object]]
-    ) -> list[Event[object]]:
-        name = f"{stage.stage.id}/{shard}"
-        operator = StageOperator(name, stage, self.session, self.folder)
-        self.chance.shuffle(arriving)
-        cut = self.chance.randint(0, len(arriving))
-        end = BarrierKind.END_OF_RUN.with_id(1, RUN)
-        steps: list[tuple[StreamMessage, ...]] = [
-            (*arriving[:cut],), (*arriving[cut:],), (end,),
-        ]  # fmt: skip
-        outcomes = [operator.handle(Step(Carrier.DATA, LANE, step)) for step in steps if step]
-        assert outcomes[-1].data[-1] == end, "END goes last"
-        return [out for it in outcomes for out in it.data if isinstance(out, Event)]
+    def _shuffled(self, batches: Iterable[Batch]) -> list[Batch]:
+        several = list(batches)
+        self.chance.shuffle(several)
+        return several
 
-    def _result(self, stage: PreparedStage) -> DataFrame:
-        results = [event.payload for event in self.made[stage.stage.id, 0]]
-        batches = [it.batch for it in results if isinstance(it, SinkResult)]
-        return read(self.session, batches, stage.output)
+    def _run(self, stage: PreparedStage, shares: Sequence[Share]) -> None:
+        rounds = [shares] if stage.is_stateful else self._cut(shares)
+        for several in rounds:
+            for share, made in zip(several, self._answers(stage, several), strict=True):
+                self.made.setdefault((stage.stage.id, share.run, share.shard), []).extend(made)
+
+    def _answers(self, stage: PreparedStage, shares: Sequence[Share]) -> list[list[Made]]:
+        if passes_through(stage):
+            return [[{None: it} for batches in share.inputs for it in batches] for share in shares]
+        return [[made] for made in run_shares(self.session, stage, shares, self.root, "w1")]
+
+    def _cut(self, shares: Sequence[Share]) -> tuple[list[Share], list[Share]]:
+        """Two steps of a narrow stage: of each input of each share, a first and a second part."""
+        first, second = [], []
+        for share in shares:
+            cuts = [(it, self.chance.randint(0, len(it))) for it in share.inputs]
+            first.append(replace(share, inputs=tuple(it[:cut] for it, cut in cuts)))
+            second.append(replace(share, inputs=tuple(it[cut:] for it, cut in cuts)))
+        return first, second
+
+    def _results(self, run: int, stages: Iterable[PreparedStage]) -> dict[str, DataFrame]:
+        return {
+            stage.sink: read(self.session, self.root, self._made_by(stage, run), stage.output)
+            for stage in stages
+            if stage.sink
+        }
+
+    def _made_by(self, stage: PreparedStage, run: int) -> list[Batch]:
+        owners = ((stage.stage.id, run, shard) for shard in range(stage.stage.shards))
+        return [it for owner in owners for made in self.made[owner] for it in made.values()]
+
+
+def save(rows: DataFrame, root: str, folder: str) -> Batch:
+    """Rows as a batch of one file below a folder of the root, as an ingested chunk is."""
+    inside = f"{folder}/{uuid4().hex}"
+    Path(root).mkdir(parents=True, exist_ok=True)
+    rows.coalesce(1).write.parquet(f"{root}/{inside}")
+    (file,) = stored_parquet(root, inside)
+    return Batch((file.path,), file.rows, file.bytes)
+
+
+def execute_runs(
+    session: Session,
+    pipeline: Pipeline,
+    runs: Mapping[int, Sources],
+    root: str,
+    shards: int,
+    seed: int,
+) -> dict[int, dict[str, DataFrame]]:
+    """The sinks of every run, computed together on `shards` shards from chunks in random order."""
+    plan = physical_plan(pipeline, shards=shards)
+    return Execution(session, pipeline, plan, root, random.Random(seed)).execute(runs)
 
 
 def execute(
-    session: Session,
-    pipeline: Pipeline,
-    sources: Mapping[str, Sequence[str]],
-    folder: str,
-    shards: int,
-    seed: int,
+    session: Session, pipeline: Pipeline, sources: Sources, root: str, shards: int, seed: int
 ) -> dict[str, DataFrame]:
-    """The sinks of a pipeline, computed on `shards` shards from chunks in random order."""
-    plan = physical_plan(pipeline, shards=shards)
-    return Execution(session, plan, folder, random.Random(seed)).run(sources)
+    """The sinks of a single run."""
+    return execute_runs(session, pipeline, {RUN: sources}, root, shards, seed)[RUN]
