@@ -527,6 +527,7 @@ class ProcessorFailed(RunError):
     processor: str
     message: str
     reason: str
+    runs: tuple[str, ...] = ()
     says: ClassVar[str] = "processor {processor} failed on {message}: {reason}"
 
 
@@ -801,12 +802,83 @@ class BadValue(RunError):
 
 
 @dataclass(eq=False)
+class BadLine(RunError):
+    """A line of a delivered CSV file does not have one field for every column of its header.
+
+    `line` is known for files that are not too long.
+    """
+
+    source: str
+    file: str
+    columns: int
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = f"line {self.line}" if self.line else "a line"
+        return (
+            f"{self.file}: {line} cannot be split into the {self.columns} columns of the header;"
+            f" correct the line, which was to be a row of source {self.source!r}"
+        )
+
+
+@dataclass(eq=False)
+class WrongColumnType(RunError):
+    """A delivered file stores a column as another type than its source declares."""
+
+    source: str
+    file: str
+    column: str
+    found: str
+    declared: str
+    says: ClassVar[str] = (
+        "{file} stores {column} as {found}, which cannot be read as {declared};"
+        " store it as that, or change the type in the schema of source {source!r}"
+    )
+
+
+@dataclass(eq=False)
+class UnreadableChunk(RunError):
+    """A delivered file is broken: cut off, corrupt, or not what its name says."""
+
+    source: str
+    file: str
+    reason: str
+    says: ClassVar[str] = (
+        "{file} cannot be read as a chunk of source {source!r}: {reason}; write it again"
+    )
+
+
+@dataclass(eq=False)
+class ChunkNotCopied(RunError):
+    """Spark failed while it copied a chunk, and the chunk is not known to be the reason."""
+
+    retryable: ClassVar[bool] = True
+    source: str
+    file: str
+    spark_condition: str
+    reason: str
+    says: ClassVar[str] = (
+        "{file}, a chunk of source {source!r}, was not copied: {reason} [{spark_condition}]"
+    )
+
+
+@dataclass(eq=False)
+class NoSpace(RunError):
+    """The disk is full. What was being written is gone, so the same call may work later."""
+
+    retryable: ClassVar[bool] = True
+    where: str
+    says: ClassVar[str] = "there is no space left on {where}; free some and try again"
+
+
+@dataclass(eq=False)
 class UnknownFormat(RunError):
     """A delivered file is of a kind that cannot be read."""
 
     file: str
     says: ClassVar[str] = (
-        "{file} is neither CSV nor Parquet by its name; deliver *.csv or *.parquet"
+        "{file} is neither CSV, Parquet nor Arrow by its name;"
+        " deliver *.csv, *.csv.gz, *.csv.bz2, *.parquet, *.arrow, *.feather or *.ipc"
     )
 
 

@@ -11,6 +11,7 @@ that everything runs on a classic session and over Spark Connect alike.
 from tidegate.spark.analyze import Checked, analyze, check
 from tidegate.spark.delivery import check_chunk
 from tidegate.spark.exchange import Batch, Route
+from tidegate.spark.ingest import digest, ingest, ingest_table
 from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
 from tidegate.spark.reference import reference
 from tidegate.spark.results import write_csv
@@ -30,6 +31,9 @@ __all__ = [
     "analyze",
     "check",
     "check_chunk",
+    "digest",
+    "ingest",
+    "ingest_table",
     "inputs_of",
     "open_session",
     "passes_through",

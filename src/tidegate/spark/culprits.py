@@ -24,7 +24,7 @@ from tidegate.spark.chunks import (
     parquet_rows,
     place_of,
 )
-from tidegate.spark.files import csv_line
+from tidegate.spark.files import csv_line, csv_records
 from tidegate.spark.schemas import column
 
 if TYPE_CHECKING:
@@ -82,6 +82,14 @@ def find_bad_value(
     except (*SPARK_ERRORS, OSError):
         # The failure that led here is the one to tell.
         return None
+    return None
+
+
+def find_bad_line(file: str, columns: int) -> int | None:
+    """The number of the first line that has another number of fields; None beyond a million."""
+    for number, fields in csv_records(file):
+        if fields and number > 1 and len(fields) != columns:
+            return number
     return None
 
 

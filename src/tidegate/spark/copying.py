@@ -1,0 +1,72 @@
+"""Copying a chunk with Spark, which judges what no quicker way can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.errors import BadLine, ChunkNotCopied, NoSpace, UnreadableChunk
+from tidegate.spark.causes import SPARK_ERRORS, cause_of
+from tidegate.spark.chunks import layout_of, read_chunks
+from tidegate.spark.culprits import find_bad_line, find_bad_value, may_be_a_value
+from tidegate.spark.exchange import CODEC, under
+from tidegate.spark.files import size
+from tidegate.spark.landing import UNFINISHED, discard, gather, space_on
+from tidegate.spark.schemas import empty_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.types import StructType
+
+    from tidegate.errors import RunError
+    from tidegate.pipeline.nodes import Field
+    from tidegate.spark.exchange import Batch
+    from tidegate.spark.sessions import Session
+
+_BAD_LINE = "MALFORMED_CSV_RECORD"
+_BROKEN = ("FAILED_READ_FILE", "PARQUET_", "CANNOT_READ_FILE_FOOTER", "CANNOT_MERGE_SCHEMAS")
+_FULL = ("No space left on device", "Disk quota exceeded")
+_SMALL_BYTES, _LARGE_FILES = 8 << 20, 4
+"""A small chunk becomes one file; a large one several, which are read by several tasks."""
+
+
+def copy_by_spark(
+    session: Session,
+    source: str,
+    fields: Sequence[Field],
+    file: str,
+    root: str,
+    name: str,
+    misfit: RunError | None = None,
+) -> Batch:
+    """Copy a chunk as one job; `misfit` is what to raise if its types are to blame."""
+    schema = empty_source(session, fields).schema
+    folder = name + UNFINISHED
+    try:
+        rows = read_chunks(session, source, schema, [file])
+        files = 1 if size(file) <= _SMALL_BYTES else _LARGE_FILES
+        saving = rows.coalesce(files).write.mode("error").option("compression", CODEC)
+        saving.parquet(under(root, folder))
+        with space_on(root):
+            return gather(root, folder, name)
+    except SPARK_ERRORS as error:
+        raise misfit or _told(session, source, schema, file, root, error) from error
+    finally:
+        discard(root, folder)
+
+
+def _told(
+    session: Session, source: str, schema: StructType, file: str, root: str, error: Exception
+) -> RunError:
+    """What to say of a job that failed: what is wrong with the chunk, if that is the reason."""
+    cause = cause_of(error)
+    if any(full in str(error) for full in _FULL):
+        return NoSpace(root)
+    if may_be_a_value(cause) and (bad := find_bad_value(session, source, schema, [file])):
+        return bad
+    if cause.condition == _BAD_LINE:
+        columns = len(layout_of(file).columns)
+        return BadLine(source, file, columns, find_bad_line(file, columns))
+    if cause.condition.startswith(_BROKEN):
+        return UnreadableChunk(source, file, cause.reason.rstrip("."))
+    return ChunkNotCopied(source, file, *cause)

@@ -1,0 +1,266 @@
+"""Taking what clients deliver: every chunk is checked and copied before anything is recorded.
+
+    CSV ───────────── quick_csv ─────┐
+    Parquet, Arrow ── quick_columns ─┼──▶ typed Parquet below the root folder ──▶ Batch
+    whatever is doubtful ── Spark ───┘
+
+The copy has the declared columns in their declared types, so that a stage reads it like any other
+batch. A chunk that is refused leaves no file behind.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import ipc, parquet
+
+from tidegate.errors import (
+    BadValue,
+    MissingColumns,
+    NoSuchChunk,
+    UnknownSource,
+    UnreadableChunk,
+    WrongColumnType,
+)
+from tidegate.spark.arrow_types import arrow_schema, arrow_type
+from tidegate.spark.chunks import layout_of
+from tidegate.spark.copying import copy_by_spark
+from tidegate.spark.files import PARQUET, locate
+from tidegate.spark.landing import land
+from tidegate.spark.quick_columns import Misfit, Unfit, fitted, places_of, refuse_misfits
+from tidegate.spark.quick_csv import Doubtful, QuickCsv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tidegate.pipeline import Pipeline
+    from tidegate.pipeline.nodes import Field
+    from tidegate.spark.exchange import Batch
+    from tidegate.spark.sessions import Session
+
+ARROW = (".arrow", ".feather", ".ipc")
+BLOCK_BYTES = 4 << 20
+BLOCK_ROWS = 1 << 16
+"""How much is in memory at a time; also what a row group of the copy holds."""
+_ARROW_FILE = b"ARROW1"
+_IN_MEMORY = "a table in memory"
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A file, and what its source declares."""
+
+    source: str
+    fields: tuple[Field, ...]
+    file: str
+
+    @property
+    def is_arrow(self) -> bool:
+        return self.file.lower().endswith(ARROW)
+
+    @property
+    def is_parquet(self) -> bool:
+        return self.file.lower().endswith(PARQUET)
+
+
+def ingest(
+    session: Session | Callable[[], Session],
+    pipeline: Pipeline,
+    source: str,
+    file: str,
+    root: str,
+    beginning: str,
+) -> Batch:
+    """Copy a chunk to files below `root` whose names begin with `beginning`.
+
+    The session is asked for only when the file has something that only Spark can judge. The names
+    are fresh with every call.
+
+    Raises `UnknownSource`, `NoSuchChunk`, `UnknownFormat`, `MissingColumns`, `WrongColumnType`,
+    `BadValue`, `BadLine` or `UnreadableChunk`, each the chunk's own fault; `NoSpace` or
+    `ChunkNotCopied`, which may be tried again.
+    """
+    chunk = _Chunk(source, _declared(pipeline, source), _present(source, file))
+    name = f"{beginning}-{uuid4().hex}"
+    found = _columns(chunk)
+    _refuse_missing(chunk, found)
+    try:
+        return _copy_quickly(chunk, found, root, name)
+    except (Doubtful, Misfit) as doubt:
+        misfit = _blamed(chunk, doubt) if isinstance(doubt, Misfit) else None
+        if misfit and chunk.is_arrow:
+            raise misfit from None
+    spark = session() if callable(session) else session
+    return copy_by_spark(spark, chunk.source, chunk.fields, chunk.file, root, name, misfit)
+
+
+def ingest_table(
+    pipeline: Pipeline, source: str, table: pa.Table, root: str, beginning: str
+) -> Batch:
+    """Copy rows in memory as `ingest` copies a file of them."""
+    chunk = _Chunk(source, _declared(pipeline, source), _IN_MEMORY)
+    _refuse_missing(chunk, table.column_names)
+    try:
+        schema = _arrow_schema(chunk)
+        places = places_of(schema, table.column_names)
+        refuse_misfits(schema, [table.schema.field(place) for place in places])
+        batches = table.select(places).to_batches(BLOCK_ROWS)
+        return _land(chunk, root, f"{beginning}-{uuid4().hex}", schema, fitted(schema, batches))
+    except Misfit as misfit:
+        raise _blamed(chunk, misfit) from None
+
+
+def digest(file: str) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    system, inside = locate(file)
+    made = hashlib.sha256()
+    with system.open_input_stream(inside, compression=None) as stream:
+        while block := stream.read(BLOCK_BYTES):
+            made.update(block)
+    return made.hexdigest()
+
+
+# --- What is there ---------------------------------------------------------------------------
+
+
+def _declared(pipeline: Pipeline, source: str) -> tuple[Field, ...]:
+    declared = pipeline.sources.get(source)
+    if declared is None:
+        raise UnknownSource(source=source, known=", ".join(pipeline.sources))
+    return declared.schema
+
+
+def _present(source: str, file: str) -> str:
+    if "://" in file:
+        return file
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise NoSuchChunk(source=source, file=str(path))
+    return str(path)
+
+
+def _columns(chunk: _Chunk) -> tuple[str, ...]:
+    with _readable(chunk):
+        if chunk.is_arrow:
+            with _opened_arrow(chunk) as reader:
+                return tuple(reader.schema.names)
+        return layout_of(chunk.file).columns
+
+
+def _refuse_missing(chunk: _Chunk, found: Sequence[str]) -> None:
+    known = {name.casefold() for name in found}
+    missing = tuple(it.name for it in chunk.fields if it.name.casefold() not in known)
+    if missing:
+        raise MissingColumns(chunk.source, chunk.file, missing, tuple(found))
+
+
+@contextmanager
+def _readable(chunk: _Chunk) -> Iterator[None]:
+    """What cannot be read is broken."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, csv.Error) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UnreadableChunk(chunk.source, chunk.file, reason) from error
+
+
+# --- Copying without Spark -------------------------------------------------------------------
+
+
+def _copy_quickly(chunk: _Chunk, found: Sequence[str], root: str, name: str) -> Batch:
+    schema = _arrow_schema(chunk)
+    if chunk.is_arrow:
+        rows = _of_arrow(chunk, schema)
+    elif chunk.is_parquet:
+        rows = _of_parquet(chunk, schema)
+    else:
+        rows = QuickCsv(found, schema).read(_pieces(chunk))
+    return _land(chunk, root, name, schema, rows)
+
+
+def _arrow_schema(chunk: _Chunk) -> pa.Schema:
+    schema = arrow_schema(chunk.fields)
+    if schema is not None:
+        return schema
+    if chunk.is_arrow or chunk.file == _IN_MEMORY:
+        kind = next(it.type for it in chunk.fields if arrow_type(it.type) is None)
+        reason = f"columns of type {kind} are taken from Parquet files only"
+        raise UnreadableChunk(chunk.source, chunk.file, reason)
+    raise Doubtful("a type that only Spark knows")
+
+
+def _land(
+    chunk: _Chunk, root: str, name: str, schema: pa.Schema, rows: Iterable[pa.Table]
+) -> Batch:
+    try:
+        return land(root, name, schema, rows)
+    except Unfit as unfit:
+        kind = _type_of(chunk, unfit.column)
+        raise BadValue(chunk.source, chunk.file, unfit.column, unfit.value, kind) from unfit
+
+
+def _pieces(chunk: _Chunk) -> Iterator[bytes]:
+    system, inside = locate(chunk.file)
+    with _readable(chunk), system.open_input_stream(inside, compression="detect") as stream:
+        while piece := stream.read(BLOCK_BYTES):
+            yield piece
+
+
+def _of_parquet(chunk: _Chunk, schema: pa.Schema) -> Iterator[pa.Table]:
+    system, inside = locate(chunk.file)
+    with (
+        _readable(chunk),
+        parquet.ParquetFile(inside, filesystem=system, buffer_size=BLOCK_BYTES) as file,
+    ):
+        stored = file.schema_arrow
+        places = places_of(schema, stored.names)
+        names = [stored.field(place).name for place in places]
+        if any(stored.names.count(name) > 1 for name in names):
+            raise Doubtful("two columns of one name")
+        refuse_misfits(schema, [stored.field(place) for place in places])
+        batches = file.iter_batches(BLOCK_ROWS, columns=names, use_threads=False)
+        yield from fitted(schema, (batch.select(names) for batch in batches))
+
+
+def _of_arrow(chunk: _Chunk, schema: pa.Schema) -> Iterator[pa.Table]:
+    with _readable(chunk), _opened_arrow(chunk) as reader:
+        places = places_of(schema, reader.schema.names)
+        refuse_misfits(schema, [reader.schema.field(place) for place in places])
+        batches = (batch.select(places) for batch in _batches(reader))
+        yield from fitted(schema, batches)
+
+
+@contextmanager
+def _opened_arrow(chunk: _Chunk) -> Iterator[ipc.RecordBatchFileReader]:
+    """A file or a stream: Arrow has two formats, which their names do not tell apart."""
+    system, inside = locate(chunk.file)
+    with system.open_input_file(inside) as file:
+        is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+        file.seek(0)
+        yield ipc.open_file(file) if is_file else ipc.open_stream(file)
+
+
+def _batches(reader: ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+    if isinstance(reader, ipc.RecordBatchStreamReader):
+        yield from reader
+    else:
+        yield from map(reader.get_batch, range(reader.num_record_batches))
+
+
+# --- What to blame ---------------------------------------------------------------------------
+
+
+def _blamed(chunk: _Chunk, misfit: Misfit) -> WrongColumnType:
+    declared = _type_of(chunk, misfit.column)
+    return WrongColumnType(chunk.source, chunk.file, misfit.column, misfit.found, declared)
+
+
+def _type_of(chunk: _Chunk, column: str) -> str:
+    return next(field.type for field in chunk.fields if field.name == column)

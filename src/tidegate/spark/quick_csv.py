@@ -1,0 +1,228 @@
+"""Reading a client's CSV file with Arrow, where that certainly means what it means to Spark.
+
+`chunks.read_chunks` says what a value is; it takes a Spark job to do so. Arrow reads the same
+files many times quicker but not always alike: it takes `0x1F` for an integer, goes on with a
+quoted field in the next line, and knows no `12.0` as an id. So a file is read in blocks of whole
+lines, and whatever looks unusual raises `Doubtful`: then Spark decides.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute, csv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+
+_LONGEST_LINE = 32 << 20
+_MOST_COLUMNS = 20_000
+"""Spark refuses lines that have more."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_FEED, _RETURN, _SPACE, _QUOTE, _COMMA = b'\n\r ",'
+_X = ord("x")
+_BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)
+_COMPLAINT = re.compile(r"In CSV column #(\d+)")
+
+_READ_AS: dict[pa.DataType, tuple[pa.DataType, ...]] = {
+    # Ids may be written as floats, as text they are looked at without rounding them.
+    **{kind: (kind, pa.string()) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    # Moments without a zone are in the session's zone, which is UTC.
+    pa.timestamp("us", "UTC"): (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+}
+"""How a column may be read if Arrow cannot read it as its own type; tried in this order."""
+
+_TRUE = ["true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1"]
+_FALSE = ["false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0"]
+
+
+class Doubtful(Exception):
+    """Arrow may read something in another way than Spark, so Spark has to read it."""
+
+
+class QuickCsv:
+    """Reads the files of one layout: `columns` are in the header, those of `schema` are wanted."""
+
+    def __init__(self, columns: Sequence[str], schema: pa.Schema) -> None:
+        """`columns` have all names of the schema, in any case."""
+        if len(columns) > _MOST_COLUMNS:
+            raise Doubtful("more columns than Spark reads")
+        self._columns = [str(place) for place in range(len(columns))]
+        self._schema = schema
+        known = [name.casefold() for name in columns]
+        places = [known.index(name.casefold()) for name in schema.names]
+        self._wanted = [self._columns[place] for place in places]
+        self._ways = {
+            name: list(_READ_AS.get(kind, (kind,)))
+            for name, kind in zip(self._wanted, schema.types, strict=True)
+        }
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[pa.Table]:
+        """The rows of a file that comes in pieces, a block at a time. Raises `Doubtful`."""
+        header = 1
+        for block in _blocks(pieces):
+            lines = _lines(block, is_single=len(self._columns) == 1)
+            rows = block[block.find(b"\n") + 1 :] if header else block
+            if rows:
+                yield self._typed(rows, _counted(lines - header, block))
+            header = 0
+
+    def _typed(self, block: bytes, lines: int | None) -> pa.Table:
+        read = self._parsed(block)
+        if lines is not None and read.num_rows != lines:
+            raise Doubtful("a quoted field goes on in the next line")
+        self._refuse_hexadecimal(block)
+        try:
+            arrays = map(_finished, read.columns, self._schema.types)
+            return pa.table(list(arrays), schema=self._schema)
+        except pa.ArrowInvalid as error:
+            raise Doubtful(str(error)) from error
+
+    def _parsed(self, block: bytes) -> pa.Table:
+        while True:
+            try:
+                return self._read({name: ways[0] for name, ways in self._ways.items()}, block)
+            except pa.ArrowInvalid as error:
+                self._read_otherwise(error)
+
+    def _read_otherwise(self, error: pa.ArrowInvalid) -> None:
+        """Read the column that could not be read in its next way, in this block and later."""
+        found = _COMPLAINT.search(str(error))
+        ways = self._ways.get(found[1], []) if found else []
+        if len(ways) <= 1:
+            raise Doubtful(str(error)) from error
+        del ways[0]
+
+    def _refuse_hexadecimal(self, block: bytes) -> None:
+        integers = {
+            name: pa.string()
+            for name, kind in zip(self._wanted, self._schema.types, strict=True)
+            if pa.types.is_integer(kind)
+        }
+        letters = np.frombuffer(block, np.uint8) | np.uint8(0x20)
+        if integers and (letters == _X).any():
+            for column in self._read(integers, block).columns:
+                if _any(compute.match_substring(column, "x", ignore_case=True)):
+                    raise Doubtful("a hexadecimal number")
+
+    def _read(self, kinds: dict[str, pa.DataType], block: bytes) -> pa.Table:
+        return csv.read_csv(
+            pa.BufferReader(block),
+            csv.ReadOptions(
+                column_names=self._columns, block_size=len(block) + 1, use_threads=False
+            ),
+            csv.ParseOptions(newlines_in_values=False),
+            csv.ConvertOptions(
+                include_columns=list(kinds),
+                column_types=kinds,
+                null_values=[""],
+                true_values=_TRUE,
+                false_values=_FALSE,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+
+# --- Lines -----------------------------------------------------------------------------------
+
+
+def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines, as many as a piece has; the first without a byte order mark."""
+    rest, mark = b"", _BYTE_ORDER_MARK
+    for piece in pieces:
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            yield (rest + piece[:cut]).removeprefix(mark)
+            rest, mark = b"", b""
+        rest += piece[cut:]
+        if len(rest) > _LONGEST_LINE:
+            raise Doubtful("a very long line")
+    if rest := rest.removeprefix(mark):
+        yield rest
+
+
+def _lines(block: bytes, *, is_single: bool) -> int:
+    """How many lines a block has, if it has nothing that Spark could split differently."""
+    letters = np.frombuffer(block, np.uint8)
+    feeds = block.count(b"\n")
+    returns = np.count_nonzero(letters == _RETURN)
+    if returns and returns != block.count(b"\r\n"):
+        raise Doubtful("a carriage return within a line")
+    if np.count_nonzero(letters < _SPACE) != feeds + returns + block.count(b"\t"):
+        raise Doubtful("a control character")
+    if block.startswith(_BYTE_ORDER_MARK):
+        raise Doubtful("a byte order mark within the file")
+    if is_single and _BLANK_LINE.search(block):
+        raise Doubtful("a blank line, which may be a value")
+    _refuse_odd_quotes(letters)
+    return feeds + (not block.endswith(b"\n"))
+
+
+def _counted(lines: int, block: bytes) -> int | None:
+    """How many rows there must be; only quotes can make them fewer, and blank lines may."""
+    return lines if b'"' in block else None
+
+
+def _refuse_odd_quotes(letters: Bytes) -> None:
+    """Quotes enclose whole fields, and are doubled within them.
+
+    Every other quote opens: at the start of a field, or as the second of a doubled one.
+    """
+    places = np.flatnonzero(letters == _QUOTE)
+    if len(places) == 0:
+        return
+    if len(places) % 2:
+        raise Doubtful("a quote that is not closed")
+    opening, closing = places[::2], places[1::2]
+    before = letters[opening - 1]  # of the very first letter, the last one: corrected below
+    after = letters[np.minimum(closing + 1, len(letters) - 1)]
+    opens = (before == _COMMA) | (before == _LINE_FEED)
+    closes = (after == _COMMA) | (after == _LINE_FEED) | (after == _RETURN)
+    opens[0] |= opening[0] == 0
+    closes[-1] |= closing[-1] == len(letters) - 1
+    if not (opens.all() and closes.all()):
+        doubled = closing[:-1] + 1 == opening[1:]
+        opens[1:] |= doubled
+        closes[:-1] |= doubled
+        if not (opens.all() and closes.all()):
+            raise Doubtful("a quote within a field")
+
+
+# --- Values ----------------------------------------------------------------------------------
+
+
+def _finished(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column as its declared type, once nothing about its values is in doubt."""
+    if column.type != kind:
+        return _whole(column, kind) if pa.types.is_string(column.type) else column.cast(kind)
+    if pa.types.is_floating(kind) and not _all(compute.is_finite(column)):
+        raise Doubtful("a number that is not finite")
+    if pa.types.is_decimal(kind):
+        # Arrow counts the digits that are written, not those that the scale adds.
+        column.validate(full=True)
+    return column
+
+
+def _whole(text: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Whole numbers from `12` and `12.0`."""
+    is_float = compute.ends_with(text, ".0")
+    short = compute.utf8_slice_codeunits(text, 0, -2)
+    return (short if _all(is_float) else compute.if_else(is_float, short, text)).cast(kind)
+
+
+def _all(values: pa.ChunkedArray) -> bool:
+    """Whether all values are true; nulls do not count."""
+    return compute.all(values, min_count=0).as_py() is True
+
+
+def _any(values: pa.ChunkedArray) -> bool:
+    return compute.any(values, min_count=0).as_py() is True
