@@ -38,7 +38,7 @@ COLUMNS = {
 
 # Whole numbers go through a decimal: `12.0` is 12, and large ones keep every digit.
 TYPED = """
-CREATE VIEW sale AS SELECT
+CREATE TABLE sale AS SELECT
     transaction_id,
     nullif(trim(store_id), '')::DECIMAL(38, 4)::BIGINT AS store_id,
     nullif(trim(user_id), '')::DECIMAL(38, 4)::BIGINT AS user_id,
@@ -46,22 +46,22 @@ CREATE VIEW sale AS SELECT
     nullif(trim(created_at), '')::TIMESTAMP AS created_at
 FROM transactions_text;
 
-CREATE VIEW sold AS SELECT
+CREATE TABLE sold AS SELECT
     nullif(trim(item_id), '')::DECIMAL(38, 4)::BIGINT AS item_id,
     nullif(trim(quantity), '')::DECIMAL(38, 4)::BIGINT AS quantity,
     nullif(trim(subtotal), '')::DECIMAL(12, 2) AS subtotal,
     nullif(trim(created_at), '')::TIMESTAMP AS created_at
 FROM transaction_items_text;
 
-CREATE VIEW item AS SELECT
+CREATE TABLE item AS SELECT
     nullif(trim(item_id), '')::DECIMAL(38, 4)::BIGINT AS item_id, item_name
 FROM menu_items_text;
 
-CREATE VIEW store AS SELECT
+CREATE TABLE store AS SELECT
     nullif(trim(store_id), '')::DECIMAL(38, 4)::BIGINT AS store_id, store_name
 FROM stores_text;
 
-CREATE VIEW customer AS SELECT
+CREATE TABLE customer AS SELECT
     nullif(trim(user_id), '')::DECIMAL(38, 4)::BIGINT AS user_id,
     nullif(trim(birthdate), '')::DATE AS birthdate
 FROM users_text;
