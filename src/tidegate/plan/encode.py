@@ -69,7 +69,9 @@ def _physical_node(node: PhysicalNode, plan: PhysicalPlan) -> object:
         return _encoded(node, _HIDDEN)
     inputs = inputs_by_step(node.steps, plan.arriving(node))
     steps = [_physical_step(*each) for each in zip(node.steps, inputs, strict=True)]
-    return {"kind": "PhysicalStage", **_members(node, _HIDDEN | {"steps"}), "steps": steps}
+    edges = _encoded(node.inputs, _HIDDEN)
+    head = {"kind": type(node).__name__, "id": node.id}
+    return head | {"steps": steps, "inputs": edges, "shards": node.shards}
 
 
 def _physical_step(step: Step, inputs: Sequence[Edge]) -> object:

@@ -83,7 +83,7 @@ def _edge(edge: Edge) -> str:
         case Move.GATHER:
             return f"{edge.upstream} gather"
         case Move.EXCHANGE:
-            return f"{edge.upstream} exchange by {', '.join(edge.keys)}"
+            return f"{edge.upstream} exchange by={listed(edge.keys)}"
 
 
 def _step(step: Step, inputs: Sequence[Edge]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A stream that parts and meets again: the shared part is drawn once."""
+"""A stream that parts and meets again: what the sides share is cheap, so each scans for itself."""
 
 import tidegate as tg
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of rules: a plan before the rule, and a short way to write what follows."""
+"""Shared by the tests of rules: a plan before the rule, and short ways to say what a plan does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING
 
 from tidegate.plan import RULES, Move, logical_plan
 from tidegate.plan.lower import lower
-from tidegate.plan.physical import PhysicalBarrier, PhysicalResultCollect, PhysicalStage
+from tidegate.plan.physical import (
+    Aggregate,
+    MergeAggregate,
+    PartialAggregate,
+    PartialTop,
+    PhysicalBarrier,
+    PhysicalResultCollect,
+    PhysicalStage,
+    Write,
+    inputs_by_step,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     import tidegate as tg
     from tidegate.plan import Edge, PhysicalNode, PhysicalPlan
+    from tidegate.plan.physical import Step
     from tidegate.plan.planner import Rule
 
 
@@ -42,3 +55,49 @@ def _what(node: PhysicalNode) -> str:
 
 def _edge(edge: Edge) -> str:
     return edge.upstream if edge.move is Move.FORWARD else f"{edge.move.value} {edge.upstream}"
+
+
+_LEFT_OUT = frozenset({"columns", "exact", "reads"})
+
+
+class Meanings:
+    """What is computed for each sink, as a number that is the same for the same formula.
+
+    Formulas are what steps do to what their inputs are, down to the scans, however the steps are
+    spread over stages. Columns are left out: plans differ in which of them they drop.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def of(self, plan: PhysicalPlan) -> dict[str, int]:
+        """The meaning of every sink of `plan`."""
+        meanings: dict[str, int] = {}
+        sinks: dict[str, int] = {}
+        for stage in plan.stages:
+            inputs = [meanings[edge.upstream] for edge in plan.arriving(stage)]
+            meanings[stage.id] = self._stage(stage, inputs)
+            if isinstance(stage.steps[-1], Write):
+                assert stage.steps[-1].sink not in sinks
+                sinks[stage.steps[-1].sink] = meanings[stage.id]
+        return sinks
+
+    def _stage(self, stage: PhysicalStage, inputs: list[int]) -> int:
+        first, *rest = inputs_by_step(stage.steps, inputs)
+        meaning = self._step(stage.steps[0], first)
+        for step, right in zip(stage.steps[1:], rest, strict=True):
+            meaning = self._step(step, (meaning, *right))
+        return meaning
+
+    def _step(self, step: Step, inputs: tuple[int, ...]) -> int:
+        if isinstance(step, PartialAggregate | PartialTop):
+            (rows,) = inputs
+            return rows
+        formula = (*_operator(step), inputs)
+        return self._numbers.setdefault(formula, len(self._numbers))
+
+
+def _operator(step: Step) -> tuple[Hashable, ...]:
+    kind = Aggregate if isinstance(step, MergeAggregate) else type(step)
+    shown = [name for name in step.__slots__ if name not in _LEFT_OUT]
+    return kind.__name__, *(getattr(step, name) for name in shown)

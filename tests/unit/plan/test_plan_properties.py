@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidegate as tg
+from tests.unit.plan.plans import Meanings
 from tidegate.pipeline.nodes import Source
 from tidegate.plan import (
     RULES,
@@ -16,6 +17,7 @@ from tidegate.plan import (
     PhysicalBarrier,
     PhysicalNode,
     PhysicalPlan,
+    PhysicalResultCollect,
     PhysicalStage,
     explain_logical,
     explain_physical,
@@ -26,7 +28,9 @@ from tidegate.plan import (
     plan_hash,
 )
 from tidegate.plan.lower import lower
-from tidegate.plan.physical import MergeAggregate
+from tidegate.plan.physical import Join, MergeAggregate, Project, Scan, Step, Where, inputs_by_step
+from tidegate.plan.rules.fuse_joins import MOST_JOINS
+from tidegate.plan.rules.repeat_narrow import MOST_COPIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +139,48 @@ def test_a_plan_is_ordered_and_ends_in_the_one_collector(pipeline: tg.Pipeline) 
         seen.add(node.id)
     assert len(seen) == len(plan.nodes)
     assert [node for node, readers in plan.readers.items() if not readers] == ["c"]
+
+
+@given(pipelines())
+def test_every_sink_gets_what_was_declared_whatever_the_stages(pipeline: tg.Pipeline) -> None:
+    meanings = Meanings()
+    declared = meanings.of(lower(logical_plan(pipeline)))
+    plan = physical_plan(pipeline)
+    assert meanings.of(plan) == declared
+    assert isinstance(plan.root, PhysicalResultCollect)
+    assert set(plan.root.sinks) == set(declared) == set(pipeline.sinks)
+
+
+@given(pipelines())
+def test_cheap_stages_are_shared_only_by_too_many_readers(pipeline: tg.Pipeline) -> None:
+    plan = physical_plan(pipeline)
+    for stage in plan.stages:
+        readers = len(set(plan.readers[stage.id]))
+        if isinstance(stage.steps[0], Scan) and is_cheap(stage.steps):
+            assert readers == 1 or readers > MOST_COPIES
+    for source in pipeline.sources:
+        assert 1 <= sum(scans(stage, source) for stage in plan.stages) <= MOST_COPIES
+
+
+def is_cheap(steps: tuple[Step, ...]) -> bool:
+    return all(isinstance(step, Scan | Where | Project) for step in steps)
+
+
+def scans(stage: PhysicalStage, source: str) -> bool:
+    return isinstance(stage.steps[0], Scan) and stage.steps[0].source == source
+
+
+@given(pipelines())
+def test_every_step_has_the_inputs_it_needs(pipeline: tg.Pipeline) -> None:
+    plan = physical_plan(pipeline)
+    for stage in plan.stages:
+        first, *rest = inputs_by_step(stage.steps, plan.arriving(stage))
+        assert len(first) >= {Scan: 0, Join: 2}.get(type(stage.steps[0]), 1)
+        assert [len(it) for it in rest] == [isinstance(it, Join) for it in stage.steps[1:]]
+        if any(rest):
+            assert stage.shards == 1
+            assert not isinstance(stage.steps[0], Scan)
+        assert sum(isinstance(step, Join) for step in stage.steps) <= MOST_JOINS
 
 
 @given(st.lists(steps, max_size=12), st.integers(1, 4), st.lists(st.integers(0, 99), max_size=4))

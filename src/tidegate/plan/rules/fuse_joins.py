@@ -9,8 +9,7 @@ answers when all of them are complete, as the joins alone would, so this is done
 only, where nothing moves between the steps. A scan stays a stage of its own: it works on chunks as
 they come.
 
-A stage takes `MOST_JOINS` joins at most: what Spark needs to plan a job grows with them faster than
-what another job costs.
+A stage takes `MOST_JOINS` joins at most, so that a job stays of a size that Spark plans quickly.
 """
 
 from __future__ import annotations
