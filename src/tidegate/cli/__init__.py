@@ -2,7 +2,9 @@
 
     explain   show the plan of a pipeline, without running anything
     run       run a pipeline over a folder of files
+    worker    run the tasks of a pipeline for clients that deliver to a deployment
     demo      run a pipeline on generated data and check the answers
+    options   what several commands take
     finding   which pipeline a name on the command line means
     failing   how errors are told, to people and to programs
 
@@ -19,6 +21,7 @@ from tidegate import __version__
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.run import run
+from tidegate.cli.worker import worker
 
 app = typer.Typer(
     name="tidegate",
@@ -29,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-COMMANDS = (demo, explain, run)
+COMMANDS = (demo, explain, run, worker)
 
 for _command in COMMANDS:
     app.command()(_command)

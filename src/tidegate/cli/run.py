@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.cli.options import DatabaseUrl, DeploymentFolder, SparkMaster
 
 if TYPE_CHECKING:
     from tidegate.run.folders import RunReport
@@ -36,21 +38,42 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         float | None,
         typer.Option(min=0, help="Give up after this many seconds.", show_default=False),
     ] = None,
-    spark: Annotated[str, typer.Option(help="A Spark master, or sc://host:port.")] = "local[*]",
+    deployment: DeploymentFolder = None,
+    database: DatabaseUrl = None,
+    spark: SparkMaster = "local[*]",
     as_json: Annotated[bool, typer.Option("--json", help="The report for programs.")] = False,
 ) -> None:
-    """Run a pipeline over a folder of files and write its results when they are complete."""
+    """Run a pipeline over a folder of files and write its results when they are complete.
+
+    With --deployment, a run that was killed goes on when the same command is given again.
+    """
     with told_errors(as_json=as_json):
         # Loading Spark takes a second, which a command that only explains need not pay.
+        from tidegate.run.deployment import open_deployment
         from tidegate.run.folders import RunOptions, chunks_in, run_folder
         from tidegate.spark import session_on
 
         found = find_pipeline(pipeline)
         chunks = chunks_in(data, found)
-        with _telling(quiet=as_json) as tell, session_on(spark) as session:
+        with (
+            _telling(quiet=as_json) as tell,
+            _folder(deployment) as folder,
+            open_deployment(folder, database) as place,
+            session_on(spark) as session,
+        ):
             wanted = RunOptions(name, shards, deadline)
-            report = run_folder(found, chunks, out, session, wanted, tell)
+            report = run_folder(found, chunks, out, session, place, wanted, tell)
         typer.echo(json.dumps(asdict(report), indent=2) if as_json else _closing(report, out))
+
+
+@contextmanager
+def _folder(deployment: Path | None) -> Iterator[Path]:
+    """The deployment's folder; by default one that lives as long as the command."""
+    if deployment is not None:
+        yield deployment
+        return
+    with TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @contextmanager

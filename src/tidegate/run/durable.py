@@ -10,6 +10,11 @@ stays on its lane. The step that completes the barrier moves the cursors of all 
 sends it on, in one transaction. A watermark has its effect when it is read, while the fan-in goes
 on needing it; it is looked up on its lane after a crash (`recall`).
 
+A step takes what is there for all runs. One that is closed, because it was cancelled or failed,
+is forgotten: what it has on its lanes is not read any more, and a step that was at work for it
+commits the shares of the others. Where the monitor releases (`gated`), END stays on its lane
+until it has.
+
 Lanes are per run and carry data. Instants are handed to `send` by whoever runs the loop, who
 hands them to every other loop as well; they are not passed on from here.
 """
@@ -17,31 +22,37 @@ hands them to every other loop as well; they are not passed on from here.
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from tidegate.errors import CountMismatch, LaneConflict
 from tidegate.faults import crash_point
+from tidegate.run.inbox import Inbox
 from tidegate.run.memory import STEP_MESSAGES
 from tidegate.run.step import Outcome, Processor, Step
 from tidegate.run.wiring import HEAD, Link, edges_into
 from tidegate.signals import Barrier, Bell, Carrier, Channel, Edge, Event, Instant, StreamMessage
 from tidegate.store import (
     Advance,
+    Connection,
     Database,
+    Failed,
     LaneName,
     Lease,
+    Published,
     Run,
     Sent,
     StepCommit,
     Unread,
+    closed_among,
     commit_step,
     lanes_of,
     last_watermarks,
     message_id,
+    monitor_topic,
+    released,
     task_topic,
     unread,
 )
@@ -65,40 +76,22 @@ class DurableProcessor(Processor, Protocol):
         """Know again the last watermark of each lane, and the last one that went forward."""
         ...
 
+    def forget(self, run: str) -> None:
+        """Drop what is kept of a run that was closed."""
+        ...
 
-@dataclass(slots=True)
-class _Inbox:
-    """A lane into the task, of one run."""
+    @property
+    def share(self) -> int:
+        """How many bytes of data of one run it wants in a step, at most."""
+        ...
 
-    id: int
-    edge: Edge
-    run: Run
-    cursor: int
-    handled: int
-    fetched: int
-    waiting: deque[Unread] = field(default_factory=deque)
 
-    def keep(self, message: Unread) -> None:
-        if message.seq != self.fetched + 1:
-            raise LaneConflict(
-                task=str(self.edge), reason=f"message {self.fetched + 1} of {self.run.key} is gone"
-            )
-        self.fetched = message.seq
-        self.waiting.append(message)
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Under which leases a task writes: its own, and those of whoever runs it."""
 
-    def take(self, limit: int) -> Iterator[StreamMessage]:
-        """Messages in order, up to a signal."""
-        while limit > 0 and self.waiting:
-            unread = self.waiting.popleft()
-            self.handled = unread.seq
-            self._check_count(unread)
-            yield unread.message
-            limit = 0 if unread.message.is_signal else limit - 1
-
-    def _check_count(self, unread: Unread) -> None:
-        end = unread.message
-        if isinstance(end, Barrier) and end.is_end and end.count != unread.seq - 1:
-            raise CountMismatch(str(self.edge), self.run.key, end.count or 0, unread.seq - 1)
+    lease: Lease
+    also: tuple[Lease, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +111,30 @@ class _OpenRun:
     """What the task knows of one run."""
 
     run: Run
-    inboxes: tuple[_Inbox, ...]
+    inboxes: tuple[Inbox, ...]
     outlets: tuple[_Outlet, ...]
+
+    @property
+    def cause(self) -> str:
+        """What the next outcome follows from: how far each lane was handled."""
+        return " ".join(f"{inbox.edge} {inbox.handled}" for inbox in self.inboxes)
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What one look at the database found."""
+
+    messages: list[Unread]
+    closed: set[int]
+    released: set[int]
 
 
 class DurableLanes:
     """The inputs and outputs of one task; see `tidegate.run.step.Lanes`.
 
     After any error both it and its processor are of no use: build both anew, and they go on
-    where the last commit stands.
+    where the last commit stands. `monitored` are the tasks of the graph at which the monitor
+    releases END; this one may be among them.
     """
 
     def __init__(
@@ -135,21 +143,24 @@ class DurableLanes:
         pipeline: str,
         processor: DurableProcessor,
         links: Sequence[Link],
-        lease: Lease,
+        owned: Ownership,
+        monitored: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._pipeline = pipeline
         self._task = processor.name
         self._processor = processor
-        self._lease = lease
+        self._owned = owned
+        self._monitored = frozenset(monitored)
         self._edges = edges_into(links, self._task) or (Edge(0, HEAD),)
         self._shards = _shards_by_lane(links, self._task)
         self._runs: dict[str, _OpenRun] = {}
+        self._released: set[int] = set()
         self._bell = Bell()
         self._control = Channel(f"{self._task} (control)", arrivals=self._bell)
         self._may_have_news = True
-        self._turn = 0
-        self._cause = ""
+        self._edge_turn = 0
+        self._run_turn = 0
 
     @property
     def is_settled(self) -> bool:
@@ -175,10 +186,9 @@ class DurableLanes:
         self._bell.ring()
 
     def read(self, room: Callable[[Edge], int]) -> Step | None:
-        """The next step: an instant, or messages of the next lane in turn."""
+        """The next step: an instant, or messages of the next edge in turn."""
         instant = self._control.poll()
         if isinstance(instant, Instant):
-            self._cause = f"instant {instant.id}"
             return Step(Carrier.CONTROL, self._edges[0], (instant,))
         step = self._next_step(room)
         if step is None and self._may_have_news:
@@ -187,18 +197,23 @@ class DurableLanes:
         return step
 
     def commit(self, step: Step, outcome: Outcome) -> None:
-        """Move cursors and append what follows, in one transaction."""
+        """Move cursors, append what follows and publish results, in one transaction."""
         touched = self._touched(step, outcome)
         commit = StepCommit(
-            lease=self._lease,
+            lease=self._owned.lease,
+            also=self._owned.also,
             advances=tuple(self._advances(touched)),
             sent=tuple(self._sent(outcome.data)),
+            published=tuple(self._published(outcome)),
             ended_runs=tuple(self._ended(outcome.data)),
+            failed=tuple(self._failed(outcome)),
             wakes=tuple(self._wakes(outcome.data)),
+            runs=tuple(state.run.id for state in touched),
         )
-        if commit.advances or commit.sent or commit.ended_runs:
-            self._database.transact(lambda connection: commit_step(connection, commit))
+        if commit.advances or commit.sent or commit.ended_runs or commit.failed:
+            committed = self._database.transact(lambda connection: commit_step(connection, commit))
             crash_point("step.after_commit")
+            self._forget(committed.closed)
         self._note(commit, touched, outcome)
 
     def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
@@ -215,43 +230,69 @@ class DurableLanes:
     def _is_woken(self) -> bool:
         return self._may_have_news or self.is_closed or self._control.depth > 0
 
+    @property
+    def _is_gated(self) -> bool:
+        return self._task in self._monitored
+
     # ── reading ──
 
     def _next_step(self, room: Callable[[Edge], int]) -> Step | None:
-        inboxes = [inbox for state in self._runs.values() for inbox in state.inboxes]
-        for offset in range(len(inboxes)):
-            inbox = inboxes[(self._turn + offset) % len(inboxes)]
-            limit = self._limit(inbox, room)
-            first = inbox.handled + 1
-            messages = tuple(inbox.take(limit))
+        for offset in range(len(self._edges)):
+            edge = self._edges[(self._edge_turn + offset) % len(self._edges)]
+            messages = tuple(self._take(edge, min(room(edge), STEP_MESSAGES)))
             if messages:
-                self._turn = (self._turn + offset + 1) % len(inboxes)
-                self._cause = f"{inbox.edge} {first}–{inbox.handled}"
-                return Step(Carrier.DATA, inbox.edge, messages)
+                self._edge_turn = (self._edge_turn + offset + 1) % len(self._edges)
+                return Step(Carrier.DATA, edge, messages)
         return None
 
-    def _limit(self, inbox: _Inbox, room: Callable[[Edge], int]) -> int:
-        if not inbox.waiting or self._processor.is_waiting(inbox.edge, inbox.run.key):
-            return 0
-        return min(room(inbox.edge), STEP_MESSAGES)
+    def _take(self, edge: Edge, limit: int) -> Iterator[StreamMessage]:
+        """From all runs, beginning with another one each time."""
+        inboxes = [box for state in self._runs.values() for box in state.inboxes if box.waiting]
+        inboxes = [box for box in inboxes if box.edge == edge]
+        self._run_turn += 1
+        for offset in range(len(inboxes)):
+            inbox = inboxes[(self._run_turn + offset) % len(inboxes)]
+            if self._processor.is_waiting(edge, inbox.run.key):
+                continue
+            may_end = not self._is_gated or inbox.run.id in self._released
+            for message in inbox.take(limit, self._processor.share, released=may_end):
+                limit -= 1
+                yield message
 
     def _fetch(self) -> None:
-        """Fill the empty inboxes; the others have enough for now."""
+        """See what is new; inboxes that have something are not filled up."""
         self._may_have_news = False
-        known = {
+        news = self._database.transact(self._look)
+        self._forget(news.closed)
+        self._released |= news.released
+        for message in news.messages:
+            self._inbox(message).keep(message)
+        if news.messages:
+            self._may_have_news = True  # there may be more than was fetched
+
+    def _look(self, connection: Connection) -> _News:
+        fetched = {
             inbox.id: EVERYTHING if inbox.waiting else inbox.fetched
             for state in self._runs.values()
             for inbox in state.inboxes
         }
-        found = self._database.transact(
-            lambda connection: unread(connection, self._pipeline, self._task, known)
-        )
-        for message in found:
-            self._inbox(message).keep(message)
-        if found:
-            self._may_have_news = True  # there may be more than was fetched
+        known = [state.run.id for state in self._runs.values()]
+        messages = unread(connection, self._pipeline, self._task, fetched)
+        closed = closed_among(connection, known) if known else set()
+        waiting = set(known) - self._released
+        freed: set[int] = set()
+        if self._is_gated and waiting:
+            freed = released(connection, self._pipeline, self._task, waiting)
+        return _News(messages, closed, freed)
 
-    def _inbox(self, message: Unread) -> _Inbox:
+    def _forget(self, closed: Iterable[int]) -> None:
+        gone = set(closed)
+        for key in [key for key, state in self._runs.items() if state.run.id in gone]:
+            del self._runs[key]
+            self._processor.forget(key)
+        self._released -= gone
+
+    def _inbox(self, message: Unread) -> Inbox:
         key = message.run.key
         if key not in self._runs:
             self._runs[key] = self._open(message.run)
@@ -265,7 +306,7 @@ class DurableLanes:
             name, at = lane.name, lane.cursor
             if name.to_task == self._task:
                 edge = edges[name.from_task, name.input]
-                inboxes.append(_Inbox(lane.id, edge, run, at, at, at))
+                inboxes.append(Inbox(lane.id, edge, run, at, at, at))
             else:
                 shard = self._shards[name.to_task, name.input]
                 outlets.append(_Outlet(lane.id, name, shard))
@@ -289,7 +330,7 @@ class DurableLanes:
 
     def _touched(self, step: Step, outcome: Outcome) -> list[_OpenRun]:
         runs = {message.run for message in (*step.messages, *outcome.data)}
-        return [state for key, state in self._runs.items() if key in runs]
+        return [state for key, state in self._runs.items() if key in runs - outcome.failed.keys()]
 
     def _advances(self, touched: Iterable[_OpenRun]) -> Iterator[Advance]:
         for state in touched:
@@ -300,15 +341,23 @@ class DurableLanes:
                     yield Advance(inbox.id, inbox.cursor, target)
 
     def _sent(self, messages: Sequence[StreamMessage]) -> Iterator[Sent]:
-        for number, message in enumerate(messages):
+        """Numbered within each run: what else is in the step must not change an id."""
+        numbers: Counter[str] = Counter()
+        for message in messages:
             state = self._runs[message.run]
             for outlet in state.outlets:
                 if outlet.wants(message):
-                    yield Sent(outlet.id, self._id(state.run, outlet.name, number), message)
+                    yield Sent(outlet.id, _id(state, outlet, numbers[message.run]), message)
+            numbers[message.run] += 1
 
-    def _id(self, run: Run, lane: LaneName, number: int) -> UUID:
-        way = (lane.from_task, lane.to_task, lane.input)
-        return message_id(run.pipeline, run.key, *way, self._cause, number)
+    def _published(self, outcome: Outcome) -> Iterator[Published]:
+        for result in outcome.results:
+            run = self._runs[result.run].run
+            yield Published(run.id, result.sink, result.batches, result.rows)
+
+    def _failed(self, outcome: Outcome) -> Iterator[Failed]:
+        for run, cause in outcome.failed.items():
+            yield Failed(self._runs[run].run.id, str(cause))
 
     def _ended(self, messages: Sequence[StreamMessage]) -> Iterator[int]:
         """The collecting end has nobody behind it: an END that leaves it ends the run."""
@@ -318,9 +367,15 @@ class DurableLanes:
                 yield state.run.id
 
     def _wakes(self, messages: Sequence[StreamMessage]) -> Iterator[str]:
-        for run in {message.run for message in messages}:
-            for outlet in self._runs[run].outlets:
-                yield task_topic(self._pipeline, outlet.name.to_task)
+        receivers = {
+            outlet.name.to_task
+            for run in {message.run for message in messages}
+            for outlet in self._runs[run].outlets
+        }
+        for receiver in receivers:
+            yield task_topic(self._pipeline, receiver)
+        if self._is_gated or (self._monitored & receivers and any(_ends(messages))):
+            yield monitor_topic(self._pipeline)
 
     def _note(self, commit: StepCommit, touched: Iterable[_OpenRun], outcome: Outcome) -> None:
         targets = {advance.lane: advance.target for advance in commit.advances}
@@ -328,7 +383,10 @@ class DurableLanes:
             for inbox in state.inboxes:
                 inbox.cursor = targets.get(inbox.id, inbox.cursor)
         for end in _ends(outcome.data):
-            del self._runs[end.run]
+            done = self._runs.pop(end.run, None)
+            if done is not None:
+                self._released.discard(done.run.id)
+        self._forget(failure.run for failure in commit.failed)
 
 
 def lane_names(links: Iterable[Link], sources: Iterable[str]) -> list[LaneName]:
@@ -352,6 +410,12 @@ def _shards_by_lane(links: Sequence[Link], task: str) -> dict[tuple[str, int], i
             if link.upstream == task:
                 shards[receiver, index] = link.shard
     return shards
+
+
+def _id(state: _OpenRun, outlet: _Outlet, number: int) -> UUID:
+    run, lane = state.run, outlet.name
+    way = (lane.from_task, lane.to_task, lane.input)
+    return message_id(run.pipeline, run.key, *way, state.cause, number)
 
 
 def _ends(messages: Iterable[StreamMessage]) -> Iterator[Barrier]:

@@ -7,25 +7,31 @@ Every file is a chunk. Results are written when the run is complete, and not bef
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidegate.errors import NoSourceFolder, listed
+from tidegate.errors import NoSourceFolder, RunTimeout, listed
+from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
-from tidegate.run.workshop import SparkWorkshop
+from tidegate.run.service import serving
+from tidegate.run.why import why_not_done
 from tidegate.spark import write_csv
+from tidegate.store import RunState
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
-    from tidegate.run.live import LivePipeline
-    from tidegate.run.receipts import Receipt
-    from tidegate.spark import Session
+    from tidegate.run.deployment import Deployment
+    from tidegate.run.server import Server
+    from tidegate.run.service import Service
+    from tidegate.spark import Batch, Session
 
-CHUNKS = ("*.csv", "*.csv.gz", "*.csv.bz2", "*.parquet")
+CHUNKS = ("*.csv", "*.csv.gz", "*.csv.bz2", "*.parquet", "*.arrow", "*.feather", "*.ipc")
+DELIVERIES = 2
+"""Chunks that are checked and copied at a time."""
 EVERY = 5.0
 """Seconds between two words about a run that is not complete."""
 
@@ -82,64 +88,80 @@ def run_folder(
     chunks: Chunks,
     out: Path,
     session: Session,
+    place: Deployment,
     wanted: RunOptions,
     tell: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Deliver the chunks, wait until the run is complete, write the results, report.
 
-    Raises the failure of the pipeline, or `BarrierTimeout` with the names of those who hold the
-    run up when it is not complete within its deadline.
+    A run of this name that is open goes on where it was: what was delivered before is recognised.
+    Raises what is wrong with a chunk, or `RunFailed` with the first cause; when the deadline has
+    passed, that says what is missing and who owes it.
     """
-    run = wanted.name
     started = monotonic()
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        workshop = SparkWorkshop(pipeline, session, folder, wanted.shards)
-        tell(f"Spark has checked the plan: {sum(1 for _ in workshop.plan.stages)} stages")
-        with workshop.start() as live:
-            rows_in = _deliver(live, workshop, chunks, run)
-            tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
-            _wait(live, live.end(run, timeout=wanted.deadline), tell)
-        published = workshop.results.published[run]
+    with serving(place, pipeline, session, wanted.shards) as service:
+        plan = service.checked.plan
+        tell(f"Spark has checked the plan: {sum(1 for _ in plan.stages)} stages")
+        server = service.server
+        _begin(server, wanted)
+        _deliver(server, chunks, wanted.name)
+        tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
+        published = _wait(server, place, wanted.name, tell)
         for sink, batches in published.items():
-            write_csv(session, batches, workshop.schema_of(sink), out / f"{sink}.csv")
+            schema = service.schema_of(sink)
+            write_csv(session, batches, schema, out / f"{sink}.csv", place.root)
+        crash_point("results.after_write")
         return RunReport(
             pipeline=pipeline.name,
-            run=run,
-            plan=plan_hash(workshop.plan),
+            run=wanted.name,
+            plan=plan_hash(plan),
             chunks={source: len(files) for source, files in chunks.items()},
-            rows_in=rows_in,
+            rows_in=server.rows_in(wanted.name),
             rows_out={sink: sum(batch.rows for batch in its) for sink, its in published.items()},
-            stages=_stage_reports(workshop),
+            stages=_stage_reports(service),
             seconds=monotonic() - started,
         )
 
 
-def _deliver(
-    live: LivePipeline, workshop: SparkWorkshop, chunks: Chunks, run: str
-) -> dict[str, int]:
-    """Send every file; how many rows each source has. All are looked at before one is sent."""
-    batches = {source: [workshop.chunk(source, it) for it in f] for source, f in chunks.items()}
-    live.begin(run)
-    for source, delivered in batches.items():
-        for batch in delivered:
-            live.send(source, batch, run)
-    return {source: sum(batch.rows for batch in its) for source, its in batches.items()}
+def _begin(server: Server, wanted: RunOptions) -> None:
+    """Go on with an open run of this name, else begin one."""
+    found = server.find(wanted.name)
+    if found is None or found.state is not RunState.OPEN:
+        server.begin(wanted.name, deadline=wanted.deadline)
 
 
-def _wait(live: LivePipeline, end: Receipt, tell: Callable[[str], None]) -> None:
-    while not end.settled_within(EVERY):
-        tell(f"working at {listed(live.holdup(end).held_by)}")
-    if live.error is not None:
-        raise live.error
-    end.wait()
-    tell("complete: every source is closed and everything was processed")
+def _deliver(server: Server, chunks: Chunks, run: str) -> None:
+    """Send every file, a few at a time; a source is closed as soon as its last one is there."""
+    with ThreadPoolExecutor(DELIVERIES, thread_name_prefix="tidegate-deliver") as pool:
+        closing = []
+        for source, files in chunks.items():
+            sent = [
+                pool.submit(server.deliver, run, source, number, str(file))
+                for number, file in enumerate(files, 1)
+            ]
+            closing.append((source, sent))
+        for source, sent in closing:
+            for each in sent:
+                each.result()
+            server.end(run, source, len(sent))
 
 
-def _stage_reports(workshop: SparkWorkshop) -> tuple[StageReport, ...]:
-    reports = []
-    for stage, tasks in workshop.tasks.items():
-        jobs = sum(task.work.jobs for task in tasks)
-        rows = sum(task.work.rows for task in tasks)
-        seconds = sum(task.work.seconds for task in tasks)
-        reports.append(StageReport(stage, jobs, rows, round(seconds, 3)))
-    return tuple(reports)
+def _wait(
+    server: Server, place: Deployment, run: str, tell: Callable[[str], None]
+) -> dict[str, list[Batch]]:
+    while True:
+        try:
+            published = server.wait(run, timeout=EVERY)
+        except RunTimeout:
+            tell(why_not_done(place.database, server.known(run)))
+        else:
+            tell("complete: every source is closed and everything was processed")
+            return published
+
+
+def _stage_reports(service: Service) -> tuple[StageReport, ...]:
+    return tuple(
+        StageReport(stage, work.jobs, work.rows, round(work.seconds, 3))
+        for stage, work in service.workshop.work.items()
+        if work.jobs
+    )

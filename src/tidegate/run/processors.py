@@ -61,6 +61,15 @@ class Operator:
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """An operator passes watermarks on and need not know them again."""
 
+    @property
+    def share(self) -> int:
+        """It takes whatever there is of each run."""
+        return sys.maxsize
+
+    def forget(self, run: str) -> None:
+        """A run was closed; nothing of it arrives any more."""
+        self.on_cancel(run)
+
     def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
         """What follows from an event; by default the event itself."""
         return (event,)
@@ -148,6 +157,16 @@ class BarrierProcessor:
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """Know again, after a crash, the last watermark of each lane of a run."""
         self._aligner(Carrier.DATA, run).recall(watermarks, forwarded)
+
+    @property
+    def share(self) -> int:
+        """It only passes on what others work on."""
+        return sys.maxsize
+
+    def forget(self, run: str) -> None:
+        """A run was closed: whatever waits here of it waits in vain."""
+        self._data.pop(run, None)
+        self._forget_idle_control(run)
 
     def handle(self, step: Step) -> Outcome:
         """Align each message of the step."""
@@ -247,7 +266,8 @@ class BarrierProcessor:
         elif instant.kind is InstantKind.CANCEL:
             self._cancel(instant.run, outcome)
         elif instant.kind is InstantKind.FORGET:
-            self._forget(instant.run)
+            # The run's END has left long ago: an aligner of its name was opened by a late abort.
+            self.forget(instant.run)
 
     def _abort(self, instant: Instant, outcome: Outcome) -> None:
         """Withdraw a barrier, also one whose copies are still to come."""
@@ -262,8 +282,3 @@ class BarrierProcessor:
         """Drop what is held of a run. On the control channel nothing waits for its data."""
         if run in self._data:
             self._forward(Carrier.DATA, self._data[run].discard(), outcome)
-
-    def _forget(self, run: str) -> None:
-        """The run's END has left long ago: an aligner of its name was opened by a late abort."""
-        self._data.pop(run, None)
-        self._forget_idle_control(run)

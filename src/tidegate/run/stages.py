@@ -1,26 +1,35 @@
 """Stages as processors: what a stage of the plan does with the batches of each run.
 
-A narrow stage answers every step with one Spark job per run. A stateful stage keeps the batches
-of a run (their names, not their rows) by input, and answers when the run's END has come.
+A narrow stage answers every step. A stateful stage keeps the batches of a run (their names, not
+their rows) by input, and answers when the run's END has come; over durable lanes they stay on
+their lane until then. Either way the work is handed to the stage's desk, which makes Spark jobs
+of it, and a run whose job fails is named in the outcome while the others go on.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-from tidegate.errors import NotABatch
+import msgspec
+
+from tidegate.errors import NotABatch, StageFailed
+from tidegate.run.pace import FIRST, next_share
 from tidegate.run.processors import Operator
-from tidegate.signals import Barrier, Event
-from tidegate.spark import Batch, passes_through, run_stage
+from tidegate.run.step import Outcome
+from tidegate.signals import Barrier, Event, StreamMessage
+from tidegate.spark import Batch, Share, passes_through
+from tidegate.store import number_of
 
 if TYPE_CHECKING:
-    from tidegate.run.step import Outcome, Step
-    from tidegate.spark import PreparedStage, Session
+    from tidegate.run.desk import Desk, Made
+    from tidegate.run.step import Step
+    from tidegate.signals import Edge
+    from tidegate.spark import PreparedStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,93 +41,128 @@ class SinkResult:
 
 
 @dataclass(slots=True)
-class Work:
-    """What a stage has done so far on one shard."""
+class _Turn:
+    """What one run has in a step: data for a job, and what goes on behind its rows."""
 
-    jobs: int = 0
-    rows: int = 0
-    seconds: float = 0.0
+    inputs: list[list[Batch]]
+    is_due: bool = False
+    others: list[StreamMessage] = field(default_factory=list)
+    answer: Future[Made] | None = None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a stateful stage has of a run: batches by input, from how many messages."""
+
+    inputs: list[list[Batch]]
+    messages: int = 0
 
 
 class StageOperator(Operator):
     """One shard of a stage. Payloads are a `Batch` in, a `Batch` or a `SinkResult` out.
 
-    The port of an event says which input of the stage it belongs to. A scan's batches are the
-    files that clients delivered. Output goes below `folder`, apart for every run and task.
+    The port of an event says which input of the stage it belongs to.
     """
 
-    def __init__(self, name: str, stage: PreparedStage, session: Session, folder: str) -> None:
+    def __init__(self, name: str, shard: int, stage: PreparedStage, desk: Desk) -> None:
         super().__init__(name)
+        self._shard = shard
         self._stage = stage
-        self._session = session
-        self._folder = folder.rstrip("/")
-        self._kept: dict[str, list[list[Batch]]] = {}
-        self._cancelled: set[str] = set()
-        self.work = Work()
+        self._desk = desk
+        self._kept: dict[str, _Kept] = {}
+        self._share = FIRST
+
+    @property
+    def share(self) -> int:
+        """Bytes of one run in a step; follows how long the last ones took."""
+        return self._share
+
+    def unsettled(self, edge: Edge, run: str) -> int:
+        """What is kept has no effect until END."""
+        kept = self._kept.get(run)
+        return kept.messages if kept else 0
+
+    def on_cancel(self, run: str) -> None:
+        """Forget what is kept."""
+        self._kept.pop(run, None)
 
     def handle(self, step: Step) -> Outcome:
-        """All events of a step together, then what came with them.
+        """All runs of the step together, each in its own order.
 
         Rows may go ahead of a watermark that came between them, never behind it.
         """
-        events = [message for message in step.messages if isinstance(message, Event)]
-        made = list(self._on_events(events))
-        others = tuple(message for message in step.messages if not isinstance(message, Event))
-        outcome = super().handle(replace(step, messages=others))
-        outcome.data[:0] = made
+        started = monotonic()
+        turns = self._turns(step.messages)
+        for run, turn in turns.items():
+            if turn.is_due and not passes_through(self._stage):
+                turn.answer = self._desk.submit(self._order(run, turn))
+        outcome = Outcome()
+        for run, turn in turns.items():
+            self._conclude(run, turn, outcome)
+        self._adapt(turns.values(), monotonic() - started)
         return outcome
 
-    def flush(self, barrier: Barrier) -> Iterable[Event[object]]:
-        """A stateful stage answers for a run when its END has come."""
-        if not barrier.is_end:
-            return ()
-        was_cancelled = barrier.run in self._cancelled
-        self._cancelled.discard(barrier.run)
-        if was_cancelled or not self._stage.is_stateful:
-            return ()
-        kept = self._kept.pop(barrier.run, None) or self._nothing()
-        return tuple(self._run(barrier.run, kept))
+    def _turns(self, messages: Sequence[StreamMessage]) -> dict[str, _Turn]:
+        turns: dict[str, _Turn] = defaultdict(lambda: _Turn(self._nothing()))
+        for message in messages:
+            turn = turns[message.run]
+            if self._stage.is_stateful:
+                self._keep(message, turn)
+            elif isinstance(message, Event):
+                turn.inputs[message.port].append(_batch(message))
+                turn.is_due = True
+            else:
+                turn.others.append(message)
+        return turns
 
-    def on_cancel(self, run: str) -> None:
-        """Forget what is kept; the END that still comes is not answered."""
-        self._kept.pop(run, None)
-        self._cancelled.add(run)
+    def _keep(self, message: StreamMessage, turn: _Turn) -> None:
+        """A watermark promises nothing before the rows have gone, so END takes it along."""
+        kept = self._kept.setdefault(message.run, _Kept(self._nothing()))
+        kept.messages += 1
+        if isinstance(message, Event):
+            kept.inputs[message.port].append(_batch(message))
+        elif isinstance(message, Barrier) and message.is_end:
+            turn.inputs = self._kept.pop(message.run).inputs
+            turn.is_due = True
+            turn.others.append(message)
 
-    def _on_events(self, events: Sequence[Event[object]]) -> Iterator[Event[object]]:
-        for run, inputs in self._by_run(events).items():
-            if not self._stage.is_stateful:
-                yield from self._run(run, inputs)
-                continue
-            kept = self._kept.setdefault(run, self._nothing())
-            for batches, arrived in zip(kept, inputs, strict=True):
-                batches.extend(arrived)
+    def _order(self, run: str, turn: _Turn) -> Share:
+        inputs = tuple(tuple(batches) for batches in turn.inputs)
+        return Share(number_of(run), self._shard, inputs)
 
-    def _by_run(self, events: Sequence[Event[object]]) -> dict[str, list[list[Batch]]]:
-        """The batches of each run, one list per input."""
-        runs: dict[str, list[list[Batch]]] = defaultdict(self._nothing)
-        for event in events:
-            if not isinstance(event.payload, Batch):
-                raise NotABatch(kind=type(event.payload).__name__)
-            runs[event.run][event.port].append(event.payload)
-        return runs
+    def _conclude(self, run: str, turn: _Turn, outcome: Outcome) -> None:
+        try:
+            outcome.data.extend(self._events(run, self._made(turn)))
+            outcome.data.extend(turn.others)
+        except StageFailed as failure:
+            outcome.failed[run] = failure
+            self._kept.pop(run, None)
 
-    def _run(self, run: str, inputs: Sequence[Sequence[Batch]]) -> Iterator[Event[object]]:
-        for shard, batch in self._made(run, inputs):
-            sink = self._stage.sink
+    def _made(self, turn: _Turn) -> Iterable[tuple[int | None, Batch]]:
+        if turn.answer is not None:
+            return turn.answer.result().items()
+        return [(None, batch) for batches in turn.inputs for batch in batches]
+
+    def _events(
+        self, run: str, made: Iterable[tuple[int | None, Batch]]
+    ) -> Iterable[Event[object]]:
+        sink = self._stage.sink
+        for shard, batch in made:
             yield Event(batch if sink is None else SinkResult(sink, batch), run, shard)
 
-    def _made(
-        self, run: str, inputs: Sequence[Sequence[Batch]]
-    ) -> Iterable[tuple[int | None, Batch]]:
-        if passes_through(self._stage):
-            return [(None, batch) for batches in inputs for batch in batches]
-        folder = f"{self._folder}/{quote(run, safe='')}/{self.name}"
-        started = monotonic()
-        made = run_stage(self._session, self._stage, inputs, folder)
-        self.work.jobs += 1
-        self.work.rows += sum(batch.rows for batch in made.values())
-        self.work.seconds += monotonic() - started
-        return made.items()
+    def _adapt(self, turns: Iterable[_Turn], seconds: float) -> None:
+        taken = [sum(batch.bytes for its in turn.inputs for batch in its) for turn in turns]
+        if any(taken) and not self._stage.is_stateful:
+            self._share = next_share(self._share, max(taken), seconds)
 
     def _nothing(self) -> list[list[Batch]]:
         return [[] for _ in self._stage.inputs]
+
+
+def _batch(event: Event[object]) -> Batch:
+    """The batch of an event; on a durable lane it is JSON."""
+    if isinstance(event.payload, Batch):
+        return event.payload
+    if isinstance(event.payload, Mapping):
+        return msgspec.convert(event.payload, Batch)
+    raise NotABatch(kind=type(event.payload).__name__)

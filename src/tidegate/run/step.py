@@ -226,4 +226,5 @@ def blame(
 ) -> ProcessorFailed:
     """The failure of a processor on messages that it handled together, or on the only one."""
     shown = listed([str(message) for message in messages], most=3)
-    return ProcessorFailed(processor, shown, f"{type(cause).__name__}: {cause}")
+    runs = tuple(dict.fromkeys(message.run for message in messages))
+    return ProcessorFailed(processor, shown, f"{type(cause).__name__}: {cause}", runs)

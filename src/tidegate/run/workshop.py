@@ -1,104 +1,57 @@
-"""The processors of a plan that runs on Spark in this process."""
+"""The processors of a plan that runs on Spark, and the desks at which they work."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.run.assemble import assemble
-from tidegate.run.processors import Operator
-from tidegate.run.stages import SinkResult, StageOperator
-from tidegate.signals.channel import DEFAULT_CAPACITY
-from tidegate.spark import Batch, check, check_chunk
+from tidegate.run.collect import ResultCollector
+from tidegate.run.desk import Desk
+from tidegate.run.stages import StageOperator
+from tidegate.spark import run_shares
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
-    from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalResultCollect, PhysicalStage
-    from tidegate.run.live import LivePipeline
-    from tidegate.run.step import Processor
-    from tidegate.signals import Barrier, Event
-    from tidegate.spark import Schema, Session
-
-
-class ResultCollector(Operator):
-    """The collecting end: keeps what the sinks of a run gave and publishes it with its END."""
-
-    def __init__(self, name: str, sinks: Iterable[str]) -> None:
-        super().__init__(name)
-        self._sinks = tuple(sinks)
-        self._arrived: dict[str, dict[str, list[Batch]]] = defaultdict(self._nothing)
-        self.published: dict[str, dict[str, list[Batch]]] = {}
-        """For every complete run the batches of each sink; an empty result is a result too."""
-
-    def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
-        """Keep a result until the run is complete."""
-        assert isinstance(event.payload, SinkResult), "sinks give results"
-        self._arrived[event.run][event.payload.sink].append(event.payload.batch)
-        return ()
-
-    def flush(self, barrier: Barrier) -> Iterable[Event[object]]:
-        """All sinks of a run are published together."""
-        if barrier.is_end:
-            self.published[barrier.run] = self._arrived[barrier.run]
-            del self._arrived[barrier.run]
-        return ()
-
-    def on_cancel(self, run: str) -> None:
-        """Forget what had arrived."""
-        self._arrived.pop(run, None)
-
-    def _nothing(self) -> dict[str, list[Batch]]:
-        return {sink: [] for sink in self._sinks}
+    from tidegate.run.desk import Work
+    from tidegate.spark import Checked, Session
 
 
 class SparkWorkshop:
-    """Brings a pipeline to life on Spark in this process; see `assemble.Workshop`.
+    """Makes the processors of a checked plan; see `assemble.Workshop`.
 
-        workshop = SparkWorkshop(pipeline, session, folder)
-        with workshop.start() as live: ...
-
-    Spark checks the whole declaration first, so a wrong column is an error at the user's line
-    before any data is touched. Batches go below `folder`.
+    Batches go below `root`, under the name of this `writer`. All tasks of a stage share its desk.
     """
 
     def __init__(
-        self, pipeline: Pipeline, session: Session, folder: str, shards: int | None = None
+        self,
+        checked: Checked,
+        session: Session,
+        root: str,
+        writer: str,
     ) -> None:
-        checked = check(pipeline, session, shards=shards)
-        self.plan = checked.plan
-        self.results = ResultCollector(self.plan.root.id, pipeline.sinks)
-        self.tasks: dict[str, list[StageOperator]] = defaultdict(list)
-        """The processors of every stage, one per shard, once they are made."""
-        self._pipeline = pipeline
-        self._session = session
-        self._folder = folder
         self._prepared = checked.stages
+        self._desks = {
+            id: Desk(id, partial(run_shares, session, prepared, root=root, writer=writer))
+            for id, prepared in checked.stages.items()
+        }
 
-    def start(self, capacity: int = DEFAULT_CAPACITY) -> LivePipeline:
-        """Start every processor of the plan."""
-        return assemble(self.plan, self).start(capacity)
+    @property
+    def work(self) -> Mapping[str, Work]:
+        """What every stage has done here so far."""
+        return {stage: desk.work for stage, desk in self._desks.items()}
 
-    def chunk(self, source: str, file: str | Path) -> Batch:
-        """A file that a client delivers, checked: it is there, and has the declared columns.
+    def close(self) -> None:
+        """Take no more work."""
+        for desk in self._desks.values():
+            desk.close()
 
-        CSV needs a header line; columns are found by name, in any order. A relative path counts
-        from here.
-        """
-        return check_chunk(self._pipeline, source, str(file))
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
+        """A stage hands its work to its desk."""
+        prepared, desk = self._prepared[stage.id], self._desks[stage.id]
+        return StageOperator(name, shard, prepared, desk)
 
-    def schema_of(self, sink: str) -> Schema:
-        """The columns and types of a sink's result."""
-        return next(it.output for it in self._prepared.values() if it.sink == sink)
-
-    def stage(self, name: str, stage: PhysicalStage, shard: int) -> Processor:
-        """A stage is one Spark job per step."""
-        made = StageOperator(name, self._prepared[stage.id], self._session, self._folder)
-        self.tasks[stage.id].append(made)
-        return made
-
-    def collector(self, name: str, collect: PhysicalResultCollect) -> Processor:
+    def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
         """Where all sinks meet."""
-        return self.results
+        return ResultCollector(name, collect.sinks)

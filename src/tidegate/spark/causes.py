@@ -13,6 +13,9 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 _STATED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] +(.+)")
 _STATE = re.compile(r"\s*SQLSTATE: .*")
+_STATE_CODE = re.compile(r"SQLSTATE: (\w{5})")
+_DATA_EXCEPTION = "22"
+"""The class of SQL's states for values: overflow, division by zero, a cast that cannot be."""
 _LONGEST = 400
 
 
@@ -29,6 +32,12 @@ def cause_of(error: BaseException) -> Cause:
     stated = _STATED.findall(text)
     condition, reason = stated[-1] if stated else (type(error).__name__, text)
     return Cause(condition, _shortened(reason) or condition)
+
+
+def is_in_the_data(error: BaseException | None) -> bool:
+    """Whether the rows themselves are the cause, so that trying again cannot help."""
+    states = _STATE_CODE.findall(str(error))
+    return bool(states) and states[-1].startswith(_DATA_EXCEPTION)
 
 
 def _shortened(reason: str) -> str:

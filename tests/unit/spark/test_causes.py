@@ -1,6 +1,6 @@
 """Spark's long errors in one line."""
 
-from tidegate.spark.causes import cause_of
+from tidegate.spark.causes import cause_of, is_in_the_data
 
 TASK_FAILURE = """An error occurred while calling o316.parquet.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows. SQLSTATE: 58030
@@ -37,3 +37,10 @@ def test_an_endless_sentence_is_cut() -> None:
     condition, reason = cause_of(ValueError("x" * 5000))
     assert condition == "ValueError"
     assert len(reason) == 400
+
+
+def test_an_overflow_is_in_the_data_and_a_full_disk_is_not() -> None:
+    overflow = "[TASK_WRITE_FAILED] … SQLSTATE: 58030\nCaused by: [ARITHMETIC_OVERFLOW] x SQLSTATE: 22003"
+    assert is_in_the_data(ValueError(overflow))
+    assert not is_in_the_data(RuntimeError(TASK_FAILURE))
+    assert not is_in_the_data(OSError("No space left on device"))

@@ -1,0 +1,31 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DeploymentFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--deployment",
+        help="Where runs live: PostgreSQL and all files. By default gone with the command.",
+        metavar="DIR",
+        show_default=False,
+    ),
+]
+ExistingDeployment = Annotated[
+    Path, typer.Option("--deployment", help="The folder of the deployment.", metavar="DIR")
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        help="A PostgreSQL to use instead of the embedded one.",
+        metavar="URL",
+        show_default=False,
+    ),
+]
+SparkMaster = Annotated[str, typer.Option("--spark", help="A Spark master, or sc://host:port.")]

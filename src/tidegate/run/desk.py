@@ -1,0 +1,171 @@
+"""The desk of a stage: where the steps of its tasks become Spark jobs.
+
+Tasks hand in shares and wait for what becomes of each. A large share is a job of its own. Small
+ones that come together, of several shards and runs, become one joint job: while a job is at work
+the next ones gather, so that the busier a stage is the more they share, and nobody waits when it
+is idle. A joint job that fails is tried again run by run, so that only the guilty run fails.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidegate.errors import StageFailed
+from tidegate.spark import is_in_the_data
+
+if TYPE_CHECKING:
+    from tidegate.spark import Batch, Share
+
+IN_FLIGHT = 2
+"""Jobs of one stage at a time: one may be large, and the small ones need not wait for it."""
+ALONE = 16 << 20
+"""Bytes from which a share is a job of its own; below, the job costs more than the data."""
+TOGETHER = 64 << 20
+"""Bytes that a joint job takes at most."""
+MOST_SHARES = 128
+GATHERING = 0.004
+"""Seconds that a joint job waits for the other shards, which are woken by the same commit."""
+ATTEMPTS = 3
+PAUSE = 0.5
+"""Seconds before a failed job is tried again, growing with each attempt."""
+
+Made: TypeAlias = "dict[int | None, Batch]"
+"""What a share gave: a batch for each shard of its reader, or one under None."""
+Perform: TypeAlias = "Callable[[Sequence[Share]], Sequence[Made]]"
+
+
+@dataclass(slots=True)
+class Work:
+    """What a stage has done so far."""
+
+    jobs: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A share that somebody waits for."""
+
+    share: Share
+    bytes: int
+    answer: Future[Made]
+
+
+class Desk:
+    """Takes the shares of one stage. `perform` runs one Spark job."""
+
+    def __init__(self, stage: str, perform: Perform) -> None:
+        self._perform = perform
+        self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix=f"tidegate-{stage}-jobs")
+        self._small: list[_Order] = []
+        self._changing = Lock()
+        self.work = Work()
+
+    def submit(self, share: Share) -> Future[Made]:
+        """Hand in a share; its answer comes with the job that takes it."""
+        order = _Order(share, _bytes(share), Future())
+        if order.bytes >= ALONE:
+            self._pool.submit(self._answer, [order])
+            return order.answer
+        with self._changing:
+            self._small.append(order)
+        self._pool.submit(self._answer_together)
+        return order.answer
+
+    def close(self) -> None:
+        """Take no more; jobs at work are not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answer_together(self) -> None:
+        """One joint job over what has gathered; often an earlier one has taken it all."""
+        sleep(GATHERING)
+        with self._changing:
+            orders = _that_fit(self._small)
+            del self._small[: len(orders)]
+        if orders:
+            self._answer(orders)
+
+    def _answer(self, orders: Sequence[_Order]) -> None:
+        try:
+            self._answer_jointly(orders)
+        except BaseException as error:  # noqa: BLE001  whoever waits has to hear of it
+            for order in orders:
+                if not order.answer.done():
+                    order.answer.set_exception(error)
+
+    def _answer_jointly(self, orders: Sequence[_Order]) -> None:
+        by_run = _by_run(orders)
+        if len(by_run) == 1:
+            self._answer_run(orders)
+            return
+        try:
+            made = self._job(orders)
+        except StageFailed:
+            for its_orders in by_run.values():
+                self._answer_run(its_orders)
+        else:
+            _give(orders, made)
+
+    def _answer_run(self, orders: Sequence[_Order]) -> None:
+        try:
+            _give(orders, self._persist(orders))
+        except StageFailed as failure:
+            for order in orders:
+                order.answer.set_exception(failure)
+
+    def _persist(self, orders: Sequence[_Order]) -> Sequence[Made]:
+        """Try again what may succeed without anybody changing anything."""
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return self._job(orders)
+            except StageFailed as failure:
+                if is_in_the_data(failure.__cause__):
+                    raise
+            sleep(PAUSE * attempt)
+        return self._job(orders)
+
+    def _job(self, orders: Sequence[_Order]) -> Sequence[Made]:
+        started = monotonic()
+        made = self._perform([order.share for order in orders])
+        with self._changing:
+            self.work.jobs += 1
+            self.work.rows += sum(batch.rows for its in made for batch in its.values())
+            self.work.seconds += monotonic() - started
+        return made
+
+
+def _bytes(share: Share) -> int:
+    return sum(batch.bytes for batches in share.inputs for batch in batches)
+
+
+def _that_fit(orders: Sequence[_Order]) -> list[_Order]:
+    """The first few that make one job; at least one."""
+    return list(_fitting(orders))
+
+
+def _fitting(orders: Sequence[_Order]) -> Iterator[_Order]:
+    room = TOGETHER
+    for order in orders[:MOST_SHARES]:
+        if room <= 0:
+            return
+        room -= order.bytes
+        yield order
+
+
+def _by_run(orders: Sequence[_Order]) -> dict[int, list[_Order]]:
+    runs: dict[int, list[_Order]] = defaultdict(list)
+    for order in orders:
+        runs[order.share.run].append(order)
+    return runs
+
+
+def _give(orders: Sequence[_Order], made: Sequence[Made]) -> None:
+    for order, its in zip(orders, made, strict=True):
+        order.answer.set_result(its)

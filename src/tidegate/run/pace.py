@@ -1,0 +1,28 @@
+"""How much a step takes: enough to be worth a job, little enough that others get their turn."""
+
+from __future__ import annotations
+
+LEAST = 4 << 20
+MOST = 1 << 30
+FIRST = 256 << 20
+"""Bytes of one run in one step: bounds, and where to begin."""
+LONG = 6.0
+SHORT = 2.0
+"""Seconds: a step that took longer was too large, one that was full and shorter too small."""
+
+
+def next_share(share: int, taken: int, seconds: float) -> int:
+    """The share for the next step, given what the last one took and how long that lasted.
+
+    >>> next_share(64 << 20, taken=64 << 20, seconds=10.0) >> 20
+    32
+    >>> next_share(64 << 20, taken=64 << 20, seconds=0.5) >> 20
+    128
+    >>> next_share(64 << 20, taken=1 << 20, seconds=0.5) >> 20
+    64
+    """
+    if seconds > LONG:
+        return max(LEAST, min(share, taken) // 2)
+    if seconds < SHORT and taken >= share:
+        return min(MOST, share * 2)
+    return share

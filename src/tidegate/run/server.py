@@ -1,0 +1,244 @@
+"""The server: where clients begin runs, deliver chunks, close sources and ask what became of it.
+
+    server.begin("march")
+    server.deliver("march", "sales", 1, "sales-1.csv")
+    server.end("march", "sales", chunks=1)
+    server.wait("march")
+
+Any number of clients and processes may do so at once, and each call may be repeated: a chunk that
+was delivered before is recognised by its number and content. What a chunk holds is checked and
+copied before anything is recorded, so a bad one leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from threading import Event as Flag
+from time import monotonic
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+
+from tidegate.errors import (
+    ChunkConflict,
+    RunCancelled,
+    RunFailed,
+    RunTimeout,
+    UnknownRun,
+    UnknownSource,
+)
+from tidegate.faults import crash_point
+from tidegate.plan import plan_hash
+from tidegate.run.durable import lane_names
+from tidegate.run.storage import Storage
+from tidegate.run.wiring import HEAD
+from tidegate.spark import Batch, digest, ingest
+from tidegate.store import (
+    Chunk,
+    LaneName,
+    Run,
+    RunState,
+    begin_run,
+    close_run,
+    end_source,
+    find_chunk,
+    find_run,
+    record_chunk,
+    results_of,
+    run_topic,
+)
+
+if TYPE_CHECKING:
+    from tidegate.pipeline import Pipeline
+    from tidegate.run.assemble import Assembly
+    from tidegate.run.deployment import Deployment
+    from tidegate.spark import Session
+    from tidegate.store import Wakeups
+
+GLANCE = 1.0
+"""Seconds after which a waiting client looks again although nobody woke it."""
+
+
+class Server:
+    """Takes the runs of one pipeline. `session` is asked for only when a chunk needs Spark."""
+
+    def __init__(
+        self,
+        place: Deployment,
+        pipeline: Pipeline,
+        assembly: Assembly,
+        session: Callable[[], Session],
+        wakeups: Wakeups,
+    ) -> None:
+        self._database = place.database
+        self._root = place.root
+        self._pipeline = pipeline
+        self._assembly = assembly
+        self._session = session
+        self._wakeups = wakeups
+        self._storage = Storage(place.root)
+        self._plan = plan_hash(assembly.plan)
+
+    # ── runs ──
+
+    def begin(
+        self, run: str, *, warn_after: float | None = None, deadline: float | None = None
+    ) -> Run:
+        """Open a run under a name that no open run has. The bounds are seconds from here."""
+        begin = partial(
+            begin_run,
+            pipeline=self._pipeline.name,
+            name=run,
+            lanes=lane_names(self._assembly.links, self._scan_tasks()),
+            sources=tuple(self._pipeline.sources),
+            plan=self._plan,
+            warn_after=warn_after,
+            deadline=deadline,
+            request=uuid4(),
+        )
+        return self._database.transact(begin)
+
+    def find(self, run: str) -> Run | None:
+        """The run that has this name now or had it last."""
+        return self._database.transact(lambda c: find_run(c, self._pipeline.name, run))
+
+    def cancel(self, run: str) -> bool:
+        """Give a run up, wherever it is; False when it was closed before."""
+        found = self.known(run)
+        return self._database.transact(lambda c: close_run(c, found, RunState.CANCELLED))
+
+    # ── data ──
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool:
+        """Take a chunk: check it, copy it, record it. False when it was delivered before.
+
+        Raises what is wrong with the chunk (`BadValue` with line and column, `MissingColumns`,
+        `UnreadableChunk`, …) or with delivering it (`ChunkConflict`, `SourceEnded`, `RunEnded`).
+        """
+        found = self.known(run)
+        readers = self._readers(source)
+        sha256 = digest(file)
+        if self._is_repeated(found, source, number, sha256):
+            return False
+        shard = (number - 1) % len(readers[0])
+        batch = self._ingest(found, source, number, shard, file)
+        chunk = Chunk(source, number, sha256, batch.rows, batch.bytes, batch.files, shard)
+        lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
+        return self._record(found, chunk, lanes)
+
+    def end(self, run: str, source: str | None = None, chunks: int | None = None) -> None:
+        """Close a source that has so many chunks, by default those delivered; or all sources."""
+        found = self.known(run)
+        for name in [source] if source is not None else self._pipeline.sources:
+            self._readers(name)
+            self._end(found, name, chunks)
+
+    # ── outcomes ──
+
+    def wait(self, run: str, timeout: float | None = None) -> dict[str, list[Batch]]:
+        """Wait until a run is closed: its results, or `RunFailed`, `RunCancelled`, `RunTimeout`."""
+        found = self.known(run)
+        changed = Flag()
+        unsubscribe = self._wakeups.subscribe(run_topic(self._pipeline.name), changed.set)
+        try:
+            return self._wait(found, changed, timeout)
+        finally:
+            unsubscribe()
+
+    def results(self, run: str) -> dict[str, list[Batch]]:
+        """For every sink of a complete run its batches, relative to the deployment's files."""
+        return self._results(self.known(run))
+
+    # ── how ──
+
+    def known(self, run: str) -> Run:
+        """As `find`, or `UnknownRun`."""
+        found = self.find(run)
+        if found is None:
+            raise UnknownRun(run=run)
+        return found
+
+    def _readers(self, source: str) -> Sequence[Sequence[str]]:
+        readers = self._assembly.sources.get(source)
+        if readers is None:
+            raise UnknownSource(source=source, known=", ".join(self._assembly.sources))
+        return readers
+
+    def _scan_tasks(self) -> list[str]:
+        every = (tasks for readers in self._assembly.sources.values() for tasks in readers)
+        return [task for tasks in every for task in tasks]
+
+    def _is_repeated(self, run: Run, source: str, number: int, sha256: str) -> bool:
+        """Look before the work of copying; what is recorded is checked again with a lock."""
+        if run.state not in {RunState.OPEN, RunState.ENDED}:
+            return False
+        known = self._database.transact(lambda c: find_chunk(c, run, source, number))
+        if known is not None and known.sha256 != sha256:
+            raise ChunkConflict(run.name, source, number, sha256, known.sha256)
+        return known is not None
+
+    def _ingest(self, run: Run, source: str, number: int, shard: int, file: str) -> Batch:
+        folder = f"chunks/run={run.id}/to={shard}/{source}"
+        beginning = f"{folder}/{number}-{uuid4().hex[:12]}"
+        crash_point("chunk.before_write")
+        return ingest(self._session, self._pipeline, source, file, self._root, beginning)
+
+    def _record(self, run: Run, chunk: Chunk, lanes: Sequence[LaneName]) -> bool:
+        crash_point("chunk.after_write")
+        ends = self._ends(chunk.source)
+        try:
+            is_new = self._database.transact(lambda c: record_chunk(c, run, chunk, lanes, ends))
+        except BaseException:
+            self._storage.remove(chunk.files)
+            raise
+        crash_point("chunk.after_commit")
+        if not is_new and not self._is_ours(run, chunk):
+            self._storage.remove(chunk.files)
+        return is_new
+
+    def _is_ours(self, run: Run, chunk: Chunk) -> bool:
+        """Whether what is recorded names these files: the commit was repeated, not the chunk."""
+        known = self._database.transact(lambda c: find_chunk(c, run, chunk.source, chunk.number))
+        return known is not None and known.files == chunk.files
+
+    def _end(self, run: Run, source: str, chunks: int | None) -> None:
+        ends = self._ends(source)
+        self._database.transact(lambda c: end_source(c, run, source, chunks, ends))
+
+    def _ends(self, source: str) -> list[LaneName]:
+        return [LaneName(HEAD, task) for tasks in self._readers(source) for task in tasks]
+
+    def _wait(self, run: Run, changed: Flag, timeout: float | None) -> dict[str, list[Batch]]:
+        deadline = None if timeout is None else monotonic() + timeout
+        while True:
+            changed.clear()
+            now = self._known_again(run)
+            if now.state is not RunState.OPEN:
+                return self._outcome(now)
+            left = GLANCE if deadline is None else min(GLANCE, deadline - monotonic())
+            if left <= 0:
+                raise RunTimeout(run=run.name, seconds=timeout or 0.0)
+            changed.wait(left)
+
+    def _known_again(self, run: Run) -> Run:
+        """The same incarnation, as it is now; one whose name is in use again has been closed."""
+        found = self.known(run.name)
+        if found.id != run.id:
+            raise UnknownRun(run=run.key)
+        return found
+
+    def _outcome(self, run: Run) -> dict[str, list[Batch]]:
+        if run.state is RunState.FAILED:
+            raise RunFailed(run=run.name, cause=run.cause or "unknown")
+        if run.state is RunState.CANCELLED:
+            raise RunCancelled(run=run.name)
+        return self._results(run)
+
+    def _results(self, run: Run) -> dict[str, list[Batch]]:
+        published: Mapping[str, object] = {
+            sink: result.batches
+            for sink, result in self._database.transact(lambda c: results_of(c, run)).items()
+        }
+        return {sink: msgspec.convert(it, list[Batch]) for sink, it in published.items()}

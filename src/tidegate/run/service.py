@@ -1,0 +1,68 @@
+"""A whole pipeline at work in one process: server, tasks, monitor and sweeper on one deployment.
+
+Several processes may serve the same deployment: tasks and the monitor go to whoever has their
+lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from tidegate.run.assemble import Assembly, assemble
+from tidegate.run.server import Server
+from tidegate.run.sweep import Sweeper
+from tidegate.run.watch import Watch
+from tidegate.run.why import why_not_done
+from tidegate.run.worker import Worker
+from tidegate.run.workshop import SparkWorkshop
+from tidegate.spark import check
+from tidegate.store import Wakeups
+
+if TYPE_CHECKING:
+    from tidegate.pipeline import Pipeline
+    from tidegate.run.deployment import Deployment
+    from tidegate.spark import Checked, Schema, Session
+
+
+@dataclass(frozen=True)
+class Service:
+    """What is at work."""
+
+    checked: Checked
+    assembly: Assembly
+    server: Server
+    workshop: SparkWorkshop
+
+    def schema_of(self, sink: str) -> Schema:
+        """The columns and types of a sink's result."""
+        stages = self.checked.stages.values()
+        return next(stage.output for stage in stages if stage.sink == sink)
+
+
+@contextmanager
+def serving(
+    place: Deployment, pipeline: Pipeline, session: Session, shards: int | None = None
+) -> Iterator[Service]:
+    """Serve a pipeline until the end of the block.
+
+    Spark checks the whole declaration first, so a wrong column is an error at the user's line
+    before any data is touched.
+    """
+    checked = check(pipeline, session, shards=shards)
+    assembly = assemble(checked.plan)
+    database = place.database
+    with ExitStack() as at_work:
+        wakeups = at_work.enter_context(Wakeups(database))
+        server = Server(place, pipeline, assembly, lambda: session, wakeups)
+        name = uuid4().hex[:12]
+        workshop = SparkWorkshop(checked, session, place.root, name)
+        at_work.callback(workshop.close)
+        at_work.enter_context(Worker(name, database, assembly, workshop, wakeups))
+        at_work.enter_context(Watch(database, assembly, wakeups, partial(why_not_done, database)))
+        at_work.enter_context(Sweeper(place))
+        yield Service(checked, assembly, server, workshop)

@@ -1,0 +1,161 @@
+"""The monitor's watch: releases runs at sharded aggregates, and holds every run to its bounds.
+
+One process of a deployment watches a pipeline, under a lease. It observes facts, lets
+`tidegate.monitor` decide, and writes the verdict. Whoever takes over after a crash sees the same
+facts and decides the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING, Self
+from uuid import uuid4
+
+from tidegate.errors import StoreError, UndeclaredMessages
+from tidegate.faults import crash_point
+from tidegate.monitor import Fault, Release, decide
+from tidegate.store import (
+    Heartbeat,
+    Lease,
+    RunState,
+    acquire,
+    close_run,
+    guard,
+    monitor_topic,
+    overdue_runs,
+    tardy_runs,
+    unreleased,
+)
+from tidegate.store.releases import release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.run.assemble import Assembly
+    from tidegate.store import Connection, Database, Run, Wakeups
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 6.0
+MONITOR = "monitor"
+NET = 1.0
+"""Seconds after which the watch looks although nobody woke it; also how exact deadlines are."""
+
+
+class Watch:
+    """Watches one pipeline. `explain` says why a run is not done, for those who are late."""
+
+    def __init__(
+        self,
+        database: Database,
+        assembly: Assembly,
+        wakeups: Wakeups,
+        explain: Callable[[Run], str],
+        seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self._database = database
+        self._assembly = assembly
+        self._explain = explain
+        self._seconds = seconds
+        self._owner = uuid4().hex
+        self._lease: Lease | None = None
+        self._warned: set[int] = set()
+        self._closed = Flag()
+        self._woken = Flag()
+        self._heartbeat = Heartbeat(database, self._on_lost)
+        self._unsubscribe = wakeups.subscribe(monitor_topic(assembly.name), self._woken.set)
+        self._thread = Thread(target=self._run, name="tidegate-monitor", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it is this one that decides."""
+        return self._lease is not None
+
+    def close(self) -> None:
+        """Stop, and let another take over at once."""
+        self._closed.set()
+        self._woken.set()
+        self._thread.join(30)
+        if self._lease is not None:
+            self._heartbeat.give_back(self._lease)
+        self._heartbeat.close()
+        self._unsubscribe()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._woken.clear()
+            try:
+                self._look()
+            except StoreError as trouble:
+                log.warning("the monitor of %s: %s", self._assembly.name, trouble)
+            self._woken.wait(NET)
+
+    def _look(self) -> None:
+        lease = self._lease or self._lead()
+        if lease is None:
+            return
+        self._release(lease)
+        self._hold_to_bounds(lease)
+
+    def _lead(self) -> Lease | None:
+        take = partial(
+            acquire,
+            kind=MONITOR,
+            key=self._assembly.name,
+            owner=self._owner,
+            seconds=self._seconds,
+        )
+        self._lease = self._database.transact(take)
+        if self._lease is not None:
+            self._heartbeat.keep(self._lease)
+        return self._lease
+
+    def _on_lost(self, lease: Lease) -> None:
+        log.warning("the monitor of %s has lost its lease", lease.key)
+        self._lease = None
+
+    # ── releasing ──
+
+    def _release(self, lease: Lease) -> None:
+        monitored = self._assembly.monitored
+        if monitored:
+            self._database.transact(lambda c: self._release_complete(c, lease))
+            crash_point("release.after_commit")
+
+    def _release_complete(self, connection: Connection, lease: Lease) -> None:
+        guard(connection, lease)
+        for run, task, facts in unreleased(
+            connection, self._assembly.name, self._assembly.monitored
+        ):
+            verdict = decide(facts)
+            if isinstance(verdict, Release):
+                release(connection, run, task)
+            elif isinstance(verdict, Fault):
+                cause = UndeclaredMessages(run=run.name, task=task, unexpected=verdict.unexpected)
+                close_run(connection, run, RunState.FAILED, str(cause))
+
+    # ── bounds ──
+
+    def _hold_to_bounds(self, lease: Lease) -> None:
+        name = self._assembly.name
+        for run in self._database.transact(lambda c: tardy_runs(c, name)):
+            if run.id not in self._warned:
+                self._warned.add(run.id)
+                log.warning("run %s is late: %s", run.name, self._explain(run))
+        for run in self._database.transact(lambda c: overdue_runs(c, name)):
+            cause = f"its deadline has passed. {self._explain(run)}"
+            self._database.transact(partial(self._fail, lease=lease, run=run, cause=cause))
+
+    def _fail(self, connection: Connection, lease: Lease, run: Run, cause: str) -> None:
+        guard(connection, lease)
+        close_run(connection, run, RunState.FAILED, cause)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

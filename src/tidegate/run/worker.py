@@ -1,0 +1,262 @@
+"""A worker: takes tasks of a pipeline under leases and runs each in a step loop of its own.
+
+Whatever goes wrong in a task, its processor and lanes are thrown away and built anew from what is
+committed. A task whose lease was lost belongs to somebody else and is let go; one that nobody
+holds is taken. A run that a processor cannot handle fails, with the first cause, and the others
+go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from threading import Event as Flag
+from threading import Lock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Self, cast
+
+from tidegate.errors import (
+    AlignmentError,
+    CountMismatch,
+    Fenced,
+    NotABatch,
+    ProcessorFailed,
+    StoreError,
+)
+from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
+from tidegate.run.step import StepLoop
+from tidegate.store import (
+    Heartbeat,
+    Lease,
+    acquire,
+    fail_runs,
+    free_keys,
+    number_of,
+    task_topic,
+)
+
+if TYPE_CHECKING:
+    from tidegate.run.assemble import Assembly, Workshop
+    from tidegate.signals import Barrier
+    from tidegate.store import Database, Wakeups
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 6.0
+LOOKS_PER_LEASE = 6
+"""How often within the time of a lease a worker looks for tasks that nobody holds."""
+REBUILD_PAUSE = 0.5
+QUICK_DEATH = 5.0
+MOST_QUICK_DEATHS = 12
+"""A task that is built anew so often, and dies each time within seconds, is not going to live."""
+JOIN_BOUND = 30.0
+TASK = "task"
+WORKER = "worker"
+
+
+@dataclass
+class _Running:
+    """A task that this worker runs, and how often in a row it died soon after its start."""
+
+    task: str
+    lease: Lease
+    lanes: DurableLanes
+    thread: Thread
+    started_at: float
+    deaths: int
+
+
+class Worker:
+    """Runs the tasks of one pipeline that nobody else has.
+
+        with Worker(name, database, assembly, workshop, wakeups) as worker: …
+
+    Its name is unique to this life of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        database: Database,
+        assembly: Assembly,
+        workshop: Workshop,
+        wakeups: Wakeups,
+        seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self.name = name
+        self._workshop = workshop
+        self._database = database
+        self._wakeups = wakeups
+        self._assembly = assembly
+        self._seconds = seconds
+        self.error: BaseException | None = None
+        """What keeps a task from living; the worker has given up then."""
+        self._running: dict[str, _Running] = {}
+        self._changing = Lock()
+        self._closed = Flag()
+        self._own = self._register()
+        self._heartbeat = Heartbeat(database, self._on_lost)
+        self._heartbeat.keep(self._own)
+        self._thread = Thread(target=self._supervise, name="tidegate-worker", daemon=True)
+        self._thread.start()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that it runs at this moment."""
+        with self._changing:
+            return tuple(self._running)
+
+    def close(self) -> None:
+        """Finish the steps at work, give every task back, and stop."""
+        self._closed.set()
+        with self._changing:
+            running = list(self._running.values())
+        for each in running:
+            each.lanes.close()
+        deadline = monotonic() + JOIN_BOUND
+        for each in running:
+            each.thread.join(max(0.0, deadline - monotonic()))
+        self._thread.join(max(0.0, deadline - monotonic()))
+        self._heartbeat.give_back(self._own)
+        self._heartbeat.close()
+
+    def _register(self) -> Lease:
+        lease = self._database.transact(
+            lambda c: acquire(c, WORKER, self.name, self.name, self._seconds)
+        )
+        assert lease is not None, "nobody else has this name"
+        return lease
+
+    # ── taking tasks ──
+
+    def _supervise(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._take_free_tasks()
+            except StoreError as trouble:
+                log.warning("worker %s could not look for tasks: %s", self.name, trouble)
+            self._closed.wait(self._seconds / LOOKS_PER_LEASE)
+
+    def _take_free_tasks(self) -> None:
+        mine = self.tasks
+        keys = {task_topic(self._assembly.name, task): task for task in self._assembly.places}
+        wanted = [key for key, task in keys.items() if task not in mine]
+        if not wanted:
+            return
+        for key in self._database.transact(lambda c: free_keys(c, TASK, wanted)):
+            if self._closed.is_set():
+                return
+            self._take(key, keys[key])
+
+    def _take(self, key: str, task: str) -> None:
+        lease = self._database.transact(
+            lambda c: acquire(c, TASK, key, self.name, self._seconds)
+        )
+        if lease is not None:
+            self._heartbeat.keep(lease)
+            self._start(task, lease)
+
+    def _start(self, task: str, lease: Lease, deaths: int = 0) -> None:
+        """A fresh processor on fresh lanes, on a thread of its own."""
+        processor = cast("DurableProcessor", self._assembly.processor(task, self._workshop))
+        lanes = DurableLanes(
+            self._database,
+            self._assembly.name,
+            processor,
+            self._assembly.links,
+            Ownership(lease, (self._own,)),
+            self._assembly.monitored,
+        )
+        loop = StepLoop(processor, lanes, _unheard)
+        work = partial(self._work, task, loop)
+        thread = Thread(target=work, name=f"tidegate-{task}", daemon=True)
+        running = _Running(task, lease, lanes, thread, monotonic(), deaths)
+        with self._changing:
+            self._running[task] = running
+        thread.start()
+
+    # ── running one ──
+
+    def _work(self, task: str, loop: StepLoop) -> None:
+        with self._changing:
+            running = self._running[task]
+        unsubscribe = self._wakeups.subscribe(running.lease.key, running.lanes.wake)
+        trouble: BaseException | None = None
+        try:
+            loop.run()
+        except BaseException as error:  # noqa: BLE001  a dead thread must never look alive
+            trouble = error
+        finally:
+            unsubscribe()
+        try:
+            self._conclude(running, trouble)
+        except StoreError as error:
+            log.warning("task %s is left to its lease: %s", task, error)
+
+    def _conclude(self, running: _Running, trouble: BaseException | None) -> None:
+        """What becomes of a task whose loop has ended."""
+        is_lost = isinstance(trouble, Fenced) or running.lease not in self._heartbeat.held
+        with self._changing:
+            self._running.pop(running.task, None)
+        if self._closed.is_set() or is_lost:
+            if trouble is not None:
+                log.info("worker %s lets %s go: %s", self.name, running.task, trouble)
+            self._heartbeat.give_back(running.lease)
+            return
+        if trouble is not None:
+            self._recover(running, trouble)
+
+    def _recover(self, running: _Running, trouble: BaseException) -> None:
+        """Begin again from what is committed, unless that has been tried too often."""
+        log.warning("task %s is built anew after: %s", running.task, trouble)
+        self._fail_runs(trouble)
+        is_quick = monotonic() - running.started_at < QUICK_DEATH
+        deaths = running.deaths + 1 if is_quick else 0
+        if deaths > MOST_QUICK_DEATHS:
+            self.error = trouble
+            self._closed.set()
+        if self._closed.wait(REBUILD_PAUSE):
+            self._heartbeat.give_back(running.lease)
+        else:
+            self._start(running.task, running.lease, deaths)
+
+    def _fail_runs(self, trouble: BaseException) -> None:
+        """Runs that a processor could not handle would fail it again and again."""
+        failed = {number_of(run): str(trouble) for run in _guilty(trouble)}
+        if failed:
+            self._database.transact(lambda c: fail_runs(c, failed))
+
+    def _on_lost(self, lease: Lease) -> None:
+        """Called by the heartbeat. Without its own lease a worker may write nothing."""
+        with self._changing:
+            lost = [
+                each
+                for each in self._running.values()
+                if lease.kind == WORKER or each.lease.key == lease.key
+            ]
+        log.warning("worker %s has lost %s %s", self.name, lease.kind, lease.key)
+        for each in lost:
+            each.lanes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _guilty(trouble: BaseException) -> tuple[str, ...]:
+    """The runs whose messages broke a rule; not those that the world around them has hurt."""
+    if isinstance(trouble, CountMismatch):
+        return (trouble.run,)
+    if isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES):
+        return trouble.runs
+    return ()
+
+
+_BROKEN_RULES = (AlignmentError, NotABatch)
+
+
+def _unheard(task: str, barrier: Barrier) -> None:
+    """Nobody waits for receipts here: what has passed is in the database."""
