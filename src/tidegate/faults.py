@@ -24,6 +24,7 @@ CRASH_POINTS: dict[str, str] = {
     "migration.before_commit": "a migration has run and is not committed",
     "chunk.before_commit": "a chunk, or how many there are, is written and not committed",
     "chunk.after_commit": "a chunk is committed and its client was not told",
+    "publish.before_commit": "the results of a run are written and not committed",
     "step.before_commit": "a step is written and not committed",
     "step.after_commit": "a step is committed and nobody was told",
 }

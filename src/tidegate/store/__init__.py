@@ -14,13 +14,10 @@ from tidegate.store.deliveries import end_source, find_chunk, record_chunk
 from tidegate.store.embedded import EmbeddedServer, Listen
 from tidegate.store.heartbeat import Heartbeat
 from tidegate.store.lanes import (
-    Advance,
     LaneState,
     Sent,
-    StepCommit,
     Unread,
     append,
-    commit_step,
     lanes_of,
     last_watermarks,
     unread,
@@ -39,20 +36,32 @@ from tidegate.store.runs import (
     plan_of,
     remove_closed_runs,
 )
+from tidegate.store.steps import (
+    Advance,
+    Committed,
+    Failed,
+    Published,
+    StepCommit,
+    closed_among,
+    commit_step,
+)
 from tidegate.store.topics import run_topic, task_topic
 from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
     "Advance",
     "Chunk",
+    "Committed",
     "Connection",
     "Database",
     "EmbeddedServer",
+    "Failed",
     "Heartbeat",
     "LaneName",
     "LaneState",
     "Lease",
     "Listen",
+    "Published",
     "Run",
     "RunState",
     "Sent",
@@ -63,6 +72,7 @@ __all__ = [
     "append",
     "begin_run",
     "close_run",
+    "closed_among",
     "commit_step",
     "end_source",
     "find_chunk",

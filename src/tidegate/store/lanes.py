@@ -2,9 +2,8 @@
 
 A lane is known by the task it comes from, the task it leads to, and by which of that task's
 inputs. Its messages are numbered densely from 1; an END says how many came before it. A cursor
-stands behind the last message that has had its effect. One step of a task is one transaction,
-`commit_step`: cursors move, what followed is appended, all under the task's lease. So a message
-either has had its effect or will be read again, and never both.
+stands behind the last message that has had its effect; `steps` moves it. An id is made from what
+caused a message, so that a lane sees when it is given the same one again.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from uuid import UUID
 import psycopg
 
 from tidegate.errors import LaneConflict
-from tidegate.faults import crash_point
 from tidegate.signals import Barrier, StreamMessage
-from tidegate.store.leases import Lease, guard
 from tidegate.store.messages import decode, encode
 from tidegate.store.queries import queries
 from tidegate.store.runs import LaneName, Run, hold_open
@@ -27,7 +24,10 @@ from tidegate.store.topics import task_topic
 from tidegate.store.wakeups import notify
 
 FETCH = 256
-"""How many messages of a lane are fetched at a time."""
+"""How many messages of a lane are fetched at a time, at most."""
+
+FETCH_TOTAL = 4096
+"""How many messages are fetched at a time from all lanes together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +58,6 @@ class Sent:
     message: StreamMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """A cursor's move over messages that have had their effect."""
-
-    lane: int
-    origin: int
-    target: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepCommit:
-    """Everything one step of a task changes."""
-
-    lease: Lease
-    advances: tuple[Advance, ...] = ()
-    sent: tuple[Sent, ...] = ()
-    ended_runs: tuple[int, ...] = ()
-    wakes: tuple[str, ...] = ()
-    """The topics that have news by it."""
-
-
 # ── reading ──
 
 
@@ -94,11 +73,12 @@ def unread(
     task: str,
     fetched: dict[int, int],
     limit: int = FETCH,
+    total: int = FETCH_TOTAL,
 ) -> list[Unread]:
     """The next messages for a task in all open runs, lane by lane in order.
 
     `fetched` says for lanes up to where messages are already at hand; others start behind
-    their cursor.
+    their cursor. With more news than `total`, every lane gets its fair part of it.
     """
     rows = connection.execute(
         _SQL["unread"].sql,
@@ -108,6 +88,7 @@ def unread(
             "lanes": list(fetched.keys()),
             "fetched": list(fetched.values()),
             "limit": limit,
+            "total": total,
         },
     )
     return [_unread(*row) for row in rows]
@@ -145,7 +126,8 @@ def append(
     """
     hold_open(connection, run, lane.to_task)
     lanes = lane_ids(find_lanes(connection, run, [lane]).fetchall(), run, [lane])
-    fresh = put(connection, [Sent(lanes[lane], id, message) for id, message in messages]).rowcount
+    row = put(connection, [Sent(lanes[lane], id, message) for id, message in messages]).fetchone()
+    fresh = int(row[1]) if row else 0
     if fresh:
         notify(connection, [task_topic(run.pipeline, lane.to_task)])
     return fresh
@@ -178,7 +160,11 @@ def lane_ids(
 
 
 def put(connection: psycopg.Connection, sent: Sequence[Sent]) -> psycopg.Cursor[Any]:
-    """Append messages, an END with how many came before it on its lane; known ones are skipped."""
+    """Append messages to lanes of open runs, an END with how many came before it on its lane.
+
+    Messages that are there already are skipped. The answer is one row: how many were for open
+    runs, and how many were put.
+    """
     rows = [encode(each.message) for each in sent]
     return connection.execute(
         _SQL["append"].sql,
@@ -194,46 +180,6 @@ def put(connection: psycopg.Connection, sent: Sequence[Sent]) -> psycopg.Cursor[
 
 def _is_end(message: StreamMessage) -> bool:
     return isinstance(message, Barrier) and message.is_end
-
-
-def commit_step(connection: psycopg.Connection, step: StepCommit) -> bool:
-    """Everything a step changes, or nothing of it; False when it was committed before.
-
-    That happens when the connection broke during the commit and the transaction is run again.
-    """
-    guard(connection, step.lease)
-    if not _advance(connection, step):
-        return False
-    if step.sent and not put(connection, step.sent).rowcount:
-        return False
-    if step.ended_runs:
-        connection.execute(_SQL["end_runs"].sql, {"runs": list(step.ended_runs)})
-    notify(connection, step.wakes)
-    crash_point("step.before_commit")
-    return True
-
-
-def _advance(connection: psycopg.Connection, step: StepCommit) -> bool:
-    """Whether the step is still to be done; under its lease nobody else can have done it."""
-    if not step.advances:
-        return True
-    moved = connection.execute(
-        _SQL["advance"].sql,
-        {
-            "lanes": [advance.lane for advance in step.advances],
-            "origins": [advance.origin for advance in step.advances],
-            "targets": [advance.target for advance in step.advances],
-        },
-    ).rowcount
-    if moved == len(step.advances):
-        return True
-    lanes = [advance.lane for advance in step.advances]
-    stand: dict[int, int] = dict(
-        connection.execute(_SQL["cursors"].sql, {"lanes": lanes}).fetchall()
-    )
-    if moved == 0 and all(stand.get(move.lane) == move.target for move in step.advances):
-        return False
-    raise LaneConflict(task=step.lease.key, reason=f"cursors stand at {stand}")
 
 
 _SQL = queries("lanes")

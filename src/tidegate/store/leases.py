@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
+from typing import Any
 
 import psycopg
 
@@ -83,19 +84,33 @@ def release(connection: psycopg.Connection, lease: Lease) -> bool:
     return connection.execute(_SQL["release"].sql, _identity(lease)).rowcount == 1
 
 
-def guard(connection: psycopg.Connection, lease: Lease) -> None:
-    """Raise `Fenced` unless the lease is still its owner's, and keep it so until the commit."""
-    row = connection.execute(_SQL["look"].sql, {"kind": lease.kind, "key": lease.key}).fetchone()
-    owner, epoch = row or (None, 0)
-    if (owner, epoch) != (lease.owner, lease.epoch):
-        raise Fenced(
-            kind=lease.kind,
-            key=lease.key,
-            owner=lease.owner,
-            epoch=lease.epoch,
-            holder=owner or "nobody",
-            current=epoch,
-        )
+def guard(connection: psycopg.Connection, *leases: Lease) -> None:
+    """Raise `Fenced` unless they are still their owners', and keep it so until the commit."""
+    check_held(hold_leases(connection, leases).fetchall(), leases)
+
+
+def hold_leases(connection: psycopg.Connection, leases: Sequence[Lease]) -> psycopg.Cursor[Any]:
+    """Ask who holds these and keep it so until the commit; `check_held` understands the rows."""
+    return connection.execute(
+        _SQL["hold"].sql,
+        {"kinds": [lease.kind for lease in leases], "keys": [lease.key for lease in leases]},
+    )
+
+
+def check_held(rows: Iterable[tuple[Any, ...]], leases: Iterable[Lease]) -> None:
+    """Raise `Fenced` for the first that is not its owner's any more."""
+    held = {(kind, key): (owner, epoch) for kind, key, owner, epoch in rows}
+    for lease in leases:
+        owner, epoch = held.get((lease.kind, lease.key), (None, 0))
+        if (owner, epoch) != (lease.owner, lease.epoch):
+            raise Fenced(
+                kind=lease.kind,
+                key=lease.key,
+                owner=lease.owner,
+                epoch=lease.epoch,
+                holder=owner or "nobody",
+                current=epoch,
+            )
 
 
 def free_keys(connection: psycopg.Connection, kind: str, keys: Iterable[str]) -> list[str]:

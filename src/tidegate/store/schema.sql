@@ -94,3 +94,13 @@ CREATE TABLE tidegate.chunk (
     PRIMARY KEY (run_id, source, number),
     FOREIGN KEY (run_id, source) REFERENCES tidegate.source ON DELETE CASCADE
 );
+
+-- What a sink of a run gave. Written for all sinks by the transaction that ends the run.
+CREATE TABLE tidegate.result (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    sink text NOT NULL,
+    rows bigint NOT NULL,
+    batches jsonb NOT NULL,                -- which name their files
+    published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (run_id, sink)
+);

@@ -83,7 +83,7 @@ def step_over(session: psycopg.Connection, run: Run, lease: Lease, number: int) 
 
 def commit(session: psycopg.Connection, step: StepCommit) -> bool:
     with session.transaction():
-        return commit_step(session, step)
+        return commit_step(session, step).is_new
 
 
 def test_messages_are_numbered_densely_from_one(session: psycopg.Connection, run: Run) -> None:

@@ -37,11 +37,12 @@ UPDATE tidegate.lease
 SET owner = NULL
 WHERE kind = %(kind)s AND key = %(key)s AND owner = %(owner)s AND epoch = %(epoch)s;
 
--- name: look — Who holds a lease; it cannot change hands until the end of the transaction.
-SELECT owner, epoch
+-- name: hold — Who holds these leases; none changes hands until the end of the transaction.
+SELECT kind, key, owner, epoch
 FROM tidegate.lease
-WHERE kind = %(kind)s AND key = %(key)s
-FOR SHARE;
+JOIN unnest(%(kinds)s::text[], %(keys)s::text[]) AS ours (kind, key) USING (kind, key)
+ORDER BY kind, key
+FOR SHARE OF lease;
 
 -- name: free_keys — The keys of a kind, among those given, that nobody holds.
 SELECT wanted.key
