@@ -17,7 +17,7 @@ later without anybody changing anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -748,6 +748,53 @@ class StageFailed(RunError):
     spark_condition: str
     reason: str
     says: ClassVar[str] = "stage {stage} failed in Spark: {reason} [{spark_condition}]"
+
+
+@dataclass(eq=False)
+class RunFailed(RunError):
+    """A run could not be completed; nothing of it was published."""
+
+    run: str
+    cause: str
+    says: ClassVar[str] = "run {run!r} has failed: {cause}"
+
+
+@dataclass(eq=False)
+class RunCancelled(RunError):
+    """Somebody gave the run up; nothing of it was published."""
+
+    run: str
+    says: ClassVar[str] = "run {run!r} was cancelled; its name may be used again"
+
+
+@dataclass(eq=False)
+class RunTimeout(RunError):
+    """A run is not closed within the time that somebody was ready to wait; it goes on."""
+
+    retryable: ClassVar[bool] = True
+
+    run: str
+    seconds: float
+    says: ClassVar[str] = "run {run!r} is not complete after {seconds:g} s, and goes on"
+
+
+@dataclass(eq=False)
+class UndeclaredMessages(RunError):
+    """The monitor found messages processed that nobody declared."""
+
+    run: str
+    task: str
+    unexpected: Mapping[str, tuple[int, ...]]
+
+    def __str__(self) -> str:
+        found = "; ".join(
+            f"{producer}: {listed([str(number) for number in numbers])}"
+            for producer, numbers in self.unexpected.items()
+        )
+        return (
+            f"{self.task} has processed messages of run {self.run!r} that were never declared"
+            f" ({found}); its results cannot be trusted, begin the run again"
+        )
 
 
 @dataclass(eq=False)

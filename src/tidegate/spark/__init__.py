@@ -9,6 +9,7 @@ that everything runs on a classic session and over Spark Connect alike.
 """
 
 from tidegate.spark.analyze import Checked, analyze, check
+from tidegate.spark.causes import is_in_the_data
 from tidegate.spark.delivery import check_chunk
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.ingest import digest, ingest, ingest_table
@@ -35,6 +36,7 @@ __all__ = [
     "ingest",
     "ingest_table",
     "inputs_of",
+    "is_in_the_data",
     "open_session",
     "passes_through",
     "prepare",
