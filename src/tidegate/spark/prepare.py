@@ -14,15 +14,15 @@ from tidegate.plan.physical import (
     STATEFUL,
     Move,
     PartialAggregate,
-    PhysicalBarrier,
     PhysicalStage,
     Scan,
     Write,
+    inputs_by_step,
 )
 from tidegate.spark.aggregates import CallTypes, call_types
 from tidegate.spark.exchange import Route
 from tidegate.spark.schemas import empty, empty_source
-from tidegate.spark.steps import apply_step, read_by
+from tidegate.spark.steps import apply_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,11 +77,7 @@ def prepare(plan: PhysicalPlan, session: Session) -> dict[str, PreparedStage]:
 
 def inputs_of(plan: PhysicalPlan, stage: PhysicalStage) -> tuple[Edge, ...]:
     """The edges by which rows come from other stages, looking through the barrier before it."""
-    if len(stage.inputs) == 1:
-        upstream = plan.by_id[stage.inputs[0].upstream]
-        if isinstance(upstream, PhysicalBarrier):
-            return upstream.inputs
-    return stage.inputs
+    return plan.arriving(stage)
 
 
 def route_of(plan: PhysicalPlan, stage: PhysicalStage) -> Route | None:
@@ -105,10 +101,9 @@ def _prepared(
     # An aggregate is finished from what its first input began.
     known: CallTypes = upstreams[0].types[-1] if upstreams else {}
     types: list[CallTypes] = []
-    rows: Sequence[DataFrame] = ()
-    unread: Sequence[DataFrame] = inputs
-    for number, step in enumerate(stage.steps):
-        rows, unread = read_by(stage.steps, number, rows, unread)
+    rows: tuple[DataFrame, ...] = ()
+    for step, more in zip(stage.steps, inputs_by_step(stage.steps, inputs), strict=True):
+        rows = (*rows, *more)
         if isinstance(step, PartialAggregate):
             known = call_types(rows[0], step.columns)
         types.append(known)

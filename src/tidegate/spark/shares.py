@@ -63,7 +63,8 @@ def can_be_joint(steps: Sequence[Step]) -> bool:
     """Whether the steps keep rows of different shares apart, if they have tags.
 
     A user's function would see the tags, so would a `*` inside of an expression. A merge without
-    groups behind other steps may find that they left nothing of a share, tags included.
+    groups behind other steps may find that they left nothing of a share, tags included. (So may a
+    partial aggregate without groups, but no partial result merges like one of nothing.)
     """
     later = steps[1:]
     return not (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StageFailed
-from tidegate.plan.physical import Scan, Write
+from tidegate.plan.physical import Join, Scan, Write
 from tidegate.spark.causes import SPARK_ERRORS, cause_of
 from tidegate.spark.exchange import write
 from tidegate.spark.shares import jobs_of
@@ -76,9 +76,16 @@ def _rows(
 ) -> list[DataFrame]:
     """What the shares bring, one table per input."""
     in_one_task = sum(share.rows for share in shares) <= ONE_TASK_ROWS
+    joins = sum(isinstance(step, Join) for step in prepared.stage.steps)
     inputs = []
     for at, schema in enumerate(prepared.inputs):
         batches = [batch for share in shares for batch in share.inputs[at]]
         rows = read_tagged(session, root, batches, schema, tags)
-        inputs.append(rows.coalesce(1) if in_one_task else rows)
+        is_right_side = at >= len(prepared.inputs) - joins
+        inputs.append(_in_one_task(rows, is_right_side) if in_one_task else rows)
     return inputs
+
+
+def _in_one_task(rows: DataFrame, is_right_side: bool) -> DataFrame:
+    """A join would otherwise send its right side to all tasks first, in a job of its own."""
+    return rows.coalesce(1).hint("shuffle_hash") if is_right_side else rows.coalesce(1)

@@ -16,6 +16,7 @@ from tidegate.plan.physical import (
     Union,
     Where,
     Write,
+    inputs_by_step,
 )
 from tidegate.spark import operators
 from tidegate.spark.aggregates import merge_aggregate, partial_aggregate
@@ -35,33 +36,12 @@ def apply_steps(
     types: Sequence[CallTypes],
     tags: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows after all steps; `types` are, for each step, those of the aggregate it works on.
-
-    The first step reads its inputs, each further one what the step before it made. A join that is
-    not the first takes that as its left side, and the next input that nobody read as its right.
-    """
-    rows: Sequence[DataFrame] = ()
-    unread = inputs
-    for number, step in enumerate(steps):
-        rows, unread = read_by(steps, number, rows, unread)
-        rows = (apply_step(step, rows, types[number], tags),)
+    """The rows after all steps; `types` are, for each step, those of the aggregate it works on."""
+    rows: tuple[DataFrame, ...] = ()
+    for step, more, known in zip(steps, inputs_by_step(steps, inputs), types, strict=True):
+        rows = (apply_step(step, (*rows, *more), known, tags),)
     (made,) = rows
     return made
-
-
-def read_by(
-    steps: Sequence[Step], number: int, made: Sequence[DataFrame], unread: Sequence[DataFrame]
-) -> tuple[Sequence[DataFrame], Sequence[DataFrame]]:
-    """What a step reads, given what the one before it made, and the inputs that it leaves."""
-    later_joins = sum(isinstance(step, Join) for step in steps[number + 1 :])
-    match steps[number]:
-        case Join():
-            more = 2 - len(made)
-        case Union():
-            more = len(unread) - later_joins
-        case _:
-            more = 1 - len(made)
-    return (*made, *unread[:more]), unread[more:]
 
 
 def apply_step(  # noqa: C901, PLR0911 - one line per step

@@ -1,0 +1,272 @@
+"""Shares of several runs and shards in one job give what each gives by itself."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from pyspark.sql import DataFrame
+
+import tidegate as tg
+from tidegate.errors import StageFailed
+from tidegate.pipeline import nodes
+from tidegate.pipeline.nodes import AggregateColumn, Column, Field, Order
+from tidegate.plan import Edge, Move, PhysicalPlan, PhysicalStage
+from tidegate.plan.physical import (
+    Apply,
+    Join,
+    MergeAggregate,
+    PartialAggregate,
+    PartialTop,
+    Project,
+    Scan,
+    Step,
+    Top,
+    Union,
+    Where,
+    Write,
+)
+from tidegate.spark import Batch, PreparedStage, Session, Share, passes_through, prepare, run_shares
+
+SCHEMA = pa.schema({
+    "k": pa.string(), "item": pa.int64(), "price": pa.decimal128(10, 2),
+    "side1": pa.int64(), "side2": pa.int64(),
+})  # fmt: skip
+ITEM = Field("item", "bigint")
+SCAN = Scan("sales", (Field("k", "string"), ITEM, Field("price", "decimal(10,2)")))
+SIDES = SCAN, *(Scan("sales", (ITEM, Field(name, "bigint"))) for name in ("side1", "side2"))
+OWNERS = [(run, shard) for run in (4, 31) for shard in (0, 1)]
+DEAREST = (Order("price", True, ("price",)),)
+BY_ITEM = Column("*", "*", ()), Column("odd", "item % 2", ("item",))
+Result = dict[int | None, Batch]
+
+
+def columns_of(**sql: str) -> tuple[AggregateColumn, ...]:
+    node = tg.Pipeline("p").source("s", "k string").aggregate(columns=sql).node
+    assert isinstance(node, nodes.Aggregate)
+    return node.columns
+
+
+SUMS = columns_of(total="sum(price)", mean="avg(price)", n="count(*)", last="max(item)")
+PARTIAL = PartialAggregate(("item",), SUMS, exact=False)
+ALL = PartialAggregate((), SUMS, exact=False)
+COUNT = columns_of(rows="count(*)")
+
+
+def doubled(rows: DataFrame) -> DataFrame:
+    return rows.union(rows)
+
+
+def stage_of(
+    spark: Session,
+    steps: Sequence[Step],
+    inputs: Sequence[Scan] = (),
+    keys: Sequence[str] | None = None,
+) -> PreparedStage:
+    """These steps on two shards, over scans if there are inputs, and a reader."""
+    scans = [PhysicalStage(f"input{at}", (scan,), (), 2) for at, scan in enumerate(inputs)]
+    tested = PhysicalStage("tested", (*steps,), tuple(Edge(scan.id) for scan in scans), 2)
+    move = Move.FORWARD if keys is None else Move.EXCHANGE
+    reader = PhysicalStage("reader", (Write("out"),), (Edge("tested", move, (*(keys or ()),)),), 2)
+    return prepare(PhysicalPlan("shop", 2, (*scans, tested, reader)), spark)["tested"]
+
+
+def merging(spark: Session, partial: PartialAggregate, *then: Step) -> list[PreparedStage]:
+    """A stage that aggregates in part, and the one that merges it by shard."""
+    first = PhysicalStage("first", (SCAN, partial), (), 2)
+    merge = MergeAggregate(partial.by, partial.columns)
+    edge = Edge("first", Move.EXCHANGE, partial.by)
+    tested = PhysicalStage("tested", (merge, *then), (edge,), 2)
+    prepared = prepare(PhysicalPlan("shop", 2, (first, tested)), spark)
+    return [prepared["first"], prepared["tested"]]
+
+
+def chunk(root: Path, owner: tuple[int, int], rows: Sequence[dict[str, object]]) -> Batch:
+    run, shard = owner
+    file = f"chunks/run={run}/to={shard}/sales/{uuid4().hex}.parquet"
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
+    pa.parquet.write_table(pa.Table.from_pylist(list(rows), SCHEMA), root / file)
+    return Batch((file,), len(rows), (root / file).stat().st_size)
+
+
+def sale(chance: random.Random) -> dict[str, object]:
+    return {
+        "k": chance.choice(["a", "b", None]),
+        "item": chance.randrange(6),
+        "price": Decimal(chance.randint(-9999, 9999)).scaleb(-2),
+        "side1": chance.randrange(4),
+        "side2": chance.randrange(4),
+    }
+
+
+def shares_of(root: Path, inputs: int = 1) -> list[Share]:
+    chance = random.Random(11)
+    return [
+        Share(*owner, tuple(
+            tuple(chunk(root, owner, [sale(chance) for _ in range(12)]) for _ in range(2))
+            for _ in range(inputs)
+        ))
+        for owner in OWNERS
+    ]  # fmt: skip
+
+
+def run(spark: Session, stage: PreparedStage, shares: Sequence[Share], root: Path) -> list[Result]:
+    return run_shares(spark, stage, shares, str(root), "worker-1")
+
+
+def one_by_one(
+    spark: Session, stage: PreparedStage, shares: Sequence[Share], root: Path
+) -> list[Result]:
+    return [made for share in shares for made in run(spark, stage, [share], root)]
+
+
+def rows_of(results: Sequence[Result], root: Path) -> list[dict[int | None, list[str]]]:
+    """What each share gave to each shard, in any order."""
+    return [
+        {
+            to: sorted(repr(row) for file in batch.files for row in stored_rows(root / file))
+            for to, batch in made.items()
+        }
+        for made in results
+    ]
+
+
+def stored_rows(file: Path) -> list[dict[str, object]]:
+    with pa.parquet.ParquetFile(file) as stored:
+        rows: list[dict[str, object]] = stored.read().to_pylist()
+    return rows
+
+
+def assert_joint(
+    spark: Session, stage: PreparedStage, shares: Sequence[Share], root: Path
+) -> list[Result]:
+    """Together the shares give what they give alone, in files of their own."""
+    joint = run(spark, stage, shares, root)
+    alone = one_by_one(spark, stage, shares, root)
+    assert rows_of(joint, root) == rows_of(alone, root)
+    for share, made in zip(shares, joint, strict=True):
+        for to, batch in made.items():
+            place = f"/run={share.run}/from={share.shard}/to={share.shard if to is None else to}/"
+            assert all(place in file for file in batch.files)
+    return joint
+
+
+STEPS: dict[str, tuple[Step, ...]] = {
+    "where": (Where("item > 1", ("item",)),),
+    "project": (Project(BY_ITEM),),
+    "partial aggregate": (PARTIAL,),
+    "partial aggregate without groups": (Where("price > 0", ("price",)), ALL),
+    "partial top": (PartialTop(2, DEAREST, ("k",)),),
+    "partial top of all": (PartialTop(2, DEAREST, ()),),
+    "star in an expression": (Where("hash(*) % 2 = 0", ("*",)),),
+    "user's function": (Apply(doubled),),
+}
+JOINS: dict[str, tuple[Step, ...]] = {
+    "join": (Join(("item",), "inner"),),
+    "full join": (Join(("item",), "full"),),
+    "two joins": (
+        PartialTop(3, DEAREST, ()),
+        Join(("item",), "left"),
+        Project((Column("item", "side1 + 1", ("side1",)), Column("mine", "k", ("k",)))),
+        Join(("item",), "anti"),
+    ),
+}
+
+
+def test_every_narrow_step_keeps_shares_apart(
+    spark: Session, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    shares = shares_of(tmp_path)
+    for name, steps in STEPS.items():
+        with subtests.test(name):
+            assert_joint(spark, stage_of(spark, (SCAN, *steps)), shares, tmp_path)
+
+
+def test_rows_of_every_share_are_exchanged_by_their_keys(spark: Session, tmp_path: Path) -> None:
+    stage = stage_of(spark, (SCAN, PARTIAL), keys=["item"])
+    joint = assert_joint(spark, stage, shares_of(tmp_path), tmp_path)
+    assert all(made.keys() == {0, 1} for made in joint)
+
+
+def test_joins_and_unions_keep_shares_apart(
+    spark: Session, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    shares = shares_of(tmp_path, inputs=3)
+    for name, steps in JOINS.items():
+        with subtests.test(name):
+            stage = stage_of(spark, steps, SIDES[: 3 if name == "two joins" else 2])
+            fitting = [replace(it, inputs=it.inputs[: len(stage.inputs)]) for it in shares]
+            assert_joint(spark, stage, fitting, tmp_path)
+    with subtests.test("union"):
+        stage = stage_of(spark, (Union(("K", "item")),), [SCAN] * 3)
+        assert_joint(spark, stage, shares, tmp_path)
+
+
+@pytest.mark.parametrize("partial", [PARTIAL, ALL], ids=["grouped", "all"])
+def test_merged_aggregates_and_tops_keep_shares_apart(
+    spark: Session, tmp_path: Path, partial: PartialAggregate, subtests: pytest.Subtests
+) -> None:
+    made = run(spark, merging(spark, partial)[0], shares_of(tmp_path), tmp_path)
+    shares = [
+        Share(number, shard, (tuple(it[shard] for it in parts if shard in it),))
+        for number, parts in ((4, made[:2]), (31, made[2:]))
+        for shard in (0, 1)
+    ]
+    best = Top(2, (Order("n", True, ("n",)),), ())
+    for then in ([], [best], [Where("n > 5", ("n",)), best], [PartialAggregate((), COUNT, False)]):
+        with subtests.test(then=then):
+            assert_joint(spark, merging(spark, partial, *then)[1], shares, tmp_path)
+
+
+def test_an_empty_share_gives_nothing_but_an_aggregate_of_all_one_row(
+    spark: Session, tmp_path: Path
+) -> None:
+    empty = Share(5, 0, ((),))
+    first, merge = merging(spark, PARTIAL)
+    assert run(spark, first, [empty], tmp_path) == [{}]
+    assert run(spark, merge, [empty, replace(empty, run=6)], tmp_path) == [{}, {}]
+    first, merge = merging(spark, ALL)
+    (full, *_) = shares_of(tmp_path)
+    (parts, *_) = run(spark, first, [full], tmp_path)
+    joint = run(spark, merge, [empty, Share(4, 0, ((parts[0],),)), Share(6, 1, ((),))], tmp_path)
+    counts = [[row["n"] for file in made[None].files for row in stored_rows(tmp_path / file)]
+              for made in joint]  # fmt: skip
+    assert counts == [[0], [24], [0]]
+
+
+def test_shares_that_can_run_together_are_one_spark_job(spark: Session, tmp_path: Path) -> None:
+    shares = shares_of(tmp_path, inputs=2)
+    stage = stage_of(spark, JOINS["join"], SIDES[:2], keys=["item"])
+    group = uuid4().hex
+    spark.sparkContext.setJobGroup(group, "counted")
+    run(spark, stage, shares, tmp_path)
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == 1
+
+
+def test_a_failing_share_fails_the_job_with_spark_s_cause_and_the_others_run_without_it(
+    spark: Session, tmp_path: Path
+) -> None:
+    stage = stage_of(spark, (SCAN, Project((Column("n", "cast(item as tinyint)", ("item",)),))))
+    good, bad, *_ = shares_of(tmp_path)
+    huge = chunk(tmp_path, (bad.run, bad.shard), [sale(random.Random(1)) | {"item": 1000}])
+    bad = replace(bad, inputs=((huge,),))
+    with pytest.raises(StageFailed) as raised:
+        run(spark, stage, [good, bad], tmp_path)
+    assert (raised.value.stage, raised.value.spark_condition) == ("tested", "CAST_OVERFLOW")
+    assert raised.value.__cause__ is not None
+    assert [made[None].rows for made in run(spark, stage, [good], tmp_path)] == [24]
+    with pytest.raises(StageFailed):
+        run(spark, stage, [bad], tmp_path)
+
+
+def test_a_stage_that_only_scans_or_writes_passes_batches_on(spark: Session) -> None:
+    assert passes_through(stage_of(spark, (SCAN,)))
+    assert passes_through(stage_of(spark, (SCAN, Write("sales"))))
+    assert not passes_through(stage_of(spark, (SCAN,), keys=["item"]))
+    assert not passes_through(stage_of(spark, (SCAN, Where("item > 1", ("item",)))))
