@@ -24,6 +24,17 @@ from tidegate.store.lanes import (
 )
 from tidegate.store.leases import Lease, acquire, free_keys, guard, release, renew
 from tidegate.store.messages import message_id
+from tidegate.store.releases import facts_of, released, unreleased
+from tidegate.store.results import (
+    SinkRows,
+    files_named,
+    publications,
+    reclaim,
+    results_of,
+    rows_in,
+    to_reclaim,
+    unfinished_among,
+)
 from tidegate.store.runs import (
     LaneName,
     Run,
@@ -31,10 +42,21 @@ from tidegate.store.runs import (
     begin_run,
     close_run,
     find_run,
+    number_of,
     open_runs,
     overdue_runs,
     plan_of,
     remove_closed_runs,
+    tardy_runs,
+)
+from tidegate.store.status import (
+    LaneStatus,
+    Owner,
+    RunFacts,
+    RunSummary,
+    SourceStatus,
+    overview,
+    run_facts,
 )
 from tidegate.store.steps import (
     Advance,
@@ -44,8 +66,9 @@ from tidegate.store.steps import (
     StepCommit,
     closed_among,
     commit_step,
+    fail_runs,
 )
-from tidegate.store.topics import run_topic, task_topic
+from tidegate.store.topics import monitor_topic, run_topic, task_topic
 from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
@@ -59,12 +82,18 @@ __all__ = [
     "Heartbeat",
     "LaneName",
     "LaneState",
+    "LaneStatus",
     "Lease",
     "Listen",
+    "Owner",
     "Published",
     "Run",
+    "RunFacts",
     "RunState",
+    "RunSummary",
     "Sent",
+    "SinkRows",
+    "SourceStatus",
     "StepCommit",
     "Unread",
     "Wakeups",
@@ -75,6 +104,9 @@ __all__ = [
     "closed_among",
     "commit_step",
     "end_source",
+    "facts_of",
+    "fail_runs",
+    "files_named",
     "find_chunk",
     "find_run",
     "free_keys",
@@ -82,16 +114,29 @@ __all__ = [
     "lanes_of",
     "last_watermarks",
     "message_id",
+    "monitor_topic",
     "notify",
+    "number_of",
     "open_database",
     "open_runs",
     "overdue_runs",
+    "overview",
     "plan_of",
+    "publications",
+    "reclaim",
     "record_chunk",
     "release",
+    "released",
     "remove_closed_runs",
     "renew",
+    "results_of",
+    "rows_in",
+    "run_facts",
     "run_topic",
+    "tardy_runs",
     "task_topic",
+    "to_reclaim",
+    "unfinished_among",
     "unread",
+    "unreleased",
 ]

@@ -155,6 +155,12 @@ def overdue_runs(connection: psycopg.Connection, pipeline: str) -> list[Run]:
     return [Run.from_row(*row) for row in rows]
 
 
+def tardy_runs(connection: psycopg.Connection, pipeline: str) -> list[Run]:
+    """The open runs of a pipeline whose warning threshold has passed."""
+    rows = connection.execute(_SQL["tardy_runs"].sql, {"pipeline": pipeline})
+    return [Run.from_row(*row) for row in rows]
+
+
 def plan_of(connection: psycopg.Connection, run: Run) -> str:
     """What was given as the run's plan when it was begun."""
     row = connection.execute(_SQL["plan_of"].sql, {"run": run.id}).fetchone()

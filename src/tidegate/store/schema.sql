@@ -39,6 +39,8 @@ CREATE TABLE tidegate.run (
 
 CREATE UNIQUE INDEX run_open ON tidegate.run (pipeline, name) WHERE state = 'open';
 
+CREATE INDEX run_to_reclaim ON tidegate.run (id) WHERE state <> 'open' AND reclaimed_at IS NULL;
+
 -- An ordered way from one task to another, per run. Written by the sender.
 CREATE TABLE tidegate.lane (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -50,6 +52,8 @@ CREATE TABLE tidegate.lane (
     declared bigint,                       -- how many came before its END; null: none was sent
     UNIQUE (run_id, to_task, from_task, input)
 ) WITH (fillfactor = 70);
+
+CREATE INDEX lane_declared ON tidegate.lane (to_task, run_id) WHERE declared IS NOT NULL;
 
 -- How far a lane's receiver has come. Written by the receiver, hence not part of the lane.
 CREATE TABLE tidegate.cursor (
@@ -101,6 +105,14 @@ CREATE TABLE tidegate.result (
     sink text NOT NULL,
     rows bigint NOT NULL,
     batches jsonb NOT NULL,                -- which name their files
-    published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    published_at timestamptz NOT NULL DEFAULT now(),  -- the same for what one transaction wrote
     PRIMARY KEY (run_id, sink)
+);
+
+-- Where the monitor has let the END of a run pass.
+CREATE TABLE tidegate.release (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    task text NOT NULL,
+    released_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (run_id, task)
 );

@@ -8,7 +8,7 @@ the meantime is dropped; the others are not hindered by them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,17 @@ def commit_step(connection: psycopg.Connection, step: StepCommit) -> Committed:
     return Committed(is_new or bool(closed), _closed_before(step, runs))
 
 
+def fail_runs(connection: psycopg.Connection, failed: Collection[Failed]) -> None:
+    """Close runs that cannot be completed, outside of any step, and tell everybody."""
+    causes = {failure.run: failure.cause for failure in failed}
+    with connection.pipeline():
+        _hold(connection, lanes=(), runs=causes, closing=True)
+        answer = _close(connection, (), causes)
+    closed = [id for (id,) in answer.fetchall()]
+    if closed:
+        notify(connection, closing_topics(connection, closed))
+
+
 def closed_among(connection: psycopg.Connection, runs: Collection[int]) -> set[int]:
     """Which of these runs are no longer open."""
     rows = connection.execute(_SQL["closed_among"].sql, {"runs": list(runs)})
@@ -136,7 +147,8 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
     appended = put(connection, step.sent) if step.sent else None
     if step.published:
         _publish(connection, step.published)
-    closed = _close(connection, step) if step.closing else None
+    failed = {failure.run: failure.cause for failure in reversed(step.failed)}
+    closed = _close(connection, step.ended_runs, failed) if step.closing else None
     if not step.closing:
         notify(connection, step.wakes)
     return _Answers(leases, runs, moved, appended, closed)
@@ -144,8 +156,15 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
 
 def _hold_runs(connection: psycopg.Connection, step: StepCommit) -> psycopg.Cursor[Any]:
     lanes = {move.lane for move in step.advances} | {sent.lane for sent in step.sent}
-    query = _SQL["hold_runs_to_close" if step.closing else "hold_runs"]
-    return connection.execute(query.sql, {"lanes": list(lanes), "runs": list(_named_runs(step))})
+    return _hold(connection, lanes, _named_runs(step), closing=step.closing)
+
+
+def _hold(
+    connection: psycopg.Connection, lanes: Iterable[int], runs: Iterable[int], *, closing: bool
+) -> psycopg.Cursor[Any]:
+    """Lock runs, all in one way: who would lock some more strongly later could wait in a ring."""
+    query = _SQL["hold_runs_to_close" if closing else "hold_runs"]
+    return connection.execute(query.sql, {"lanes": list(lanes), "runs": list(runs)})
 
 
 def _named_runs(step: StepCommit) -> set[int]:
@@ -176,18 +195,16 @@ def _publish(connection: psycopg.Connection, published: Collection[Published]) -
     )
 
 
-def _close(connection: psycopg.Connection, step: StepCommit) -> psycopg.Cursor[Any]:
-    causes: dict[int, str | None] = dict.fromkeys(step.ended_runs)
-    for failure in reversed(step.failed):
-        causes[failure.run] = failure.cause
-    failed = {failure.run for failure in step.failed}
-    states = [RunState.FAILED if run in failed else RunState.ENDED for run in causes]
+def _close(
+    connection: psycopg.Connection, ended: Iterable[int], failed: Mapping[int, str]
+) -> psycopg.Cursor[Any]:
+    well = [run for run in ended if run not in failed]
     return connection.execute(
         _SQL["close_runs"].sql,
         {
-            "runs": list(causes),
-            "states": [state.value for state in states],
-            "causes": list(causes.values()),
+            "runs": [*well, *failed],
+            "states": [RunState.ENDED.value] * len(well) + [RunState.FAILED.value] * len(failed),
+            "causes": [None] * len(well) + list(failed.values()),
         },
     )
 

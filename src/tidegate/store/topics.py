@@ -11,3 +11,8 @@ def task_topic(pipeline: str, task: str) -> str:
 def run_topic(pipeline: str) -> str:
     """The topic of those who wait for a run of the pipeline to be closed."""
     return f"run/{pipeline}"
+
+
+def monitor_topic(pipeline: str) -> str:
+    """The topic of whoever watches the runs of the pipeline and releases them."""
+    return f"monitor/{pipeline}"

@@ -3,6 +3,6 @@ CREATE TABLE tidegate.result (
     sink text NOT NULL,
     rows bigint NOT NULL,
     batches jsonb NOT NULL,
-    published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    published_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (run_id, sink)
 );

@@ -51,6 +51,12 @@ FROM tidegate.run
 WHERE pipeline = %(pipeline)s AND state = 'open' AND deadline_at <= clock_timestamp()
 ORDER BY deadline_at;
 
+-- name: tardy_runs — The open runs of a pipeline that somebody wants to be warned of.
+SELECT id, pipeline, name, incarnation, state, cause
+FROM tidegate.run
+WHERE pipeline = %(pipeline)s AND state = 'open' AND warn_at <= clock_timestamp()
+ORDER BY warn_at;
+
 -- name: plan_of — What the tasks of a run are made from.
 SELECT plan FROM tidegate.run WHERE id = %(run)s;
 

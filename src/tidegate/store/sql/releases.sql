@@ -1,0 +1,47 @@
+-- Where and when the monitor lets the END of a run through.
+
+-- name: closed_producers — Tasks at which an open run waits for its release and nobody sends more.
+WITH hopeful AS (
+    SELECT DISTINCT lane.run_id, lane.to_task
+    FROM tidegate.lane
+    JOIN tidegate.run ON run.id = lane.run_id
+    WHERE lane.to_task = ANY(%(tasks)s::text[]) AND lane.declared IS NOT NULL
+        AND run.pipeline = %(pipeline)s AND run.state = 'open'
+)
+SELECT run.id, pipeline, name, incarnation, state, cause, hopeful.to_task
+FROM hopeful
+JOIN tidegate.run ON run.id = hopeful.run_id
+WHERE NOT EXISTS (
+    SELECT FROM tidegate.release
+    WHERE release.run_id = hopeful.run_id AND release.task = hopeful.to_task
+) AND NOT EXISTS (
+    SELECT FROM tidegate.lane
+    WHERE lane.run_id = hopeful.run_id AND lane.to_task = hopeful.to_task
+        AND lane.declared IS NULL
+)
+ORDER BY run.id, hopeful.to_task;
+
+-- name: facts — What came to tasks: by lane, what was declared and which messages were processed.
+-- Only where numbers are missing in between are they listed; otherwise the largest says it all.
+SELECT
+    lane.run_id, lane.to_task, lane.from_task, lane.input, lane.declared,
+    coalesce(processed.largest, 0),
+    CASE WHEN processed.number < processed.largest THEN processed.seqs END
+FROM unnest(%(runs)s::bigint[], %(tasks)s::text[]) AS asked (run_id, task)
+JOIN tidegate.lane ON lane.run_id = asked.run_id AND lane.to_task = asked.task
+JOIN tidegate.cursor ON cursor.lane_id = lane.id
+CROSS JOIN LATERAL (
+    SELECT count(*) AS number, max(message.seq) AS largest, array_agg(message.seq) AS seqs
+    FROM tidegate.message
+    WHERE message.lane_id = lane.id AND message.seq <= cursor.seq
+        AND NOT (message.kind = 'barrier' AND message.payload ->> 'kind' = 'end_of_run')
+) AS processed
+ORDER BY lane.id;
+
+-- name: release — Let the END of an open run through at a task.
+INSERT INTO tidegate.release (run_id, task)
+SELECT id, %(task)s FROM tidegate.run WHERE id = %(run)s AND state = 'open'
+ON CONFLICT DO NOTHING;
+
+-- name: released — Of which of these runs END is let through at a task.
+SELECT run_id FROM tidegate.release WHERE task = %(task)s AND run_id = ANY(%(runs)s::bigint[]);

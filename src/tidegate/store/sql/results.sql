@@ -1,0 +1,56 @@
+-- What runs gave, and what of theirs may go.
+
+-- name: results_of — What each sink of a run gave.
+SELECT sink, rows, batches FROM tidegate.result WHERE run_id = %(run)s ORDER BY sink;
+
+-- name: publications — How many transactions wrote the results of each run that ended.
+SELECT run.name, run.id, count(DISTINCT result.published_at)
+FROM tidegate.run
+LEFT JOIN tidegate.result ON result.run_id = run.id
+WHERE run.state = 'ended'
+GROUP BY run.id;
+
+-- name: rows_in — How many rows each source of a run has delivered.
+SELECT source.name, coalesce(sum(chunk.rows), 0)::bigint
+FROM tidegate.source
+LEFT JOIN tidegate.chunk ON chunk.run_id = source.run_id AND chunk.source = source.name
+WHERE source.run_id = %(run)s
+GROUP BY source.name;
+
+-- name: unfinished_among — Which of these runs are open.
+SELECT id FROM tidegate.run WHERE id = ANY(%(runs)s::bigint[]) AND state = 'open';
+
+-- name: to_reclaim — Closed runs that still have their lanes, the oldest first.
+SELECT id, pipeline, name, incarnation, state, cause
+FROM tidegate.run
+WHERE state <> 'open' AND reclaimed_at IS NULL
+ORDER BY id
+LIMIT %(limit)s;
+
+-- name: note_reclaimed — Remember that a closed run has no lanes any more.
+UPDATE tidegate.run
+SET reclaimed_at = clock_timestamp()
+WHERE id = %(run)s AND state <> 'open' AND reclaimed_at IS NULL;
+
+-- name: remove_lanes — Remove the lanes of a run, with cursors and messages.
+DELETE FROM tidegate.lane WHERE run_id = %(run)s;
+
+-- name: remove_releases — Remove the releases of a run.
+DELETE FROM tidegate.release WHERE run_id = %(run)s;
+
+-- name: files_named — The files that messages, chunks and results name.
+SELECT DISTINCT file
+FROM (
+    SELECT jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
+    FROM tidegate.message
+    WHERE kind = 'event'
+    UNION ALL
+    SELECT jsonb_array_elements_text(files)
+    FROM tidegate.chunk
+    JOIN tidegate.run ON run.id = chunk.run_id
+    WHERE run.reclaimed_at IS NULL
+    UNION ALL
+    SELECT jsonb_path_query(batches, '$.**.files[*]') #>> '{}'
+    FROM tidegate.result
+) AS named (file)
+WHERE starts_with(file, %(prefix)s);

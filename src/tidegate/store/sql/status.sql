@@ -1,0 +1,44 @@
+-- How far runs have come, for those who ask.
+
+-- name: overview — All runs, or those of one pipeline, the youngest first.
+SELECT
+    run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
+    run.begun_at, run.closed_at, run.warn_at, run.deadline_at,
+    coalesce(sum(source.delivered), 0)::bigint, sum(source.declared)::bigint,
+    count(source.name), count(source.ended_at),
+    (SELECT count(*) FROM tidegate.result WHERE result.run_id = run.id)
+FROM tidegate.run
+LEFT JOIN tidegate.source ON source.run_id = run.id
+WHERE %(pipeline)s::text IS NULL OR run.pipeline = %(pipeline)s
+GROUP BY run.id
+ORDER BY run.id DESC
+LIMIT %(limit)s;
+
+-- name: sources_of — The sources of a run, what they have and what they are to have.
+SELECT name, delivered, declared, declared_at, ended_at,
+    (SELECT max(delivered_at) FROM tidegate.chunk
+     WHERE chunk.run_id = source.run_id AND chunk.source = source.name)
+FROM tidegate.source
+WHERE run_id = %(run)s
+ORDER BY name;
+
+-- name: all_lanes_of — The lanes of a run: what was sent, declared and taken, and since when it waits.
+SELECT
+    lane.from_task, lane.to_task, lane.input, lane.sent, lane.declared, cursor.seq,
+    (SELECT message.sent_at FROM tidegate.message
+     WHERE message.lane_id = lane.id AND message.seq = cursor.seq + 1)
+FROM tidegate.lane
+JOIN tidegate.cursor ON cursor.lane_id = lane.id
+WHERE lane.run_id = %(run)s
+ORDER BY lane.id;
+
+-- name: releases_of — Where a run was released.
+SELECT task FROM tidegate.release WHERE run_id = %(run)s;
+
+-- name: owners — Who holds the leases of a kind, and how long ago they were renewed for how long.
+SELECT key, owner, epoch, extract(epoch FROM expires_at - clock_timestamp())::float8
+FROM tidegate.lease
+WHERE kind = %(kind)s AND key = ANY(%(keys)s::text[]);
+
+-- name: now — The server's clock.
+SELECT clock_timestamp();

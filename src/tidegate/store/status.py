@@ -1,0 +1,139 @@
+"""Status: what is known of runs, as values for those who explain it to people."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+
+from tidegate.store.deliveries import look_for_gaps, numbers_in
+from tidegate.store.queries import queries
+from tidegate.store.runs import Run
+from tidegate.store.topics import task_topic
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One line about a run."""
+
+    run: Run
+    begun_at: datetime
+    closed_at: datetime | None
+    warn_at: datetime | None
+    deadline_at: datetime | None
+    delivered: int
+    declared: int | None
+    """Chunks, over the sources that have said how many there are."""
+    sources: int
+    ended_sources: int
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """A source of a run: what it has, what it is to have, which chunks it owes."""
+
+    name: str
+    delivered: int
+    declared: int | None
+    declared_at: datetime | None
+    ended_at: datetime | None
+    last_at: datetime | None
+    missing: tuple[int, ...]
+    """The first few chunks that were declared and have not come."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """A lane of a run: how many messages were sent, declared, and have had their effect."""
+
+    from_task: str
+    to_task: str
+    input: int
+    sent: int
+    declared: int | None
+    """How many there are in all; None until END was sent."""
+    cursor: int
+    waiting_since: datetime | None
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether its receiver is done with it, END included."""
+        return self.declared is not None and self.cursor > self.declared
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who runs a task. `expires_in` is negative when the lease ran out and nobody took it."""
+
+    name: str | None
+    epoch: int
+    expires_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Everything that tells how far a run has come."""
+
+    run: Run
+    now: datetime
+    sources: tuple[SourceStatus, ...]
+    lanes: tuple[LaneStatus, ...]
+    released: frozenset[str]
+    owners: dict[str, Owner]
+
+
+def overview(
+    connection: psycopg.Connection, pipeline: str | None = None, limit: int = 100
+) -> list[RunSummary]:
+    """The latest runs."""
+    rows = connection.execute(_SQL["overview"].sql, {"pipeline": pipeline, "limit": limit})
+    return [RunSummary(Run.from_row(*row[:6]), *row[6:]) for row in rows]
+
+
+def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
+    """All that is known of a run at this moment."""
+    asked = {"run": run.id}
+    sources = connection.execute(_SQL["sources_of"].sql, asked).fetchall()
+    lanes = [LaneStatus(*row) for row in connection.execute(_SQL["all_lanes_of"].sql, asked)]
+    released = connection.execute(_SQL["releases_of"].sql, asked).fetchall()
+    (now,) = connection.execute(_SQL["now"].sql).fetchone() or (None,)
+    assert isinstance(now, datetime)
+    return RunFacts(
+        run,
+        now,
+        tuple(_source(connection, run, *row) for row in sources),
+        tuple(lanes),
+        frozenset(task for (task,) in released),
+        owners(connection, run.pipeline, {lane.to_task for lane in lanes}),
+    )
+
+
+def owners(
+    connection: psycopg.Connection, pipeline: str, tasks: Collection[str]
+) -> dict[str, Owner]:
+    """Who runs each of these tasks, as far as anybody does."""
+    keys = {task_topic(pipeline, task): task for task in tasks}
+    rows = connection.execute(_SQL["owners"].sql, {"kind": "task", "keys": list(keys)})
+    return {keys[key]: Owner(owner, epoch, left) for key, owner, epoch, left in rows}
+
+
+def _source(  # noqa: PLR0913, PLR0917  the columns of a row
+    connection: psycopg.Connection,
+    run: Run,
+    name: str,
+    delivered: int,
+    declared: int | None,
+    declared_at: datetime | None,
+    ended_at: datetime | None,
+    last_at: datetime | None,
+) -> SourceStatus:
+    missing: tuple[int, ...] = ()
+    if ended_at is None:
+        missing = numbers_in(look_for_gaps(connection, run, name, declared).fetchall())
+    return SourceStatus(name, delivered, declared, declared_at, ended_at, last_at, missing)
+
+
+_SQL = queries("status")

@@ -1,0 +1,234 @@
+"""Steps publish, fail and end runs with what they move, and leave closed runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import psycopg
+import pytest
+
+from tidegate.errors import Fenced, LaneConflict
+from tidegate.signals import Event
+from tidegate.store import (
+    Advance,
+    Committed,
+    Database,
+    Failed,
+    LaneName,
+    Lease,
+    Published,
+    Run,
+    RunState,
+    Sent,
+    StepCommit,
+    acquire,
+    append,
+    begin_run,
+    close_run,
+    closed_among,
+    commit_step,
+    fail_runs,
+    find_run,
+    lanes_of,
+    message_id,
+    publications,
+    reclaim,
+    results_of,
+    run_topic,
+    task_topic,
+    unread,
+)
+
+INTO, OUT = LaneName("head", "s1"), LaneName("s1", "s2")
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(url, autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
+def lease(session: psycopg.Connection) -> Lease:
+    return own(session, "task", "sales/s1")
+
+
+def own(session: psycopg.Connection, kind: str, key: str, seconds: float = 3600) -> Lease:
+    lease = acquire(session, kind, key, "ann", seconds)
+    assert lease is not None
+    return lease
+
+
+def begin(session: psycopg.Connection, name: str) -> Run:
+    run = begin_run(session, "sales", name, [INTO, OUT])
+    with session.transaction():
+        append(session, run, INTO, [(message_id(n), Event(n, run.key)) for n in range(3)])
+    return run
+
+
+def step_of(session: psycopg.Connection, lease: Lease, *runs: Run) -> StepCommit:
+    """The step that takes everything from these runs and sends one word for each."""
+    lanes = {run: {lane.name: lane for lane in lanes_of(session, run, "s1")} for run in runs}
+    return StepCommit(
+        lease,
+        tuple(Advance(lanes[run][INTO].id, 0, 3) for run in runs),
+        tuple(Sent(lanes[run][OUT].id, message_id("done"), Event("done", run.key)) for run in runs),
+    )
+
+
+def commit(session: psycopg.Connection, step: StepCommit) -> Committed:
+    with session.transaction():
+        return commit_step(session, step)
+
+
+def sent(session: psycopg.Connection) -> list[str]:
+    return [each.run.name for each in unread(session, "sales", "s2", {})]
+
+
+def state_of(session: psycopg.Connection, run: Run) -> tuple[RunState, str | None]:
+    found = find_run(session, run.pipeline, run.name)
+    assert found is not None
+    return found.state, found.cause
+
+
+def test_what_a_step_did_for_closed_runs_is_dropped_and_the_rest_is_not(
+    session: psycopg.Connection, lease: Lease
+) -> None:
+    march, april = begin(session, "march"), begin(session, "april")
+    step = step_of(session, lease, march, april)
+    close_run(session, march, RunState.CANCELLED)
+    assert commit(session, step) == Committed(is_new=True, closed=frozenset({march.id}))
+    assert sent(session) == ["april"]
+    assert not commit(session, step).is_new
+
+
+def test_a_step_of_closed_runs_only_does_nothing(session: psycopg.Connection, lease: Lease) -> None:
+    march = begin(session, "march")
+    step = replace(step_of(session, lease, march), ended_runs=(march.id,))
+    close_run(session, march, RunState.FAILED, "disk full")
+    assert commit(session, step) == Committed(is_new=False, closed=frozenset({march.id}))
+    assert state_of(session, march) == (RunState.FAILED, "disk full")
+
+
+def test_runs_whose_lanes_are_gone_are_heard_of_when_they_are_named(
+    session: psycopg.Connection, lease: Lease
+) -> None:
+    march = begin(session, "march")
+    step = replace(step_of(session, lease, march), runs=(march.id,))
+    close_run(session, march, RunState.CANCELLED)
+    reclaim(session, march)
+    assert commit(session, step) == Committed(is_new=False, closed=frozenset({march.id}))
+    assert closed_among(session, [march.id, 999]) == {march.id, 999}
+
+
+def test_the_results_of_a_run_are_published_by_the_step_that_ends_it(
+    session: psycopg.Connection, lease: Lease
+) -> None:
+    march = begin(session, "march")
+    batches = [{"files": ["a.parquet"], "rows": 7, "bytes": 1}]
+    results = (Published(march.id, "top", batches, 7), Published(march.id, "none", [], 0))
+    step = replace(step_of(session, lease, march), published=results, ended_runs=(march.id,))
+    session.execute("LISTEN tidegate")
+    assert commit(session, step).is_new
+    assert commit(session, step) == Committed(is_new=False, closed=frozenset({march.id}))
+    found = results_of(session, march)
+    assert found["top"].batches == batches
+    assert {sink: result.rows for sink, result in found.items()} == {"top": 7, "none": 0}
+    assert publications(session) == {march.key: 1}
+    assert state_of(session, march) == (RunState.ENDED, None)
+    assert [each.payload for each in session.notifies(timeout=0.2)] == [run_topic("sales")]
+
+
+def test_a_run_that_was_closed_publishes_nothing(session: psycopg.Connection, lease: Lease) -> None:
+    march = begin(session, "march")
+    close_run(session, march, RunState.CANCELLED)
+    results = (Published(march.id, "top", [], 0),)
+    commit(session, StepCommit(lease, published=results, ended_runs=(march.id,)))
+    assert results_of(session, march) == {}
+
+
+def test_a_step_fails_the_guilty_run_and_keeps_the_first_cause(
+    session: psycopg.Connection, lease: Lease
+) -> None:
+    march, april = begin(session, "march"), begin(session, "april")
+    failed = (Failed(march.id, "bad value"), Failed(march.id, "failed again"))
+    session.execute("LISTEN tidegate")
+    assert commit(session, replace(step_of(session, lease, april), failed=failed)).is_new
+    assert state_of(session, march) == (RunState.FAILED, "bad value")
+    assert state_of(session, april) == (RunState.OPEN, None)
+    (heard,) = [each.payload for each in session.notifies(timeout=0.2)]
+    assert set(heard.split("\n")) == {
+        run_topic("sales"),
+        task_topic("sales", "s1"),
+        task_topic("sales", "s2"),
+    }
+
+
+def test_runs_may_fail_outside_of_any_step(session: psycopg.Connection) -> None:
+    march = begin(session, "march")
+    fail_runs(session, [Failed(march.id, "bad value")])
+    fail_runs(session, [Failed(march.id, "later")])
+    assert state_of(session, march) == (RunState.FAILED, "bad value")
+
+
+def test_a_step_is_written_under_all_its_leases(session: psycopg.Connection, lease: Lease) -> None:
+    worker = own(session, "worker", "w1", seconds=0)
+    step = replace(step_of(session, lease, begin(session, "march")), also=(worker,))
+    assert acquire(session, "worker", "w1", "the sweeper", 3600) is not None
+    with pytest.raises(Fenced) as fenced:
+        commit(session, step)
+    assert (fenced.value.kind, fenced.value.holder) == ("worker", "the sweeper")
+    assert sent(session) == []
+
+
+def test_an_id_that_is_used_for_two_messages_is_a_conflict_and_loses_none(
+    session: psycopg.Connection, lease: Lease
+) -> None:
+    march = begin(session, "march")
+    step = step_of(session, lease, march)
+    commit(session, replace(step, advances=()))
+    with pytest.raises(LaneConflict):
+        commit(session, step)
+
+
+def test_when_all_lanes_have_news_each_gets_its_part_of_a_fetch(
+    session: psycopg.Connection,
+) -> None:
+    runs = [begin(session, name) for name in ("march", "april", "may")]
+    found = unread(session, "sales", "s1", {}, total=4)
+    assert [each.run for each in found] == [runs[0], runs[0], runs[1], runs[2]]
+    assert [each.seq for each in found] == [1, 2, 1, 1]
+
+
+def test_steps_that_close_runs_and_steps_that_do_not_never_block_each_other_for_good(
+    database: Database, session: psycopg.Connection
+) -> None:
+    """Many tasks with the same runs in opposite orders; a deadlock would be retried and logged."""
+    runs = [begin(session, f"run {n}") for n in range(12)]
+    leases = [own(session, "task", f"sales/t{n}") for n in range(6)]
+
+    def steps(number: int) -> None:
+        order = runs if number % 2 else runs[::-1]
+        touched = tuple(run.id for run in order)
+        for run in order:
+            ended = StepCommit(leases[number], ended_runs=(run.id,), runs=touched)
+            plain = StepCommit(leases[number], runs=touched)
+            database.transact(partial(commit_step, step=ended))
+            database.transact(partial(commit_step, step=plain))
+
+    before = deadlocks(session)
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(steps, range(6)))
+    assert closed_among(session, [run.id for run in runs]) == {run.id for run in runs}
+    assert deadlocks(session) == before
+
+
+def deadlocks(session: psycopg.Connection) -> int:
+    session.execute("SELECT pg_stat_force_next_flush()")
+    query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    row = session.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
