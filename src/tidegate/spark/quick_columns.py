@@ -15,6 +15,9 @@ from pyarrow import types
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+_DIGITS = 38
+"""That 128 bits, and decimals of Spark, can hold."""
+
 
 @dataclass(eq=False)
 class Misfit(Exception):
@@ -67,9 +70,7 @@ def _is_kin(found: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(types.is_floating(found) and found.bit_width <= wanted.bit_width)
     if types.is_timestamp(wanted):
         return bool(types.is_timestamp(found) and (found.tz is None) == (wanted.tz is None))
-    return any(
-        alike(wanted) and alike(found) for alike in (_is_text, types.is_decimal, types.is_date)
-    )
+    return any(alike(wanted) and alike(found) for alike in (_is_text, _is_decimal, types.is_date))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -80,15 +81,26 @@ def _is_text(kind: pa.DataType) -> bool:
     return kind in {pa.string(), pa.large_string(), pa.string_view()}
 
 
+def _is_decimal(kind: pa.DataType) -> bool:
+    return bool(types.is_decimal(kind) and kind.precision <= _DIGITS)
+
+
 def _fit(field: pa.Field, values: pa.Array) -> pa.Array:
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if values.type == field.type:
         return values
     try:
-        return values.cast(field.type)
+        return _cast(values, field.type)
     except pa.ArrowInvalid as error:
         raise Unfit(field.name, str(_first_unfit(values, field.type))) from error
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if types.is_decimal(kind) and types.is_decimal(values.type):
+        # In 128 bits the digits that the scale adds could overflow unnoticed.
+        values = values.cast(pa.decimal256(2 * _DIGITS, kind.scale))
+    return values.cast(kind)
 
 
 def _first_unfit(values: pa.Array, kind: pa.DataType) -> object:
@@ -102,7 +114,7 @@ def _first_unfit(values: pa.Array, kind: pa.DataType) -> object:
 
 def _casts(values: pa.Array, kind: pa.DataType) -> bool:
     try:
-        values.cast(kind)
+        _cast(values, kind)
     except pa.ArrowInvalid:
         return False
     return True

@@ -25,20 +25,15 @@ if TYPE_CHECKING:
 _LONGEST_LINE = 32 << 20
 _MOST_COLUMNS = 20_000
 """Spark refuses lines that have more."""
+_DIGITS = 38
+"""That 128 bits can hold."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_FEED, _RETURN, _SPACE, _QUOTE, _COMMA = b'\n\r ",'
 _X = ord("x")
 _BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)
+_MOMENT_IN_A_ZONE = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
 _COMPLAINT = re.compile(r"In CSV column #(\d+)")
-
-_READ_AS: dict[pa.DataType, tuple[pa.DataType, ...]] = {
-    # Ids may be written as floats, as text they are looked at without rounding them.
-    **{kind: (kind, pa.string()) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
-    # Moments without a zone are in the session's zone, which is UTC.
-    pa.timestamp("us", "UTC"): (pa.timestamp("us"), pa.timestamp("us", "UTC")),
-}
-"""How a column may be read if Arrow cannot read it as its own type; tried in this order."""
 
 _TRUE = ["true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1"]
 _FALSE = ["false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0"]
@@ -61,8 +56,7 @@ class QuickCsv:
         places = [known.index(name.casefold()) for name in schema.names]
         self._wanted = [self._columns[place] for place in places]
         self._ways = {
-            name: list(_READ_AS.get(kind, (kind,)))
-            for name, kind in zip(self._wanted, schema.types, strict=True)
+            name: list(_ways(kind)) for name, kind in zip(self._wanted, schema.types, strict=True)
         }
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[pa.Table]:
@@ -70,7 +64,9 @@ class QuickCsv:
         header = 1
         for block in _blocks(pieces):
             lines = _lines(block, is_single=len(self._columns) == 1)
-            rows = block[block.find(b"\n") + 1 :] if header else block
+            rows = block[block.find(b"\n") + 1 or len(block) :] if header else block
+            if rows.startswith(_BYTE_ORDER_MARK):
+                raise Doubtful("a byte order mark within the file, which Arrow would skip")
             if rows:
                 yield self._typed(rows, _counted(lines - header, block))
             header = 0
@@ -90,10 +86,10 @@ class QuickCsv:
         while True:
             try:
                 return self._read({name: ways[0] for name, ways in self._ways.items()}, block)
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 self._read_otherwise(error)
 
-    def _read_otherwise(self, error: pa.ArrowInvalid) -> None:
+    def _read_otherwise(self, error: pa.ArrowException) -> None:
         """Read the column that could not be read in its next way, in this block and later."""
         found = _COMPLAINT.search(str(error))
         ways = self._ways.get(found[1], []) if found else []
@@ -127,7 +123,7 @@ class QuickCsv:
                 true_values=_TRUE,
                 false_values=_FALSE,
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                quoted_strings_can_be_null=True,
             ),
         )
 
@@ -159,8 +155,6 @@ def _lines(block: bytes, *, is_single: bool) -> int:
         raise Doubtful("a carriage return within a line")
     if np.count_nonzero(letters < _SPACE) != feeds + returns + block.count(b"\t"):
         raise Doubtful("a control character")
-    if block.startswith(_BYTE_ORDER_MARK):
-        raise Doubtful("a byte order mark within the file")
     if is_single and _BLANK_LINE.search(block):
         raise Doubtful("a blank line, which may be a value")
     _refuse_odd_quotes(letters)
@@ -200,10 +194,22 @@ def _refuse_odd_quotes(letters: Bytes) -> None:
 # --- Values ----------------------------------------------------------------------------------
 
 
+def _ways(kind: pa.DataType) -> tuple[pa.DataType, ...]:
+    """What to read a column as: the first, and the others in turn when Arrow cannot."""
+    if pa.types.is_integer(kind):
+        return kind, pa.string()
+    if pa.types.is_timestamp(kind) and kind.tz:
+        # Moments without a zone are in the session's zone, which is UTC.
+        return pa.timestamp("us"), pa.string()
+    if pa.types.is_decimal(kind) and kind.precision + kind.scale > _DIGITS:
+        return (pa.string(),)
+    return (kind,)
+
+
 def _finished(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """A column as its declared type, once nothing about its values is in doubt."""
     if column.type != kind:
-        return _whole(column, kind) if pa.types.is_string(column.type) else column.cast(kind)
+        return _from_text(column, kind) if pa.types.is_string(column.type) else column.cast(kind)
     if pa.types.is_floating(kind) and not _all(compute.is_finite(column)):
         raise Doubtful("a number that is not finite")
     if pa.types.is_decimal(kind):
@@ -212,11 +218,23 @@ def _finished(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column
 
 
-def _whole(text: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Whole numbers from `12` and `12.0`."""
+def _from_text(text: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column that Arrow does not read, or not rightly, as its own type."""
+    if pa.types.is_integer(kind):
+        return _whole(text).cast(kind)
+    if pa.types.is_decimal(kind):
+        # In 128 bits the digits that the scale adds could overflow unnoticed.
+        return text.cast(pa.decimal256(kind.precision, kind.scale)).cast(kind)
+    if not _all(compute.match_substring_regex(text, _MOMENT_IN_A_ZONE)):
+        raise Doubtful("a moment in an unusual form")
+    return text.cast(kind)
+
+
+def _whole(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`12` of `12.0`, without rounding what has more digits."""
     is_float = compute.ends_with(text, ".0")
     short = compute.utf8_slice_codeunits(text, 0, -2)
-    return (short if _all(is_float) else compute.if_else(is_float, short, text)).cast(kind)
+    return short if _all(is_float) else compute.if_else(is_float, short, text)
 
 
 def _all(values: pa.ChunkedArray) -> bool:
