@@ -282,3 +282,8 @@ _WRITE: dict[Format, Callable[[Path, Iterator[pa.Table]], None]] = {
     "csv": _write_csv,
     "parquet": _write_parquet,
 }
+
+
+def write_small(folder: Path, seed: int) -> None:
+    """A few thousand transactions: enough for every question to have an answer, soon read."""
+    write(folder, Size(6_000, files=3), seed)

@@ -798,6 +798,33 @@ class UndeclaredMessages(RunError):
 
 
 @dataclass(eq=False)
+class ChaosFailed(RunError):
+    """The crash kit found a fault that changes the outcome of a run."""
+
+    fault: str
+    reason: str
+    says: ClassVar[str] = "with the fault {fault!r}: {reason}"
+
+
+@dataclass(eq=False)
+class NoDeployment(UsageError):
+    """A folder that was named as a deployment is none."""
+
+    says = "{folder} is no deployment: nothing was ever run there. Check --deployment."
+
+    folder: str
+
+
+@dataclass(eq=False)
+class NoGeneratedData(UsageError):
+    """A pipeline has no generator of data, so somebody has to say where its data is."""
+
+    says = "no data can be generated for {pipeline!r}; give some with --data"
+
+    pipeline: str
+
+
+@dataclass(eq=False)
 class NoSourceFolder(UsageError):
     """A data folder lacks the folders of some sources."""
 

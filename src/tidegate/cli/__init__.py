@@ -2,6 +2,8 @@
 
     explain   show the plan of a pipeline, without running anything
     run       run a pipeline over a folder of files
+    asking    status, why, cancel: about the runs of a deployment
+    chaos     kill a pipeline at every step and compare its results
     worker    run the tasks of a pipeline for clients that deliver to a deployment
     demo      run a pipeline on generated data and check the answers
     options   what several commands take
@@ -18,6 +20,8 @@ from typing import Annotated
 import typer
 
 from tidegate import __version__
+from tidegate.cli.asking import cancel, status, why
+from tidegate.cli.chaos import chaos
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.run import run
@@ -32,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-COMMANDS = (demo, explain, run, worker)
+COMMANDS = (demo, explain, run, worker, status, why, cancel, chaos)
 
 for _command in COMMANDS:
     app.command()(_command)

@@ -1,7 +1,7 @@
 """A deployment: a folder and a database, everything of a pipeline that outlives its processes.
 
-    FOLDER/postgres   the embedded server, unless another database is given
-    FOLDER/data       chunks and batches; may be elsewhere, where all workers and Spark reach it
+FOLDER/postgres   the embedded server, unless another database is given
+FOLDER/data       chunks and batches; may be elsewhere, where all workers and Spark reach it
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ class DurableLanes:
         waiting = set(known) - self._released
         freed: set[int] = set()
         if self._is_gated and waiting:
-            freed = released(connection, self._pipeline, self._task, waiting)
+            freed = released(connection, self._task, waiting)
         return _News(messages, closed, freed)
 
     def _forget(self, closed: Iterable[int]) -> None:

@@ -109,7 +109,7 @@ def run_folder(
         published = _wait(server, place, wanted.name, tell)
         for sink, batches in published.items():
             schema = service.schema_of(sink)
-            write_csv(session, batches, schema, out / f"{sink}.csv", place.root)
+            write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
         crash_point("results.after_write")
         return RunReport(
             pipeline=pipeline.name,

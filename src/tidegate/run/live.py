@@ -39,8 +39,8 @@ from tidegate.run.states import (
     ProcessorStatus,
 )
 from tidegate.run.step import Processor, StepLoop
-from tidegate.run.wiring import Link, Wiring
 from tidegate.run.threads import ProcessorThread
+from tidegate.run.wiring import Link, Wiring
 from tidegate.signals import (
     WHOLE_PIPELINE,
     Barrier,

@@ -47,6 +47,7 @@ from tidegate.store import (
     find_run,
     record_chunk,
     results_of,
+    rows_in,
     run_topic,
 )
 
@@ -150,6 +151,11 @@ class Server:
     def results(self, run: str) -> dict[str, list[Batch]]:
         """For every sink of a complete run its batches, relative to the deployment's files."""
         return self._results(self.known(run))
+
+    def rows_in(self, run: str) -> dict[str, int]:
+        """How many rows each source has delivered."""
+        found = self.known(run)
+        return self._database.transact(lambda c: rows_in(c, found))
 
     # ── how ──
 

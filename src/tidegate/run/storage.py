@@ -35,7 +35,8 @@ class Storage:
 
     def remove(self, files: Iterable[str]) -> int:
         """Remove files, and the folders that have become empty by it; how many there were."""
-        removed, folders = 0, set()
+        removed = 0
+        folders: set[str] = set()
         for file in files:
             folders.update(map(str, PurePosixPath(file).parents))
             try:

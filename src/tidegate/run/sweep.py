@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Event as Flag
 from threading import Thread
 from time import time
@@ -106,7 +107,7 @@ def _sweep_closed(
     for run in closed:
         kept = _result_files(database, run)
         removed += storage.remove(it.path for it in by_run[run.id] if it.path not in kept)
-        database.transact(lambda c, run=run: reclaim(c, run))
+        database.transact(partial(reclaim, run=run))
     return removed
 
 
@@ -128,18 +129,19 @@ def _orphans(database: Database, files: Sequence[Stored], orphan_age: float) -> 
     ]
     if not suspects:
         return
-    named = database.transact(lambda c: files_named(c, ""))
+    named = database.transact(files_named)
     yield from (it.path for it in suspects if it.path not in named)
 
 
 def _dead_writers(database: Database, files: Iterable[Stored]) -> set[str]:
     """Writers whose lease has run out; taking it fences them off for good."""
     writers = {writer for it in files if (writer := _writer(it.path)) is not None}
-    return {
-        writer
-        for writer in writers
-        if database.transact(lambda c, writer=writer: acquire(c, WORKER, writer, SWEEPER, FOREVER))
-    }
+    return {writer for writer in writers if _is_dead(database, writer)}
+
+
+def _is_dead(database: Database, writer: str) -> bool:
+    take = partial(acquire, kind=WORKER, key=writer, owner=SWEEPER, seconds=FOREVER)
+    return database.transact(take) is not None
 
 
 def _writer(path: str) -> str | None:

@@ -27,6 +27,7 @@ from tidegate.errors import (
 from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
 from tidegate.run.step import StepLoop
 from tidegate.store import (
+    Failed,
     Heartbeat,
     Lease,
     acquire,
@@ -150,9 +151,7 @@ class Worker:
             self._take(key, keys[key])
 
     def _take(self, key: str, task: str) -> None:
-        lease = self._database.transact(
-            lambda c: acquire(c, TASK, key, self.name, self._seconds)
-        )
+        lease = self._database.transact(lambda c: acquire(c, TASK, key, self.name, self._seconds))
         if lease is not None:
             self._heartbeat.keep(lease)
             self._start(task, lease)
@@ -223,7 +222,7 @@ class Worker:
 
     def _fail_runs(self, trouble: BaseException) -> None:
         """Runs that a processor could not handle would fail it again and again."""
-        failed = {number_of(run): str(trouble) for run in _guilty(trouble)}
+        failed = [Failed(number_of(run), str(trouble)) for run in _guilty(trouble)]
         if failed:
             self._database.transact(lambda c: fail_runs(c, failed))
 

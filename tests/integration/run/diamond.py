@@ -21,7 +21,7 @@ from time import monotonic, sleep
 from uuid import uuid4
 
 from tidegate.run import BarrierProcessor, Link, Operator, StepLoop, edges_into
-from tidegate.run.durable import DurableLanes, DurableProcessor, lane_names
+from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership, lane_names
 from tidegate.run.wiring import HEAD
 from tidegate.signals import Barrier, BarrierKind, Edge, Event, StreamMessage
 from tidegate.store import (
@@ -34,7 +34,7 @@ from tidegate.store import (
     acquire,
     append,
     begin_run,
-    latest_run,
+    find_run,
     message_id,
     task_topic,
 )
@@ -124,7 +124,8 @@ def running(
     database: Database, wakeups: Wakeups, processor: DurableProcessor, ended: Flag
 ) -> Iterator[None]:
     """One task on a thread."""
-    lanes = DurableLanes(database, PIPELINE, processor, LINKS, own(database, processor.name))
+    owned = Ownership(own(database, processor.name))
+    lanes = DurableLanes(database, PIPELINE, processor, LINKS, owned)
     wakeups.subscribe(task_topic(PIPELINE, processor.name), lanes.wake)
 
     def on_forwarded(task: str, barrier: Barrier) -> None:
@@ -146,7 +147,7 @@ def work(url: str, run_name: str) -> None:
         ended = Flag()
         for processor in processors():
             tasks.enter_context(running(database, wakeups, processor, ended))
-        run = database.transact(lambda c: latest_run(c, PIPELINE, run_name))
+        run = database.transact(lambda c: find_run(c, PIPELINE, run_name))
         if run is not None and run.state is RunState.OPEN and not ended.wait(60):
             raise TimeoutError(f"run {run_name} did not end")
 

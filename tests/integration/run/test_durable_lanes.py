@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.errors import CountMismatch, Fenced, LaneConflict
 from tidegate.run import BarrierProcessor, Link, Operator, edges_into
-from tidegate.run.durable import DurableLanes, DurableProcessor, lane_names
+from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership, lane_names
 from tidegate.run.step import StepLoop
 from tidegate.signals import BarrierKind, Event, InstantKind, StreamMessage, Watermark
 from tidegate.store import (
@@ -47,7 +47,8 @@ class Rig:
 
     def work(self, processor: DurableProcessor) -> DurableLanes:
         """Take the task over and do all that can be done."""
-        lanes = DurableLanes(self.database, "test", processor, self.links, self.own(processor.name))
+        owned = Ownership(self.own(processor.name))
+        lanes = DurableLanes(self.database, "test", processor, self.links, owned)
         while (step := lanes.read(processor.room)) is not None:
             lanes.commit(step, processor.handle(step))
         return lanes
@@ -162,7 +163,7 @@ def test_who_lost_the_task_while_it_worked_writes_nothing(fan_in: Rig) -> None:
     fan_in.send(LEFT, fan_in.event("a"))
     processor = BarrierProcessor("meet", edges_into(FAN_IN, "meet"))
     lease = fan_in.own("meet")
-    lanes = DurableLanes(fan_in.database, "test", processor, FAN_IN, lease)
+    lanes = DurableLanes(fan_in.database, "test", processor, FAN_IN, Ownership(lease))
     step = lanes.read(processor.room)
     assert step is not None
     fan_in.meet()
@@ -200,7 +201,7 @@ def test_an_instant_that_ends_the_loop_leaves_the_rest_on_the_lanes(database: Da
     rig = Rig(database, EXCHANGE)
     rig.send(LaneName("before", "op"), rig.event("a", 0))
     operator = Operator("op")
-    lanes = DurableLanes(database, "test", operator, EXCHANGE, rig.own("op"))
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
     quick_end = InstantKind.QUICK_END.with_id(1)
     lanes.send(quick_end)
     assert StepLoop(operator, lanes, lambda task, barrier: None).run() == quick_end

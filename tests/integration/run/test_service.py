@@ -178,9 +178,9 @@ def test_a_cancelled_run_leaves_nothing_and_its_name_can_be_used_again(
     client.sales(1, (1, 1))
     first = service.server.known("march")
     storage = Storage(place.root)
-    wait_until(lambda: _files_of(storage, first.id) != [], BOUND)
+    wait_until(lambda: _files_of(storage, first.id) != [])
     service.server.cancel("march")
-    wait_until(lambda: _swept(place, storage, first.id), BOUND)
+    wait_until(lambda: _swept(place, storage, first.id))
     (tmp_path / "again").mkdir()
     again = Client(service, "march", tmp_path / "again")
     again.sales(1, (2, 2))
@@ -202,7 +202,7 @@ def test_of_a_complete_run_only_results_stay(
     named = {file for batches in results.values() for batch in batches for file in batch.files}
     storage, run = Storage(place.root), service.server.known("march").id
     sweep(place.database, storage)
-    wait_until(lambda: {it for it in _files_of(storage, run)} == named, BOUND)
+    wait_until(lambda: set(_files_of(storage, run)) == named)
     assert rows(spark, place, service.server.results("march")["best"]) == [("tea", 1000)]
 
 

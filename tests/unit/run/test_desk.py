@@ -119,7 +119,7 @@ def test_what_is_in_the_data_is_not_tried_again_and_anything_else_a_few_times(
     assert spark.jobs == [[1]] + [[2]] * desks.ATTEMPTS
 
 
-def test_an_error_that_is_not_of_the_job_reaches_everybody_who_waits(desk: Desk) -> None:
+def test_an_error_that_is_not_of_the_job_reaches_everybody_who_waits() -> None:
     def broken(_: Sequence[Share]) -> list[dict[int | None, Batch]]:
         raise ConnectionError("Spark is gone")
 

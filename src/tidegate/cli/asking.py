@@ -1,0 +1,177 @@
+"""`tidegate status`, `why` and `cancel`: asking a deployment about its runs, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.failing import told_errors
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.errors import NoDeployment, RunEnded, UnknownRun
+
+if TYPE_CHECKING:
+    from tidegate.store import Database, Run, RunFacts, RunSummary
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run.")]
+PipelineName = Annotated[
+    str | None,
+    typer.Option("--pipeline", help="Of this pipeline only.", metavar="NAME", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def status(
+    deployment: ExistingDeployment,
+    pipeline: PipelineName = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of a deployment: what they are waiting for, or what became of them."""
+    with told_errors(as_json=as_json), _opened(deployment, database) as opened:
+        from tidegate.store import overview
+
+        found = opened.transact(lambda connection: overview(connection, pipeline))
+        typer.echo(_as_json([asdict(it) for it in found]) if as_json else _table(found))
+
+
+def why(
+    run: RunName,
+    deployment: ExistingDeployment,
+    pipeline: PipelineName = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a run is not done: what is missing, who owes it, since when; stage by stage."""
+    with told_errors(as_json=as_json), _opened(deployment, database) as opened:
+        from tidegate.run.why import reasons
+        from tidegate.store import run_facts
+
+        found = _find(opened, run, pipeline)
+        facts = opened.transact(lambda connection: run_facts(connection, found))
+        if as_json:
+            typer.echo(
+                _as_json({**asdict(facts), "reasons": [asdict(it) for it in reasons(facts)]})
+            )
+        else:
+            typer.echo("\n".join(_explained(facts)))
+
+
+def cancel(
+    run: RunName,
+    deployment: ExistingDeployment,
+    pipeline: PipelineName = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Give a run up, wherever it is. Its name may be used again at once."""
+    with told_errors(as_json=False), _opened(deployment, database) as opened:
+        from tidegate.store import RunState, close_run
+
+        found = _find(opened, run, pipeline)
+        if not opened.transact(lambda c: close_run(c, found, RunState.CANCELLED)):
+            raise RunEnded(run=run, source="*", how=found.state.value, cause=found.cause)
+        typer.echo(f"run {run!r} is cancelled; what it has stored is removed by a worker's sweeper")
+
+
+@contextmanager
+def _opened(deployment: Path, database: str | None) -> Iterator[Database]:
+    """The database of a deployment that exists."""
+    from os import environ
+
+    from tidegate.store import open_database
+    from tidegate.store.database import VARIABLE
+
+    if not (database or environ.get(VARIABLE) or (deployment / "postgres").is_dir()):
+        raise NoDeployment(folder=str(deployment))
+    with open_database(database, deployment.absolute(), environ) as opened:
+        yield opened
+
+
+def _find(database: Database, name: str, pipeline: str | None) -> Run:
+    from tidegate.store import overview
+
+    runs = database.transact(lambda connection: overview(connection, pipeline))
+    for summary in runs:
+        if summary.run.name == name:
+            return summary.run
+    raise UnknownRun(run=name)
+
+
+# --- telling ---------------------------------------------------------------------------------
+
+
+def _table(runs: Sequence[RunSummary]) -> str:
+    if not runs:
+        return "no runs"
+    rows: list[tuple[str, ...]] = [
+        ("run", "pipeline", "state", "chunks", "sources closed", "results", "begun")
+    ]
+    rows += [_row(it) for it in runs]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _row(it: RunSummary) -> tuple[str, ...]:
+    state = it.run.state.value + (f": {it.run.cause}" if it.run.cause else "")
+    chunks = str(it.delivered) if it.declared is None else f"{it.delivered} of {it.declared}"
+    closed = f"{it.ended_sources} of {it.sources}"
+    return (
+        it.run.name, it.run.pipeline, state, chunks, closed, str(it.results), _clock(it.begun_at)
+    )  # fmt: skip
+
+
+def _explained(facts: RunFacts) -> Iterator[str]:
+    from tidegate.run.why import reasons
+
+    run = facts.run
+    yield f"run {run.name!r} of {run.pipeline} is {run.state.value}"
+    if run.cause:
+        yield f"  {run.cause}"
+    found = reasons(facts)
+    if found:
+        yield "  it waits because"
+        yield from (f"    {reason.told(facts.now)}" for reason in found)
+    yield "  sources"
+    for source in facts.sources:
+        expected = "?" if source.declared is None else str(source.declared)
+        state = "closed" if source.ended_at else "open"
+        yield f"    {source.name:<24} {source.delivered:>6} of {expected} chunks, {state}"
+    if facts.lanes:
+        yield "  tasks: expected, received, processed"
+    for task in dict.fromkeys(lane.to_task for lane in facts.lanes):
+        yield f"    {task:<24} {_progress(facts, task)}"
+
+
+def _progress(facts: RunFacts, task: str) -> str:
+    lanes = [lane for lane in facts.lanes if lane.to_task == task]
+    declared = [lane.declared for lane in lanes]
+    known = sum(it for it in declared if it is not None)
+    expected = f"{known}" if None not in declared else f"{known}+"
+    received = sum(lane.sent - (lane.declared is not None) for lane in lanes)
+    processed = sum(min(lane.cursor, lane.sent - (lane.declared is not None)) for lane in lanes)
+    done = "  done" if all(lane.is_passed for lane in lanes) else ""
+    released = "  released" if task in facts.released else ""
+    return f"{expected:>6} {received:>6} {processed:>6}{released}{done}"
+
+
+def _clock(time: datetime) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    return getattr(value, "value", None) or str(value)

@@ -1,0 +1,127 @@
+"""Why a run is not done: what is missing, who owes it, and since when. Facts in, words out.
+
+The answer follows the run from its sources: a source that owes chunks comes first, because
+everything behind it has to wait. After that, a task is to blame when something is on its lanes
+and it has not moved; who only waits for others is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegate.errors import listed
+from tidegate.run.wiring import HEAD
+from tidegate.store import RunState, run_facts
+
+if TYPE_CHECKING:
+    from tidegate.store import Database, LaneStatus, Owner, Run, RunFacts, SourceStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that keeps a run open."""
+
+    who: str
+    """The source or task that has to act."""
+    what: str
+    """What it owes."""
+    since: datetime | None
+    owner: str = ""
+    """Who runs the task, and whether they are alive."""
+
+    def told(self, now: datetime) -> str:
+        """As a sentence, without its full stop."""
+        for_long = f" for {_seconds(now, self.since)}" if self.since else ""
+        return f"{self.who} {self.what}{for_long}" + (f" ({self.owner})" if self.owner else "")
+
+
+def reasons(facts: RunFacts) -> tuple[Reason, ...]:
+    """Everything that keeps a run open; nothing for one that is closed."""
+    if facts.run.state is not RunState.OPEN:
+        return ()
+    return (*_of_sources(facts), *_of_tasks(facts))
+
+
+def why(facts: RunFacts) -> str:
+    """The first reasons in one line."""
+    found = [reason.told(facts.now) for reason in reasons(facts)]
+    if not found:
+        return f"run {facts.run.name!r} is {facts.run.state.value}"
+    return "waiting: " + "; ".join(found[:4]) + (f"; and {len(found) - 4} more" * (len(found) > 4))
+
+
+def why_not_done(database: Database, run: Run) -> str:
+    """Look, and say why a run is not done."""
+    return why(database.transact(lambda connection: run_facts(connection, run)))
+
+
+def _of_sources(facts: RunFacts) -> Iterator[Reason]:
+    for source in facts.sources:
+        if source.ended_at is None:
+            yield Reason(
+                f"source {source.name}", _owed(source), source.declared_at or source.last_at
+            )
+
+
+def _owed(source: SourceStatus) -> str:
+    if source.declared is None:
+        gaps = f", missing so far {_numbers(source.missing)}" if source.missing else ""
+        return f"has not been closed by its client ({source.delivered} chunks so far{gaps})"
+    short = source.declared - source.delivered
+    return f"owes {short} of {source.declared} chunks: {_numbers(source.missing)}"
+
+
+def _of_tasks(facts: RunFacts) -> Iterator[Reason]:
+    for task in dict.fromkeys(lane.to_task for lane in facts.lanes):
+        lanes = [lane for lane in facts.lanes if lane.to_task == task]
+        waiting = [lane for lane in lanes if lane.sent > lane.cursor]
+        if not waiting or not _can_act(facts, task, lanes):
+            continue
+        since = min(lane.waiting_since for lane in waiting if lane.waiting_since)
+        yield Reason(f"task {task}", _unprocessed(waiting), since, _owned(facts.owners.get(task)))
+
+
+def _can_act(facts: RunFacts, task: str, lanes: list[LaneStatus]) -> bool:
+    """Whether something on its lanes is for it to do now: not just ENDs that wait for others."""
+    if all(lane.declared is not None for lane in lanes):
+        return True
+    return any(lane.cursor < _data(lane) and not _keeps(facts, task) for lane in lanes)
+
+
+def _data(lane: LaneStatus) -> int:
+    """How many messages before END there are."""
+    return lane.sent if lane.declared is None else lane.declared
+
+
+def _keeps(facts: RunFacts, task: str) -> bool:
+    """Whether the task keeps what it gets until END, so that its cursor says nothing before."""
+    arriving = {lane.from_task for lane in facts.lanes if lane.to_task == task}
+    return HEAD not in arriving and len(arriving) == 1
+
+
+def _unprocessed(waiting: list[LaneStatus]) -> str:
+    lanes = [
+        f"{lane.sent - lane.cursor} of {lane.sent} from {lane.from_task}"
+        + ("" if lane.declared is None else f" (declared {lane.declared})")
+        for lane in waiting
+    ]
+    return f"has not processed {listed(lanes, most=2)}"
+
+
+def _owned(owner: Owner | None) -> str:
+    if owner is None or owner.name is None:
+        return "nobody runs it"
+    if owner.expires_in < 0:
+        return f"worker {owner.name} lost it {-owner.expires_in:.1f} s ago and nobody has taken it"
+    return f"worker {owner.name}"
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    return listed([str(number) for number in numbers], most=10)
+
+
+def _seconds(now: datetime, since: datetime) -> str:
+    return f"{max(0.0, (now - since).total_seconds()):.1f} s"

@@ -1,0 +1,216 @@
+"""The crash kit: proves that a pipeline gives the same results whatever is killed, and when.
+
+    for trial in chaos(Subject("coffee", data, folder), seed=7): …
+
+A trial runs `tidegate run` in a process of its own and lets it die: by SIGKILL at a named crash
+point or at a random moment, or by losing its PostgreSQL to SIGKILL under load. The same command
+is then given again until it ends well. Its results must have the same bytes as those of a run
+without faults, and must have been published once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from time import monotonic
+
+from tidegate.errors import ChaosFailed, NoGeneratedData
+from tidegate.faults import CRASH_POINTS, VARIABLE
+from tidegate.store import EmbeddedServer, open_database, publications
+
+QUICK = ("files.after_write", "step.before_commit", "step.after_commit", "publish.before_commit")
+"""Crash points that every protocol step passes; what `make test` tries."""
+ELSEWHERE = frozenset({"migration.before_commit"})
+"""Crash points that a run does not pass on a database that is ready."""
+GENERATORS = "tidegate.generators"
+"""The entry-point group in which packages register generators of small data."""
+RUN = "chaos"
+BOUND = 300.0
+"""Seconds that one process may take."""
+MOST_RESTARTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is tried: a pipeline as the command line names it, its data, and a folder to work in."""
+
+    pipeline: str
+    data: Path
+    folder: Path
+    shards: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One fault and what it led to."""
+
+    fault: str
+    deaths: int
+    seconds: float
+
+
+def chaos(
+    subject: Subject, seed: int, points: Sequence[str] | None = None, random_kills: int = 3
+) -> Iterator[Trial]:
+    """Try every fault in turn. Raises `ChaosFailed` at the first that changes anything."""
+    chance = random.Random(seed)  # noqa: S311  faults are no secrets
+    expected, seconds = _without_faults(subject)
+    yield Trial("none", 0, seconds)
+    for point in points if points is not None else sorted(CRASH_POINTS.keys() - ELSEWHERE):
+        nth = chance.choice((1, 1, 2, 5))
+        yield _trial(subject, expected, f"crash at {point}:{nth}", CrashAt(point, nth))
+    for number in range(random_kills):
+        after = chance.uniform(0.3, 1.0) * seconds
+        yield _trial(subject, expected, f"kill {number + 1} after {after:.1f} s", KillAfter(after))
+    after = chance.uniform(0.5, 0.9) * seconds
+    yield _trial(
+        subject,
+        expected,
+        f"PostgreSQL killed again and again from {after:.1f} s",
+        LoseDatabase(after),
+    )
+
+
+def generated(pipeline: str, folder: Path, seed: int) -> Path:
+    """Data for a pipeline that has registered a generator: `function(folder, seed)`."""
+    found = [point for point in entry_points(group=GENERATORS) if point.name == pipeline]
+    if not found:
+        raise NoGeneratedData(pipeline=pipeline)
+    found[0].load()(folder, seed)
+    return folder
+
+
+# --- faults ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CrashAt:
+    """The process dies at the nth passage of a crash point, or of the first if there are fewer."""
+
+    point: str
+    nth: int
+
+    def environment(self) -> dict[str, str]:
+        """How the process hears of it."""
+        return {VARIABLE: f"{self.point}:{self.nth}"}
+
+    def befall(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Nothing to do from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillAfter:
+    """The process is killed after some time."""
+
+    seconds: float
+
+    def environment(self) -> dict[str, str]:
+        """The process hears nothing of it."""
+        return {}
+
+    def befall(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Wait, and kill."""
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(self.seconds)
+        process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class LoseDatabase:
+    """PostgreSQL is killed a few times; the process has to live on."""
+
+    seconds: float
+    times: int = 3
+
+    def environment(self) -> dict[str, str]:
+        """The process hears nothing of it."""
+        return {}
+
+    def befall(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Kill the server, and again when it is back."""
+        for _ in range(self.times):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(self.seconds / self.times)
+                return
+            pid = EmbeddedServer(folder / "postgres").pid
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+Fault = CrashAt | KillAfter | LoseDatabase
+
+
+# --- trials ----------------------------------------------------------------------------------
+
+
+def _without_faults(subject: Subject) -> tuple[dict[str, bytes], float]:
+    started = monotonic()
+    place = subject.folder / "none"
+    code = _finish(_start(subject, place, {}), place)
+    if code != 0:
+        raise ChaosFailed("none", f"the run without faults ended with {code}: {_said(place)}")
+    return _results(place), monotonic() - started
+
+
+def _trial(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault) -> Trial:
+    started = monotonic()
+    place = subject.folder / name.replace(" ", "-").replace(":", "-")
+    process = _start(subject, place, fault.environment())
+    fault.befall(process, place / "deployment")
+    deaths = 0
+    while (code := _finish(process, place)) != 0:
+        deaths += 1
+        if code != -signal.SIGKILL or deaths > MOST_RESTARTS:
+            raise ChaosFailed(name, f"the process ended with {code}: {_said(place)}")
+        process = _start(subject, place, {})
+    _compare(name, expected, place)
+    return Trial(name, deaths, monotonic() - started)
+
+
+def _compare(name: str, expected: dict[str, bytes], place: Path) -> None:
+    found = _results(place)
+    for sink, content in expected.items():
+        if found.get(sink) != content:
+            raise ChaosFailed(name, f"{sink} is not what the run without faults gave; see {place}")
+    with open_database(None, place / "deployment") as database:
+        times = database.transact(publications)
+    for run, published in times.items():
+        if published != 1:
+            raise ChaosFailed(name, f"run {run} was published {published} times")
+
+
+def _start(subject: Subject, place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    place.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tidegate", "run", subject.pipeline, "--run", RUN]
+    command += ["--data", str(subject.data), "--out", str(place / "out")]
+    command += ["--deployment", str(place / "deployment"), "--shards", str(subject.shards)]
+    with (place / "log").open("ab") as log:
+        return subprocess.Popen(  # noqa: S603  our own command
+            command, env={**os.environ, **environment}, stdout=log, stderr=log
+        )
+
+
+def _finish(process: subprocess.Popen[bytes], place: Path) -> int:
+    try:
+        return process.wait(BOUND)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise ChaosFailed(place.name, f"not done after {BOUND:g} s: {_said(place)}") from None
+
+
+def _said(place: Path) -> str:
+    return (place / "log").read_text(errors="replace")[-2000:]
+
+
+def _results(place: Path) -> dict[str, bytes]:
+    return {file.stem: file.read_bytes() for file in sorted((place / "out").glob("*.csv"))}
