@@ -1,0 +1,189 @@
+"""A stage as a processor: when it hands work in, for which run, and what it makes of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pytest
+from pyspark.sql.types import StructType
+
+from tidegate.errors import NotABatch, StageFailed
+from tidegate.plan.physical import Join, PhysicalStage, Step, Top, Where, Write
+from tidegate.run import desk as desks
+from tidegate.run.desk import Desk
+from tidegate.run.stages import SinkResult, StageOperator
+from tidegate.run.step import Outcome
+from tidegate.run.step import Step as Messages
+from tidegate.signals import (
+    BarrierKind,
+    Carrier,
+    Edge,
+    Event,
+    StreamMessage,
+    Watermark,
+)
+from tidegate.spark import Batch, PreparedStage, Route, Share
+
+LANE = Edge(0, "upstream")
+END = BarrierKind.END_OF_RUN
+MAY, JUNE = "may#1", "june#2"
+FILTER = Where("a > 0", ("a",))
+FIRST = Top(1, (), ())
+
+
+class Spark:
+    """Stands for a job: remembers its shares; one batch each, or one per shard of the reader."""
+
+    def __init__(self, shards: Sequence[int | None] = (None,)) -> None:
+        self.shares: list[Share] = []
+        self.fails_for: set[int] = set()
+        self._shards = shards
+
+    def __call__(self, shares: Sequence[Share]) -> list[dict[int | None, Batch]]:
+        for share in shares:
+            if share.run in self.fails_for:
+                raise StageFailed("s1", "BROKEN", "it is broken")
+        self.shares.extend(shares)
+        return [
+            {shard: Batch((f"run={share.run}",), share.rows) for shard in self._shards}
+            for share in shares
+        ]
+
+
+@pytest.fixture
+def spark() -> Spark:
+    return Spark()
+
+
+@pytest.fixture
+def desk(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(desks, "PAUSE", 0.0)
+    with closing(Desk("s1", spark)) as desk:
+        yield desk
+
+
+def stage(*steps: Step, inputs: int = 1, route: Route | None = None) -> PreparedStage:
+    schema = StructType([])
+    physical = PhysicalStage("s1", steps, (), 2)
+    return PreparedStage(physical, (schema,) * inputs, schema, ({},) * len(steps), route)
+
+
+def handle(operator: StageOperator, *messages: StreamMessage) -> Outcome:
+    return operator.handle(Messages(Carrier.DATA, LANE, messages))
+
+
+def batch(name: str, rows: int = 1) -> Batch:
+    return Batch((f"{name}.parquet",), rows, 10)
+
+
+def payloads(outcome: Outcome) -> list[object]:
+    return [message.payload for message in outcome.data if isinstance(message, Event)]
+
+
+def test_a_narrow_stage_answers_every_step_once_for_each_run(spark: Spark, desk: Desk) -> None:
+    narrow = StageOperator("s1/1", 1, stage(FILTER), desk)
+    outcome = handle(
+        narrow,
+        Event(batch("a"), MAY),
+        Event(batch("b"), JUNE),
+        Watermark(5, MAY),
+        Event(batch("c"), MAY),
+        END.with_id(1, MAY),
+    )
+    assert {(share.run, share.shard, share.inputs) for share in spark.shares} == {
+        (1, 1, ((batch("a"), batch("c")),)),
+        (2, 1, ((batch("b"),),)),
+    }
+    rows, *behind, other = outcome.data
+    assert rows == Event(Batch(("run=1",), 2), MAY)
+    assert behind == [Watermark(5, MAY), END.with_id(1, MAY)]
+    assert other == Event(Batch(("run=2",), 1), JUNE)
+
+
+def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(Desk("s1", Spark(shards=(0, 3)))) as desk:
+        spread = StageOperator("s1/0", 0, stage(FILTER, route=Route(("a",), 4)), desk)
+        outcome = handle(spread, Event(batch("a"), MAY))
+    assert [event.shard for event in outcome.data if isinstance(event, Event)] == [0, 3]
+
+
+def test_a_stateful_stage_keeps_batches_by_input_until_end(spark: Spark, desk: Desk) -> None:
+    join = StageOperator("s1/0", 0, stage(Join(("a",), "inner"), inputs=2), desk)
+    left = Event(batch("left"), MAY, port=0)
+    right = Event(batch("right"), MAY, port=1)
+    assert handle(join, right, Watermark(7, MAY), left).data == []
+    assert join.unsettled(LANE, MAY) == 3
+    assert join.unsettled(LANE, JUNE) == 0
+    rows, end = handle(join, END.with_id(1, MAY)).data
+    assert spark.shares == [Share(1, 0, ((batch("left"),), (batch("right"),)))]
+    assert (rows, end) == (Event(Batch(("run=1",), 2), MAY), END.with_id(1, MAY))
+    assert join.unsettled(LANE, MAY) == 0
+
+
+def test_end_without_any_rows_is_still_handed_in_because_a_count_of_nothing_is_a_row(
+    spark: Spark, desk: Desk
+) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    assert payloads(handle(top, END.with_id(1, MAY))) == [Batch(("run=1",), 0)]
+
+
+def test_a_stage_that_changes_nothing_passes_batches_on_without_a_job(
+    spark: Spark, desk: Desk
+) -> None:
+    sink = StageOperator("s1", 0, stage(Write("totals")), desk)
+    assert payloads(handle(sink, Event(batch("a"), MAY))) == [SinkResult("totals", batch("a"))]
+    assert spark.shares == []
+
+
+def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, desk: Desk) -> None:
+    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    handle(narrow, Event({"files": ["a.parquet"], "rows": 1, "bytes": 10}, MAY))
+    assert spark.shares == [Share(1, 0, ((batch("a"),),))]
+    with pytest.raises(NotABatch):
+        handle(narrow, Event("a.parquet", MAY))
+
+
+def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
+    spark: Spark, desk: Desk
+) -> None:
+    spark.fails_for = {1}
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    outcome = handle(
+        top,
+        Event(batch("a"), MAY),
+        Event(batch("b"), JUNE),
+        END.with_id(1, MAY),
+        END.with_id(1, JUNE),
+    )
+    assert [str(cause) for cause in outcome.failed.values()] == [
+        "stage s1 failed in Spark: it is broken [BROKEN]"
+    ]
+    assert list(outcome.failed) == [MAY]
+    assert outcome.data == [Event(Batch(("run=2",), 1), JUNE), END.with_id(1, JUNE)]
+
+
+@pytest.mark.parametrize("way", ["cancelled", "closed"])
+def test_a_run_that_was_given_up_leaves_nothing_behind(way: str, spark: Spark, desk: Desk) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    handle(top, Event(batch("lost"), MAY))
+    if way == "cancelled":
+        top.on_cancel(MAY)
+    else:
+        top.forget(MAY)
+    assert top.unsettled(LANE, MAY) == 0
+    handle(top, END.with_id(3, MAY))
+    assert spark.shares == [Share(1, 0, ((),))]
+
+
+def test_a_step_that_took_long_makes_the_next_one_smaller(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([0.0, 60.0])
+    monkeypatch.setattr("tidegate.run.stages.monotonic", lambda: next(times))
+    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    before = narrow.share
+    handle(narrow, Event(Batch(("large.parquet",), 1, before), MAY))
+    assert narrow.share == before // 2
