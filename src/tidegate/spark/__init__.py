@@ -2,6 +2,7 @@
 
     declaration ──check──▶ plan, PreparedStage for each of its stages, columns of every sink,
                            or the user's line that cannot work
+    file ──ingest──▶ a batch of typed rows, or what is wrong with which line or column
     PreparedStage ──run_shares(batches of tasks and runs)──▶ batches of each, by one Spark job
 
 The only room that imports pyspark. Nothing here uses RDDs, the Spark context or a collect, so
@@ -10,7 +11,6 @@ that everything runs on a classic session and over Spark Connect alike.
 
 from tidegate.spark.analyze import Checked, analyze, check
 from tidegate.spark.causes import is_in_the_data
-from tidegate.spark.delivery import check_chunk
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.ingest import digest, ingest, ingest_table
 from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
@@ -31,7 +31,6 @@ __all__ = [
     "Share",
     "analyze",
     "check",
-    "check_chunk",
     "digest",
     "ingest",
     "ingest_table",

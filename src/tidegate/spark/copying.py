@@ -50,7 +50,8 @@ def copy_by_spark(
         with space_on(root):
             return gather(root, folder, name)
     except SPARK_ERRORS as error:
-        raise misfit or _told(session, source, schema, file, root, error) from error
+        told = _told(session, source, schema, file, root, error)
+        raise (misfit if misfit and isinstance(told, UnreadableChunk) else told) from error
     finally:
         discard(root, folder)
 

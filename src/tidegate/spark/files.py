@@ -25,7 +25,6 @@ _FEW_FILES, _READERS = 8, 8
 """Up to so many footers are read one after the other, more by so many threads."""
 _HEADER_BYTES = 1 << 20
 """More than any header line has."""
-_COUNTED_BYTES = 1 << 22
 _SEARCHED_LINES = 1_000_000
 """What Python looks through in about two seconds."""
 
@@ -112,18 +111,6 @@ def _fields(line: str) -> list[str]:
         return next(csv.reader([line]), [])
     except csv.Error:
         return []
-
-
-def chunk_rows(path: str) -> int:
-    """How many rows a client's file has: by the footer of Parquet, by the lines of CSV."""
-    if path.lower().endswith(PARQUET):
-        return parquet_rows(path)
-    system, inside = locate(path)
-    lines, last = 0, b"\n"
-    with system.open_input_stream(inside, compression="detect") as stream:
-        while block := bytes(stream.read(_COUNTED_BYTES)):
-            lines, last = lines + block.count(b"\n"), block[-1:]
-    return max(0, lines + (last != b"\n") - 1)
 
 
 def size(path: str) -> int:

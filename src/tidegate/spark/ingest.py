@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import ipc, parquet
@@ -80,25 +79,24 @@ def ingest(
 ) -> Batch:
     """Copy a chunk to files below `root` whose names begin with `beginning`.
 
-    The session is asked for only when the file has something that only Spark can judge. The names
-    are fresh with every call.
+    The beginning is one that was never used, so that nothing is overwritten. The session is asked
+    for only when the file has something that only Spark can judge.
 
     Raises `UnknownSource`, `NoSuchChunk`, `UnknownFormat`, `MissingColumns`, `WrongColumnType`,
     `BadValue`, `BadLine` or `UnreadableChunk`, each the chunk's own fault; `NoSpace` or
     `ChunkNotCopied`, which may be tried again.
     """
     chunk = _Chunk(source, _declared(pipeline, source), _present(source, file))
-    name = f"{beginning}-{uuid4().hex}"
     found = _columns(chunk)
     _refuse_missing(chunk, found)
     try:
-        return _copy_quickly(chunk, found, root, name)
+        return _copy_quickly(chunk, found, root, beginning)
     except (Doubtful, Misfit) as doubt:
         misfit = _blamed(chunk, doubt) if isinstance(doubt, Misfit) else None
         if misfit and chunk.is_arrow:
             raise misfit from None
     spark = session() if callable(session) else session
-    return copy_by_spark(spark, chunk.source, chunk.fields, chunk.file, root, name, misfit)
+    return copy_by_spark(spark, chunk.source, chunk.fields, chunk.file, root, beginning, misfit)
 
 
 def ingest_table(
@@ -112,7 +110,7 @@ def ingest_table(
         places = places_of(schema, table.column_names)
         refuse_misfits(schema, [table.schema.field(place) for place in places])
         batches = table.select(places).to_batches(BLOCK_ROWS)
-        return _land(chunk, root, f"{beginning}-{uuid4().hex}", schema, fitted(schema, batches))
+        return _land(chunk, root, beginning, schema, fitted(schema, batches))
     except Misfit as misfit:
         raise _blamed(chunk, misfit) from None
 
@@ -248,10 +246,13 @@ def _opened_arrow(chunk: _Chunk) -> Iterator[ipc.RecordBatchFileReader]:
 
 
 def _batches(reader: ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
-    if isinstance(reader, ipc.RecordBatchStreamReader):
-        yield from reader
-    else:
-        yield from map(reader.get_batch, range(reader.num_record_batches))
+    """In pieces: a file may be one large batch. Arrow checks nothing unless it is asked to."""
+    is_stream = isinstance(reader, ipc.RecordBatchStreamReader)
+    numbers = range(0 if is_stream else reader.num_record_batches)
+    for batch in reader if is_stream else map(reader.get_batch, numbers):
+        batch.validate(full=True)
+        for start in range(0, batch.num_rows, BLOCK_ROWS):
+            yield batch.slice(start, BLOCK_ROWS)
 
 
 # --- What to blame ---------------------------------------------------------------------------
