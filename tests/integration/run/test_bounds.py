@@ -1,0 +1,96 @@
+"""Bounds of a run: a warning before, a failure after, and both say what is missing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integration.run.shop import Client
+from tests.waiting import wait_until
+from tidegate.errors import RunFailed
+from tidegate.run.assemble import Assembly
+from tidegate.run.deployment import Deployment
+from tidegate.run.server import Server
+from tidegate.run.watch import Watch
+from tidegate.run.why import why_not_done
+from tidegate.store import RunState, Wakeups
+
+
+@pytest.fixture
+def watch(place: Deployment, assembly: Assembly) -> Iterator[Watch]:
+    explain = partial(why_not_done, place.database)
+    with (
+        Wakeups(place.database) as wakeups,
+        Watch(place.database, assembly, wakeups, explain) as watch,
+    ):
+        yield watch
+
+
+def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(
+    watch: Watch, counter: Server, tmp_path: Path
+) -> None:
+    client = Client(counter, "march", tmp_path, deadline=1.0)
+    client.sales(2, (1, 1))
+    counter.end("march", "sales", chunks=4)
+    with pytest.raises(RunFailed) as failed:
+        client.wait()
+    assert "its deadline has passed" in failed.value.cause
+    assert "source sales owes 3 of 4 chunks: 1, 3, 4" in failed.value.cause
+    assert "source items has not been closed" in failed.value.cause
+
+
+def test_a_run_that_nobody_works_on_fails_at_its_deadline_and_names_the_tasks(
+    watch: Watch, counter: Server, tmp_path: Path
+) -> None:
+    client = Client(counter, "march", tmp_path, deadline=1.0)
+    client.sell()
+    with pytest.raises(RunFailed) as failed:
+        client.wait()
+    assert "task s1/0 has not processed" in failed.value.cause
+    assert "nobody runs it" in failed.value.cause
+
+
+def test_a_late_run_is_warned_of_once_with_what_is_missing_and_goes_on(
+    watch: Watch, counter: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "tidegate.run.watch"):
+        client = Client(counter, "march", tmp_path, warn_after=0.2)
+        Client(counter, "other", tmp_path, deadline=2.5)
+        wait_until(lambda: "march is late" in caplog.text)
+        wait_until(lambda: counter.known("other").state is RunState.FAILED)
+    warnings = [it.getMessage() for it in caplog.records if "is late" in it.getMessage()]
+    assert len(warnings) == 1
+    assert "source sales has not been closed by its client" in warnings[0]
+    assert counter.known("march").state is RunState.OPEN
+    assert client.sales(1, (1, 1))
+
+
+def test_a_run_without_bounds_is_left_alone(
+    watch: Watch, counter: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Client(counter, "march", tmp_path)
+    Client(counter, "other", tmp_path, deadline=0.5)
+    wait_until(lambda: counter.known("other").state is RunState.FAILED)
+    assert counter.known("march").state is RunState.OPEN
+    assert "march" not in caplog.text
+
+
+def test_another_watch_takes_over_when_the_first_is_closed(
+    watch: Watch, place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+) -> None:
+    wait_until(lambda: watch.is_leading)
+    explain = partial(why_not_done, place.database)
+    with (
+        Wakeups(place.database) as wakeups,
+        Watch(place.database, assembly, wakeups, explain) as second,
+    ):
+        assert not second.is_leading
+        watch.close()
+        wait_until(lambda: second.is_leading)
+        client = Client(counter, "march", tmp_path, deadline=0.1)
+        with pytest.raises(RunFailed):
+            client.wait()

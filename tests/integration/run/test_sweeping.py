@@ -1,0 +1,149 @@
+"""Sweeping: what nobody names goes, what somebody names stays, and the dead stay dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integration.run.shop import Client, ask, files_of
+from tidegate.errors import Fenced
+from tidegate.run.deployment import Deployment
+from tidegate.run.server import Server
+from tidegate.run.storage import Storage
+from tidegate.run.sweep import ORPHAN_AGE, Swept, sweep
+from tidegate.run.worker import WORKER
+from tidegate.store import (
+    Failed,
+    Lease,
+    StepCommit,
+    acquire,
+    commit_step,
+    fail_runs,
+    release,
+)
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def client(counter: Server, tmp_path: Path) -> Client:
+    client = Client(counter, "march", tmp_path)
+    client.sales(1, (1, 1))
+    client.items(1, (1, "tea"))
+    return client
+
+
+def sweep_once(place: Deployment, orphan_age: float = ORPHAN_AGE) -> Swept:
+    return sweep(place.database, Storage(place.root), orphan_age)
+
+
+def output(place: Deployment, writer: str, run: int) -> Path:
+    """A file as a stage writes it, which no commit has named."""
+    folder = Path(place.root, "batches", writer, "attempt", f"run={run}", "from=0", "to=0")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "part-0.parquet"
+    file.write_bytes(b"rows")
+    return file
+
+
+def register(place: Deployment, writer: str, seconds: float = HOUR) -> Lease:
+    lease = place.database.transact(lambda c: acquire(c, WORKER, writer, writer, seconds))
+    assert lease is not None
+    return lease
+
+
+@pytest.fixture
+def alive(place: Deployment) -> Iterator[Lease]:
+    lease = register(place, "alive")
+    yield lease
+    place.database.transact(lambda c: release(c, lease))
+
+
+def test_orphans_of_a_dead_writer_go_and_what_is_named_stays(
+    place: Deployment, client: Client, alive: Lease
+) -> None:
+    named = files_of(place, client.id)
+    at_work, orphan = output(place, "alive", client.id), output(place, "dead", client.id)
+    assert sweep_once(place) == Swept(runs=0, files=1)
+    assert not orphan.exists()
+    assert not Path(place.root, "batches", "dead").exists()
+    assert at_work.exists()
+    assert set(named) < set(files_of(place, client.id))
+
+
+def test_of_a_living_writer_only_what_was_never_named_for_long_goes(
+    place: Deployment, client: Client, alive: Lease
+) -> None:
+    forgotten = output(place, "alive", client.id)
+    assert sweep_once(place).files == 0
+    assert sweep_once(place, orphan_age=-HOUR).files == 1
+    assert not forgotten.exists()
+    assert len(files_of(place, client.id)) == 2
+
+
+def test_a_writer_that_was_only_asleep_can_commit_nothing_after_its_files_were_swept(
+    place: Deployment, client: Client
+) -> None:
+    own = register(place, "asleep", seconds=-1.0)
+    task = place.database.transact(lambda c: acquire(c, "task", "shop/s1/0", "asleep", HOUR))
+    assert task is not None
+    step = StepCommit(lease=task, also=(own,), failed=(Failed(client.id, "it woke up"),))
+    file = output(place, "asleep", client.id)
+    assert sweep_once(place).files == 1
+    assert not file.exists()
+    with pytest.raises(Fenced):
+        place.database.transact(lambda c: commit_step(c, step))
+    again = partial(acquire, kind=WORKER, key="asleep", owner="asleep", seconds=HOUR)
+    assert place.database.transact(again) is None
+    assert ask(place.database, "SELECT state FROM tidegate.run") == [("open",)]
+
+
+@pytest.mark.parametrize("way", ["cancelled", "failed"])
+def test_the_space_of_a_run_that_was_given_up_comes_back_on_disk_and_in_postgresql(
+    way: str, place: Deployment, client: Client, counter: Server, tmp_path: Path, alive: Lease
+) -> None:
+    other = Client(counter, "april", tmp_path)
+    other.sales(1, (1, 1))
+    output(place, "alive", client.id)
+    if way == "cancelled":
+        counter.cancel("march")
+    else:
+        place.database.transact(lambda c: fail_runs(c, [Failed(client.id, "no reason")]))
+    assert sweep_once(place) == Swept(runs=1, files=3)
+    assert files_of(place, client.id) == []
+    assert not Path(place.root, "chunks", f"run={client.id}").exists()
+    assert rows_of_lanes(place, client.id) == (0, 0, 0)
+    assert len(files_of(place, other.id)) == 1
+    assert rows_of_lanes(place, other.id) > (0, 0, 0)
+    assert sweep_once(place) == Swept(runs=0, files=0)
+
+
+def test_a_chunk_that_arrives_while_its_run_is_cancelled_is_swept_too(
+    place: Deployment, client: Client, counter: Server
+) -> None:
+    counter.cancel("march")
+    sweep_once(place)
+    late = Path(place.root, "chunks", f"run={client.id}", "to=0", "sales", "2-late.parquet")
+    late.parent.mkdir(parents=True)
+    late.write_bytes(b"rows")
+    assert sweep_once(place).files == 1
+    assert not late.exists()
+
+
+def rows_of_lanes(place: Deployment, run: int) -> tuple[object, ...]:
+    """How many lanes, cursors and messages a run has."""
+    (counts,) = ask(
+        place.database,
+        """
+        SELECT count(DISTINCT lane.id), count(DISTINCT cursor.lane_id), count(message.id)
+        FROM tidegate.lane
+        LEFT JOIN tidegate.cursor ON cursor.lane_id = lane.id
+        LEFT JOIN tidegate.message ON message.lane_id = lane.id
+        WHERE lane.run_id = %s
+        """,
+        run,
+    )
+    return counts
