@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import psycopg
 
 from tidegate.errors import LaneConflict
 from tidegate.signals import Barrier, StreamMessage
-from tidegate.store.messages import decode, encode
+from tidegate.store.messages import as_json, decode, encode
 from tidegate.store.queries import queries
 from tidegate.store.runs import LaneName, Run, hold_open
 from tidegate.store.topics import task_topic
@@ -91,12 +92,13 @@ def unread(
             "total": total,
         },
     )
-    return [_unread(*row) for row in rows]
+    runs: dict[object, Run] = {}
+    return [_unread(runs, *row) for row in rows]
 
 
-def _unread(*row: object) -> Unread:
-    *of_run, lane, seq, kind, payload = row
-    run = Run.from_row(*of_run)
+def _unread(runs: dict[object, Run], *row: object) -> Unread:
+    id, *_, lane, seq, kind, payload = row
+    run = runs.get(id) or runs.setdefault(id, Run.from_row(*row[:-4]))
     assert isinstance(lane, int)
     assert isinstance(seq, int)
     return Unread(run, lane, seq, decode(str(kind), str(payload), run.key))
@@ -165,17 +167,20 @@ def put(connection: psycopg.Connection, sent: Sequence[Sent]) -> psycopg.Cursor[
     Messages that are there already are skipped. The answer is one row: how many were for open
     runs, and how many were put.
     """
-    rows = [encode(each.message) for each in sent]
-    return connection.execute(
-        _SQL["append"].sql,
-        {
-            "lanes": [each.lane for each in sent],
-            "ids": [each.id for each in sent],
-            "kinds": [kind for kind, _ in rows],
-            "payloads": [payload for _, payload in rows],
-            "ends": [_is_end(each.message) for each in sent],
-        },
-    )
+    rows = [_row(place, each) for place, each in enumerate(sent)]
+    return connection.execute(_SQL["append"].sql, {"messages": as_json(rows)})
+
+
+def _row(place: int, sent: Sent) -> dict[str, object]:
+    kind, payload = encode(sent.message)
+    return {
+        "lane_id": sent.lane,
+        "id": sent.id,
+        "kind": kind,
+        "payload": msgspec.Raw(payload.encode()),
+        "is_end": _is_end(sent.message),
+        "place": place,
+    }
 
 
 def _is_end(message: StreamMessage) -> bool:

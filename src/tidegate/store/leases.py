@@ -86,19 +86,25 @@ def release(connection: psycopg.Connection, lease: Lease) -> bool:
 
 def guard(connection: psycopg.Connection, *leases: Lease) -> None:
     """Raise `Fenced` unless they are still their owners', and keep it so until the commit."""
-    check_held(hold_leases(connection, leases).fetchall(), leases)
+    check_held(hold_leases(connection, leases), leases)
 
 
-def hold_leases(connection: psycopg.Connection, leases: Sequence[Lease]) -> psycopg.Cursor[Any]:
-    """Ask who holds these and keep it so until the commit; `check_held` understands the rows."""
-    return connection.execute(
-        _SQL["hold"].sql,
-        {"kinds": [lease.kind for lease in leases], "keys": [lease.key for lease in leases]},
-    )
+def hold_leases(
+    connection: psycopg.Connection, leases: Iterable[Lease]
+) -> list[psycopg.Cursor[Any]]:
+    """Ask who holds these and keep it so until the commit; `check_held` understands the answers.
+
+    They are held in the order in which `renew` takes them: nobody waits in a ring.
+    """
+    return [
+        connection.execute(_SQL["hold"].sql, {"kind": lease.kind, "key": lease.key})
+        for lease in sorted(leases, key=lambda lease: (lease.kind, lease.key))
+    ]
 
 
-def check_held(rows: Iterable[tuple[Any, ...]], leases: Iterable[Lease]) -> None:
+def check_held(answers: Iterable[psycopg.Cursor[Any]], leases: Iterable[Lease]) -> None:
     """Raise `Fenced` for the first that is not its owner's any more."""
+    rows = (row for answer in answers for row in answer.fetchall())
     held = {(kind, key): (owner, epoch) for kind, key, owner, epoch in rows}
     for lease in leases:
         owner, epoch = held.get((lease.kind, lease.key), (None, 0))

@@ -50,8 +50,11 @@ CREATE TABLE tidegate.lane (
     input integer NOT NULL,                -- the receiver's input edge
     sent bigint NOT NULL DEFAULT 0,        -- the last sequence number in use
     declared bigint,                       -- how many came before its END; null: none was sent
+    taken bigint NOT NULL DEFAULT 0,       -- where the cursor stood once; it may be further
     UNIQUE (run_id, to_task, from_task, input)
 ) WITH (fillfactor = 70);
+
+CREATE INDEX lane_news ON tidegate.lane (to_task) WHERE sent > taken;
 
 CREATE INDEX lane_declared ON tidegate.lane (to_task, run_id) WHERE declared IS NOT NULL;
 

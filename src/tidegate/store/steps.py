@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import psycopg
 
 from tidegate.errors import LaneConflict
 from tidegate.faults import crash_point
 from tidegate.store.lanes import Sent, put
 from tidegate.store.leases import Lease, check_held, hold_leases
+from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
 from tidegate.store.runs import RunState, closing_topics
 from tidegate.store.topics import run_topic
@@ -91,7 +91,7 @@ class Committed:
 class _Answers:
     """What PostgreSQL said to each statement of a step."""
 
-    leases: psycopg.Cursor[Any]
+    leases: list[psycopg.Cursor[Any]]
     runs: psycopg.Cursor[Any]
     moved: psycopg.Cursor[Any] | None
     put: psycopg.Cursor[Any] | None
@@ -106,8 +106,7 @@ def commit_step(connection: psycopg.Connection, step: StepCommit) -> Committed:
     """
     with connection.pipeline():
         answers = _write(connection, step)
-    leases = (step.lease, *step.also)
-    check_held(answers.leases.fetchall(), leases)
+    check_held(answers.leases, (step.lease, *step.also))
     runs = {id: (pipeline, state) for id, pipeline, state in answers.runs.fetchall()}
     is_new = _is_new(connection, step, answers)
     closed = {id for (id,) in answers.closed.fetchall()} if answers.closed else set()
@@ -164,7 +163,8 @@ def _hold(
 ) -> psycopg.Cursor[Any]:
     """Lock runs, all in one way: who would lock some more strongly later could wait in a ring."""
     query = _SQL["hold_runs_to_close" if closing else "hold_runs"]
-    return connection.execute(query.sql, {"lanes": list(lanes), "runs": list(runs)})
+    asked = {"lanes": as_json(list(lanes)), "runs": as_json(list(runs))}
+    return connection.execute(query.sql, asked)
 
 
 def _named_runs(step: StepCommit) -> set[int]:
@@ -173,14 +173,7 @@ def _named_runs(step: StepCommit) -> set[int]:
 
 
 def _advance(connection: psycopg.Connection, advances: Collection[Advance]) -> psycopg.Cursor[Any]:
-    return connection.execute(
-        _SQL["advance"].sql,
-        {
-            "lanes": [advance.lane for advance in advances],
-            "origins": [advance.origin for advance in advances],
-            "targets": [advance.target for advance in advances],
-        },
-    )
+    return connection.execute(_SQL["advance"].sql, {"moves": as_json(advances)})
 
 
 def _publish(connection: psycopg.Connection, published: Collection[Published]) -> None:
@@ -190,7 +183,7 @@ def _publish(connection: psycopg.Connection, published: Collection[Published]) -
             "runs": [result.run for result in published],
             "sinks": [result.sink for result in published],
             "rows": [result.rows for result in published],
-            "batches": [msgspec.json.encode(result.batches).decode() for result in published],
+            "batches": [as_json(result.batches) for result in published],
         },
     )
 

@@ -203,6 +203,21 @@ def test_when_all_lanes_have_news_each_gets_its_part_of_a_fetch(
     assert [each.seq for each in found] == [1, 2, 1, 1]
 
 
+def test_a_step_does_not_wait_for_the_sender_of_what_it_read(
+    session: psycopg.Connection, url: str, lease: Lease
+) -> None:
+    march = begin(session, "march")
+    step = step_of(session, lease, march)
+    with psycopg.connect(url) as sender:
+        sender.execute("SELECT FROM tidegate.lane WHERE to_task = 's1' FOR NO KEY UPDATE")
+        session.execute("SET lock_timeout = '10s'")
+        assert commit(session, step).is_new
+    assert unread(session, "sales", "s1", {}) == []
+    with session.transaction():
+        append(session, march, INTO, [(message_id("more"), Event("more", march.key))])
+    assert [each.seq for each in unread(session, "sales", "s1", {})] == [4]
+
+
 def test_steps_that_close_runs_and_steps_that_do_not_never_block_each_other_for_good(
     database: Database, session: psycopg.Connection
 ) -> None:

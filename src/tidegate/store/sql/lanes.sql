@@ -28,7 +28,7 @@ WITH ready AS MATERIALIZED (
     LEFT JOIN unnest(%(lanes)s::bigint[], %(fetched)s::bigint[]) AS known (lane_id, seq)
         ON known.lane_id = lane.id
     WHERE run.pipeline = %(pipeline)s AND run.state = 'open' AND lane.to_task = %(task)s
-        AND lane.sent > coalesce(known.seq, cursor.seq)
+        AND lane.sent > lane.taken AND lane.sent > coalesce(known.seq, cursor.seq)
 ),
 chosen AS (
     SELECT ready.run_id, ready.lane_id, next.seq, next.kind, next.payload
@@ -38,7 +38,7 @@ chosen AS (
         FROM tidegate.message
         WHERE message.lane_id = ready.lane_id AND message.seq > ready.start
         ORDER BY message.seq
-        LIMIT least(%(limit)s, greatest(16, %(total)s / ready.number))
+        LIMIT least(%(limit)s, ceil(%(total)s / ready.number::float8)::bigint)
     ) AS next
     ORDER BY next.seq - ready.start, ready.lane_id
     LIMIT %(total)s
@@ -66,10 +66,9 @@ WITH offered AS (
             SELECT FROM tidegate.message
             WHERE message.lane_id = given.lane_id AND message.id = given.id
         ) AS is_known
-    FROM unnest(
-        %(lanes)s::bigint[], %(ids)s::uuid[], %(kinds)s::text[], %(payloads)s::text[],
-        %(ends)s::boolean[]
-    ) WITH ORDINALITY AS given (lane_id, id, kind, payload, is_end, place)
+    FROM jsonb_to_recordset(%(messages)s::jsonb) AS given (
+        lane_id bigint, id uuid, kind text, payload jsonb, is_end boolean, place bigint
+    )
     JOIN tidegate.lane ON lane.id = given.lane_id
     JOIN tidegate.run ON run.id = lane.run_id
     WHERE run.state = 'open'
@@ -99,8 +98,8 @@ added AS (
     SELECT
         lane_id, seq, id, kind,
         CASE WHEN is_end
-            THEN payload::jsonb || jsonb_build_object('count', seq - 1)
-            ELSE payload::jsonb
+            THEN payload || jsonb_build_object('count', seq - 1)
+            ELSE payload
         END
     FROM numbered
     RETURNING lane_id

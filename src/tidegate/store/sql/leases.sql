@@ -37,12 +37,11 @@ UPDATE tidegate.lease
 SET owner = NULL
 WHERE kind = %(kind)s AND key = %(key)s AND owner = %(owner)s AND epoch = %(epoch)s;
 
--- name: hold — Who holds these leases; none changes hands until the end of the transaction.
+-- name: hold — Who holds a lease; it does not change hands until the end of the transaction.
 SELECT kind, key, owner, epoch
 FROM tidegate.lease
-JOIN unnest(%(kinds)s::text[], %(keys)s::text[]) AS ours (kind, key) USING (kind, key)
-ORDER BY kind, key
-FOR SHARE OF lease;
+WHERE kind = %(kind)s AND key = %(key)s
+FOR SHARE;
 
 -- name: free_keys — The keys of a kind, among those given, that nobody holds.
 SELECT wanted.key

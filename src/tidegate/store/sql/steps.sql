@@ -4,9 +4,11 @@
 SELECT id, pipeline, state
 FROM tidegate.run
 WHERE id IN (
-    SELECT run_id FROM tidegate.lane WHERE id = ANY(%(lanes)s::bigint[])
+    SELECT run_id
+    FROM jsonb_array_elements(%(lanes)s::jsonb) AS touched (lane_id)
+    JOIN tidegate.lane ON lane.id = touched.lane_id::bigint
     UNION
-    SELECT unnest(%(runs)s::bigint[])
+    SELECT run_id::bigint FROM jsonb_array_elements(%(runs)s::jsonb) AS named (run_id)
 )
 ORDER BY id
 FOR SHARE;
@@ -15,19 +17,21 @@ FOR SHARE;
 SELECT id, pipeline, state
 FROM tidegate.run
 WHERE id IN (
-    SELECT run_id FROM tidegate.lane WHERE id = ANY(%(lanes)s::bigint[])
+    SELECT run_id
+    FROM jsonb_array_elements(%(lanes)s::jsonb) AS touched (lane_id)
+    JOIN tidegate.lane ON lane.id = touched.lane_id::bigint
     UNION
-    SELECT unnest(%(runs)s::bigint[])
+    SELECT run_id::bigint FROM jsonb_array_elements(%(runs)s::jsonb) AS named (run_id)
 )
 ORDER BY id
 FOR NO KEY UPDATE;
 
 -- name: advance — Move cursors of open runs; says which stood where they were thought to stand.
+-- A lane whose sender is at work is not waited for: that it was read is noted by a later step.
 WITH move AS (
-    SELECT given.lane_id, given.origin, given.target
-    FROM unnest(%(lanes)s::bigint[], %(origins)s::bigint[], %(targets)s::bigint[])
-        AS given (lane_id, origin, target)
-    JOIN tidegate.lane ON lane.id = given.lane_id
+    SELECT given.lane AS lane_id, given.origin, given.target
+    FROM jsonb_to_recordset(%(moves)s::jsonb) AS given (lane bigint, origin bigint, target bigint)
+    JOIN tidegate.lane ON lane.id = given.lane
     JOIN tidegate.run ON run.id = lane.run_id
     WHERE run.state = 'open'
 ),
@@ -36,7 +40,16 @@ moved AS (
     SET seq = move.target
     FROM move
     WHERE cursor.lane_id = move.lane_id AND cursor.seq = move.origin
-    RETURNING cursor.lane_id
+    RETURNING cursor.lane_id, cursor.seq
+),
+free AS (
+    SELECT lane.id, moved.seq
+    FROM moved
+    JOIN tidegate.lane ON lane.id = moved.lane_id
+    FOR NO KEY UPDATE OF lane SKIP LOCKED
+),
+noted AS (
+    UPDATE tidegate.lane SET taken = free.seq FROM free WHERE lane.id = free.id
 )
 SELECT move.lane_id, moved.lane_id IS NOT NULL
 FROM move

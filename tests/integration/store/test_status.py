@@ -1,0 +1,125 @@
+"""How far a run has come can be told from what is stored: sources, lanes, owners, releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tidegate.store import (
+    Chunk,
+    LaneName,
+    LaneStatus,
+    Run,
+    RunState,
+    SourceStatus,
+    acquire,
+    begin_run,
+    close_run,
+    end_source,
+    overview,
+    record_chunk,
+    run_facts,
+    task_topic,
+)
+from tidegate.store.releases import release
+
+INTO, OUT = LaneName("head", "scan/0"), LaneName("scan/0", "sum/0")
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(url, autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
+def run(session: psycopg.Connection) -> Run:
+    return begin_run(session, "sales", "march", [INTO, OUT], sources=["orders"], deadline=60)
+
+
+def deliver(session: psycopg.Connection, run: Run, number: int) -> None:
+    with session.transaction():
+        record_chunk(session, run, Chunk("orders", number, "a", 1, 1, (), 0), [INTO], [INTO])
+
+
+def end(session: psycopg.Connection, run: Run, chunks: int | None) -> None:
+    with session.transaction():
+        end_source(session, run, "orders", chunks, [INTO])
+
+
+def source(session: psycopg.Connection, run: Run) -> SourceStatus:
+    (found,) = run_facts(session, run).sources
+    return found
+
+
+def lane(session: psycopg.Connection, run: Run, to_task: str) -> LaneStatus:
+    return next(each for each in run_facts(session, run).lanes if each.to_task == to_task)
+
+
+def test_a_source_tells_which_chunks_it_owes(session: psycopg.Connection, run: Run) -> None:
+    deliver(session, run, 2)
+    undeclared = source(session, run)
+    assert (undeclared.delivered, undeclared.declared, undeclared.missing) == (1, None, (1,))
+    end(session, run, 4)
+    declared = source(session, run)
+    assert (declared.declared, declared.missing) == (4, (1, 3, 4))
+    assert declared.declared_at is not None
+    assert declared.ended_at is None
+
+
+def test_millions_of_missing_chunks_are_named_by_the_first_few(
+    session: psycopg.Connection, run: Run
+) -> None:
+    end(session, run, 10**12)
+    assert source(session, run).missing == tuple(range(1, 21))
+
+
+def test_a_complete_source_owes_nothing(session: psycopg.Connection, run: Run) -> None:
+    deliver(session, run, 1)
+    end(session, run, None)
+    complete = source(session, run)
+    assert complete.ended_at is not None
+    assert complete.missing == ()
+
+
+def test_a_lane_tells_what_waits_on_it_and_since_when(
+    session: psycopg.Connection, run: Run
+) -> None:
+    assert lane(session, run, "scan/0").waiting_since is None
+    deliver(session, run, 1)
+    end(session, run, None)
+    found = lane(session, run, "scan/0")
+    assert (found.sent, found.declared, found.cursor) == (2, 1, 0)
+    assert found.waiting_since is not None
+    assert not found.is_passed
+
+
+def test_a_lane_whose_end_was_taken_is_passed(session: psycopg.Connection, run: Run) -> None:
+    end(session, run, 0)
+    session.execute("UPDATE tidegate.cursor SET seq = 1")
+    assert lane(session, run, "scan/0").is_passed
+
+
+def test_who_runs_the_tasks_and_where_the_run_is_released_is_told(
+    session: psycopg.Connection, run: Run
+) -> None:
+    acquire(session, "task", task_topic("sales", "scan/0"), "ann", 60)
+    release(session, run, "sum/0")
+    facts = run_facts(session, run)
+    assert facts.released == {"sum/0"}
+    assert facts.owners["scan/0"].name == "ann"
+    assert 0 < facts.owners["scan/0"].expires_in <= 60
+    assert "sum/0" not in facts.owners
+
+
+def test_the_overview_has_the_youngest_run_first(session: psycopg.Connection, run: Run) -> None:
+    deliver(session, run, 1)
+    close_run(session, run, RunState.FAILED, "disk full")
+    other = begin_run(session, "stores", "april", [])
+    first, second = overview(session)
+    assert (first.run, second.run.id) == (other, run.id)
+    assert (second.run.cause, second.delivered, second.sources) == ("disk full", 1, 1)
+    assert second.deadline_at is not None
+    assert [each.run for each in overview(session, "stores")] == [other]
