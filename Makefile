@@ -12,7 +12,7 @@ PYTHON_CODE := $(wildcard src tests bench examples)
 TYPED_CODE := $(wildcard src tests bench)
 BENCHES := $(filter-out _%,$(basename $(notdir $(wildcard bench/*.py))))
 
-.PHONY: help setup demo test unit check bench format clean
+.PHONY: help setup demo test unit check bench chaos format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ check: $(INSTALLED) ## check format, lint, types and import layers
 
 bench: setup ## run every benchmark in bench/
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m bench.$$name; done
+
+chaos: setup ## kill the coffee pipeline at every step and compare its results
+	$(BIN)/tidegate chaos coffee
 
 format: $(INSTALLED) ## format the code and fix what lint can fix
 	$(BIN)/ruff check --fix-only $(PYTHON_CODE)

@@ -760,6 +760,11 @@ class RunFailed(RunError):
 
 
 @dataclass(eq=False)
+class RunOverdue(RunFailed):
+    """A run was not complete when its deadline passed; the cause says what was missing."""
+
+
+@dataclass(eq=False)
 class RunCancelled(RunError):
     """Somebody gave the run up; nothing of it was published."""
 

@@ -172,11 +172,12 @@ def _trial(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault
         if code != -signal.SIGKILL or deaths > MOST_RESTARTS:
             raise ChaosFailed(name, f"the process ended with {code}: {_said(place)}")
         process = _start(subject, place, {})
-    _compare(name, expected, place)
+    compare(name, expected, place)
     return Trial(name, deaths, monotonic() - started)
 
 
-def _compare(name: str, expected: dict[str, bytes], place: Path) -> None:
+def compare(name: str, expected: dict[str, bytes], place: Path) -> None:
+    """Raise `ChaosFailed` unless a trial gave these results, and published them once."""
     found = _results(place)
     for sink, content in expected.items():
         if found.get(sink) != content:

@@ -7,6 +7,7 @@
     worker    run the tasks of a pipeline for clients that deliver to a deployment
     demo      run a pipeline on generated data and check the answers
     options   what several commands take
+    progress  how a run is told while it works
     finding   which pipeline a name on the command line means
     failing   how errors are told, to people and to programs
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tidegate.errors import BarrierTimeout, DeclarationError, TidegateError, UsageError
+from tidegate.errors import (
+    BarrierTimeout,
+    DeclarationError,
+    RunOverdue,
+    TidegateError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +44,7 @@ def told_errors(*, as_json: bool) -> Iterator[None]:
 def _exit_code(error: TidegateError) -> int:
     if isinstance(error, UsageError):
         return USAGE
-    return TIMED_OUT if isinstance(error, BarrierTimeout) else FAILED
+    return TIMED_OUT if isinstance(error, BarrierTimeout | RunOverdue) else FAILED
 
 
 def error_json(error: TidegateError) -> dict[str, object]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,8 +18,6 @@ from tidegate.cli.options import DatabaseUrl, DeploymentFolder, SparkMaster
 
 if TYPE_CHECKING:
     from tidegate.run.folders import RunReport
-
-Tell = Callable[[str], None]
 
 
 def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -49,6 +46,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     """
     with told_errors(as_json=as_json):
         # Loading Spark takes a second, which a command that only explains need not pay.
+        from tidegate.cli.progress import telling
         from tidegate.run.deployment import open_deployment
         from tidegate.run.folders import RunOptions, chunks_in, run_folder
         from tidegate.spark import session_on
@@ -56,13 +54,13 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         found = find_pipeline(pipeline)
         chunks = chunks_in(data, found)
         with (
-            _telling(quiet=as_json) as tell,
+            telling(quiet=as_json) as told,
             _folder(deployment) as folder,
             open_deployment(folder, database) as place,
             session_on(spark) as session,
         ):
             wanted = RunOptions(name, shards, deadline)
-            report = run_folder(found, chunks, out, session, place, wanted, tell)
+            report = run_folder(found, chunks, out, session, place, wanted, told)
         typer.echo(json.dumps(asdict(report), indent=2) if as_json else _closing(report, out))
 
 
@@ -74,25 +72,6 @@ def _folder(deployment: Path | None) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
-
-
-@contextmanager
-def _telling(*, quiet: bool) -> Iterator[Tell]:
-    """Lines with the time on stderr; on a terminal the last one stays in motion."""
-    from rich.console import Console
-
-    console = Console(stderr=True, quiet=quiet, highlight=False)
-    started = monotonic()
-
-    def tell(what: str) -> None:
-        line = f"{monotonic() - started:6.1f} s  {what}"
-        if console.is_terminal:
-            status.update(line)
-        else:
-            console.print(line, soft_wrap=True, markup=False)
-
-    with console.status("starting Spark …") as status:
-        yield tell
 
 
 def _closing(report: RunReport, out: Path) -> str:

@@ -7,7 +7,7 @@ Every file is a chunk. Results are written when the run is complete, and not bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,8 @@ from tidegate.errors import NoSourceFolder, RunTimeout, listed
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.service import serving
-from tidegate.run.why import why_not_done
 from tidegate.spark import write_csv
-from tidegate.store import RunState
+from tidegate.store import RunState, run_facts
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -28,12 +27,12 @@ if TYPE_CHECKING:
     from tidegate.run.server import Server
     from tidegate.run.service import Service
     from tidegate.spark import Batch, Session
+    from tidegate.store import RunFacts
 
 CHUNKS = ("*.csv", "*.csv.gz", "*.csv.bz2", "*.parquet", "*.arrow", "*.feather", "*.ipc")
 DELIVERIES = 2
 """Chunks that are checked and copied at a time."""
 EVERY = 5.0
-"""Seconds between two words about a run that is not complete."""
 
 Chunks = Mapping[str, Sequence[Path]]
 
@@ -45,6 +44,19 @@ class RunOptions:
     name: str = "run"
     shards: int | None = None
     deadline: float | None = None
+
+
+class Telling:
+    """Hears what happens in a run; says nothing unless it is told how."""
+
+    every: float = EVERY
+    """Seconds between two looks at a run that is not complete."""
+
+    def tell(self, what: str) -> None:
+        """Something has happened."""
+
+    def show(self, facts: RunFacts) -> None:
+        """This is how far the run has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ def run_folder(
     session: Session,
     place: Deployment,
     wanted: RunOptions,
-    tell: Callable[[str], None] = lambda _: None,
+    told: Telling | None = None,
 ) -> RunReport:
     """Deliver the chunks, wait until the run is complete, write the results, report.
 
@@ -99,14 +111,15 @@ def run_folder(
     passed, that says what is missing and who owes it.
     """
     started = monotonic()
+    told = told or Telling()
     with serving(place, pipeline, session, wanted.shards) as service:
         plan = service.checked.plan
-        tell(f"Spark has checked the plan: {sum(1 for _ in plan.stages)} stages")
+        told.tell(f"Spark has checked the plan: {sum(1 for _ in plan.stages)} stages")
         server = service.server
         _begin(server, wanted)
         _deliver(server, chunks, wanted.name)
-        tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
-        published = _wait(server, place, wanted.name, tell)
+        told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
+        published = _wait(server, place, wanted.name, told)
         for sink, batches in published.items():
             schema = service.schema_of(sink)
             write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
@@ -146,16 +159,15 @@ def _deliver(server: Server, chunks: Chunks, run: str) -> None:
             server.end(run, source, len(sent))
 
 
-def _wait(
-    server: Server, place: Deployment, run: str, tell: Callable[[str], None]
-) -> dict[str, list[Batch]]:
+def _wait(server: Server, place: Deployment, run: str, told: Telling) -> dict[str, list[Batch]]:
+    known = server.known(run)
     while True:
         try:
-            published = server.wait(run, timeout=EVERY)
+            published = server.wait(run, timeout=told.every)
         except RunTimeout:
-            tell(why_not_done(place.database, server.known(run)))
+            told.show(place.database.transact(lambda connection: run_facts(connection, known)))
         else:
-            tell("complete: every source is closed and everything was processed")
+            told.tell("complete: every source is closed and everything was processed")
             return published
 
 

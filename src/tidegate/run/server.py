@@ -25,6 +25,7 @@ from tidegate.errors import (
     ChunkConflict,
     RunCancelled,
     RunFailed,
+    RunOverdue,
     RunTimeout,
     UnknownRun,
     UnknownSource,
@@ -33,6 +34,7 @@ from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.durable import lane_names
 from tidegate.run.storage import Storage
+from tidegate.run.watch import OVERDUE
 from tidegate.run.wiring import HEAD
 from tidegate.spark import Batch, digest, ingest
 from tidegate.store import (
@@ -237,7 +239,9 @@ class Server:
 
     def _outcome(self, run: Run) -> dict[str, list[Batch]]:
         if run.state is RunState.FAILED:
-            raise RunFailed(run=run.name, cause=run.cause or "unknown")
+            cause = run.cause or "unknown"
+            overdue = cause.startswith(OVERDUE)
+            raise (RunOverdue if overdue else RunFailed)(run=run.name, cause=cause)
         if run.state is RunState.CANCELLED:
             raise RunCancelled(run=run.name)
         return self._results(run)

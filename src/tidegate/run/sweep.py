@@ -29,6 +29,7 @@ from tidegate.store import (
     acquire,
     files_named,
     reclaim,
+    remove_closed_runs,
     results_of,
     to_reclaim,
     unfinished_among,
@@ -44,6 +45,8 @@ EVERY = 5.0
 ORPHAN_AGE = 900.0
 """Seconds after which a file that nobody names is an orphan although its writer is alive; far
 more than lies between writing a file and the commit that names it."""
+KEPT = 30 * 86_400.0
+"""Seconds for which a closed run and its results stay."""
 FOREVER = 1e9
 SWEEPER = "the sweeper"
 """Who owns the leases of dead writers: all sweepers are one."""
@@ -78,7 +81,8 @@ class Sweeper:
     def _run(self) -> None:
         while not self._closed.wait(self._every):
             try:
-                sweep(self._database, self._storage)
+                while sweep(self._database, self._storage).runs:
+                    pass  # there may be more closed runs than one pass takes
             except (StoreError, OSError) as trouble:
                 log.warning("sweeping goes on later: %s", trouble)
 
@@ -91,6 +95,7 @@ class Sweeper:
 
 def sweep(database: Database, storage: Storage, orphan_age: float = ORPHAN_AGE) -> Swept:
     """One pass over everything."""
+    database.transact(lambda c: remove_closed_runs(c, KEPT))
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
     removed = _sweep_closed(database, storage, closed, files)

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 6.0
 MONITOR = "monitor"
+OVERDUE = "its deadline has passed"
+"""How the cause of a run begins that was not complete in time."""
 NET = 1.0
 """Seconds after which the watch looks although nobody woke it; also how exact deadlines are."""
 
@@ -147,7 +149,7 @@ class Watch:
                 self._warned.add(run.id)
                 log.warning("run %s is late: %s", run.name, self._explain(run))
         for run in self._database.transact(lambda c: overdue_runs(c, name)):
-            cause = f"its deadline has passed. {self._explain(run)}"
+            cause = f"{OVERDUE}. {self._explain(run)}"
             self._database.transact(partial(self._fail, lease=lease, run=run, cause=cause))
 
     def _fail(self, connection: Connection, lease: Lease, run: Run, cause: str) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tidegate.store import Database, LaneStatus, Owner, Run, RunFacts, SourceStatus
 
 
+MOST = 4
+"""Reasons that are told in one line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One thing that keeps a run open."""
@@ -50,7 +54,8 @@ def why(facts: RunFacts) -> str:
     found = [reason.told(facts.now) for reason in reasons(facts)]
     if not found:
         return f"run {facts.run.name!r} is {facts.run.state.value}"
-    return "waiting: " + "; ".join(found[:4]) + (f"; and {len(found) - 4} more" * (len(found) > 4))
+    more = len(found) - MOST
+    return "waiting: " + "; ".join(found[:MOST]) + (f"; and {more} more" if more > 0 else "")
 
 
 def why_not_done(database: Database, run: Run) -> str:

@@ -7,17 +7,30 @@ from pathlib import Path
 import pytest
 
 import tidegate as tg
-from tidegate.errors import BadValue, BarrierTimeout, ProcessorFailed
-from tidegate.run.folders import RunOptions, RunReport, chunks_in, run_folder
+from tests.integration.run.shop import ask
+from tidegate.errors import BadValue, RunFailed
+from tidegate.run.deployment import Deployment
+from tidegate.run.folders import RunOptions, RunReport, Telling, chunks_in, run_folder
 from tidegate.spark import Session
+from tidegate.store import RunState, find_run
 
 SALES = "item_id,quantity\n1,2\n2,3\n1.0,2\n3,\n"
 MORE_SALES = "item_id,quantity\n2,4\n"
 ITEMS = 'item_id,item_name\n1,"a ""quoted"", name"\n2,tea\n'
 
 
-def shop() -> tg.Pipeline:
-    pipeline = tg.Pipeline("shop", shards=2)
+class Heard(Telling):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, what: str) -> None:
+        self.lines.append(what)
+
+
+def stock() -> tg.Pipeline:
+    pipeline = tg.Pipeline("stock", shards=2)
     sales = pipeline.source("sales", "item_id bigint, quantity int")
     items = pipeline.source("items", "item_id bigint, item_name string")
     sold = sales.aggregate(by="item_id", sold="sum(quantity)")
@@ -33,30 +46,37 @@ def data(tmp_path: Path) -> Path:
         "sales/2.csv": MORE_SALES,
         "items/1.csv": ITEMS,
     }.items():
-        file = tmp_path / "data" / name
+        file = tmp_path / "files" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return tmp_path / "data"
+    return tmp_path / "files"
 
 
-def run(data: Path, out: Path, spark: Session, wanted: RunOptions) -> RunReport:
-    return run_folder(shop(), chunks_in(data, shop()), out, spark, wanted)
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def run(
+    data: Path, out: Path, spark: Session, place: Deployment, wanted: RunOptions
+) -> tuple[RunReport, list[str]]:
+    told = Heard()
+    chunks = chunks_in(data, stock())
+    return run_folder(stock(), chunks, out, spark, place, wanted, told), told.lines
 
 
 def test_results_are_ordered_csv_with_a_header_and_an_empty_one_is_written_too(
-    data: Path, tmp_path: Path, spark: Session
+    data: Path, out: Path, spark: Session, place: Deployment
 ) -> None:
-    told: list[str] = []
-    chunks = chunks_in(data, shop())
-    report = run_folder(shop(), chunks, tmp_path / "out", spark, RunOptions("march"), told.append)
-    assert (tmp_path / "out" / "sold.csv").read_text().splitlines() == [
+    report, told = run(data, out, spark, place, RunOptions("march"))
+    assert (out / "sold.csv").read_text().splitlines() == [
         "item_name,sold",
         ",",
         '"a ""quoted"", name",4',
         "tea,7",
     ]
-    assert (tmp_path / "out" / "bulk.csv").read_text() == "item_id,quantity\n"
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["bulk.csv", "sold.csv"]
+    assert (out / "bulk.csv").read_text() == "item_id,quantity\n"
+    assert sorted(file.name for file in out.iterdir()) == ["bulk.csv", "sold.csv"]
     assert (report.chunks, report.rows_in) == (
         {"sales": 2, "items": 1},
         {"sales": 5, "items": 2},
@@ -66,21 +86,43 @@ def test_results_are_ordered_csv_with_a_header_and_an_empty_one_is_written_too(
     assert told[-1].startswith("complete")
 
 
-def test_a_run_that_exceeds_its_deadline_names_who_holds_it_up_and_writes_nothing(
-    data: Path, tmp_path: Path, spark: Session
+def test_a_run_that_exceeds_its_deadline_says_what_is_missing_and_writes_nothing(
+    data: Path, out: Path, spark: Session, place: Deployment
 ) -> None:
-    with pytest.raises(BarrierTimeout) as late:
-        run(data, tmp_path / "out", spark, RunOptions(deadline=0.01))
-    assert late.value.held_by
-    assert not (tmp_path / "out").exists()
+    with pytest.raises(RunFailed) as late:
+        run(data, out, spark, place, RunOptions(deadline=0.01))
+    assert "deadline" in late.value.cause
+    assert "waiting: " in late.value.cause
+    assert not out.exists()
 
 
-def test_a_value_that_cannot_be_read_fails_the_run_and_is_named(
-    data: Path, tmp_path: Path, spark: Session
+def test_a_value_that_cannot_be_read_is_refused_with_its_line_and_column(
+    data: Path, out: Path, spark: Session, place: Deployment
 ) -> None:
-    (data / "sales" / "3.csv").write_text("item_id,quantity\n1,many\n")
-    with pytest.raises(ProcessorFailed) as failed:
-        run(data, tmp_path / "out", spark, RunOptions())
-    assert isinstance(failed.value.__cause__, BadValue)
-    assert "many" in str(failed.value)
-    assert not (tmp_path / "out").exists()
+    (data / "sales" / "3.csv").write_text("item_id,quantity\n1,1\n1,many\n")
+    with pytest.raises(BadValue) as refused:
+        run(data, out, spark, place, RunOptions())
+    bad = refused.value
+    assert (bad.column, bad.value, bad.line) == ("quantity", "many", 3)
+    assert not out.exists()
+    chunks = ask(place.database, "SELECT number FROM tidegate.chunk WHERE source = 'sales'")
+    assert (3,) not in chunks
+
+
+def test_after_the_value_is_corrected_the_same_run_goes_on_where_it_was(
+    data: Path, out: Path, spark: Session, place: Deployment
+) -> None:
+    wrong = data / "sales" / "3.csv"
+    wrong.write_text("item_id,quantity\n1,many\n")
+    with pytest.raises(BadValue):
+        run(data, out, spark, place, RunOptions("march"))
+    first = place.database.transact(lambda c: find_run(c, "stock", "march"))
+    assert first is not None
+    assert first.state is RunState.OPEN
+    wrong.write_text("item_id,quantity\n2,300\n")
+    report, _ = run(data, out, spark, place, RunOptions("march"))
+    assert report.rows_in == {"sales": 6, "items": 2}
+    assert (out / "bulk.csv").read_text() == "item_id,quantity\n2,300\n"
+    now = place.database.transact(lambda c: find_run(c, "stock", "march"))
+    assert now is not None
+    assert (now.id, now.state) == (first.id, RunState.ENDED)
