@@ -3,9 +3,10 @@
 `open_database` finds the database of a deployment, by default an `EmbeddedServer` in its folder,
 and brings its schema up to date. Everything is done by `Database.transact`, which runs a whole
 transaction again when the server went away under it. What has one owner at a time is owned by
-`Lease`, and whoever writes for it calls `guard` in the same transaction. Messages travel from task
-to task on durable lanes: `commit_step` moves cursors and appends what followed, at once or not at
-all. `Wakeups` tell the sleepers.
+`Lease`, and whoever writes for it calls `guard` in the same transaction. Chunks come in by
+`record_chunk`, and `end_source` says how many there are. Messages travel from task to task on
+durable lanes: `commit_step` moves cursors, appends what followed, publishes and closes runs, at
+once or not at all. The monitor decides on what `unreleased` tells. `Wakeups` tell the sleepers.
 """
 
 from tidegate.store.chunks import Chunk
