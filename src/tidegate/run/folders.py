@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidegate.errors import NoSourceFolder, RunTimeout, listed
+from tidegate.errors import NoSourceFolder, RunEnded, RunTimeout, listed
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.service import serving
@@ -117,7 +118,8 @@ def run_folder(
         told.tell(f"Spark has checked the plan: {sum(1 for _ in plan.stages)} stages")
         server = service.server
         _begin(server, wanted)
-        _deliver(server, chunks, wanted.name)
+        with suppress(RunEnded):  # waiting for it says how it ended
+            _deliver(server, chunks, wanted.name)
         told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
         published = _wait(server, place, wanted.name, told)
         for sink, batches in published.items():
