@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline, Stream
+    from tidegate.run.deployment import open_deployment
+    from tidegate.run.service import serving
+    from tidegate.spark import session_on
 
 __version__ = "0.1.0"
 
-__all__ = ["Pipeline", "Stream", "__version__"]
+__all__ = ["Pipeline", "Stream", "__version__", "open_deployment", "serving", "session_on"]
 
-_HOMES = {"Pipeline": "tidegate.pipeline", "Stream": "tidegate.pipeline"}
+_HOMES = {
+    "Pipeline": "tidegate.pipeline",
+    "Stream": "tidegate.pipeline",
+    "open_deployment": "tidegate.run.deployment",
+    "serving": "tidegate.run.service",
+    "session_on": "tidegate.spark",
+}
 
 
 def __dir__() -> list[str]:
@@ -27,7 +36,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # On first use: parsing SQL takes a tenth of a second to load, which most imports never need.
+    # On first use: loading Spark takes a second and parsing SQL a tenth, which many never need.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,12 +1,13 @@
-"""What the README shows runs as it stands there, on real Spark."""
+"""What the README shows runs as it stands there, on real Spark and PostgreSQL."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
-from tidegate.run.workshop import SparkWorkshop
-from tidegate.spark import Session
+from tidegate.spark import Batch, Session
 
 README = Path(__file__).parents[2] / "README.md"
 SALES = """item_id,quantity,sold_at
@@ -17,15 +18,15 @@ SALES = """item_id,quantity,sold_at
 """
 
 
-def test_the_examples_of_the_readme_run_one_after_the_other(spark: Session, tmp_path: Path) -> None:
+def test_the_examples_of_the_readme_run_one_after_the_other(
+    spark: Session, tmp_path: Path, deployment: Path
+) -> None:
     (tmp_path / "sales-1.csv").write_text(SALES)
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
-        # Spark looks for relative paths where its JVM was started, which is not here.
         here = block.replace('"sales-1.csv"', repr(str(tmp_path / "sales-1.csv")))
-        here = here.replace('"batches"', repr(str(tmp_path / "batches")))
+        here = here.replace('"deployment"', repr(str(deployment)))
         exec(compile(here, str(README), "exec"), names)
-    workshop = names["workshop"]
-    assert isinstance(workshop, SparkWorkshop)
-    (batch,) = workshop.results.published["march"]["best_selling"]
-    assert spark.read.parquet(*batch.files).collect() == [("2025-03", 1, 4)]
+    results = cast("Mapping[str, list[Batch]]", names["results"])
+    files = [f"{deployment}/data/{file}" for it in results["best_selling"] for file in it.files]
+    assert spark.read.parquet(*files).collect() == [("2025-03", 1, 4)]

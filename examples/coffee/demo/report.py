@@ -1,0 +1,81 @@
+"""What the demo shows in the end: that nothing is missing, and a few rows of every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tidegate.store import overview
+from tidegate_examples.coffee import pipeline
+from tidegate_examples.coffee.demo.answers import Answers, differing, released_answers
+from tidegate_examples.coffee.demo.progress import released
+
+if TYPE_CHECKING:
+    from tidegate_examples.coffee.demo.show import Show
+    from tidegate_examples.coffee.demo.telling import Teller
+
+SHOWN_ROWS = 3
+QUESTIONS = {
+    "q1": "the large daytime transactions",
+    "q2_best_selling": "what sold most in each month",
+    "q2_most_profit": "what earned most in each month",
+    "q3": "daytime payments by half-year and store",
+    "q4": "the birthdays of each store's three best customers",
+}
+
+
+def compare(show: Show, expected: Mapping[str, Answers]) -> dict[str, Answers]:
+    """Every answer of every client against plain Spark's; all that were released."""
+    every = {}
+    for client in show.clients:
+        results = show.server.results(client.name)
+        ours = released_answers(show.session, show.place.root, results)
+        wrong = differing(ours, expected[client.name])
+        if wrong:
+            said = ", ".join(wrong)
+            raise SystemExit(f"client {client.name}: {said}: not what plain Spark gives")
+        rows = sum(map(len, ours.values()))
+        show.teller.tell(f"client {client.name}: {rows:,} result rows, the same as plain Spark's")
+        every[client.name] = ours
+    return every
+
+
+def show_rows(answers: Answers, columns: Mapping[str, tuple[str, ...]], teller: Teller) -> None:
+    """The first rows of every answer."""
+    for sink, rows in answers.items():
+        first = sorted(rows, key=str)[:SHOWN_ROWS]
+        teller.table(f"{sink}: {QUESTIONS[sink]}", columns[sink], first)
+
+
+def show_completeness(show: Show) -> None:
+    """For every client: what went in, what the monitor let through, what came out."""
+    columns = [_column(show, client.name) for client in show.clients]
+    names = [client.name for client in show.clients]
+    rows = [(key, *(column[key] for column in columns)) for key in columns[0]]
+    show.teller.table("what makes each run complete", ["", *names], rows)
+
+
+def _column(show: Show, client: str) -> dict[str, str]:
+    return dict([*_sources(show, client), *_released(show, client), *_results(show, client)])
+
+
+def _sources(show: Show, client: str) -> Iterator[tuple[str, str]]:
+    rows = show.server.rows_in(client)
+    for source in show.facts[client].sources:
+        chunks = f"{source.delivered} of {source.declared}"
+        yield f"{source.name}: chunks, rows", f"{chunks}, {rows.get(source.name, 0):,}"
+
+
+def _released(show: Show, client: str) -> Iterator[tuple[str, str]]:
+    passed = released(show.traces[client], show.assembly.monitored)
+    yield "aggregates: shards released", f"{passed.tasks} of {passed.of_tasks}"
+    yield "aggregates: messages processed", f"{passed.processed} of {passed.declared}"
+
+
+def _results(show: Show, client: str) -> Iterator[tuple[str, str]]:
+    for sink, batches in show.server.results(client).items():
+        yield f"{sink}: rows", f"{sum(batch.rows for batch in batches):,}"
+    runs = show.place.database.transact(lambda c: overview(c, pipeline.name))
+    (run,) = (it for it in runs if it.run.name == client)
+    assert run.closed_at is not None, "only complete runs are shown"
+    yield "seconds from its beginning", f"{(run.closed_at - run.begun_at).total_seconds():.1f}"

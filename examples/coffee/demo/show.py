@@ -1,0 +1,89 @@
+"""The demo's view of things: looks at all runs again and again until something has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+from tidegate.store import RunFacts, RunState, run_facts
+from tidegate_examples.coffee.demo.progress import progress
+
+if TYPE_CHECKING:
+    from tidegate.run.assemble import Assembly
+    from tidegate.run.deployment import Deployment
+    from tidegate.run.server import Server
+    from tidegate.spark import Session
+    from tidegate_examples.coffee.demo.clients import Client
+    from tidegate_examples.coffee.demo.telling import Teller
+    from tidegate_examples.coffee.demo.workers import WorkerProcess
+
+GLANCE = 0.25
+"""Seconds between two looks."""
+BOUND = 300.0
+"""Seconds that one part of the demo may take, on the slowest of machines."""
+
+
+@dataclass
+class Show:
+    """Everything that takes part, and what was seen of it last."""
+
+    session: Session
+    place: Deployment
+    assembly: Assembly
+    server: Server
+    teller: Teller
+    clients: Sequence[Client]
+    facts: dict[str, RunFacts] = field(default_factory=dict)
+    """The run of each client that has begun, as it was seen last."""
+    traces: dict[str, RunFacts] = field(default_factory=dict)
+    """The same while there were messages: of a complete run they are removed after some seconds."""
+
+    @property
+    def open_runs(self) -> list[RunFacts]:
+        """The runs that are not complete."""
+        return [facts for facts in self.facts.values() if facts.run.state is RunState.OPEN]
+
+    def follow(
+        self,
+        is_reached: Callable[[], bool],
+        helpers: Iterable[Future[Any]],
+        worker: WorkerProcess | None = None,
+    ) -> None:
+        """Look until a condition on the facts is met. Whoever fails meanwhile ends the demo."""
+        deadline = monotonic() + BOUND
+        while not self._observe(is_reached):
+            if worker is not None:
+                worker.check_alive()
+            for helper in helpers:
+                if helper.done():
+                    helper.result()
+            if monotonic() > deadline:
+                raise SystemExit(f"nothing more has happened for {BOUND:g} s: {self.how_far()}")
+            self.teller.progress(self.how_far())
+            sleep(GLANCE)
+
+    def how_far(self) -> str:
+        """One line about all runs."""
+        so_far = ", ".join(map(_how_far, self.facts.values()))
+        return f"tasks that are done: {so_far}" if so_far else "nobody has begun"
+
+    def _observe(self, is_reached: Callable[[], bool]) -> bool:
+        for client in self.clients:
+            run = self.server.find(client.name)
+            if run is not None:
+                facts = self.place.database.transact(partial(run_facts, run=run))
+                self.facts[client.name] = facts
+                if facts.lanes:
+                    self.traces[client.name] = facts
+        return is_reached()
+
+
+def _how_far(facts: RunFacts) -> str:
+    if facts.run.state is not RunState.OPEN:
+        return f"{facts.run.name} all"
+    so_far = progress(facts)
+    return f"{facts.run.name} {so_far.done} of {so_far.tasks}"

@@ -1,0 +1,77 @@
+"""What the coffee demo concludes from what it sees; `make demo` plays it with real processes."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_until
+from tidegate.store import LaneStatus, Owner, Run, RunFacts, RunState
+from tidegate_examples.coffee.demo.answers import Answers, differing
+from tidegate_examples.coffee.demo.clients import Client
+from tidegate_examples.coffee.demo.progress import (
+    Progress,
+    Released,
+    has_lost_its_owners,
+    progress,
+    released,
+)
+from tidegate_examples.coffee.demo.workers import WorkerProcess
+
+
+def lane(to_task: str, sent: int, declared: int | None, cursor: int) -> LaneStatus:
+    return LaneStatus("s1", to_task, 0, sent, declared, cursor, None)
+
+
+def facts(
+    *lanes: LaneStatus, released: frozenset[str] = frozenset(), owner: float = 5.0
+) -> RunFacts:
+    run = Run(1, "coffee", "town", 1, RunState.OPEN)
+    owners = {it.to_task: Owner("w", 1, owner) for it in lanes}
+    return RunFacts(run, datetime.now(UTC), (), lanes, released, owners)
+
+
+def test_a_task_is_done_when_it_has_passed_the_end_of_all_its_lanes() -> None:
+    seen = facts(lane("s2", 3, 2, 3), lane("s3", 3, 2, 3), lane("s3", 1, None, 1))
+    assert progress(seen) == Progress(tasks=2, done=1, messages=5)
+
+
+def test_only_monitored_tasks_count_as_released() -> None:
+    seen = facts(lane("b4", 3, 2, 3), lane("s2", 9, 8, 9), released=frozenset({"b4"}))
+    assert released(seen, ["b4", "b5"]) == Released(1, 2, declared=2, processed=2)
+
+
+def test_owners_are_lost_when_every_lease_has_run_out() -> None:
+    assert has_lost_its_owners(facts(lane("s2", 1, None, 0), owner=-0.1))
+    assert not has_lost_its_owners(facts(lane("s2", 1, None, 0), owner=0.1))
+    assert not has_lost_its_owners(facts())
+
+
+def test_answers_differ_by_how_often_a_row_occurs_and_not_by_their_order() -> None:
+    ours: Answers = {"q1": [(1,), (2,), (2,)], "q2": [(1,), (2,)], "q3": []}
+    assert differing(ours, {"q1": [(1,), (2,)], "q2": [(2,), (1,)], "q3": []}) == ["q1"]
+
+
+def test_a_client_takes_its_sources_in_turn() -> None:
+    client = Client("town", {"sales": ["s1", "s2"], "items": ["i1"]})
+    assert [file for _, _, file in client.numbered()] == ["s1", "i1", "s2"]
+    assert client.chunks == 3
+
+
+def test_a_worker_that_dies_unasked_ends_the_demo_with_what_it_said(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; sys.exit('no more coffee')"]
+    with WorkerProcess(1, command, tmp_path / "log") as worker:
+        wait_until(lambda: not worker.is_alive)
+        with pytest.raises(SystemExit, match="no more coffee"):
+            worker.check_alive()
+
+
+def test_a_worker_is_gone_after_the_block_however_deaf_it_is(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with WorkerProcess(1, command, tmp_path / "log") as worker:
+        worker.check_alive()
+        worker.kill()
+    assert not worker.is_alive
