@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidegate.spark.sessions import Session
 
 ARROW = (".arrow", ".feather", ".ipc")
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 1 << 16
 """How much is in memory at a time; also what a row group of the copy holds."""
 _ARROW_FILE = b"ARROW1"

@@ -149,16 +149,18 @@ def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _lines(block: bytes, *, is_single: bool) -> int:
     """How many lines a block has, if it has nothing that Spark could split differently."""
     letters = np.frombuffer(block, np.uint8)
-    feeds = block.count(b"\n")
-    returns = np.count_nonzero(letters == _RETURN)
-    if returns and returns != block.count(b"\r\n"):
-        raise Doubtful("a carriage return within a line")
-    if np.count_nonzero(letters < _SPACE) != feeds + returns + block.count(b"\t"):
-        raise Doubtful("a control character")
+    feeds = np.count_nonzero(letters == _LINE_FEED)
+    others = np.count_nonzero(letters < _SPACE) - feeds
+    if others:
+        returns = block.count(b"\r")
+        if returns != block.count(b"\r\n"):
+            raise Doubtful("a carriage return within a line")
+        if others != returns + block.count(b"\t"):
+            raise Doubtful("a control character")
     if is_single and _BLANK_LINE.search(block):
         raise Doubtful("a blank line, which may be a value")
     _refuse_odd_quotes(letters)
-    return feeds + (not block.endswith(b"\n"))
+    return int(feeds) + (not block.endswith(b"\n"))
 
 
 def _counted(lines: int, block: bytes) -> int | None:
