@@ -1083,6 +1083,8 @@ class LaneConflict(StoreError):
 
     task: str
     reason: str
+    run: str = ""
+    """The key of the run that cannot be completed by it, if it is about one."""
     says: ClassVar[str] = (
         "the lanes of task {task!r} are not as this worker left them ({reason});"
         " nothing was written. Give the task up and acquire it again"

@@ -30,9 +30,8 @@ class Inbox:
     def keep(self, message: Unread) -> None:
         """Add what was fetched; the next number on the lane, or the lane is broken."""
         if message.seq != self.fetched + 1:
-            raise LaneConflict(
-                task=str(self.edge), reason=f"message {self.fetched + 1} of {self.run.key} is gone"
-            )
+            reason = f"message {self.fetched + 1} of {self.run.key} is gone"
+            raise LaneConflict(task=str(self.edge), reason=reason, run=self.run.key)
         self.fetched = message.seq
         self.waiting.append(message)
 

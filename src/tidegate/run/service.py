@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.server import Server
@@ -59,10 +58,9 @@ def serving(
     with ExitStack() as at_work:
         wakeups = at_work.enter_context(Wakeups(database))
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
-        name = uuid4().hex[:12]
-        workshop = SparkWorkshop(checked, session, place.root, name)
+        workshop = SparkWorkshop(checked, session, place.root)
         at_work.callback(workshop.close)
-        at_work.enter_context(Worker(name, database, assembly, workshop, wakeups))
+        at_work.enter_context(Worker(database, assembly, workshop, wakeups))
         at_work.enter_context(Watch(database, assembly, wakeups, partial(why_not_done, database)))
         at_work.enter_context(Sweeper(place))
         yield Service(checked, assembly, server, workshop)

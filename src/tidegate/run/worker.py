@@ -4,6 +4,10 @@ Whatever goes wrong in a task, its processor and lanes are thrown away and built
 committed. A task whose lease was lost belongs to somebody else and is let go; one that nobody
 holds is taken. A run that a processor cannot handle fails, with the first cause, and the others
 go on.
+
+A worker has a lease of its own, under a name that also stands in the paths of what it writes. When
+that is lost, the sweeper may have taken the worker for dead and removed what it was writing, so it
+lets everything go and begins another life, under another name.
 """
 
 from __future__ import annotations
@@ -14,16 +18,19 @@ from functools import partial
 from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Protocol, Self, cast
+from uuid import uuid4
 
 from tidegate.errors import (
     AlignmentError,
     CountMismatch,
     Fenced,
+    LaneConflict,
     NotABatch,
     ProcessorFailed,
     StoreError,
 )
+from tidegate.run.assemble import Workshop
 from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
 from tidegate.run.step import StepLoop
 from tidegate.store import (
@@ -38,7 +45,7 @@ from tidegate.store import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.run.assemble import Assembly, Workshop
+    from tidegate.run.assemble import Assembly
     from tidegate.signals import Barrier
     from tidegate.store import Database, Wakeups
 
@@ -56,12 +63,22 @@ TASK = "task"
 WORKER = "worker"
 
 
+class WorkshopOfWriters(Workshop, Protocol):
+    """A workshop that writes, and has to know under which name."""
+
+    def write_as(self, writer: str) -> None:
+        """From here on write under this name."""
+        ...
+
+
 @dataclass
 class _Running:
     """A task that this worker runs, and how often in a row it died soon after its start."""
 
     task: str
     lease: Lease
+    own: Lease
+    """The worker's own lease at that time."""
     lanes: DurableLanes
     thread: Thread
     started_at: float
@@ -71,21 +88,19 @@ class _Running:
 class Worker:
     """Runs the tasks of one pipeline that nobody else has.
 
-        with Worker(name, database, assembly, workshop, wakeups) as worker: …
+        with Worker(database, assembly, workshop, wakeups) as worker: …
 
-    Its name is unique to this life of it.
+    Its name is unique to each of its lives.
     """
 
     def __init__(
         self,
-        name: str,
         database: Database,
         assembly: Assembly,
-        workshop: Workshop,
+        workshop: WorkshopOfWriters,
         wakeups: Wakeups,
         seconds: float = LEASE_SECONDS,
     ) -> None:
-        self.name = name
         self._workshop = workshop
         self._database = database
         self._wakeups = wakeups
@@ -96,11 +111,15 @@ class Worker:
         self._running: dict[str, _Running] = {}
         self._changing = Lock()
         self._closed = Flag()
-        self._own = self._register()
         self._heartbeat = Heartbeat(database, self._on_lost)
-        self._heartbeat.keep(self._own)
+        self._own = self._begin_life()
         self._thread = Thread(target=self._supervise, name="tidegate-worker", daemon=True)
         self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """Of this life of it."""
+        return self._own.owner
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -122,18 +141,27 @@ class Worker:
         self._heartbeat.give_back(self._own)
         self._heartbeat.close()
 
-    def _register(self) -> Lease:
-        lease = self._database.transact(
-            lambda c: acquire(c, WORKER, self.name, self.name, self._seconds)
-        )
+    def _begin_life(self) -> Lease:
+        name = uuid4().hex[:12]
+        lease = self._database.transact(lambda c: acquire(c, WORKER, name, name, self._seconds))
         assert lease is not None, "nobody else has this name"
+        self._workshop.write_as(name)
+        self._heartbeat.keep(lease)
         return lease
+
+    def _begin_another_life(self) -> None:
+        """First end this one: nothing may be committed under its lease any more."""
+        self._let_go(self._own)
+        self._heartbeat.give_back(self._own)
+        self._own = self._begin_life()
 
     # ── taking tasks ──
 
     def _supervise(self) -> None:
         while not self._closed.is_set():
             try:
+                if self._own not in self._heartbeat.held:
+                    self._begin_another_life()
                 self._take_free_tasks()
             except StoreError as trouble:
                 log.warning("worker %s could not look for tasks: %s", self.name, trouble)
@@ -158,19 +186,20 @@ class Worker:
 
     def _start(self, task: str, lease: Lease, deaths: int = 0) -> None:
         """A fresh processor on fresh lanes, on a thread of its own."""
+        own = self._own
         processor = cast("DurableProcessor", self._assembly.processor(task, self._workshop))
         lanes = DurableLanes(
             self._database,
             self._assembly.name,
             processor,
             self._assembly.links,
-            Ownership(lease, (self._own,)),
+            Ownership(lease, (own,)),
             self._assembly.monitored,
         )
         loop = StepLoop(processor, lanes, _unheard)
         work = partial(self._work, task, loop)
         thread = Thread(target=work, name=f"tidegate-{task}", daemon=True)
-        running = _Running(task, lease, lanes, thread, monotonic(), deaths)
+        running = _Running(task, lease, own, lanes, thread, monotonic(), deaths)
         with self._changing:
             self._running[task] = running
         thread.start()
@@ -195,7 +224,10 @@ class Worker:
 
     def _conclude(self, running: _Running, trouble: BaseException | None) -> None:
         """What becomes of a task whose loop has ended."""
-        is_lost = isinstance(trouble, Fenced) or running.lease not in self._heartbeat.held
+        held = self._heartbeat.held
+        is_lost = (
+            isinstance(trouble, Fenced) or running.lease not in held or running.own not in held
+        )
         with self._changing:
             self._running.pop(running.task, None)
         if self._closed.is_set() or is_lost:
@@ -227,15 +259,19 @@ class Worker:
             self._database.transact(lambda c: fail_runs(c, failed))
 
     def _on_lost(self, lease: Lease) -> None:
-        """Called by the heartbeat. Without its own lease a worker may write nothing."""
+        """Called by the heartbeat."""
+        log.warning("worker %s has lost %s %s", self.name, lease.kind, lease.key)
+        self._let_go(lease)
+
+    def _let_go(self, lost: Lease) -> None:
+        """End the task that was run under a lease, or all of them if it is the worker's own."""
         with self._changing:
-            lost = [
+            running = [
                 each
                 for each in self._running.values()
-                if lease.kind == WORKER or each.lease.key == lease.key
+                if lost.kind == WORKER or each.lease.key == lost.key
             ]
-        log.warning("worker %s has lost %s %s", self.name, lease.kind, lease.key)
-        for each in lost:
+        for each in running:
             each.lanes.close()
 
     def __enter__(self) -> Self:
@@ -247,8 +283,8 @@ class Worker:
 
 def _guilty(trouble: BaseException) -> tuple[str, ...]:
     """The runs whose messages broke a rule; not those that the world around them has hurt."""
-    if isinstance(trouble, CountMismatch):
-        return (trouble.run,)
+    if isinstance(trouble, CountMismatch | LaneConflict):
+        return (trouble.run,) if trouble.run else ()
     if isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES):
         return trouble.runs
     return ()

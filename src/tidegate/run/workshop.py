@@ -11,31 +11,33 @@ from tidegate.run.stages import StageOperator
 from tidegate.spark import run_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tidegate.plan import PhysicalResultCollect, PhysicalStage
-    from tidegate.run.desk import Work
-    from tidegate.spark import Checked, Session
+    from tidegate.run.desk import Made, Work
+    from tidegate.spark import Checked, PreparedStage, Session, Share
 
 
 class SparkWorkshop:
     """Makes the processors of a checked plan; see `assemble.Workshop`.
 
-    Batches go below `root`, under the name of this `writer`. All tasks of a stage share its desk.
+    Batches go below `root`, under the name of whoever works here. All tasks of a stage share its
+    desk.
     """
 
-    def __init__(
-        self,
-        checked: Checked,
-        session: Session,
-        root: str,
-        writer: str,
-    ) -> None:
+    def __init__(self, checked: Checked, session: Session, root: str) -> None:
         self._prepared = checked.stages
+        self._session = session
+        self._root = root
+        self._writer = "nobody"
         self._desks = {
-            id: Desk(id, partial(run_shares, session, prepared, root=root, writer=writer))
+            id: Desk(id, partial(self._perform, prepared))
             for id, prepared in checked.stages.items()
         }
+
+    def write_as(self, writer: str) -> None:
+        """From here on batches are written under this name."""
+        self._writer = writer
 
     @property
     def work(self) -> Mapping[str, Work]:
@@ -55,3 +57,6 @@ class SparkWorkshop:
     def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
         """Where all sinks meet."""
         return ResultCollector(name, collect.sinks)
+
+    def _perform(self, prepared: PreparedStage, shares: Sequence[Share]) -> Sequence[Made]:
+        return run_shares(self._session, prepared, shares, root=self._root, writer=self._writer)
