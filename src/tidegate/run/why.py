@@ -85,7 +85,8 @@ def _of_tasks(facts: RunFacts) -> Iterator[Reason]:
         waiting = [lane for lane in lanes if lane.sent > lane.cursor]
         if not waiting or not _can_act(facts, task, lanes):
             continue
-        since = min(lane.waiting_since for lane in waiting if lane.waiting_since)
+        times = (lane.waiting_since for lane in waiting if lane.waiting_since)
+        since = min(times, default=None)
         yield Reason(f"task {task}", _unprocessed(waiting), since, _owned(facts.owners.get(task)))
 
 
@@ -111,6 +112,7 @@ def _unprocessed(waiting: list[LaneStatus]) -> str:
     lanes = [
         f"{lane.sent - lane.cursor} of {lane.sent} from {lane.from_task}"
         + ("" if lane.declared is None else f" (declared {lane.declared})")
+        + (f", and message {_numbers(lane.gone)} of those is gone" if lane.gone else "")
         for lane in waiting
     ]
     return f"has not processed {listed(lanes, most=2)}"

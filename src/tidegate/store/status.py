@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import psycopg
@@ -57,6 +57,8 @@ class LaneStatus:
     """How many there are in all; None until END was sent."""
     cursor: int
     waiting_since: datetime | None
+    gone: tuple[int, ...] = ()
+    """The first few messages that were sent and are not there; there should never be any."""
 
     @property
     def is_passed(self) -> bool:
@@ -97,7 +99,8 @@ def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
     """All that is known of a run at this moment."""
     asked = {"run": run.id}
     sources = connection.execute(_SQL["sources_of"].sql, asked).fetchall()
-    lanes = [LaneStatus(*row) for row in connection.execute(_SQL["all_lanes_of"].sql, asked)]
+    rows = connection.execute(_SQL["all_lanes_of"].sql, asked)
+    lanes = [replace(LaneStatus(*row), gone=tuple(gone or ())) for *row, gone in rows]
     released = connection.execute(_SQL["releases_of"].sql, asked).fetchall()
     (now,) = connection.execute(_SQL["now"].sql).fetchone() or (None,)
     assert isinstance(now, datetime)

@@ -23,10 +23,21 @@ WHERE run_id = %(run)s
 ORDER BY name;
 
 -- name: all_lanes_of — The lanes of a run: what was sent, declared and taken, and since when it waits.
+-- Last come the numbers of messages that were sent and are not there, which should never be.
 SELECT
     lane.from_task, lane.to_task, lane.input, lane.sent, lane.declared, cursor.seq,
     (SELECT message.sent_at FROM tidegate.message
-     WHERE message.lane_id = lane.id AND message.seq = cursor.seq + 1)
+     WHERE message.lane_id = lane.id AND message.seq = cursor.seq + 1),
+    CASE WHEN (SELECT count(*) FROM tidegate.message WHERE lane_id = lane.id) < lane.sent
+        THEN ARRAY(
+            SELECT number FROM generate_series(1, lane.sent) AS number
+            WHERE NOT EXISTS (
+                SELECT FROM tidegate.message WHERE lane_id = lane.id AND seq = number
+            )
+            ORDER BY number
+            LIMIT 20
+        )
+    END
 FROM tidegate.lane
 JOIN tidegate.cursor ON cursor.lane_id = lane.id
 WHERE lane.run_id = %(run)s
