@@ -8,9 +8,9 @@ from time import monotonic, sleep
 LONG = 30.0
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool], bound: float = LONG) -> None:
     """Return when the condition is true; fail when it does not come true in time."""
-    deadline = monotonic() + LONG
+    deadline = monotonic() + bound
     while not condition():
-        assert monotonic() < deadline, f"the condition did not come true within {LONG:g} s"
+        assert monotonic() < deadline, f"the condition did not come true within {bound:g} s"
         sleep(0.001)

@@ -20,7 +20,6 @@ from tidegate.errors import (
 from tidegate.pipeline import Pipeline, Stream
 from tidegate.plan import explain_physical, physical_plan, plan_hash
 from tidegate.plan.physical import Step
-from tidegate.run.workshop import SparkWorkshop
 from tidegate.spark import Session, analyze, check
 from tidegate.spark.aggregates import CallTypes
 from tidegate.spark.steps import apply_step
@@ -155,7 +154,7 @@ def test_a_plan_is_explained_with_what_spark_said(
 
 
 def test_spark_is_asked_about_the_stages_of_a_plan_once(
-    spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied = []
 
@@ -166,9 +165,9 @@ def test_spark_is_asked_about_the_stages_of_a_plan_once(
     # The room exports a function under the name of this module.
     monkeypatch.setattr(sys.modules["tidegate.spark.prepare"], "apply_step", counting)
     shop = declared(lambda sales: sales.aggregate(by="item", n="count(*)"))
-    workshop = SparkWorkshop(shop, spark, str(tmp_path), shards=2)
-    assert len(applied) == sum(len(stage.steps) for stage in workshop.plan.stages)
-    assert workshop.plan.shards == 2
+    plan = check(shop, spark, shards=2).plan
+    assert len(applied) == sum(len(stage.steps) for stage in plan.stages)
+    assert plan.shards == 2
 
 
 def test_join_keys_of_different_types_are_refused_because_rows_meet_by_hash(
