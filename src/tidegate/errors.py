@@ -812,6 +812,20 @@ class ChaosFailed(RunError):
 
 
 @dataclass(eq=False)
+class OtherPlan(UsageError):
+    """A pipeline is to be served under another plan than the one its open runs were begun with."""
+
+    says = (
+        "runs of {pipeline!r} are open that were begun with another plan than {plan:.12}: {runs}."
+        " Serve them with the declaration and the shards they were begun with, or cancel them."
+    )
+
+    pipeline: str
+    plan: str
+    runs: str
+
+
+@dataclass(eq=False)
 class NoDeployment(UsageError):
     """A folder that was named as a deployment is none."""
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidegate.errors import OtherPlan, listed
+from tidegate.plan import plan_hash
 from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.server import Server
 from tidegate.run.sweep import Sweeper
@@ -20,12 +22,14 @@ from tidegate.run.why import why_not_done
 from tidegate.run.worker import Worker
 from tidegate.run.workshop import SparkWorkshop
 from tidegate.spark import check
-from tidegate.store import Wakeups
+from tidegate.store import Wakeups, open_runs, plan_of
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
+    from tidegate.plan import PhysicalPlan
     from tidegate.run.deployment import Deployment
     from tidegate.spark import Checked, Schema, Session
+    from tidegate.store import Connection, Database
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ def serving(
     checked = check(pipeline, session, shards=shards)
     assembly = assemble(checked.plan)
     database = place.database
+    _refuse_other_plans(database, checked.plan)
     with ExitStack() as at_work:
         wakeups = at_work.enter_context(Wakeups(database))
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
@@ -64,3 +69,16 @@ def serving(
         at_work.enter_context(Watch(database, assembly, wakeups, partial(why_not_done, database)))
         at_work.enter_context(Sweeper(place))
         yield Service(checked, assembly, server, workshop)
+
+
+def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:
+    """The lanes of an open run lead from task to task of the plan that it was begun with."""
+    ours = plan_hash(plan)
+
+    def others(connection: Connection) -> list[str]:
+        runs = open_runs(connection, plan.pipeline)
+        return [run.name for run in runs if plan_of(connection, run) != ours]
+
+    found = database.transact(others)
+    if found:
+        raise OtherPlan(plan.pipeline, ours, listed(found))
