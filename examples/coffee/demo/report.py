@@ -40,11 +40,14 @@ def compare(show: Show, expected: Mapping[str, Answers]) -> dict[str, Answers]:
     return every
 
 
-def show_rows(answers: Answers, columns: Mapping[str, tuple[str, ...]], teller: Teller) -> None:
+def show_rows(
+    client: str, answers: Answers, columns: Mapping[str, tuple[str, ...]], teller: Teller
+) -> None:
     """The first rows of every answer."""
     for sink, rows in answers.items():
         first = sorted(rows, key=str)[:SHOWN_ROWS]
-        teller.table(f"{sink}: {QUESTIONS[sink]}", columns[sink], first)
+        title = f"{sink}: {QUESTIONS[sink]} (client {client}, {len(first)} of {len(rows)} rows)"
+        teller.table(title, columns[sink], first)
 
 
 def show_completeness(show: Show) -> None:
@@ -52,7 +55,8 @@ def show_completeness(show: Show) -> None:
     columns = [_column(show, client.name) for client in show.clients]
     names = [client.name for client in show.clients]
     rows = [(key, *(column[key] for column in columns)) for key in columns[0]]
-    show.teller.table("what makes each run complete", ["", *names], rows)
+    title = "why each run is complete: what was announced is what was processed"
+    show.teller.table(title, ["", *names], rows, right=names)
 
 
 def _column(show: Show, client: str) -> dict[str, str]:
@@ -68,7 +72,7 @@ def _sources(show: Show, client: str) -> Iterator[tuple[str, str]]:
 
 def _released(show: Show, client: str) -> Iterator[tuple[str, str]]:
     passed = released(show.traces[client], show.assembly.monitored)
-    yield "aggregates: shards released", f"{passed.tasks} of {passed.of_tasks}"
+    yield "aggregates: shards released by the monitor", f"{passed.tasks} of {passed.of_tasks}"
     yield "aggregates: messages processed", f"{passed.processed} of {passed.declared}"
 
 
@@ -78,4 +82,4 @@ def _results(show: Show, client: str) -> Iterator[tuple[str, str]]:
     runs = show.place.database.transact(lambda c: overview(c, pipeline.name))
     (run,) = (it for it in runs if it.run.name == client)
     assert run.closed_at is not None, "only complete runs are shown"
-    yield "seconds from its beginning", f"{(run.closed_at - run.begun_at).total_seconds():.1f}"
+    yield "seconds from begin to results", f"{(run.closed_at - run.begun_at).total_seconds():.1f}"

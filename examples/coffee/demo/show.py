@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GLANCE = 0.25
 """Seconds between two looks."""
 BOUND = 300.0
-"""Seconds that one part of the demo may take, on the slowest of machines."""
+"""Seconds that may pass without any progress, on the slowest of machines."""
 
 
 @dataclass
@@ -47,6 +47,11 @@ class Show:
         """The runs that are not complete."""
         return [facts for facts in self.facts.values() if facts.run.state is RunState.OPEN]
 
+    @property
+    def messages(self) -> int:
+        """How many were processed in all."""
+        return sum(progress(facts).messages for facts in self.traces.values())
+
     def follow(
         self,
         is_reached: Callable[[], bool],
@@ -54,22 +59,24 @@ class Show:
         worker: WorkerProcess | None = None,
     ) -> None:
         """Look until a condition on the facts is met. Whoever fails meanwhile ends the demo."""
-        deadline = monotonic() + BOUND
+        seen, since = "", monotonic()
         while not self._observe(is_reached):
             if worker is not None:
                 worker.check_alive()
             for helper in helpers:
                 if helper.done():
                     helper.result()
-            if monotonic() > deadline:
-                raise SystemExit(f"nothing more has happened for {BOUND:g} s: {self.how_far()}")
-            self.teller.progress(self.how_far())
+            if self.how_far() != seen:
+                seen, since = self.how_far(), monotonic()
+            if monotonic() - since > BOUND:
+                raise SystemExit(f"nothing has happened for {BOUND:g} s. {seen}")
+            self.teller.progress(seen)
             sleep(GLANCE)
 
     def how_far(self) -> str:
         """One line about all runs."""
         so_far = ", ".join(map(_how_far, self.facts.values()))
-        return f"tasks that are done: {so_far}" if so_far else "nobody has begun"
+        return f"tasks that are done: {so_far}; {self.messages} messages so far"
 
     def _observe(self, is_reached: Callable[[], bool]) -> bool:
         for client in self.clients:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from threading import Lock
 from time import monotonic
 
@@ -13,6 +14,7 @@ from rich.table import Table
 
 EVERY = 10.0
 """Seconds between two lines about how far things are, where no line can be in motion."""
+NUMBERS = (int, float, Decimal)
 
 
 class Teller:
@@ -48,16 +50,22 @@ class Teller:
         elif monotonic() - self._said_at > EVERY:
             self.tell(what, style="dim")
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """A table; numbers to the right."""
-        table = Table(title=title, title_justify="left", title_style="bold")
+    def table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        right: Collection[str] = (),
+    ) -> None:
+        """A title and a table; numbers, and the columns that are asked for, stand to the right."""
+        table = Table()
         for at, column in enumerate(columns):
-            is_number = bool(rows) and _is_number(rows[0][at])
-            table.add_column(column, justify="right" if is_number else "left")
+            is_right = column in right or any(isinstance(row[at], NUMBERS) for row in rows)
+            table.add_column(column, justify="right" if is_right else "left", no_wrap=True)
         for row in rows:
             table.add_row(*(str(value) for value in row))
         with self._printing:
-            self._console.print()
+            self._console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
             self._console.print(table)
 
     def _print(self, what: str, style: str) -> None:
@@ -66,7 +74,3 @@ class Teller:
 
     def _passed(self) -> str:
         return f"{monotonic() - self._started:6.1f} s"
-
-
-def _is_number(value: object) -> bool:
-    return not isinstance(value, str) or value.replace(",", "").replace(".", "").isdecimal()

@@ -17,9 +17,9 @@ GROUP = "tidegate.demos"
 def demo(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A registered demo.")] = "coffee",
 ) -> None:
-    """Run coffee for three clients and check the answers.
+    """Run coffee for three clients, kill their worker half-way, and check the answers.
 
-    Starts Spark in this process, generates data, and takes a minute or two.
+    Starts Spark and PostgreSQL, generates data, and takes about two minutes.
     """
     with told_errors(as_json=False):
         registered = {point.name: point for point in entry_points(group=GROUP)}
