@@ -1,0 +1,167 @@
+"""Runs that are empty, lopsided, late or given up: each ends properly, and none hinders another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from time import monotonic, sleep
+
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+from pyarrow import parquet
+
+from tests.integration.run.shop import BOUND, Client, Row, rows
+from tests.waiting import wait_until
+from tidegate.errors import RunEnded
+from tidegate.run.deployment import Deployment
+from tidegate.run.service import Service
+from tidegate.spark import Batch, Session
+from tidegate.store import RunState
+
+Results = dict[str, list[Row]]
+
+
+@pytest.fixture
+def read(spark: Session, common_place: Deployment) -> Callable[[dict[str, list[Batch]]], Results]:
+    return lambda found: {sink: rows(spark, common_place, its) for sink, its in found.items()}
+
+
+Read = Callable[[dict[str, list[Batch]]], Results]
+
+
+def test_a_side_table_that_arrives_last_still_names_the_best(
+    common: Service, read: Read, tmp_path: Path
+) -> None:
+    client = Client(common.server, "side table last", tmp_path)
+    client.sales(1, (1, 5), (2, 200))
+    common.server.end(client.run, "sales", chunks=1)
+    sleep(1.0)  # not for the outcome: so that the sales have gone as far as they can
+    assert common.server.known(client.run).state is RunState.OPEN
+    client.items(1, (1, "tea"))
+    client.items(2, (2, "beans"))
+    common.server.end(client.run, "items", chunks=2)
+    assert read(client.wait()) == {"best": [("beans", 200_000)], "bulk": [(2, 200)]}
+
+
+def test_a_source_without_chunks_is_an_empty_table(
+    common: Service, read: Read, tmp_path: Path
+) -> None:
+    client = Client(common.server, "no items", tmp_path)
+    client.sales(1, (1, 500))
+    common.server.end(client.run, "items", chunks=0)
+    common.server.end(client.run, "sales", chunks=1)
+    assert read(client.wait()) == {"best": [], "bulk": [(1, 500)]}
+
+
+def test_a_run_of_nothing_at_all_is_published_too(
+    common: Service, read: Read, tmp_path: Path
+) -> None:
+    client = Client(common.server, "nothing", tmp_path)
+    client.end()
+    assert read(client.wait()) == {"best": [], "bulk": []}
+    assert common.server.rows_in(client.run) == {"sales": 0, "items": 0}
+
+
+def test_chunks_without_rows_and_rows_that_no_filter_lets_through_give_an_empty_result(
+    common: Service, read: Read, tmp_path: Path
+) -> None:
+    client = Client(common.server, "nothing left", tmp_path)
+    client.sales(1)
+    client.sales(2, (1, 1), (2, 1))
+    client.items(1)
+    client.items(2, (3, "not sold"))
+    client.end()
+    assert read(client.wait()) == {"best": [], "bulk": []}
+
+
+def test_nulls_are_neither_lost_nor_sold(common: Service, read: Read, tmp_path: Path) -> None:
+    client = Client(common.server, "nulls", tmp_path)
+    client.deliver("sales", 1, client.file("sales", 1, "item_id,quantity", [",", "1,", ",200"]))
+    client.items(1, (1, "tea"))
+    client.end()
+    assert read(client.wait()) == {"best": [], "bulk": [(None, 200)]}
+
+
+# --- one client a thousand times as large as another -----------------------------------------
+
+SMALL, HUGE_CHUNK, HUGE_CHUNKS = 5_000, 125_000, 40
+
+
+def many_sales(file: Path, number: int) -> Path:
+    items = pa.compute.bit_wise_and(pa.array(range(number)), 4095)
+    quantities = pa.array([1] * number, pa.int32())
+    parquet.write_table(pa.table({"item_id": items, "quantity": quantities}), file)
+    return file
+
+
+def test_a_small_run_behind_a_huge_one_takes_a_small_multiple_of_its_own_time(
+    common: Service, read: Read, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    little = many_sales(tmp_path / "little.parquet", SMALL)
+    much = many_sales(tmp_path / "much.parquet", HUGE_CHUNK)
+
+    def run_small(name: str) -> float:
+        started = monotonic()
+        small = Client(common.server, name, tmp_path)
+        small.deliver("sales", 1, little)
+        small.items(1, (0, "tea"))
+        small.end()
+        assert read(small.wait())["best"] == [("tea", 2000)]
+        return monotonic() - started
+
+    run_small("the first")
+    alone = run_small("alone")
+    huge = Client(common.server, "huge", tmp_path)
+    for number in range(1, HUGE_CHUNKS + 1):
+        huge.deliver("sales", number, much)
+    huge.items(1, (0, "tea"))
+    huge.end()
+    behind = run_small("behind")
+    record_property("alone", alone)
+    record_property("behind", behind)
+    assert behind < 4 * alone + 5.0
+    assert read(huge.wait())["best"] == [("tea", HUGE_CHUNKS * 31 * 1000)]
+
+
+# --- giving up -------------------------------------------------------------------------------
+
+
+def sell_in_pieces(service: Service, name: str, price: int, folder: Path) -> None:
+    client = Client(service.server, name, folder)
+    with suppress(RunEnded):  # cancelled under our hands
+        client.items(1, (1, name))
+        for number in range(1, 6):
+            client.sales(number, (1, price))
+        client.end()
+
+
+def give_up(service: Service, name: str, after: float) -> bool:
+    """Whether it was given up before it was complete."""
+    wait_until(lambda: service.server.find(name) is not None)
+    sleep(after)
+    return service.server.cancel(name)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_runs_that_are_cancelled_at_any_moment_disturb_nobody_and_their_names_are_free(
+    seed: int, common: Service, read: Read, tmp_path: Path
+) -> None:
+    chance, server = Random(seed), common.server
+    names = [f"{seed}: client {number}" for number in range(6)]
+    given_up = names[::2]
+    with ThreadPoolExecutor(9) as pool:
+        sent = [pool.submit(sell_in_pieces, common, name, 1, tmp_path) for name in names]
+        late = {it: pool.submit(give_up, common, it, chance.uniform(0, 2)) for it in given_up}
+        for each in sent:
+            each.result(BOUND)
+    for name in given_up:
+        is_cancelled = late[name].result(BOUND)
+        assert server.known(name).state is (RunState.CANCELLED if is_cancelled else RunState.ENDED)
+        sell_in_pieces(common, name, 2, tmp_path)
+    for name in names:
+        sold = 10_000 if name in given_up else 5_000
+        assert read(server.wait(name, BOUND))["best"] == [(name, sold)]
