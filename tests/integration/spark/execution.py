@@ -14,12 +14,19 @@ from pyspark.sql import DataFrame
 
 from tidegate.pipeline import Pipeline
 from tidegate.plan import Move, PhysicalPlan, PhysicalStage, physical_plan
-from tidegate.spark import Batch, PreparedStage, Session, Share, inputs_of, passes_through, prepare
-from tidegate.spark.chunks import read_chunks
+from tidegate.spark import (
+    Batch,
+    PreparedStage,
+    Session,
+    Share,
+    ingest,
+    inputs_of,
+    passes_through,
+    prepare,
+    run_shares,
+)
 from tidegate.spark.exchange import read
 from tidegate.spark.files import stored_parquet
-from tidegate.spark.schemas import empty_source
-from tidegate.spark.stages import run_shares
 
 Sources = Mapping[str, Sequence[str]]
 Made = dict[int | None, Batch]
@@ -54,12 +61,11 @@ class Execution:
 
     def _deal(self, run: int, sources: Sources) -> None:
         """The files of each source, each ingested as a chunk of some shard."""
-        for name, source in self.pipeline.sources.items():
-            schema = empty_source(self.session, source.schema).schema
-            for file in sources.get(name, ()):
+        for name, files in sources.items():
+            for number, file in enumerate(files):
                 shard = self.chance.randrange(self.plan.shards)
-                rows = read_chunks(self.session, name, schema, [file])
-                chunk = save(rows, self.root, f"chunks/run={run}/to={shard}/{name}")
+                beginning = f"chunks/run={run}/to={shard}/{name}/{number}-"
+                chunk = ingest(self.session, self.pipeline, name, file, self.root, beginning)
                 self.chunks.setdefault((name, run, shard), []).append(chunk)
 
     def _arrived(self, stage: PreparedStage, run: int, shard: int) -> Iterator[list[Batch]]:

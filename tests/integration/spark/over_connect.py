@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tidegate as tg
-from tests.integration.spark.execution import execute
+from tests.integration.spark.execution import execute, execute_runs
 from tests.integration.spark.rows import assert_same
-from tidegate.errors import BadValue, RefusedBySpark
+from tidegate.errors import RefusedBySpark, StageFailed
 from tidegate.pipeline import Pipeline
 from tidegate.spark import Session, analyze, open_session, reference
 
@@ -22,16 +22,16 @@ def declared(condition: str) -> Pipeline:
     return shop
 
 
-def chunks(folder: Path, *more: str) -> list[str]:
-    chance = random.Random(5)
+def chunks(folder: Path, seed: int = 5) -> list[str]:
+    chance = random.Random(seed)
     files = []
     for number in range(3):
         lines = [
             f"{chance.choice('abc')},{chance.randint(1, 3)}.0,{chance.randint(-999, 999) / 100}"
             for _ in range(40)
         ]
-        file = folder / f"{len(more)}-{number}.csv"
-        file.write_text("\n".join(["item,store_id,paid", *lines, *more]))
+        file = folder / f"{seed}-{number}.csv"
+        file.write_text("\n".join(["item,store_id,paid", *lines]))
         files.append(str(file))
     return files
 
@@ -45,19 +45,23 @@ def refused(session: Session) -> str:
 
 
 def failed(session: Session, folder: Path) -> str:
-    sources = {"sales": chunks(folder, "d,many,1")}
+    sources = {"sales": chunks(folder)}
+    too_narrow = declared("cast(store_id * 100 as tinyint) > 1")
     try:
-        execute(session, declared("store_id > 1"), sources, str(folder / "bad"), shards=1, seed=1)
-    except BadValue as error:
-        return f"{error.column} {error.value} in line {error.line}"
+        execute(session, too_narrow, sources, str(folder / "bad"), shards=1, seed=1)
+    except StageFailed as error:
+        return error.spark_condition
     return "nothing"
 
 
 def compared(session: Session, folder: Path) -> str:
-    pipeline, sources = declared("store_id > 1"), {"sales": chunks(folder)}
-    found = execute(session, pipeline, sources, str(folder / "out"), shards=2, seed=1)
-    for sink, rows in reference(session, pipeline, sources).items():
-        assert_same(found[sink], rows)
+    """Two runs on two shards, in joint jobs."""
+    pipeline = declared("store_id > 1")
+    runs = {run: {"sales": chunks(folder, seed=run)} for run in (3, 12)}
+    found = execute_runs(session, pipeline, runs, str(folder / "out"), shards=2, seed=1)
+    for run, sources in runs.items():
+        for sink, rows in reference(session, pipeline, sources).items():
+            assert_same(found[run][sink], rows)
     return "same"
 
 

@@ -30,6 +30,6 @@ def test_the_core_path_runs_over_connect_with_the_results_of_plain_spark(tmp_pat
     assert done.stdout.splitlines() == [
         "refused UNRESOLVED_COLUMN.WITH_SUGGESTION",
         "columns (('item', 'string'), ('mean', 'decimal(22,6)'), ('sales', 'bigint'))",
-        "failed store_id many in line 42",
+        "failed CAST_OVERFLOW",
         "same",
     ]

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 import tidegate as tg
-from tests.integration.spark.execution import execute
+from tests.integration.spark.execution import execute, execute_runs
 from tests.integration.spark.rows import assert_same
 from tidegate.pipeline import Pipeline
 from tidegate.spark import Session, reference
@@ -118,18 +118,43 @@ def make_sources(folder: Path, seed: int) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize(("seed", "shards"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("seed", "shards", "runs"), [(1, 1, 1), (2, 3, 2)])
 @pytest.mark.timeout(300)
-def test_every_operator_gives_the_same_rows_whatever_the_chunks_and_shards(
-    spark: Session, tmp_path: Path, seed: int, shards: int
+def test_every_operator_gives_the_same_rows_whatever_the_chunks_shards_and_other_runs(
+    spark: Session, tmp_path: Path, seed: int, shards: int, runs: int
 ) -> None:
-    sources = make_sources(tmp_path / "in", seed)
     pipeline = every_operator()
-    found = execute(spark, pipeline, sources, str(tmp_path / "out"), shards, seed)
-    wanted = reference(spark, pipeline, sources)
-    assert found.keys() == wanted.keys()
-    for sink, rows in wanted.items():
-        assert_same(found[sink], rows)
+    given = {run: make_sources(tmp_path / str(run), seed + run) for run in range(runs)}
+    found = execute_runs(spark, pipeline, given, str(tmp_path / "out"), shards, seed)
+    for run, sources in given.items():
+        wanted = reference(spark, pipeline, sources)
+        assert found[run].keys() == wanted.keys()
+        for sink, rows in wanted.items():
+            assert_same(found[run][sink], rows)
+
+
+def test_what_sold_five_times_on_each_of_two_shards_beats_what_sold_six_times_on_one(
+    spark: Session, tmp_path: Path
+) -> None:
+    shop = tg.Pipeline("shop")
+    sold = shop.source("sales", "item string, quantity bigint")
+    sold.aggregate(by="item", units="sum(quantity)").top(1, by="units desc").sink("best")
+    runs = {1: ["tea,5", "milk,6", "tea,5"], 2: ["rye,5", "tea,6", "rye,5"], 3: []}
+    sources = {run: {"sales": files} for run, files in one_file_each(tmp_path, runs).items()}
+    for seed in range(3):
+        found = execute_runs(spark, shop, sources, str(tmp_path / str(seed)), shards=2, seed=seed)
+        best = {run: found[run]["best"].collect() for run in runs}
+        assert best == {1: [("tea", 10)], 2: [("rye", 10)], 3: []}
+
+
+def one_file_each(folder: Path, runs: dict[int, list[str]]) -> dict[int, list[str]]:
+    files: dict[int, list[str]] = {run: [] for run in runs}
+    for run, lines in runs.items():
+        for number, line in enumerate(lines):
+            file = folder / f"{run}-{number}.csv"
+            file.write_text(f"item,quantity\n{line}\n")
+            files[run].append(str(file))
+    return files
 
 
 def test_a_run_without_any_chunk_gives_empty_sinks_with_their_columns(
