@@ -23,6 +23,7 @@ import msgspec
 
 from tidegate.errors import (
     ChunkConflict,
+    NoSuchChunk,
     RunCancelled,
     RunFailed,
     RunOverdue,
@@ -122,7 +123,7 @@ class Server:
         """
         found = self.known(run)
         readers = self._readers(source)
-        sha256 = digest(file)
+        sha256 = _digest(source, file)
         if self._is_repeated(found, source, number, sha256):
             return False
         shard = (number - 1) % len(readers[0])
@@ -252,3 +253,10 @@ class Server:
             for sink, result in self._database.transact(lambda c: results_of(c, run)).items()
         }
         return {sink: msgspec.convert(it, list[Batch]) for sink, it in published.items()}
+
+
+def _digest(source: str, file: str) -> str:
+    try:
+        return digest(file)
+    except FileNotFoundError:
+        raise NoSuchChunk(source=source, file=file) from None

@@ -68,6 +68,7 @@ class Database:
         self._revive = revive
         self._bound = bound
         self._owned = ExitStack()
+        self._is_closed = False
         self._pool = ConnectionPool(url, min_size=1, max_size=pool_size, open=False)
 
     def open(self) -> Self:
@@ -78,6 +79,7 @@ class Database:
 
     def close(self) -> None:
         """Close all connections of the pool, and let go of the embedded server."""
+        self._is_closed = True
         self._pool.close()
         self._owned.close()
 
@@ -110,7 +112,7 @@ class Database:
             except psycopg.OperationalError as loss:
                 if not is_passing(loss):
                     raise
-                if monotonic() + pause > deadline:
+                if self._is_closed or monotonic() + pause > deadline:
                     raise DatabaseUnreachable(self.name, bound, _first_line(loss)) from loss
                 log.warning("%s: trying again after %s", self.name, _first_line(loss))
             sleep(pause)
