@@ -12,6 +12,7 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """Everything that Spark raises; what fails inside a task of a classic session is the second."""
 
 _STATED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] +(.+)")
+_CAUSED = re.compile(r"Caused by: [\w.$]+: (.+)")
 _STATE = re.compile(r"\s*SQLSTATE: .*")
 _STATE_CODE = re.compile(r"SQLSTATE: (\w{5})")
 _DATA_EXCEPTION = "22"
@@ -27,11 +28,15 @@ class Cause(NamedTuple):
 
 
 def cause_of(error: BaseException) -> Cause:
-    """The root of an error: of several conditions, the innermost is the one to act on."""
+    """The root of an error: of several conditions, the innermost is the one to act on.
+
+    What Java says below it is added: a full disk, a file that is gone.
+    """
     text = str(error)
-    stated = _STATED.findall(text)
-    condition, reason = stated[-1] if stated else (type(error).__name__, text)
-    return Cause(condition, _shortened(reason) or condition)
+    stated = [*_STATED.finditer(text)]
+    condition, reason = stated[-1].groups() if stated else (type(error).__name__, text)
+    below = _CAUSED.findall(text, stated[-1].end()) if stated else []
+    return Cause(condition, _shortened(reason, *below[-1:]) or condition)
 
 
 def is_in_the_data(error: BaseException | None) -> bool:
@@ -40,6 +45,7 @@ def is_in_the_data(error: BaseException | None) -> bool:
     return bool(states) and states[-1].startswith(_DATA_EXCEPTION)
 
 
-def _shortened(reason: str) -> str:
+def _shortened(reason: str, below: str = "") -> str:
     line = _STATE.sub("", reason.strip().partition("\n")[0]).strip()
+    line = f"{line.rstrip('.')}: {below}" if below else line
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

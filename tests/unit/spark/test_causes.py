@@ -18,6 +18,18 @@ def test_of_nested_conditions_the_innermost_is_told() -> None:
     )
 
 
+def test_what_java_says_below_the_innermost_condition_is_told_too() -> None:
+    text = (
+        "[TASK_WRITE_FAILED] Task failed while writing rows. SQLSTATE: 58030\n"
+        "Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n"
+        "Caused by: java.io.IOException: No space left on device\n\t... 27 more"
+    )
+    assert cause_of(RuntimeError(text)) == (
+        "TASK_WRITE_FAILED",
+        "Task failed while writing rows: No space left on device",
+    )
+
+
 def test_plans_and_positions_behind_the_first_sentence_are_left_out() -> None:
     text = (
         "[UNRESOLVED_COLUMN.WITH_SUGGESTION] No `a`. Try [`b`]. SQLSTATE: 42703; line 1\n'Project"
@@ -40,7 +52,9 @@ def test_an_endless_sentence_is_cut() -> None:
 
 
 def test_an_overflow_is_in_the_data_and_a_full_disk_is_not() -> None:
-    overflow = "[TASK_WRITE_FAILED] … SQLSTATE: 58030\nCaused by: [ARITHMETIC_OVERFLOW] x SQLSTATE: 22003"
+    overflow = (
+        "[TASK_WRITE_FAILED] … SQLSTATE: 58030\nCaused by: [ARITHMETIC_OVERFLOW] x SQLSTATE: 22003"
+    )
     assert is_in_the_data(ValueError(overflow))
     assert not is_in_the_data(RuntimeError(TASK_FAILURE))
     assert not is_in_the_data(OSError("No space left on device"))
