@@ -52,34 +52,44 @@ def show_rows(
 
 def show_completeness(show: Show) -> None:
     """For every client: what went in, what the monitor let through, what came out."""
-    columns = [_column(show, client.name) for client in show.clients]
+    columns = [dict(_column(show, client.name)) for client in show.clients]
     names = [client.name for client in show.clients]
     rows = [(key, *(column[key] for column in columns)) for key in columns[0]]
     title = "why each run is complete: what was announced is what was processed"
     show.teller.table(title, ["", *names], rows, right=names)
 
 
-def _column(show: Show, client: str) -> dict[str, str]:
-    return dict([*_sources(show, client), *_released(show, client), *_results(show, client)])
+def _column(show: Show, client: str) -> Iterator[tuple[str, str]]:
+    yield "chunks, rows in", ""
+    yield from _sources(show, client)
+    yield "aggregates", ""
+    yield from _released(show, client)
+    yield "rows out", ""
+    yield from _results(show, client)
+    yield "seconds", f"{_seconds(show, client):.1f}"
 
 
 def _sources(show: Show, client: str) -> Iterator[tuple[str, str]]:
     rows = show.server.rows_in(client)
     for source in show.facts[client].sources:
         chunks = f"{source.delivered} of {source.declared}"
-        yield f"{source.name}: chunks, rows", f"{chunks}, {rows.get(source.name, 0):,}"
+        yield f"  {source.name}", f"{chunks}, {rows.get(source.name, 0):,}"
 
 
 def _released(show: Show, client: str) -> Iterator[tuple[str, str]]:
     passed = released(show.traces[client], show.assembly.monitored)
-    yield "aggregates: shards released by the monitor", f"{passed.tasks} of {passed.of_tasks}"
-    yield "aggregates: messages processed", f"{passed.processed} of {passed.declared}"
+    yield "  shards released", f"{passed.tasks} of {passed.of_tasks}"
+    yield "  messages processed", f"{passed.processed} of {passed.declared}"
 
 
 def _results(show: Show, client: str) -> Iterator[tuple[str, str]]:
     for sink, batches in show.server.results(client).items():
-        yield f"{sink}: rows", f"{sum(batch.rows for batch in batches):,}"
+        yield f"  {sink}", f"{sum(batch.rows for batch in batches):,}"
+
+
+def _seconds(show: Show, client: str) -> float:
+    """From its beginning to its results, by the clock of the database."""
     runs = show.place.database.transact(lambda c: overview(c, pipeline.name))
     (run,) = (it for it in runs if it.run.name == client)
     assert run.closed_at is not None, "only complete runs are shown"
-    yield "seconds from begin to results", f"{(run.closed_at - run.begun_at).total_seconds():.1f}"
+    return (run.closed_at - run.begun_at).total_seconds()

@@ -75,8 +75,9 @@ class Show:
 
     def how_far(self) -> str:
         """One line about all runs."""
-        so_far = ", ".join(map(_how_far, self.facts.values()))
-        return f"tasks that are done: {so_far}; {self.messages} messages so far"
+        seen = [self.facts[it.name] for it in self.clients if it.name in self.facts]
+        so_far = ", ".join(map(_how_far, seen)) or "none"
+        return f"tasks done: {so_far}; {self.messages} messages"
 
     def _observe(self, is_reached: Callable[[], bool]) -> bool:
         for client in self.clients:
@@ -93,4 +94,4 @@ def _how_far(facts: RunFacts) -> str:
     if facts.run.state is not RunState.OPEN:
         return f"{facts.run.name} all"
     so_far = progress(facts)
-    return f"{facts.run.name} {so_far.done} of {so_far.tasks}"
+    return f"{facts.run.name} {so_far.done}/{so_far.tasks}"

@@ -25,7 +25,7 @@ class Teller:
         self._started = monotonic()
         self._said_at = monotonic()
         self._printing = Lock()
-        self._status = console.status("")
+        self._status = console.status("", refresh_per_second=4)
 
     @contextmanager
     def in_motion(self) -> Iterator[None]:
@@ -65,7 +65,7 @@ class Teller:
         for row in rows:
             table.add_row(*(str(value) for value in row))
         with self._printing:
-            self._console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
+            self._console.print(f"\n[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
             self._console.print(table)
 
     def _print(self, what: str, style: str) -> None:
