@@ -52,6 +52,7 @@ SWEEPER = "the sweeper"
 """Who owns the leases of dead writers: all sweepers are one."""
 CHUNKS, BATCHES = "chunks", "batches"
 _RUN = re.compile(r"/run=(\d+)/")
+_CHECKSUM = re.compile(r"/\.([^/]+)\.crc$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def _sweep_closed(
     by_run = _by_run(files)
     for run in closed:
         kept = _result_files(database, run)
-        removed += storage.remove(it.path for it in by_run[run.id] if it.path not in kept)
+        removed += storage.remove(it.path for it in by_run[run.id] if _data_of(it.path) not in kept)
         database.transact(partial(reclaim, run=run))
     return removed
 
@@ -135,7 +136,7 @@ def _orphans(database: Database, files: Sequence[Stored], orphan_age: float) -> 
     if not suspects:
         return
     named = database.transact(files_named)
-    yield from (it.path for it in suspects if it.path not in named)
+    yield from (it.path for it in suspects if _data_of(it.path) not in named)
 
 
 def _dead_writers(database: Database, files: Iterable[Stored]) -> set[str]:
@@ -147,6 +148,11 @@ def _dead_writers(database: Database, files: Iterable[Stored]) -> set[str]:
 def _is_dead(database: Database, writer: str) -> bool:
     take = partial(acquire, kind=WORKER, key=writer, owner=SWEEPER, seconds=FOREVER)
     return database.transact(take) is not None
+
+
+def _data_of(path: str) -> str:
+    """The file that a path stands for: Hadoop keeps a checksum beside each, and reads it too."""
+    return _CHECKSUM.sub(r"/\1", path)
 
 
 def _writer(path: str) -> str | None:

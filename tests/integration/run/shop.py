@@ -80,10 +80,11 @@ def rows(spark: Session, place: Deployment, batches: list[Batch]) -> list[Row]:
 
 
 def files_of(place: Deployment, run: int) -> list[str]:
-    """Every file that is there for a run."""
+    """Every file that is there for a run, but for the checksums that Hadoop keeps of each."""
     storage = Storage(place.root)
     every = [*storage.files("chunks"), *storage.files("batches")]
-    return [it.path for it in every if f"/run={run}/" in it.path]
+    paths = [it.path for it in every if not it.path.endswith(".crc")]
+    return [path for path in paths if f"/run={run}/" in path]
 
 
 def ask(database: Database, sql: str, *values: object) -> list[Row]:

@@ -74,6 +74,20 @@ def test_orphans_of_a_dead_writer_go_and_what_is_named_stays(
     assert set(named) < set(files_of(place, client.id))
 
 
+def test_the_checksum_of_a_file_stays_and_goes_with_it(
+    place: Deployment, client: Client, alive: Lease
+) -> None:
+    named, orphan = (
+        Path(place.root, files_of(place, client.id)[0]),
+        output(place, "dead", client.id),
+    )
+    sums = [file.with_name(f".{file.name}.crc") for file in (named, orphan)]
+    for checksum in sums:
+        checksum.touch()
+    sweep_once(place, orphan_age=-HOUR)
+    assert [checksum.exists() for checksum in sums] == [True, False]
+
+
 def test_of_a_living_writer_only_what_was_never_named_for_long_goes(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
