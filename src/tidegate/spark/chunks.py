@@ -16,7 +16,7 @@ from pyspark.sql.types import DoubleType, IntegralType, StringType, StructField,
 
 from tidegate.errors import MissingColumns, UnknownFormat
 from tidegate.spark import operators
-from tidegate.spark.files import PARQUET, csv_header, parquet_schema
+from tidegate.spark.files import PARQUET, csv_header, literal, parquet_schema
 from tidegate.spark.schemas import column, empty
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def parquet_rows(
     stored = (
         StructField(it.name, DoubleType()) if is_float_id(layout, it) else it for it in schema
     )
-    return session.read.schema(StructType([*stored])).parquet(*files)
+    return session.read.schema(StructType([*stored])).parquet(*map(literal, files))
 
 
 def is_float_id(layout: Layout, field: StructField) -> bool:
@@ -140,7 +140,7 @@ def csv_rows(session: Session, layout: Layout, files: list[str]) -> DataFrame:
         .option("escape", '"')
         # A line with too few fields would otherwise go unnoticed and give nulls.
         .option("columnPruning", False)
-        .csv(files)
+        .csv([literal(file) for file in files])
     )
 
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from pyspark.sql import functions as fn
 
 from tidegate.faults import crash_point
-from tidegate.spark.files import stored_parquet
+from tidegate.spark.files import literal, stored_parquet
 from tidegate.spark.schemas import column, empty
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def shard_of(route: Route) -> Level:
 
 def read(session: Session, root: str, batches: Iterable[Batch], schema: StructType) -> DataFrame:
     """The rows of all batches, with this schema also when there is none."""
-    files = [under(root, file) for batch in batches for file in batch.files]
+    files = [literal(under(root, file)) for batch in batches for file in batch.files]
     return session.read.schema(schema).parquet(*files) if files else empty(session, schema)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -27,6 +28,7 @@ _HEADER_BYTES = 1 << 20
 """More than any header line has."""
 _SEARCHED_LINES = 1_000_000
 """What Python looks through in about two seconds."""
+_PATTERN = re.compile(r"[\\*?\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,15 @@ class StoredFile:
     path: str
     rows: int
     bytes: int
+
+
+def literal(path: str) -> str:
+    """A path in which Spark takes no character for a pattern.
+
+    >>> print(literal("sales [1]/*.csv"))
+    sales \\[1\\]/\\*.csv
+    """
+    return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def stored_parquet(root: str, folder: str) -> list[StoredFile]:
