@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from tests.integration.run.jobs import Jobs
 from tests.integration.run.shop import shop
 from tidegate.plan import physical_plan
+from tidegate.run import workshop as workshops
 from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.deployment import Deployment
 from tidegate.run.server import Server
@@ -62,3 +65,23 @@ def counter(
 
     with Wakeups(place.database) as wakeups:
         yield Server(place, shop(), assembly, session, wakeups)
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """Every job of the services of a test goes through it."""
+    jobs = Jobs()
+    monkeypatch.setattr(workshops, "run_shares", jobs)
+    return jobs
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

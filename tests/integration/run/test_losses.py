@@ -4,50 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Event
 from time import monotonic, sleep
-from typing import Any
 
 import pytest
 
+from tests.integration.run.jobs import Jobs
 from tests.integration.run.shop import BOUND, Client, ask, rows, shop
 from tests.waiting import wait_until
-from tidegate.run import workshop as workshops
 from tidegate.run.deployment import Deployment
-from tidegate.run.service import Service, serving
+from tidegate.run.service import serving
 from tidegate.run.storage import Storage
 from tidegate.run.sweep import sweep
 from tidegate.run.worker import WORKER
-from tidegate.spark import Batch, PreparedStage, Session, Share, run_shares
+from tidegate.spark import Session
 from tidegate.store import EmbeddedServer, publications
 
 TEA = [("tea", 7000)]
-
-
-class Gate:
-    """Stands before Spark and lets jobs through while it is open."""
-
-    def __init__(self) -> None:
-        self.is_open = Event()
-        self.is_open.set()
-        self.reached = Event()
-
-    def __call__(
-        self, session: Session, prepared: PreparedStage, shares: Sequence[Share], **where: Any
-    ) -> list[dict[int | None, Batch]]:
-        self.reached.set()
-        assert self.is_open.wait(BOUND)
-        return run_shares(session, prepared, shares, **where)
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    gate = Gate()
-    monkeypatch.setattr(workshops, "run_shares", gate)
-    return gate
 
 
 def published_once(place: Deployment, client: Client) -> bool:
@@ -77,7 +51,7 @@ def keep_down(server: EmbeddedServer, seconds: float) -> None:
 @pytest.mark.parametrize("seconds", [2, 30])
 def test_a_run_goes_on_by_itself_when_the_database_was_gone_for_a_while(
     seconds: int,
-    gate: Gate,
+    jobs: Jobs,
     place: Deployment,
     server: EmbeddedServer,
     spark: Session,
@@ -86,11 +60,11 @@ def test_a_run_goes_on_by_itself_when_the_database_was_gone_for_a_while(
     with serving(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.items(1, (1, "tea"))
-        gate.is_open.clear()
+        jobs.goes_on.clear()
         client.sales(1, (1, 7))
         client.end()
-        assert gate.reached.wait(BOUND)
-        gate.is_open.set()
+        assert jobs.reached.wait(BOUND)
+        jobs.goes_on.set()
         keep_down(server, seconds)
         assert sold(client, place, spark) == TEA
         after = Client(service.server, "after", tmp_path)
@@ -121,33 +95,33 @@ def steal(place: Deployment, kind: str, keys: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("keys", ["shop/s1/0", "shop/%"])
 def test_a_task_whose_lease_was_stolen_under_its_job_is_taken_again_and_publishes_once(
-    keys: str, gate: Gate, place: Deployment, spark: Session, tmp_path: Path
+    keys: str, jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     with serving(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
-        gate.is_open.clear()
+        jobs.goes_on.clear()
         client.sell()
-        assert gate.reached.wait(BOUND)
+        assert jobs.reached.wait(BOUND)
         steal(place, "task", keys, seconds=1.5)
-        gate.is_open.set()
+        jobs.goes_on.set()
         assert sold(client, place, spark) == TEA
         assert published_once(place, client)
 
 
 def test_a_worker_that_was_taken_for_dead_commits_nothing_and_begins_another_life(
-    gate: Gate, place: Deployment, spark: Session, tmp_path: Path
+    jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     with serving(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
-        gate.is_open.clear()
+        jobs.goes_on.clear()
         client.sell()
-        assert gate.reached.wait(BOUND)
+        assert jobs.reached.wait(BOUND)
         expire = "UPDATE tidegate.lease SET expires_at = clock_timestamp() WHERE kind = %s"
         wrong_file = Path(place.root, "batches", worker_of(place), "x", f"run={client.id}", "f")
         wrong_file.parent.mkdir(parents=True)
         wrong_file.touch()
         wait_until(lambda: ask(place.database, expire, WORKER) == [] and _fenced(place))
-        gate.is_open.set()
+        jobs.goes_on.set()
         assert sold(client, place, spark) == TEA
         assert published_once(place, client)
 
@@ -175,8 +149,6 @@ def _fenced(place: Deployment) -> bool:
 
 # --- workers ---------------------------------------------------------------------------------
 
-Serve = Callable[[], Service]
-
 
 def test_a_run_that_one_service_began_is_completed_by_the_next(
     place: Deployment, spark: Session, tmp_path: Path
@@ -195,16 +167,16 @@ def test_a_run_that_one_service_began_is_completed_by_the_next(
 
 
 def test_a_service_that_is_closed_in_the_middle_of_a_job_hands_its_tasks_to_another(
-    gate: Gate, place: Deployment, spark: Session, tmp_path: Path
+    jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     with serving(place, shop(), spark) as staying:
         with ExitStack() as leaving:
             first = leaving.enter_context(serving(place, shop(), spark))
             client = Client(first.server, "march", tmp_path)
-            gate.is_open.clear()
+            jobs.goes_on.clear()
             client.sell()
-            assert gate.reached.wait(BOUND)
-            gate.is_open.set()
+            assert jobs.reached.wait(BOUND)
+            jobs.goes_on.set()
         client.server = staying.server
         assert sold(client, place, spark) == TEA
         assert published_once(place, client)

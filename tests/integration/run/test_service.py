@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import tidegate as tg
+from tests.integration.run.shop import BOUND, Client, files_of, rows, shop
 from tests.waiting import wait_until
 from tidegate.errors import (
     ChunkConflict,
@@ -22,34 +22,8 @@ from tidegate.run.deployment import Deployment
 from tidegate.run.service import Service, serving
 from tidegate.run.storage import Storage
 from tidegate.run.sweep import sweep
-from tidegate.spark import Batch, Session
-from tidegate.store import Database, RunState
-
-BOUND = 60
-
-
-def shop() -> tg.Pipeline:
-    """What sold best, by name; `scaled` overflows for a quantity beyond all reason."""
-    pipeline = tg.Pipeline("shop", shards=2)
-    sales = pipeline.source("sales", "item_id bigint, quantity int")
-    items = pipeline.source("items", "item_id bigint, item_name string")
-    sold = sales.select("item_id", scaled="quantity * 1000").aggregate(
-        by="item_id", sold="sum(scaled)"
-    )
-    best = sold.top(1, by="sold desc, item_id")
-    best.join(items, on="item_id").select("item_name", "sold").sink("best")
-    sales.filter("quantity > 100").sink("bulk")
-    return pipeline
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture
-def place(database: Database, root: str) -> Deployment:
-    return Deployment(database, root)
+from tidegate.spark import Session
+from tidegate.store import RunState
 
 
 @pytest.fixture
@@ -58,41 +32,10 @@ def service(place: Deployment, spark: Session) -> Iterator[Service]:
         yield service
 
 
-class Client:
-    """Writes chunks of CSV and delivers them."""
-
-    def __init__(self, service: Service, run: str, folder: Path) -> None:
-        self.server = service.server
-        self.run = run
-        self._folder = folder / run
-        self._folder.mkdir()
-        self.server.begin(run)
-
-    def sales(self, number: int, *rows: tuple[int, int]) -> bool:
-        lines = [f"{item},{quantity}" for item, quantity in rows]
-        return self._deliver("sales", number, "item_id,quantity", lines)
-
-    def items(self, number: int, *rows: tuple[int, str]) -> bool:
-        return self._deliver("items", number, "item_id,item_name", [f"{i},{n}" for i, n in rows])
-
-    def _deliver(self, source: str, number: int, header: str, lines: list[str]) -> bool:
-        file = self._folder / f"{source}-{number}.csv"
-        file.write_text("\n".join([header, *lines]) + "\n")
-        return self.server.deliver(self.run, source, number, str(file))
-
-    def end(self) -> None:
-        self.server.end(self.run)
-
-
-def rows(spark: Session, place: Deployment, batches: list[Batch]) -> list[tuple[object, ...]]:
-    files = [f"{place.root}/{file}" for batch in batches for file in batch.files]
-    return [tuple(row) for row in spark.read.parquet(*files).collect()] if files else []
-
-
 def test_an_item_that_sells_in_several_shards_beats_one_that_sells_more_in_one(
     service: Service, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    client = Client(service, "march", tmp_path)
+    client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 5), (2, 6))
     client.sales(2, (1, 5), (3, 200))
     client.items(1, (1, "tea"), (2, "coffee"), (3, "beans"))
@@ -105,7 +48,7 @@ def test_an_item_that_sells_in_several_shards_beats_one_that_sells_more_in_one(
 def test_many_clients_at_once_each_get_their_own_results(
     service: Service, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    clients = [Client(service, f"client {number}", tmp_path) for number in range(6)]
+    clients = [Client(service.server, f"client {number}", tmp_path) for number in range(6)]
     for number, client in enumerate(clients):
         client.items(1, (1, f"tea of {number}"))
         for chunk in range(1, number + 1):
@@ -123,7 +66,7 @@ def test_many_clients_at_once_each_get_their_own_results(
 def test_a_side_table_may_come_last_and_chunks_in_any_order(
     service: Service, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    client = Client(service, "march", tmp_path)
+    client = Client(service.server, "march", tmp_path)
     service.server.end("march", "sales", chunks=3)
     client.sales(3, (1, 3))
     client.sales(1, (1, 1))
@@ -138,7 +81,7 @@ def test_a_side_table_may_come_last_and_chunks_in_any_order(
 
 
 def test_what_cannot_be_taken_is_refused_and_says_why(service: Service, tmp_path: Path) -> None:
-    client = Client(service, "march", tmp_path)
+    client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 1))
     with pytest.raises(ChunkConflict):
         client.sales(1, (1, 2))
@@ -158,7 +101,7 @@ def test_what_cannot_be_taken_is_refused_and_says_why(service: Service, tmp_path
 def test_only_the_guilty_run_fails_with_sparks_own_cause(
     service: Service, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    clients = {name: Client(service, name, tmp_path) for name in ("good", "bad", "better")}
+    clients = {name: Client(service.server, name, tmp_path) for name in ("good", "bad", "better")}
     for name, client in clients.items():
         client.items(1, (1, "tea"))
         client.sales(1, (1, 2_000_000_000 if name == "bad" else 7))
@@ -174,15 +117,13 @@ def test_only_the_guilty_run_fails_with_sparks_own_cause(
 def test_a_cancelled_run_leaves_nothing_and_its_name_can_be_used_again(
     service: Service, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    client = Client(service, "march", tmp_path)
+    client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 1))
     first = service.server.known("march")
-    storage = Storage(place.root)
-    wait_until(lambda: _files_of(storage, first.id) != [])
+    wait_until(lambda: files_of(place, first.id) != [])
     service.server.cancel("march")
-    wait_until(lambda: _swept(place, storage, first.id))
-    (tmp_path / "again").mkdir()
-    again = Client(service, "march", tmp_path / "again")
+    wait_until(lambda: _swept(place, first.id))
+    again = Client(service.server, "march", tmp_path / "again")
     again.sales(1, (2, 2))
     again.items(1, (2, "milk"))
     again.end()
@@ -194,23 +135,18 @@ def test_a_cancelled_run_leaves_nothing_and_its_name_can_be_used_again(
 def test_of_a_complete_run_only_results_stay(
     service: Service, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    client = Client(service, "march", tmp_path)
+    client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 1))
     client.items(1, (1, "tea"))
     client.end()
     results = service.server.wait("march", BOUND)
     named = {file for batches in results.values() for batch in batches for file in batch.files}
-    storage, run = Storage(place.root), service.server.known("march").id
-    sweep(place.database, storage)
-    wait_until(lambda: set(_files_of(storage, run)) == named)
+    run = service.server.known("march").id
+    sweep(place.database, Storage(place.root))
+    wait_until(lambda: set(files_of(place, run)) == named)
     assert rows(spark, place, service.server.results("march")["best"]) == [("tea", 1000)]
 
 
-def _files_of(storage: Storage, run: int) -> list[str]:
-    every = [*storage.files("chunks"), *storage.files("batches")]
-    return [it.path for it in every if f"/run={run}/" in it.path]
-
-
-def _swept(place: Deployment, storage: Storage, run: int) -> bool:
-    sweep(place.database, storage)
-    return _files_of(storage, run) == []
+def _swept(place: Deployment, run: int) -> bool:
+    sweep(place.database, Storage(place.root))
+    return files_of(place, run) == []
