@@ -109,13 +109,17 @@ def _keeps(facts: RunFacts, task: str) -> bool:
 
 
 def _unprocessed(waiting: list[LaneStatus]) -> str:
-    lanes = [
-        f"{lane.sent - lane.cursor} of {lane.sent} from {lane.from_task}"
-        + ("" if lane.declared is None else f" (declared {lane.declared})")
-        + (f", and message {_numbers(lane.gone)} of those is gone" if lane.gone else "")
-        for lane in waiting
-    ]
-    return f"has not processed {listed(lanes, most=2)}"
+    return f"has not processed {listed([_left(lane) for lane in waiting], most=2)}"
+
+
+def _left(lane: LaneStatus) -> str:
+    """What waits on a lane: data, the END behind it, or END alone."""
+    of = _data(lane)
+    left = of - min(lane.cursor, of)
+    end = "" if lane.declared is None else " and END" if left else "END"
+    messages = f"{left} of {of} messages" if left else ""
+    gone = f", of which {_numbers(lane.gone)} is gone" if lane.gone else ""
+    return f"{messages}{end} from {lane.from_task}{gone}"
 
 
 def _owned(owner: Owner | None) -> str:
