@@ -56,6 +56,7 @@ daytime_payments.filter("final_amount >= 75").select("transaction_id", "final_am
 
 monthly_sales = (
     transaction_items.filter(IN_2024_OR_2025)
+    .filter("item_id is not null")  # what has no item is no item, however often it sold
     .select("item_id", "quantity", "subtotal", month="trunc(date(created_at), 'month')")
     .aggregate(
         by=["month", "item_id"],
