@@ -765,6 +765,18 @@ class RunOverdue(RunFailed):
 
 
 @dataclass(eq=False)
+class WorkerGaveUp(RunError):
+    """A task of the pipeline dies again and again whatever is tried, as when Spark is gone."""
+
+    pipeline: str
+    reason: str
+    says: ClassVar[str] = (
+        "the worker of {pipeline!r} has given up: {reason}. What is committed is safe;"
+        " start it again and it goes on."
+    )
+
+
+@dataclass(eq=False)
 class RunCancelled(RunError):
     """Somebody gave the run up; nothing of it was published."""
 

@@ -12,6 +12,9 @@ from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
 
+LOOK = 1.0
+"""Seconds between two looks at whether the tasks are alive."""
+
 
 def worker(
     pipeline: Annotated[
@@ -41,7 +44,8 @@ def worker(
         with (
             open_deployment(deployment, database) as place,
             session_on(spark) as session,
-            serving(place, found, session, shards),
+            serving(place, found, session, shards) as service,
         ):
             typer.echo(f"working on {found.name}; stop with Ctrl-C", err=True)
-            stopped.wait()
+            while not stopped.wait(LOOK):
+                service.check()

@@ -121,7 +121,7 @@ def run_folder(
         with suppress(RunEnded):  # waiting for it says how it ended
             _deliver(server, chunks, wanted.name)
         told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
-        published = _wait(server, place, wanted.name, told)
+        published = _wait(service, place, wanted.name, told)
         for sink, batches in published.items():
             schema = service.schema_of(sink)
             write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
@@ -161,12 +161,14 @@ def _deliver(server: Server, chunks: Chunks, run: str) -> None:
             server.end(run, source, len(sent))
 
 
-def _wait(server: Server, place: Deployment, run: str, told: Telling) -> dict[str, list[Batch]]:
+def _wait(service: Service, place: Deployment, run: str, told: Telling) -> dict[str, list[Batch]]:
+    server = service.server
     known = server.known(run)
     while True:
         try:
             published = server.wait(run, timeout=told.every)
         except RunTimeout:
+            service.check()
             told.show(place.database.transact(lambda connection: run_facts(connection, known)))
         else:
             told.tell("complete: every source is closed and everything was processed")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.errors import OtherPlan, listed
+from tidegate.errors import OtherPlan, WorkerGaveUp, listed
 from tidegate.plan import plan_hash
 from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.server import Server
@@ -40,6 +40,12 @@ class Service:
     assembly: Assembly
     server: Server
     workshop: SparkWorkshop
+    worker: Worker
+
+    def check(self) -> None:
+        """Raise `WorkerGaveUp` if nothing is at work any more."""
+        if self.worker.error is not None:
+            raise WorkerGaveUp(self.assembly.name, str(self.worker.error)) from self.worker.error
 
     def schema_of(self, sink: str) -> Schema:
         """The columns and types of a sink's result."""
@@ -65,10 +71,10 @@ def serving(
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
         workshop = SparkWorkshop(checked, session, place.root)
         at_work.callback(workshop.close)
-        at_work.enter_context(Worker(database, assembly, workshop, wakeups))
+        worker = at_work.enter_context(Worker(database, assembly, workshop, wakeups))
         at_work.enter_context(Watch(database, assembly, wakeups, partial(why_not_done, database)))
         at_work.enter_context(Sweeper(place))
-        yield Service(checked, assembly, server, workshop)
+        yield Service(checked, assembly, server, workshop, worker)
 
 
 def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:
