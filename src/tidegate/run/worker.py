@@ -228,15 +228,17 @@ class Worker:
         is_lost = (
             isinstance(trouble, Fenced) or running.lease not in held or running.own not in held
         )
-        with self._changing:
-            self._running.pop(running.task, None)
-        if self._closed.is_set() or is_lost:
-            if trouble is not None:
-                log.info("worker %s lets %s go: %s", self.name, running.task, trouble)
-            self._heartbeat.give_back(running.lease)
+        if trouble is not None and not (self._closed.is_set() or is_lost):
+            self._recover(running, trouble)
             return
         if trouble is not None:
-            self._recover(running, trouble)
+            log.info("worker %s lets %s go: %s", self.name, running.task, trouble)
+        self._give_back(running)
+
+    def _give_back(self, running: _Running) -> None:
+        with self._changing:
+            self._running.pop(running.task, None)
+        self._heartbeat.give_back(running.lease)
 
     def _recover(self, running: _Running, trouble: BaseException) -> None:
         """Begin again from what is committed, unless that has been tried too often."""
@@ -248,7 +250,7 @@ class Worker:
             self.error = trouble
             self._closed.set()
         if self._closed.wait(REBUILD_PAUSE):
-            self._heartbeat.give_back(running.lease)
+            self._give_back(running)
         else:
             self._start(running.task, running.lease, deaths)
 
