@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 CODEC = "lz4_raw"
 """Batches are read once, soon, and nearby: cheap to write matters more than small."""
 
+COMMIT = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""Tasks put files where they stay, and nothing marks the end: files count when they are named."""
+
 RUN, FROM, TO = "run", "from", "to"
 """The folders of a path that are read again by `tags`."""
 
@@ -108,7 +114,7 @@ def _save(rows: DataFrame, columns: Sequence[str], split: Mapping[str, Level], f
     if split:
         levels = [_as_column(level).alias(name) for name, level in split.items()]
         rows = rows.select(*map(column, columns), *levels)
-    saving = rows.write.mode("append").option("compression", CODEC)
+    saving = rows.write.mode("append").options(compression=CODEC, **COMMIT)
     (saving.partitionBy(*split) if split else saving).parquet(folder)
 
 

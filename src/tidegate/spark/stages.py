@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StageFailed
-from tidegate.plan.physical import Join, Scan, Write
+from tidegate.plan.physical import (
+    Join,
+    MergeAggregate,
+    PartialAggregate,
+    PartialTop,
+    Scan,
+    Top,
+    Write,
+)
 from tidegate.spark.causes import SPARK_ERRORS, cause_of
 from tidegate.spark.exchange import write
 from tidegate.spark.shares import jobs_of
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from tidegate.plan.physical import Step
     from tidegate.spark.exchange import Batch, Place
     from tidegate.spark.prepare import PreparedStage
     from tidegate.spark.sessions import Session
@@ -28,7 +37,10 @@ if TYPE_CHECKING:
     from tidegate.spark.tags import Tags
 
 ONE_TASK_ROWS = 200_000
-"""Up to this much, one task is quicker than a shuffle between several."""
+"""Up to this much, one task is quicker than several, which have to be started."""
+ONE_GROUPING_TASK_ROWS = 1_000_000
+"""The same where several tasks would have to shuffle rows between them."""
+_GROUPING = (PartialAggregate, MergeAggregate, PartialTop, Top)
 
 
 def run_shares(
@@ -75,8 +87,9 @@ def _rows(
     session: Session, prepared: PreparedStage, shares: Sequence[Share], root: str, tags: Tags
 ) -> list[DataFrame]:
     """What the shares bring, one table per input."""
-    in_one_task = sum(share.rows for share in shares) <= ONE_TASK_ROWS
-    joins = sum(isinstance(step, Join) for step in prepared.stage.steps)
+    steps = prepared.stage.steps
+    in_one_task = sum(share.rows for share in shares) <= _one_task_rows(steps)
+    joins = sum(isinstance(step, Join) for step in steps)
     inputs = []
     for at, schema in enumerate(prepared.inputs):
         batches = [batch for share in shares for batch in share.inputs[at]]
@@ -84,6 +97,13 @@ def _rows(
         is_right_side = at >= len(prepared.inputs) - joins
         inputs.append(_in_one_task(rows, is_right_side) if in_one_task else rows)
     return inputs
+
+
+def _one_task_rows(steps: Sequence[Step]) -> int:
+    """A join in one task keeps its right side in memory, so it gets no more than it must."""
+    groups = any(isinstance(step, _GROUPING) for step in steps)
+    joins = any(isinstance(step, Join) for step in steps)
+    return ONE_GROUPING_TASK_ROWS if groups and not joins else ONE_TASK_ROWS
 
 
 def _in_one_task(rows: DataFrame, is_right_side: bool) -> DataFrame:
