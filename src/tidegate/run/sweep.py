@@ -51,7 +51,8 @@ FOREVER = 1e9
 SWEEPER = "the sweeper"
 """Who owns the leases of dead writers: all sweepers are one."""
 CHUNKS, BATCHES = "chunks", "batches"
-_RUN = re.compile(r"/run=(\d+)/")
+_RUN = re.compile(r"/(?:tidegate_)*run=(\d+)/")
+"""Longer where a user's column is called `run`; see `tidegate.spark.exchange`."""
 _CHECKSUM = re.compile(r"/\.([^/]+)\.crc$")
 
 
@@ -131,7 +132,9 @@ def _orphans(database: Database, files: Sequence[Stored], orphan_age: float) -> 
     suspects = [
         it
         for it in files
-        if it.written_at < old or _writer(it.path) in dead or _run_of(it.path) not in open_runs
+        if it.written_at < old
+        or _writer(it.path) in dead
+        or ((run := _run_of(it.path)) is not None and run not in open_runs)
     ]
     if not suspects:
         return

@@ -161,3 +161,19 @@ def rows_of_lanes(place: Deployment, run: int) -> tuple[object, ...]:
         run,
     )
     return counts
+
+
+@pytest.mark.parametrize(
+    "folder", ["tidegate_run={run}/from=0", "_temporary/0", "run={run}/from=0"]
+)
+def test_what_a_living_writer_is_writing_for_an_open_run_stays(
+    place: Deployment, alive: Lease, client: Client, folder: str
+) -> None:
+    run = client.server.known("march").id
+    file = Path(
+        place.root, "batches", alive.key, "attempt", folder.format(run=run), "part-0.parquet"
+    )
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"rows")
+    sweep_once(place)
+    assert file.exists()
