@@ -82,7 +82,7 @@ class DurableProcessor(Processor, Protocol):
 
     @property
     def share(self) -> int:
-        """How many bytes of data of one run it wants in a step, at most."""
+        """How many bytes of data it wants in a step, at most; runs that wait share them evenly."""
         ...
 
 
@@ -250,12 +250,13 @@ class DurableLanes:
         inboxes = [box for state in self._runs.values() for box in state.inboxes if box.waiting]
         inboxes = [box for box in inboxes if box.edge == edge]
         self._run_turn += 1
+        share = self._processor.share // max(1, len(inboxes))
         for offset in range(len(inboxes)):
             inbox = inboxes[(self._run_turn + offset) % len(inboxes)]
             if self._processor.is_waiting(edge, inbox.run.key):
                 continue
             may_end = not self._is_gated or inbox.run.id in self._released
-            for message in inbox.take(limit, self._processor.share, released=may_end):
+            for message in inbox.take(limit, max(1, share), released=may_end):
                 limit -= 1
                 yield message
 

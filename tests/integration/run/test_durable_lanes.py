@@ -34,15 +34,15 @@ LEFT, RIGHT = LaneName("left", "meet", 0), LaneName("right", "meet", 1)
 class Rig:
     """One run of a graph, and the lanes around one of its tasks."""
 
-    def __init__(self, database: Database, links: Sequence[Link]) -> None:
+    def __init__(self, database: Database, links: Sequence[Link], name: str = "march") -> None:
         self.database = database
         self.links = links
         lanes = lane_names(links, ())
-        self.run: Run = database.transact(lambda c: begin_run(c, "test", "march", lanes))
+        self.run: Run = database.transact(lambda c: begin_run(c, "test", name, lanes))
         self._numbers = count()
 
     def send(self, lane: LaneName, *messages: StreamMessage) -> None:
-        sent = [(message_id("test", next(self._numbers)), message) for message in messages]
+        sent = [(message_id(self.run.key, next(self._numbers)), message) for message in messages]
         self.database.transact(lambda c: append(c, self.run, lane, sent))
 
     def work(self, processor: DurableProcessor) -> DurableLanes:
@@ -208,3 +208,31 @@ def test_an_instant_that_ends_the_loop_leaves_the_rest_on_the_lanes(database: Da
     assert rig.sent_to("next/0") == []
     rig.work(Operator("op"))
     assert rig.sent_to("next/0") == ["a"]
+
+
+class Modest(Operator):
+    """Wants few bytes in a step."""
+
+    @property
+    def share(self) -> int:
+        return 20
+
+
+def test_runs_that_wait_share_the_bytes_of_a_step_evenly(database: Database) -> None:
+    lane = LaneName("before", "op")
+    large, small = Rig(database, EXCHANGE, "large"), Rig(database, EXCHANGE, "small")
+    large.send(lane, *(large.event({"bytes": 6}) for _ in range(9)))
+    operator = Modest("op")
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    alone = lanes.read(operator.room)
+    assert alone is not None
+    assert len(alone.messages) == 4
+    lanes.commit(alone, operator.handle(alone))
+    small.send(lane, small.event({"bytes": 6}), small.end)
+    lanes.close()
+
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    shared = lanes.read(operator.room)
+    assert shared is not None
+    taken = [message.run for message in shared.messages]
+    assert (taken.count(large.run.key), taken.count(small.run.key)) == (2, 2)
