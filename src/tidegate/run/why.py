@@ -118,7 +118,7 @@ def _left(lane: LaneStatus) -> str:
     left = of - min(lane.cursor, of)
     end = "" if lane.declared is None else " and END" if left else "END"
     messages = f"{left} of {of} messages" if left else ""
-    gone = f", of which {_numbers(lane.gone)} is gone" if lane.gone else ""
+    gone = f", whose message {_numbers(lane.gone)} is gone" if lane.gone else ""
     return f"{messages}{end} from {lane.from_task}{gone}"
 
 
