@@ -22,10 +22,12 @@ from tidegate.spark import is_in_the_data
 if TYPE_CHECKING:
     from tidegate.spark import Batch, Share
 
-IN_FLIGHT = 2
-"""Jobs of one stage at a time: one may be large, and the small ones need not wait for it."""
+LARGE_IN_FLIGHT = 2
+SMALL_IN_FLIGHT = 2
+"""Jobs of one stage at a time. Small ones never wait for large ones."""
 ALONE = 16 << 20
-"""Bytes from which a share is a job of its own; below, the job costs more than the data."""
+ALONE_ROWS = 500_000
+"""Bytes or rows from which a share is a job of its own; below, the job costs more than the data."""
 TOGETHER = 64 << 20
 """Bytes that a joint job takes at most."""
 MOST_SHARES = 128
@@ -63,7 +65,8 @@ class Desk:
 
     def __init__(self, stage: str, perform: Perform) -> None:
         self._perform = perform
-        self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix=f"tidegate-{stage}-jobs")
+        self._large_jobs = ThreadPoolExecutor(LARGE_IN_FLIGHT, f"tidegate-{stage}-large-jobs")
+        self._small_jobs = ThreadPoolExecutor(SMALL_IN_FLIGHT, f"tidegate-{stage}-small-jobs")
         self._small: list[_Order] = []
         self._changing = Lock()
         self.work = Work()
@@ -71,17 +74,18 @@ class Desk:
     def submit(self, share: Share) -> Future[Made]:
         """Hand in a share; its answer comes with the job that takes it."""
         order = _Order(share, _bytes(share), Future())
-        if order.bytes >= ALONE:
-            self._pool.submit(self._answer, [order])
+        if order.bytes >= ALONE or share.rows >= ALONE_ROWS:
+            self._large_jobs.submit(self._answer, [order])
             return order.answer
         with self._changing:
             self._small.append(order)
-        self._pool.submit(self._answer_together)
+        self._small_jobs.submit(self._answer_together)
         return order.answer
 
     def close(self) -> None:
         """Take no more; jobs at work are not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for jobs in (self._large_jobs, self._small_jobs):
+            jobs.shutdown(wait=False, cancel_futures=True)
 
     def _answer_together(self) -> None:
         """One joint job over what has gathered; often an earlier one has taken it all."""

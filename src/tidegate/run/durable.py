@@ -12,8 +12,9 @@ on needing it; it is looked up on its lane after a crash (`recall`).
 
 A step takes what is there for all runs. One that is closed, because it was cancelled or failed,
 is forgotten: what it has on its lanes is not read any more, and a step that was at work for it
-commits the shares of the others. Where the monitor releases (`gated`), END stays on its lane
-until it has.
+commits the shares of the others. Work for a run may go on behind its step (`later`): the run is
+left alone until then, and its part of the step is committed by itself. Where the monitor releases
+(`gated`), END stays on its lane until it has.
 
 Lanes are per run and carry data. Instants are handed to `send` by whoever runs the loop, who
 hands them to every other loop as well; they are not passed on from here.
@@ -21,10 +22,12 @@ hands them to every other loop as well; they are not passed on from here.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Protocol
 from uuid import UUID
 
@@ -35,6 +38,7 @@ from tidegate.run.step import Outcome, Processor, Step
 from tidegate.run.wiring import HEAD, Link, edges_into
 from tidegate.signals import Barrier, Bell, Carrier, Channel, Edge, Event, Instant, StreamMessage
 from tidegate.store import (
+    FETCH,
     Advance,
     Connection,
     Database,
@@ -83,6 +87,15 @@ class DurableProcessor(Processor, Protocol):
     @property
     def share(self) -> int:
         """How many bytes of data it wants in a step, at most; runs that wait share them evenly."""
+        ...
+
+    def attend(self, work_done: Callable[[], None]) -> None:
+        """Call this whenever work that went on behind its step is done, from any thread."""
+        ...
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether it would rather let data gather than take little of it; see `Inbox.ripe_at`."""
         ...
 
 
@@ -159,6 +172,8 @@ class DurableLanes:
         self._bell = Bell()
         self._control = Channel(f"{self._task} (control)", arrivals=self._bell)
         self._may_have_news = True
+        self._is_work_done = False
+        processor.attend(self._work_done)
         self._edge_turn = 0
         self._run_turn = 0
 
@@ -217,18 +232,27 @@ class DurableLanes:
         self._note(commit, touched, outcome)
 
     def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
-        """Sleep until woken; after the timeout look without having been."""
+        """Sleep until woken or until data is ripe; after the timeout look without having been."""
+        if self._processor.is_patient:
+            ripe = min(map(self._ripe_at, self._by_edge().values()), default=math.inf)
+            timeout = min(timeout, max(0.0, ripe - monotonic()))
         self._bell.sleep_unless(lambda: self._is_woken, timeout)
         self._may_have_news = True
+        self._is_work_done = False  # the loop asks the processor next
 
     def discard(self) -> int:
         """Forget what was fetched; it stays on its lanes, so nothing is dropped."""
         self._runs.clear()
         return 0
 
+    def _work_done(self) -> None:
+        self._is_work_done = True
+        self._bell.ring()
+
     @property
     def _is_woken(self) -> bool:
-        return self._may_have_news or self.is_closed or self._control.depth > 0
+        is_at_hand = self._may_have_news or self._is_work_done
+        return is_at_hand or self.is_closed or self._control.depth > 0
 
     @property
     def _is_gated(self) -> bool:
@@ -237,31 +261,47 @@ class DurableLanes:
     # ── reading ──
 
     def _next_step(self, room: Callable[[Edge], int]) -> Step | None:
+        waiting = self._by_edge()
         for offset in range(len(self._edges)):
             edge = self._edges[(self._edge_turn + offset) % len(self._edges)]
-            messages = tuple(self._take(edge, min(room(edge), STEP_MESSAGES)))
+            inboxes = waiting.get(edge, [])
+            if self._ripe_at(inboxes) > monotonic():
+                continue
+            messages = tuple(self._take(inboxes, min(room(edge), STEP_MESSAGES)))
             if messages:
                 self._edge_turn = (self._edge_turn + offset + 1) % len(self._edges)
                 return Step(Carrier.DATA, edge, messages)
         return None
 
-    def _take(self, edge: Edge, limit: int) -> Iterator[StreamMessage]:
+    def _by_edge(self) -> dict[Edge, list[Inbox]]:
+        """What the processor could take now, of all runs."""
+        found: dict[Edge, list[Inbox]] = defaultdict(list)
+        for key, state in self._runs.items():
+            for inbox in state.inboxes:
+                if inbox.waiting and not self._processor.is_waiting(inbox.edge, key):
+                    found[inbox.edge].append(inbox)
+        return found
+
+    def _ripe_at(self, inboxes: Sequence[Inbox]) -> float:
+        """When a step is worth it: at once, unless the processor has patience."""
+        if not self._processor.is_patient:
+            return 0.0 if inboxes else math.inf
+        share = self._processor.share
+        return min((inbox.ripe_at(share) for inbox in inboxes), default=math.inf)
+
+    def _take(self, inboxes: Sequence[Inbox], limit: int) -> Iterator[StreamMessage]:
         """From all runs, beginning with another one each time."""
-        inboxes = [box for state in self._runs.values() for box in state.inboxes if box.waiting]
-        inboxes = [box for box in inboxes if box.edge == edge]
         self._run_turn += 1
         share = self._processor.share // max(1, len(inboxes))
         for offset in range(len(inboxes)):
             inbox = inboxes[(self._run_turn + offset) % len(inboxes)]
-            if self._processor.is_waiting(edge, inbox.run.key):
-                continue
             may_end = not self._is_gated or inbox.run.id in self._released
             for message in inbox.take(limit, max(1, share), released=may_end):
                 limit -= 1
                 yield message
 
     def _fetch(self) -> None:
-        """See what is new; inboxes that have something are not filled up."""
+        """See what is new; inboxes that have much are not filled up."""
         self._may_have_news = False
         news = self._database.transact(self._look)
         self._forget(news.closed)
@@ -273,7 +313,7 @@ class DurableLanes:
 
     def _look(self, connection: Connection) -> _News:
         fetched = {
-            inbox.id: EVERYTHING if inbox.waiting else inbox.fetched
+            inbox.id: EVERYTHING if len(inbox.waiting) >= FETCH else inbox.fetched
             for state in self._runs.values()
             for inbox in state.inboxes
         }
@@ -331,7 +371,8 @@ class DurableLanes:
 
     def _touched(self, step: Step, outcome: Outcome) -> list[_OpenRun]:
         runs = {message.run for message in (*step.messages, *outcome.data)}
-        return [state for key, state in self._runs.items() if key in runs - outcome.failed.keys()]
+        runs -= outcome.failed.keys() | outcome.later
+        return [state for key, state in self._runs.items() if key in runs]
 
     def _advances(self, touched: Iterable[_OpenRun]) -> Iterator[Advance]:
         for state in touched:

@@ -2,6 +2,9 @@
 
 A step takes from every run that has something, up to a barrier and up to a share of bytes, so
 that a large run cannot keep a small one waiting behind all of its data.
+
+A step costs about the same whether it takes much or little. So while data keeps coming and nobody
+waits for it, it is left to gather; a signal, such as END, is somebody who waits.
 """
 
 from __future__ import annotations
@@ -9,10 +12,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 
 from tidegate.errors import CountMismatch, LaneConflict
+from tidegate.run.pace import ripe_at
 from tidegate.signals import Barrier, Edge, Event, StreamMessage
-from tidegate.store import Run, Unread
+from tidegate.store import FETCH, Run, Unread
 
 
 @dataclass(slots=True)
@@ -26,6 +31,11 @@ class Inbox:
     handled: int
     fetched: int
     waiting: deque[Unread] = field(default_factory=deque)
+    bytes: int = 0
+    signals: int = 0
+    since: float = 0.0
+    latest: float = 0.0
+    """How much is waiting, how many signals are in it, when the first and the last came."""
 
     def keep(self, message: Unread) -> None:
         """Add what was fetched; the next number on the lane, or the lane is broken."""
@@ -33,7 +43,15 @@ class Inbox:
             reason = f"message {self.fetched + 1} of {self.run.key} is gone"
             raise LaneConflict(task=str(self.edge), reason=reason, run=self.run.key)
         self.fetched = message.seq
+        self.latest = monotonic()
+        self.since = self.since if self.waiting else self.latest
         self.waiting.append(message)
+        self._count(message, 1)
+
+    def ripe_at(self, share: int) -> float:
+        """When what is waiting is worth a step of this size."""
+        is_enough = bool(self.signals) or self.bytes >= share or len(self.waiting) >= FETCH
+        return 0.0 if is_enough else ripe_at(self.since, self.latest)
 
     @property
     def is_at_end(self) -> bool:
@@ -49,11 +67,16 @@ class Inbox:
             if not released and self.is_at_end:
                 return
             unread = self.waiting.popleft()
+            self._count(unread, -1)
             self._check_count(unread)
             self.handled = unread.seq
             yield unread.message
             share -= weight(unread.message)
             messages = 0 if unread.message.is_signal else messages - 1
+
+    def _count(self, unread: Unread, sign: int) -> None:
+        self.bytes += sign * weight(unread.message)
+        self.signals += sign * unread.message.is_signal
 
     def _check_count(self, unread: Unread) -> None:
         end = unread.message

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-LEAST = 4 << 20
+LEAST = 64 << 20
 MOST = 1 << 30
 FIRST = 256 << 20
 """Bytes of one run in one step: bounds, and where to begin."""
-LONG = 6.0
-SHORT = 2.0
+LONG = 15.0
+SHORT = 5.0
 """Seconds: a step that took longer was too large, one that was full and shorter too small."""
 
 
@@ -26,3 +26,20 @@ def next_share(share: int, taken: int, seconds: float) -> int:
     if seconds < SHORT and taken >= share:
         return min(MOST, share * 2)
     return share
+
+
+QUIET = 1.0
+PATIENCE = 5.0
+"""Seconds: data that gathers is taken when nothing has followed for so long, or the first of it
+has waited for so long."""
+
+
+def ripe_at(since: float, latest: float) -> float:
+    """When to take data that nobody waits for, of which the first and the last came then.
+
+    >>> ripe_at(since=100.0, latest=100.0)
+    101.0
+    >>> ripe_at(since=100.0, latest=104.9)
+    105.0
+    """
+    return min(since + PATIENCE, latest + QUIET)

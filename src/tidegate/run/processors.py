@@ -6,7 +6,7 @@ Operators do the work and know nothing of alignment. Barrier nodes align and do 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidegate.errors import LaneClosed, UnfinishedAlignment
 from tidegate.run.step import Outcome, Step, blame
@@ -66,9 +66,21 @@ class Operator:
         """It takes whatever there is of each run."""
         return sys.maxsize
 
+    @property
+    def is_patient(self) -> bool:
+        """It takes what there is at once."""
+        return False
+
     def forget(self, run: str) -> None:
         """A run was closed; nothing of it arrives any more."""
         self.on_cancel(run)
+
+    def attend(self, work_done: Callable[[], None]) -> None:
+        """All its work is done within a step."""
+
+    def finished(self) -> Sequence[tuple[Step, Outcome]]:
+        """All its work is done within a step."""
+        return ()
 
     def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
         """What follows from an event; by default the event itself."""
@@ -162,6 +174,18 @@ class BarrierProcessor:
     def share(self) -> int:
         """It only passes on what others work on."""
         return sys.maxsize
+
+    @property
+    def is_patient(self) -> bool:
+        """It passes on at once."""
+        return False
+
+    def attend(self, work_done: Callable[[], None]) -> None:
+        """Aligning is done within a step."""
+
+    def finished(self) -> Sequence[tuple[Step, Outcome]]:
+        """Aligning is done within a step."""
+        return ()
 
     def forget(self, run: str) -> None:
         """A run was closed: whatever waits here of it waits in vain."""

@@ -3,13 +3,14 @@
 A narrow stage answers every step. A stateful stage keeps the batches of a run (their names, not
 their rows) by input, and answers when the run's END has come; over durable lanes they stay on
 their lane until then. Either way the work is handed to the stage's desk, which makes Spark jobs
-of it, and a run whose job fails is named in the outcome while the others go on.
+of it. Nobody waits for a job: the other runs go on, and what it made follows when it is done. A
+run whose job fails is named in the outcome.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import monotonic
@@ -20,14 +21,13 @@ import msgspec
 from tidegate.errors import NotABatch, StageFailed
 from tidegate.run.pace import FIRST, next_share
 from tidegate.run.processors import Operator
-from tidegate.run.step import Outcome
-from tidegate.signals import Barrier, Event, StreamMessage
+from tidegate.run.step import Outcome, Step
+from tidegate.signals import Barrier, Carrier, Event, StreamMessage
 from tidegate.spark import Batch, Share, passes_through
 from tidegate.store import number_of
 
 if TYPE_CHECKING:
     from tidegate.run.desk import Desk, Made
-    from tidegate.run.step import Step
     from tidegate.signals import Edge
     from tidegate.spark import PreparedStage
 
@@ -45,9 +45,23 @@ class _Turn:
     """What one run has in a step: data for a job, and what goes on behind its rows."""
 
     inputs: list[list[Batch]]
+    messages: list[StreamMessage] = field(default_factory=list)
     is_due: bool = False
     others: list[StreamMessage] = field(default_factory=list)
-    answer: Future[Made] | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(batch.bytes for batches in self.inputs for batch in batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _AtWork:
+    """A turn that waits for its job."""
+
+    step: Step
+    turn: _Turn
+    answer: Future[Made]
+    started_at: float
 
 
 @dataclass(slots=True)
@@ -70,6 +84,8 @@ class StageOperator(Operator):
         self._stage = stage
         self._desk = desk
         self._kept: dict[str, _Kept] = {}
+        self._at_work: dict[str, _AtWork] = {}
+        self._work_done: Callable[[], None] = lambda: None
         self._share = FIRST
 
     @property
@@ -77,35 +93,60 @@ class StageOperator(Operator):
         """Bytes of one run in a step; follows how long the last ones took."""
         return self._share
 
+    @property
+    def is_patient(self) -> bool:
+        """Whether every step is a job, so that few large ones are better than many small ones."""
+        return not (self._stage.is_stateful or passes_through(self._stage))
+
     def unsettled(self, edge: Edge, run: str) -> int:
         """What is kept has no effect until END."""
         kept = self._kept.get(run)
         return kept.messages if kept else 0
 
+    def is_waiting(self, edge: Edge, run: str) -> bool:
+        """Whether a job is at work for this run."""
+        return run in self._at_work
+
     def on_cancel(self, run: str) -> None:
-        """Forget what is kept."""
+        """Forget what is kept, and what a job may still make."""
         self._kept.pop(run, None)
+        self._at_work.pop(run, None)
+
+    def attend(self, work_done: Callable[[], None]) -> None:
+        """Say whenever a job is done."""
+        self._work_done = work_done
 
     def handle(self, step: Step) -> Outcome:
         """All runs of the step together, each in its own order.
 
         Rows may go ahead of a watermark that came between them, never behind it.
         """
-        started = monotonic()
-        turns = self._turns(step.messages)
-        for run, turn in turns.items():
-            if turn.is_due and not passes_through(self._stage):
-                turn.answer = self._desk.submit(self._order(run, turn))
         outcome = Outcome()
-        for run, turn in turns.items():
-            self._conclude(run, turn, outcome)
-        self._adapt(turns.values(), monotonic() - started)
+        for run, turn in self._turns(step.messages).items():
+            if turn.is_due and not passes_through(self._stage):
+                self._hand_in(run, turn, step)
+                outcome.later.add(run)
+            else:
+                batches = [(None, batch) for its in turn.inputs for batch in its]
+                outcome.data.extend((*self._events(run, batches), *turn.others))
         return outcome
+
+    def finished(self) -> Sequence[tuple[Step, Outcome]]:
+        """The steps of all runs whose jobs are done, as one."""
+        done = {run: work for run, work in self._at_work.items() if work.answer.done()}
+        outcome = Outcome()
+        for run, work in done.items():
+            del self._at_work[run]
+            self._conclude(run, work, outcome)
+        messages = tuple(message for work in done.values() for message in work.turn.messages)
+        edges = [work.step.edge for work in done.values()]
+        return [(Step(Carrier.DATA, edges[0], messages), outcome)] if done else ()
 
     def _turns(self, messages: Sequence[StreamMessage]) -> dict[str, _Turn]:
         turns: dict[str, _Turn] = defaultdict(lambda: _Turn(self._nothing()))
         for message in messages:
             turn = turns[message.run]
+            turn.messages.append(message)
             if self._stage.is_stateful:
                 self._keep(message, turn)
             elif isinstance(message, Event):
@@ -126,22 +167,21 @@ class StageOperator(Operator):
             turn.is_due = True
             turn.others.append(message)
 
-    def _order(self, run: str, turn: _Turn) -> Share:
+    def _hand_in(self, run: str, turn: _Turn, step: Step) -> None:
         inputs = tuple(tuple(batches) for batches in turn.inputs)
-        return Share(number_of(run), self._shard, inputs)
+        answer = self._desk.submit(Share(number_of(run), self._shard, inputs))
+        self._at_work[run] = _AtWork(step, turn, answer, monotonic())
+        answer.add_done_callback(lambda _: self._work_done())
 
-    def _conclude(self, run: str, turn: _Turn, outcome: Outcome) -> None:
+    def _conclude(self, run: str, work: _AtWork, outcome: Outcome) -> None:
         try:
-            outcome.data.extend(self._events(run, self._made(turn)))
-            outcome.data.extend(turn.others)
+            made = work.answer.result()
         except StageFailed as failure:
             outcome.failed[run] = failure
             self._kept.pop(run, None)
-
-    def _made(self, turn: _Turn) -> Iterable[tuple[int | None, Batch]]:
-        if turn.answer is not None:
-            return turn.answer.result().items()
-        return [(None, batch) for batches in turn.inputs for batch in batches]
+        else:
+            outcome.data.extend((*self._events(run, made.items()), *work.turn.others))
+            self._adapt(work.turn.bytes, monotonic() - work.started_at)
 
     def _events(
         self, run: str, made: Iterable[tuple[int | None, Batch]]
@@ -150,10 +190,9 @@ class StageOperator(Operator):
         for shard, batch in made:
             yield Event(batch if sink is None else SinkResult(sink, batch), run, shard)
 
-    def _adapt(self, turns: Iterable[_Turn], seconds: float) -> None:
-        taken = [sum(batch.bytes for its in turn.inputs for batch in its) for turn in turns]
-        if any(taken) and not self._stage.is_stateful:
-            self._share = next_share(self._share, max(taken), seconds)
+    def _adapt(self, taken: int, seconds: float) -> None:
+        if taken and not self._stage.is_stateful:
+            self._share = next_share(self._share, taken, seconds)
 
     def _nothing(self) -> list[list[Batch]]:
         return [[] for _ in self._stage.inputs]

@@ -57,6 +57,8 @@ class Outcome:
     """What is published with this step."""
     failed: dict[str, TidegateError] = field(default_factory=dict)
     """Runs that cannot be completed, each with its cause; the others go on."""
+    later: set[str] = field(default_factory=set)
+    """Runs for which work goes on: what follows from their part comes with `finished`."""
 
     @property
     def terminal(self) -> ControlSignal | None:
@@ -93,6 +95,10 @@ class Processor(Protocol):
 
     def handle(self, step: Step) -> Outcome:
         """Decide what follows from a step. Must not wait for other processors."""
+        ...
+
+    def finished(self) -> Sequence[tuple[Step, Outcome]]:
+        """Work that went on behind its step and is done: the part of the step that it was for."""
         ...
 
 
@@ -164,17 +170,22 @@ class StepLoop:
         # After a terminal only control is looked at: a quick end may overtake a graceful one
         # that waits for room downstream.
         room = self._processor.room if terminal is None else _no_room
+        for earlier, outcome in self._processor.finished():
+            self._commit(earlier, outcome)
         step = self._lanes.read(room)
         if step is None:
             self._lanes.wait(room, IDLE_NET)
             return terminal
         outcome = self._handle(step)
-        self._lanes.commit(step, outcome)
-        self._report(outcome)
+        self._commit(step, outcome)
         ended = outcome.terminal
         if isinstance(ended, Instant):
             self.discarded += self._lanes.discard()
         return ended or terminal
+
+    def _commit(self, step: Step, outcome: Outcome) -> None:
+        self._lanes.commit(step, outcome)
+        self._report(outcome)
 
     def _handle(self, step: Step) -> Outcome:
         if step.carrier is Carrier.CONTROL:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 ARROW = (".arrow", ".feather", ".ipc")
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 1 << 16
-"""How much is in memory at a time; also what a row group of the copy holds."""
+"""How much is read at a time."""
 _ARROW_FILE = b"ARROW1"
 _IN_MEMORY = "a table in memory"
 

@@ -39,6 +39,9 @@ STATIC: Mapping[str, str] = {
     "spark.scheduler.mode": "FAIR",
     # Jobs of one pool run first in, first out, unless the pool itself is declared fair.
     "spark.scheduler.allocation.file": str(_HERE / "fair_pool.xml"),
+    # A pipeline runs the same few hundred pieces of generated code again and again. With the
+    # default of 100, each is compiled anew every time, and runs cold.
+    "spark.sql.codegen.cache.maxEntries": "4000",
 }
 """Fixed when a driver starts; not ours to decide on a server that runs already."""
 

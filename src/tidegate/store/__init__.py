@@ -15,6 +15,7 @@ from tidegate.store.deliveries import end_source, find_chunk, record_chunk
 from tidegate.store.embedded import EmbeddedServer, Listen
 from tidegate.store.heartbeat import Heartbeat
 from tidegate.store.lanes import (
+    FETCH,
     LaneState,
     Sent,
     Unread,
@@ -73,6 +74,7 @@ from tidegate.store.topics import monitor_topic, run_topic, task_topic
 from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
+    "FETCH",
     "Advance",
     "Chunk",
     "Committed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
+from time import monotonic
 from uuid import uuid4
 
 import psycopg
@@ -12,8 +13,8 @@ import pytest
 from tidegate.errors import CountMismatch, Fenced, LaneConflict
 from tidegate.run import BarrierProcessor, Link, Operator, edges_into
 from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership, lane_names
-from tidegate.run.step import StepLoop
-from tidegate.signals import BarrierKind, Event, InstantKind, StreamMessage, Watermark
+from tidegate.run.step import Outcome, Step, StepLoop
+from tidegate.signals import BarrierKind, Edge, Event, InstantKind, StreamMessage, Watermark
 from tidegate.store import (
     Database,
     LaneName,
@@ -236,3 +237,112 @@ def test_runs_that_wait_share_the_bytes_of_a_step_evenly(database: Database) -> 
     assert shared is not None
     taken = [message.run for message in shared.messages]
     assert (taken.count(large.run.key), taken.count(small.run.key)) == (2, 2)
+
+
+class Patient(Modest):
+    """Would rather have much in a step."""
+
+    @property
+    def is_patient(self) -> bool:
+        return True
+
+
+def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Database) -> None:
+    lane = LaneName("before", "op")
+    rig = Rig(database, EXCHANGE)
+    operator = Patient("op")
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    rig.send(lane, rig.event({"bytes": 6}))
+    assert lanes.read(operator.room) is None
+    rig.send(lane, rig.event({"bytes": 6}))
+    lanes.wake()
+    assert lanes.read(operator.room) is None, "two are still little"
+    rig.send(lane, rig.event({"bytes": 6}), rig.end)
+    lanes.wake()
+    step = lanes.read(operator.room)
+    assert step is not None
+    assert len(step.messages) == 4, "END is somebody who waits"
+
+
+def test_data_that_nothing_follows_is_taken_after_a_while(database: Database) -> None:
+    rig = Rig(database, EXCHANGE)
+    operator = Patient("op")
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    rig.send(LaneName("before", "op"), rig.event("a"))
+    assert lanes.read(operator.room) is None
+    started = monotonic()
+    while lanes.read(operator.room) is None:
+        lanes.wait(operator.room, timeout=60)
+    assert monotonic() - started < 30, "it slept until the data was ripe, not longer"
+
+
+class Slow(Operator):
+    """Works on in the background for a run called slow, until it is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__("op")
+        self.at_work: list[Step] = []
+        self.say_done: Callable[[], None] = lambda: None
+
+    def attend(self, work_done: Callable[[], None]) -> None:
+        self.say_done = work_done
+
+    def is_waiting(self, edge: Edge, run: str) -> bool:
+        return any(message.run == run for step in self.at_work for message in step.messages)
+
+    def handle(self, step: Step) -> Outcome:
+        slow = tuple(message for message in step.messages if message.run.startswith("slow"))
+        quick = tuple(message for message in step.messages if message not in slow)
+        outcome = super().handle(Step(step.carrier, step.edge, quick))
+        if slow:
+            self.at_work.append(Step(step.carrier, step.edge, slow))
+            outcome.later = {message.run for message in slow}
+        return outcome
+
+    def end_work(self) -> list[tuple[Step, Outcome]]:
+        done = [(step, super(Slow, self).handle(step)) for step in self.at_work]
+        self.at_work.clear()
+        return done
+
+
+def test_work_that_goes_on_for_one_run_holds_up_no_other_and_is_committed_by_itself(
+    database: Database,
+) -> None:
+    lane = LaneName("before", "op")
+    slow, quick = Rig(database, EXCHANGE, "slow"), Rig(database, EXCHANGE, "quick")
+    slow.send(lane, slow.event("a", 0), slow.event("b", 0))
+    operator = Slow()
+    lanes = slow.work(operator)
+    assert slow.sent_to("next/0") == []
+    slow.send(lane, slow.event("c", 0))
+    quick.send(lane, quick.event("q", 0), quick.end)
+    lanes.wake()
+    while (step := lanes.read(operator.room)) is not None:
+        lanes.commit(step, operator.handle(step))
+    assert slow.sent_to("next/0") == ["q", 99], "the other run is through"
+    for step, outcome in operator.end_work():
+        lanes.commit(step, outcome)
+    assert sorted(map(str, slow.sent_to("next/0"))) == ["99", "a", "b", "q"]
+    step = lanes.read(operator.room)
+    assert step is not None, "what came meanwhile is next"
+    assert [message.payload for message in step.messages if isinstance(message, Event)] == ["c"]
+
+
+def test_who_dies_while_work_goes_on_finds_it_on_the_lane_again(database: Database) -> None:
+    rig = Rig(database, EXCHANGE, "slow")
+    rig.send(LaneName("before", "op"), rig.event("a", 0), rig.end)
+    rig.work(Slow())
+    assert rig.sent_to("next/0") == []
+    rig.work(Operator("op"))
+    assert rig.sent_to("next/0") == ["a", 99]
+
+
+def test_work_that_is_done_wakes_the_loop_whenever_it_ends(database: Database) -> None:
+    rig = Rig(database, EXCHANGE, "slow")
+    operator = Slow()
+    lanes = rig.work(operator)
+    operator.say_done()
+    assert lanes.read(operator.room) is None, "reading does not forget it"
+    started = monotonic()
+    lanes.wait(operator.room, timeout=30)
+    assert monotonic() - started < 10

@@ -16,8 +16,8 @@ from tidegate.spark import Batch, Share
 WAIT = 30
 
 
-def share(run: int, shard: int = 0, size: int = 1) -> Share:
-    return Share(run, shard, ((Batch((f"run={run}/to={shard}/a.parquet",), 1, size),),))
+def share(run: int, shard: int = 0, size: int = 1, rows: int = 1) -> Share:
+    return Share(run, shard, ((Batch((f"run={run}/to={shard}/a.parquet",), rows, size),),))
 
 
 class Spark:
@@ -49,7 +49,7 @@ def spark() -> Spark:
 
 @pytest.fixture
 def desk(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(desks, "IN_FLIGHT", 1)
+    monkeypatch.setattr(desks, "SMALL_IN_FLIGHT", 1)
     monkeypatch.setattr(desks, "PAUSE", 0.0)
     with closing(Desk("s1", spark)) as desk:
         yield desk
@@ -75,10 +75,32 @@ def test_shares_that_come_while_a_job_is_at_work_share_the_next(spark: Spark, de
 
 def test_a_large_share_is_a_job_of_its_own(spark: Spark, desk: Desk) -> None:
     spark.goes_on.clear()
-    answers = [desk.submit(share(1)), desk.submit(share(2, size=desks.ALONE))]
+    answers = [
+        desk.submit(share(1)),
+        desk.submit(share(2, size=desks.ALONE)),
+        desk.submit(share(3, rows=desks.ALONE_ROWS)),
+    ]
     spark.goes_on.set()
     assert all(answer.result(WAIT) for answer in answers)
-    assert sorted(spark.jobs) == [[1], [2]]
+    assert sorted(spark.jobs) == [[1], [2], [3]]
+
+
+def test_a_small_share_does_not_wait_for_large_ones(spark: Spark, desk: Desk) -> None:
+    held, released = Event(), Event()
+
+    def perform(shares: Sequence[Share]) -> list[dict[int | None, Batch]]:
+        if shares[0].rows >= desks.ALONE_ROWS:
+            held.set()
+            assert released.wait(WAIT)
+        return spark(shares)
+
+    with closing(Desk("s2", perform)) as busy:
+        large = [busy.submit(share(run, rows=desks.ALONE_ROWS)) for run in range(1, 6)]
+        assert held.wait(WAIT)
+        assert busy.submit(share(9)).result(WAIT)
+        assert not any(answer.done() for answer in large)
+        released.set()
+        assert all(answer.result(WAIT) for answer in large)
 
 
 def test_a_joint_job_takes_no_more_than_its_bytes(spark: Spark, desk: Desk) -> None:

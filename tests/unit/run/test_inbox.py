@@ -6,8 +6,9 @@ import pytest
 
 from tidegate.errors import CountMismatch, LaneConflict
 from tidegate.run.inbox import Inbox
+from tidegate.run.pace import PATIENCE, QUIET
 from tidegate.signals import Barrier, BarrierKind, Edge, Event, StreamMessage
-from tidegate.store import Run, RunState, Unread
+from tidegate.store import FETCH, Run, RunState, Unread
 
 RUN = Run(1, "shop", "march", 1, RunState.OPEN)
 MANY = 1_000
@@ -67,3 +68,20 @@ def test_a_gap_on_a_lane_is_an_error() -> None:
 def test_an_end_with_another_count_than_what_came_is_an_error() -> None:
     with pytest.raises(CountMismatch):
         taken(inbox(batch(1), end(2)))
+
+
+def test_data_gathers_while_it_keeps_coming_and_nobody_waits_for_it() -> None:
+    box = inbox(batch(10))
+    assert box.ripe_at(share=100) == pytest.approx(box.latest + QUIET)
+    box.since -= PATIENCE
+    assert box.ripe_at(share=100) == pytest.approx(box.latest)
+
+
+def test_what_makes_a_step_worth_it_at_once() -> None:
+    assert inbox(*(batch(10) for _ in range(10))).ripe_at(share=100) == 0.0
+    assert inbox(*(batch(0) for _ in range(FETCH))).ripe_at(share=100) == 0.0
+    ended = inbox(batch(10), end(1))
+    assert ended.ripe_at(share=100) == 0.0
+    assert taken(ended) == 2
+    ended.keep(Unread(RUN, 7, 3, batch(10)))
+    assert ended.ripe_at(share=100) > 0.0, "what was taken does not count any more"

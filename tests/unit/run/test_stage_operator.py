@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from threading import Event as Flag
+from threading import Semaphore
 
 import pytest
 from pyspark.sql.types import StructType
@@ -25,6 +27,7 @@ from tidegate.signals import (
 )
 from tidegate.spark import Batch, PreparedStage, Route, Share
 
+WAIT = 30
 LANE = Edge(0, "upstream")
 END = BarrierKind.END_OF_RUN
 MAY, JUNE = "may#1", "june#2"
@@ -70,7 +73,17 @@ def stage(*steps: Step, inputs: int = 1, route: Route | None = None) -> Prepared
 
 
 def handle(operator: StageOperator, *messages: StreamMessage) -> Outcome:
-    return operator.handle(Messages(Carrier.DATA, LANE, messages))
+    """What follows from a step, its jobs awaited."""
+    worked = Semaphore(0)
+    operator.attend(worked.release)
+    outcome = operator.handle(Messages(Carrier.DATA, LANE, messages))
+    while outcome.later:
+        assert worked.acquire(timeout=WAIT)
+        for step, more in operator.finished():
+            outcome.later -= {message.run for message in step.messages}
+            outcome.data.extend(more.data)
+            outcome.failed |= more.failed
+    return outcome
 
 
 def batch(name: str, rows: int = 1) -> Batch:
@@ -95,10 +108,52 @@ def test_a_narrow_stage_answers_every_step_once_for_each_run(spark: Spark, desk:
         (1, 1, ((batch("a"), batch("c")),)),
         (2, 1, ((batch("b"),),)),
     }
-    rows, *behind, other = outcome.data
-    assert rows == Event(Batch(("run=1",), 2), MAY)
-    assert behind == [Watermark(5, MAY), END.with_id(1, MAY)]
-    assert other == Event(Batch(("run=2",), 1), JUNE)
+    may = [message for message in outcome.data if message.run == MAY]
+    assert may == [Event(Batch(("run=1",), 2), MAY), Watermark(5, MAY), END.with_id(1, MAY)]
+    assert [message for message in outcome.data if message.run == JUNE] == [
+        Event(Batch(("run=2",), 1), JUNE)
+    ]
+
+
+def test_nobody_waits_for_the_job_of_another_run(spark: Spark) -> None:
+    """The large job of one run is at work; what comes of another has its effect at once."""
+    started, goes_on, worked = Flag(), Flag(), Semaphore(0)
+
+    def perform(shares: Sequence[Share]) -> list[dict[int | None, Batch]]:
+        if shares[0].run == 1:
+            started.set()
+            assert goes_on.wait(WAIT)
+        return spark(shares)
+
+    with closing(Desk("s1", perform)) as desk:
+        narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+        narrow.attend(worked.release)
+        large = Event(Batch(("a.parquet",), desks.ALONE_ROWS), MAY)
+        first = Messages(Carrier.DATA, LANE, (large, END.with_id(1, MAY)))
+        assert narrow.handle(first).later == {MAY}
+        assert started.wait(WAIT)
+        assert narrow.is_waiting(LANE, MAY)
+        assert not narrow.is_waiting(LANE, JUNE)
+        second = Messages(Carrier.DATA, LANE, (Event(batch("b"), JUNE),))
+        assert narrow.handle(second).later == {JUNE}
+        assert worked.acquire(timeout=WAIT)
+        assert [step for step, _ in narrow.finished()] == [second]
+        goes_on.set()
+        assert worked.acquire(timeout=WAIT)
+        ((step, outcome),) = narrow.finished()
+        assert step == first
+        assert outcome.data[-1] == END.with_id(1, MAY)
+        assert not narrow.is_waiting(LANE, MAY)
+
+
+def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(spark: Spark, desk: Desk) -> None:
+    worked = Semaphore(0)
+    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    narrow.attend(worked.release)
+    narrow.handle(Messages(Carrier.DATA, LANE, (Event(batch("a"), MAY),)))
+    narrow.forget(MAY)
+    assert worked.acquire(timeout=WAIT)
+    assert narrow.finished() == ()
 
 
 def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
