@@ -14,12 +14,12 @@ SHORT = 5.0
 def next_share(share: int, taken: int, seconds: float) -> int:
     """The share for the next step, given what the last one took and how long that lasted.
 
-    >>> next_share(64 << 20, taken=64 << 20, seconds=10.0) >> 20
-    32
-    >>> next_share(64 << 20, taken=64 << 20, seconds=0.5) >> 20
+    >>> next_share(256 << 20, taken=256 << 20, seconds=20.0) >> 20
     128
-    >>> next_share(64 << 20, taken=1 << 20, seconds=0.5) >> 20
-    64
+    >>> next_share(256 << 20, taken=256 << 20, seconds=0.5) >> 20
+    512
+    >>> next_share(256 << 20, taken=1 << 20, seconds=0.5) >> 20
+    256
     """
     if seconds > LONG:
         return max(LEAST, min(share, taken) // 2)
