@@ -726,9 +726,7 @@ class NotABatch(RunError):
     """Something was sent that a stage on Spark cannot read."""
 
     kind: str
-    says: ClassVar[str] = (
-        "a stage on Spark takes batches of files, not a {kind}; send workshop.chunk(source, file)"
-    )
+    says: ClassVar[str] = "a stage on Spark takes batches of files, not a {kind}"
 
 
 @dataclass(eq=False)

@@ -4,6 +4,9 @@ Tasks hand in shares and wait for what becomes of each. A large share is a job o
 ones that come together, of several shards and runs, become one joint job: while a job is at work
 the next ones gather, so that the busier a stage is the more they share, and nobody waits when it
 is idle. A joint job that fails is tried again run by run, so that only the guilty run fails.
+
+An order can be withdrawn (`cancel` of its answer) until a job has taken it. Who hands in the same
+share again does so because the task was built anew, so the earlier order is withdrawn.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Lock
+from threading import Event, Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -59,6 +62,10 @@ class _Order:
     bytes: int
     answer: Future[Made]
 
+    @property
+    def whose(self) -> tuple[int, int]:
+        return self.share.run, self.share.shard
+
 
 class Desk:
     """Takes the shares of one stage. `perform` runs one Spark job."""
@@ -69,21 +76,26 @@ class Desk:
         self._small_jobs = ThreadPoolExecutor(SMALL_IN_FLIGHT, f"tidegate-{stage}-small-jobs")
         self._small: list[_Order] = []
         self._changing = Lock()
+        self._closed = Event()
         self.work = Work()
 
     def submit(self, share: Share) -> Future[Made]:
         """Hand in a share; its answer comes with the job that takes it."""
         order = _Order(share, _bytes(share), Future())
         if order.bytes >= ALONE or share.rows >= ALONE_ROWS:
-            self._large_jobs.submit(self._answer, [order])
+            self._large_jobs.submit(self._take, [order])
             return order.answer
         with self._changing:
+            for earlier in self._small:
+                if earlier.whose == order.whose:
+                    earlier.answer.cancel()
             self._small.append(order)
         self._small_jobs.submit(self._answer_together)
         return order.answer
 
     def close(self) -> None:
-        """Take no more; jobs at work are not waited for."""
+        """Take no more; jobs at work are not waited for, and not tried again."""
+        self._closed.set()
         for jobs in (self._large_jobs, self._small_jobs):
             jobs.shutdown(wait=False, cancel_futures=True)
 
@@ -93,8 +105,13 @@ class Desk:
         with self._changing:
             orders = _that_fit(self._small)
             del self._small[: len(orders)]
-        if orders:
-            self._answer(orders)
+        self._take(orders)
+
+    def _take(self, orders: Sequence[_Order]) -> None:
+        """Answer those that nobody has withdrawn."""
+        wanted = [order for order in orders if order.answer.set_running_or_notify_cancel()]
+        if wanted and not self._closed.is_set():
+            self._answer(wanted)
 
     def _answer(self, orders: Sequence[_Order]) -> None:
         try:
@@ -112,6 +129,8 @@ class Desk:
         try:
             made = self._job(orders)
         except StageFailed:
+            if self._closed.is_set():
+                raise
             for its_orders in by_run.values():
                 self._answer_run(its_orders)
         else:
@@ -130,9 +149,8 @@ class Desk:
             try:
                 return self._job(orders)
             except StageFailed as failure:
-                if is_in_the_data(failure.__cause__):
+                if is_in_the_data(failure.__cause__) or self._closed.wait(PAUSE * attempt):
                     raise
-            sleep(PAUSE * attempt)
         return self._job(orders)
 
     def _job(self, orders: Sequence[_Order]) -> Sequence[Made]:

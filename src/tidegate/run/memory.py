@@ -159,6 +159,7 @@ class MemoryLanes:
 
         In memory all runs share their processors, so a run that fails takes them down.
         """
+        assert not outcome.later, "work that outlives its step needs lanes that outlive it"
         for cause in outcome.failed.values():
             raise cause
         for lane, data, control in zip(self._outputs, self._data, self._control, strict=True):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidegate.errors import NotABatch, StageFailed
+from tidegate.errors import NotABatch, StageFailed, TidegateError
 from tidegate.run.pace import FIRST, next_share
 from tidegate.run.processors import Operator
 from tidegate.run.step import Outcome, Step
@@ -108,9 +108,11 @@ class StageOperator(Operator):
         return run in self._at_work
 
     def on_cancel(self, run: str) -> None:
-        """Forget what is kept, and what a job may still make."""
+        """Forget what is kept, withdraw what no job has taken, ignore what one may still make."""
         self._kept.pop(run, None)
-        self._at_work.pop(run, None)
+        work = self._at_work.pop(run, None)
+        if work is not None:
+            work.answer.cancel()
 
     def attend(self, work_done: Callable[[], None]) -> None:
         """Say whenever a job is done."""
@@ -122,7 +124,7 @@ class StageOperator(Operator):
         Rows may go ahead of a watermark that came between them, never behind it.
         """
         outcome = Outcome()
-        for run, turn in self._turns(step.messages).items():
+        for run, turn in self._turns(step.messages, outcome.failed).items():
             if turn.is_due and not passes_through(self._stage):
                 self._hand_in(run, turn, step)
                 outcome.later.add(run)
@@ -142,19 +144,30 @@ class StageOperator(Operator):
         edges = [work.step.edge for work in done.values()]
         return [(Step(Carrier.DATA, edges[0], messages), outcome)] if done else ()
 
-    def _turns(self, messages: Sequence[StreamMessage]) -> dict[str, _Turn]:
+    def _turns(
+        self, messages: Sequence[StreamMessage], failed: dict[str, TidegateError]
+    ) -> dict[str, _Turn]:
+        """What each run has in a step; those with something that is no batch are `failed`."""
         turns: dict[str, _Turn] = defaultdict(lambda: _Turn(self._nothing()))
         for message in messages:
-            turn = turns[message.run]
-            turn.messages.append(message)
-            if self._stage.is_stateful:
-                self._keep(message, turn)
-            elif isinstance(message, Event):
-                turn.inputs[message.port].append(_batch(message))
-                turn.is_due = True
-            else:
-                turn.others.append(message)
+            try:
+                self._add(message, turns[message.run])
+            except NotABatch as wrong:
+                failed[message.run] = wrong
+        for run in failed:
+            del turns[run]
+            self._kept.pop(run, None)
         return turns
+
+    def _add(self, message: StreamMessage, turn: _Turn) -> None:
+        turn.messages.append(message)
+        if self._stage.is_stateful:
+            self._keep(message, turn)
+        elif isinstance(message, Event):
+            turn.inputs[message.port].append(_batch(message))
+            turn.is_due = True
+        else:
+            turn.others.append(message)
 
     def _keep(self, message: StreamMessage, turn: _Turn) -> None:
         """A watermark promises nothing before the rows have gone, so END takes it along."""

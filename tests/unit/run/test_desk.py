@@ -150,3 +150,45 @@ def test_an_error_that_is_not_of_the_job_reaches_everybody_who_waits() -> None:
         for answer in answers:
             with pytest.raises(ConnectionError):
                 answer.result(WAIT)
+
+
+def test_an_order_that_was_withdrawn_is_in_no_job(spark: Spark, desk: Desk) -> None:
+    spark.goes_on.clear()
+    first = desk.submit(share(1))
+    assert spark.started.wait(WAIT)
+    withdrawn, wanted = desk.submit(share(2)), desk.submit(share(3))
+    assert withdrawn.cancel()
+    spark.goes_on.set()
+    assert first.result(WAIT)
+    assert wanted.result(WAIT)
+    assert spark.jobs == [[1], [3]]
+
+
+def test_a_share_that_is_handed_in_again_takes_the_place_of_the_earlier(
+    spark: Spark, desk: Desk
+) -> None:
+    """Two shares of the same run and shard in one job would read everything twice."""
+    spark.goes_on.clear()
+    first = desk.submit(share(1))
+    assert spark.started.wait(WAIT)
+    stale, again, other = desk.submit(share(2)), desk.submit(share(2)), desk.submit(share(2, 1))
+    spark.goes_on.set()
+    assert first.result(WAIT)
+    assert again.result(WAIT)
+    assert other.result(WAIT)
+    assert stale.cancelled()
+    assert spark.jobs == [[1], [2, 2]]
+
+
+def test_a_desk_that_is_closed_tries_nothing_again(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desks, "PAUSE", 60.0)
+    spark.failing = {1: [StageFailed("s1", "IOException", "no space left")]}
+    desk = Desk("s1", spark)
+    answer = desk.submit(share(1))
+    assert spark.started.wait(WAIT)
+    desk.close()
+    with pytest.raises(StageFailed):
+        answer.result(WAIT)
+    assert spark.jobs == [[1]]

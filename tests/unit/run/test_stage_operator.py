@@ -152,6 +152,7 @@ def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(spark: Spark, d
     narrow.attend(worked.release)
     narrow.handle(Messages(Carrier.DATA, LANE, (Event(batch("a"), MAY),)))
     narrow.forget(MAY)
+    assert not narrow.is_waiting(LANE, MAY)
     assert worked.acquire(timeout=WAIT)
     assert narrow.finished() == ()
 
@@ -197,8 +198,22 @@ def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, desk: Desk) -
     narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
     handle(narrow, Event({"files": ["a.parquet"], "rows": 1, "bytes": 10}, MAY))
     assert spark.shares == [Share(1, 0, ((batch("a"),),))]
-    with pytest.raises(NotABatch):
-        handle(narrow, Event("a.parquet", MAY))
+
+
+@pytest.mark.parametrize("step", [FILTER, FIRST])
+def test_what_is_no_batch_fails_its_run_and_no_other(step: Step, spark: Spark, desk: Desk) -> None:
+    operator = StageOperator("s1/0", 0, stage(step), desk)
+    outcome = handle(
+        operator,
+        Event("a.parquet", MAY),
+        Event(batch("b"), JUNE),
+        END.with_id(1, MAY),
+        END.with_id(1, JUNE),
+    )
+    assert [type(cause) for cause in outcome.failed.values()] == [NotABatch]
+    assert list(outcome.failed) == [MAY]
+    assert {message.run for message in outcome.data} == {JUNE}
+    assert operator.unsettled(LANE, MAY) == 0
 
 
 def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
