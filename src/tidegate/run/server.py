@@ -25,6 +25,7 @@ from tidegate.errors import (
     ChunkConflict,
     NoSuchChunk,
     RunCancelled,
+    RunError,
     RunFailed,
     RunOverdue,
     RunTimeout,
@@ -53,6 +54,7 @@ from tidegate.store import (
     rows_in,
     run_topic,
 )
+from tidegate.store.results import look_again
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -142,7 +144,10 @@ class Server:
     # ── outcomes ──
 
     def wait(self, run: str, timeout: float | None = None) -> dict[str, list[Batch]]:
-        """Wait until a run is closed: its results, or `RunFailed`, `RunCancelled`, `RunTimeout`."""
+        """Wait until a run is closed: its results, or `RunFailed`, `RunCancelled`, `RunTimeout`.
+
+        It is the run that has this name when the waiting begins, whoever uses the name afterwards.
+        """
         found = self.known(run)
         changed = Flag()
         unsubscribe = self._wakeups.subscribe(run_topic(self._pipeline.name), changed.set)
@@ -195,11 +200,16 @@ class Server:
         return ingest(self._session, self._pipeline, source, file, self._root, beginning)
 
     def _record(self, run: Run, chunk: Chunk, lanes: Sequence[LaneName]) -> bool:
+        """Record a chunk; the files of one that was refused go.
+
+        After any other error, such as a connection lost during the commit, the chunk may well be
+        recorded: its files stay, and the sweeper sees whether anybody names them.
+        """
         crash_point("chunk.after_write")
         ends = self._ends(chunk.source)
         try:
             is_new = self._database.transact(lambda c: record_chunk(c, run, chunk, lanes, ends))
-        except BaseException:
+        except RunError:
             self._storage.remove(chunk.files)
             raise
         crash_point("chunk.after_commit")
@@ -232,9 +242,9 @@ class Server:
             changed.wait(left)
 
     def _known_again(self, run: Run) -> Run:
-        """The same incarnation, as it is now; one whose name is in use again has been closed."""
-        found = self.known(run.name)
-        if found.id != run.id:
+        """The same incarnation, as it is now, also when its name is in use again."""
+        found = self._database.transact(lambda c: look_again(c, run))
+        if found is None:
             raise UnknownRun(run=run.key)
         return found
 

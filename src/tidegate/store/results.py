@@ -25,6 +25,12 @@ class SinkRows:
     """What names the files, as it was published and JSON gives it back."""
 
 
+def look_again(connection: psycopg.Connection, run: Run) -> Run | None:
+    """This very run as it is now, whoever has its name; None when it was removed."""
+    row = connection.execute(_SQL["look_again"].sql, {"run": run.id}).fetchone()
+    return Run.from_row(*row) if row else None
+
+
 def results_of(connection: psycopg.Connection, run: Run) -> dict[str, SinkRows]:
     """What each sink gave; all sinks of a run that ended, none of any other."""
     found = connection.execute(_SQL["results_of"].sql, {"run": run.id})

@@ -1,5 +1,8 @@
 -- What runs gave, and what of theirs may go.
 
+-- name: look_again — What has become of a run.
+SELECT id, pipeline, name, incarnation, state, cause FROM tidegate.run WHERE id = %(run)s;
+
 -- name: results_of — What each sink of a run gave.
 SELECT sink, rows, batches FROM tidegate.result WHERE run_id = %(run)s ORDER BY sink;
 
