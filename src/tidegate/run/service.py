@@ -41,11 +41,15 @@ class Service:
     server: Server
     workshop: SparkWorkshop
     worker: Worker
+    watch: Watch
 
     def check(self) -> None:
-        """Raise `WorkerGaveUp` if nothing is at work any more."""
-        if self.worker.error is not None:
-            raise WorkerGaveUp(self.assembly.name, str(self.worker.error)) from self.worker.error
+        """Raise `WorkerGaveUp` if nothing is at work any more, or nobody here can watch it."""
+        name, worker, watch = self.assembly.name, self.worker, self.watch
+        if worker.error is not None:
+            raise WorkerGaveUp(name, str(worker.error)) from worker.error
+        if not watch.is_alive:
+            raise WorkerGaveUp(name, f"its monitor has died of {watch.error!r}") from watch.error
 
     def schema_of(self, sink: str) -> Schema:
         """The columns and types of a sink's result."""
@@ -72,9 +76,10 @@ def serving(
         workshop = SparkWorkshop(checked, session, place.root)
         at_work.callback(workshop.close)
         worker = at_work.enter_context(Worker(database, assembly, workshop, wakeups))
-        at_work.enter_context(Watch(database, assembly, wakeups, partial(why_not_done, database)))
+        explain = partial(why_not_done, database)
+        watch = at_work.enter_context(Watch(database, assembly, wakeups, explain))
         at_work.enter_context(Sweeper(place))
-        yield Service(checked, assembly, server, workshop, worker)
+        yield Service(checked, assembly, server, workshop, worker, watch)
 
 
 def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:

@@ -2,21 +2,20 @@
 
 One process of a deployment watches a pipeline, under a lease. It observes facts, lets
 `tidegate.monitor` decide, and writes the verdict. Whoever takes over after a crash sees the same
-facts and decides the same.
+facts and decides the same. Whoever cannot watch, for whatever reason, gives its lease back.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import partial
-from threading import Event as Flag
-from threading import Thread
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 from tidegate.errors import StoreError, UndeclaredMessages
 from tidegate.faults import crash_point
 from tidegate.monitor import Fault, Release, decide
+from tidegate.run.tending import Tending
 from tidegate.store import (
     Heartbeat,
     Lease,
@@ -65,36 +64,35 @@ class Watch:
         self._owner = uuid4().hex
         self._lease: Lease | None = None
         self._warned: set[int] = set()
-        self._closed = Flag()
-        self._woken = Flag()
         self._heartbeat = Heartbeat(database, self._on_lost)
-        self._unsubscribe = wakeups.subscribe(monitor_topic(assembly.name), self._woken.set)
-        self._thread = Thread(target=self._run, name="tidegate-monitor", daemon=True)
-        self._thread.start()
+        self._tending = Tending("tidegate-monitor", self._look, NET, lay_down=self._step_down)
+        topic = monitor_topic(assembly.name)
+        self._unsubscribe = wakeups.subscribe(topic, self._tending.hurry)
 
     @property
     def is_leading(self) -> bool:
         """Whether it is this one that decides."""
         return self._lease is not None
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it looks, or waits for its turn to; False once it was closed or has died."""
+        return self._tending.is_alive
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it has died of, if it has."""
+        return self._tending.error
+
     def close(self) -> None:
         """Stop, and let another take over at once."""
-        self._closed.set()
-        self._woken.set()
-        self._thread.join(30)
-        if self._lease is not None:
-            self._heartbeat.give_back(self._lease)
-        self._heartbeat.close()
         self._unsubscribe()
-
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            self._woken.clear()
-            try:
-                self._look()
-            except StoreError as trouble:
-                log.warning("the monitor of %s: %s", self._assembly.name, trouble)
-            self._woken.wait(NET)
+        self._tending.close()
+        try:
+            self._step_down()
+        except StoreError as trouble:
+            log.warning("the monitor of %s is left to its lease: %s", self._assembly.name, trouble)
+        self._heartbeat.close()
 
     def _look(self) -> None:
         lease = self._lease or self._lead()
@@ -115,6 +113,11 @@ class Watch:
         if self._lease is not None:
             self._heartbeat.keep(self._lease)
         return self._lease
+
+    def _step_down(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._heartbeat.give_back(lease)
 
     def _on_lost(self, lease: Lease) -> None:
         log.warning("the monitor of %s has lost its lease", lease.key)

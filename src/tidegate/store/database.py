@@ -42,6 +42,8 @@ PASSING = (
     "08",  # connection exceptions
     "40001",  # serialization failure
     "40P01",  # deadlock, we were the victim
+    "53100",  # the disk is full, until somebody makes room
+    "53200",  # out of memory
     "53300",  # too many connections
     "57P01",  # the server is stopping
     "57P02",  # the server crashed

@@ -95,3 +95,22 @@ def ask(database: Database, sql: str, *values: object) -> list[Row]:
         return answer.fetchall() if answer.description else []
 
     return database.transact(work)
+
+
+def refuse(database: Database, table: str, code: str) -> None:
+    """Let PostgreSQL refuse every write to a table with an error of this code, until `allow`."""
+    body = f"BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{code}'; END"
+    ask(
+        database,
+        f"CREATE FUNCTION tidegate.refuse() RETURNS trigger LANGUAGE plpgsql AS $${body}$$",
+    )
+    ask(
+        database,
+        f"CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON tidegate.{table}"
+        " FOR EACH ROW EXECUTE FUNCTION tidegate.refuse()",
+    )
+
+
+def allow(database: Database) -> None:
+    """Undo `refuse`."""
+    ask(database, "DROP FUNCTION tidegate.refuse CASCADE")

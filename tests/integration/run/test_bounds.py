@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.integration.run.shop import Client
+from tests.integration.run.shop import Client, allow, refuse
 from tests.waiting import wait_until
 from tidegate.errors import RunFailed
+from tidegate.run import watch as watches
 from tidegate.run.assemble import Assembly
 from tidegate.run.deployment import Deployment
 from tidegate.run.server import Server
 from tidegate.run.watch import Watch
 from tidegate.run.why import why_not_done
-from tidegate.store import RunState, Wakeups
+from tidegate.store import Run, RunState, Wakeups
 
 
-@pytest.fixture
-def watch(place: Deployment, assembly: Assembly) -> Iterator[Watch]:
-    explain = partial(why_not_done, place.database)
+@contextmanager
+def watching(
+    place: Deployment, assembly: Assembly, explain: Callable[[Run], str] | None = None
+) -> Iterator[Watch]:
+    explain = explain or partial(why_not_done, place.database)
     with (
         Wakeups(place.database) as wakeups,
         Watch(place.database, assembly, wakeups, explain) as watch,
     ):
+        yield watch
+
+
+@pytest.fixture
+def watch(place: Deployment, assembly: Assembly) -> Iterator[Watch]:
+    with watching(place, assembly) as watch:
         yield watch
 
 
@@ -83,14 +93,57 @@ def test_another_watch_takes_over_when_the_first_is_closed(
     watch: Watch, place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
 ) -> None:
     wait_until(lambda: watch.is_leading)
-    explain = partial(why_not_done, place.database)
-    with (
-        Wakeups(place.database) as wakeups,
-        Watch(place.database, assembly, wakeups, explain) as second,
-    ):
+    with watching(place, assembly) as second:
         assert not second.is_leading
         watch.close()
         wait_until(lambda: second.is_leading)
         client = Client(counter, "march", tmp_path, deadline=0.1)
         with pytest.raises(RunFailed):
             client.wait()
+
+
+# --- a monitor in trouble --------------------------------------------------------------------
+
+DISK_FULL, INTERNAL_ERROR = "53100", "XX000"
+
+
+@pytest.mark.parametrize("code", [DISK_FULL, INTERNAL_ERROR])
+def test_a_watch_whose_writes_are_refused_goes_on_by_itself_when_they_are_not_any_more(
+    code: str,
+    watch: Watch,
+    place: Deployment,
+    counter: Server,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(counter, "march", tmp_path, deadline=0.1)
+    refuse(place.database, "run", code)
+    wait_until(lambda: "refused" in caplog.text)
+    assert watch.is_alive
+    allow(place.database)
+    with pytest.raises(RunFailed):
+        client.wait()
+
+
+@pytest.mark.parametrize("trouble", [ZeroDivisionError(), SystemExit()])
+def test_a_watch_that_cannot_go_on_lets_another_take_over(
+    trouble: BaseException,
+    place: Deployment,
+    assembly: Assembly,
+    counter: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: Run) -> str:
+        raise trouble
+
+    monkeypatch.setattr(watches, "NET", 0.2)
+    with watching(place, assembly, broken) as first:
+        wait_until(lambda: first.is_leading)
+        with watching(place, assembly) as second:
+            client = Client(counter, "march", tmp_path, deadline=0.1)
+            with pytest.raises(RunFailed):
+                client.wait()
+            assert second.is_leading
+            assert not first.is_leading
+            assert first.is_alive == isinstance(trouble, Exception)

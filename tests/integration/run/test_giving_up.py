@@ -1,12 +1,15 @@
-"""A worker whose tasks cannot live says so instead of trying for ever."""
+"""A service that cannot live says so instead of trying for ever."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.integration.run.shop import shop
+from tests.integration.run.shop import Client, shop
 from tests.waiting import wait_until
 from tidegate.errors import WorkerGaveUp
+from tidegate.run import service as services
 from tidegate.run import worker as workers
 from tidegate.run.deployment import Deployment
 from tidegate.run.durable import DurableLanes
@@ -27,3 +30,20 @@ def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
         with pytest.raises(WorkerGaveUp) as told:
             service.check()
     assert "Spark is gone" in told.value.reason
+
+
+def test_a_service_whose_monitor_is_dead_says_so(
+    place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deadly(*_: object) -> str:
+        raise SystemExit("out of my mind")
+
+    monkeypatch.setattr(services, "why_not_done", deadly)
+    with serving(place, shop(), spark) as service:
+        service.check()
+        Client(service.server, "march", tmp_path, deadline=0.1)
+        wait_until(lambda: not service.watch.is_alive)
+        with pytest.raises(WorkerGaveUp) as told:
+            service.check()
+    assert "its monitor has died" in told.value.reason
+    assert "out of my mind" in told.value.reason

@@ -45,7 +45,7 @@ def test_a_refused_address_does_not_show_its_password() -> None:
         (psycopg.errors.SerializationFailure(), True),
         (psycopg.errors.InvalidPassword(), False),
         (psycopg.errors.InvalidCatalogName(), False),
-        (psycopg.errors.DiskFull(), False),
+        (psycopg.errors.DiskFull(), True),
     ],
 )
 def test_only_passing_troubles_are_tried_again(
