@@ -2,7 +2,8 @@
 
     DATA/<source>/*.csv|*.parquet  ──▶  OUT/<sink>.csv
 
-Every file is a chunk. Results are written when the run is complete, and not before.
+Every file is a chunk. Results are written when the run is complete, and not before. A run that is
+complete already is not computed again: its results are written again, unless its chunks differ.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tidegate.errors import NoSourceFolder, RunEnded, RunTimeout, listed
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.service import serving
-from tidegate.spark import write_csv
-from tidegate.store import RunState, run_facts
+from tidegate.spark import digest, write_csv
+from tidegate.store import RunState, find_chunk, plan_of, run_facts
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tidegate.run.server import Server
     from tidegate.run.service import Service
     from tidegate.spark import Batch, Session
-    from tidegate.store import RunFacts
+    from tidegate.store import Connection, Run, RunFacts
 
 CHUNKS = ("*.csv", "*.csv.gz", "*.csv.bz2", "*.parquet", "*.arrow", "*.feather", "*.ipc")
 DELIVERIES = 2
@@ -108,6 +109,10 @@ def run_folder(
     """Deliver the chunks, wait until the run is complete, write the results, report.
 
     A run of this name that is open goes on where it was: what was delivered before is recognised.
+    One that is complete, with this plan and these chunks, only has its results written: whoever
+    was killed after they were published may have written some or none. For other chunks, or after
+    a run that failed or was cancelled, the name is used again.
+
     Raises what is wrong with a chunk, or `RunFailed` with the first cause; when the deadline has
     passed, that says what is missing and who owes it.
     """
@@ -117,10 +122,11 @@ def run_folder(
         plan = service.checked.plan
         told.tell(f"Spark has checked the plan: {sum(1 for _ in plan.stages)} stages")
         server = service.server
-        _begin(server, wanted)
-        with suppress(RunEnded):  # waiting for it says how it ended
-            _deliver(server, chunks, wanted.name)
-        told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
+        if _is_done(place, server.find(wanted.name), plan_hash(plan), chunks):
+            told.tell("these chunks were processed before; the results are written again")
+        else:
+            _send(server, chunks, wanted)
+            told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
         published = _wait(service, place, wanted.name, told)
         for sink, batches in published.items():
             schema = service.schema_of(sink)
@@ -130,7 +136,7 @@ def run_folder(
             pipeline=pipeline.name,
             run=wanted.name,
             plan=plan_hash(plan),
-            chunks={source: len(files) for source, files in chunks.items()},
+            chunks=_numbers(chunks),
             rows_in=server.rows_in(wanted.name),
             rows_out={sink: sum(batch.rows for batch in its) for sink, its in published.items()},
             stages=_stage_reports(service),
@@ -138,11 +144,56 @@ def run_folder(
         )
 
 
-def _begin(server: Server, wanted: RunOptions) -> None:
-    """Go on with an open run of this name, else begin one."""
+def _is_done(place: Deployment, run: Run | None, plan: str, chunks: Chunks) -> bool:
+    """Whether a run is complete that had this plan and exactly these chunks."""
+    if run is None or run.state is not RunState.ENDED:
+        return False
+    its_plan, delivered = place.database.transact(lambda c: (plan_of(c, run), _digests(c, run)))
+    return its_plan == plan and _are_delivered(chunks, delivered)
+
+
+def _digests(connection: Connection, run: Run) -> dict[str, list[str]]:
+    """Of every chunk that each source of a run has, by their numbers."""
+    return {
+        source.name: [
+            chunk.sha256
+            for number in range(1, source.delivered + 1)
+            if (chunk := find_chunk(connection, run, source.name, number)) is not None
+        ]
+        for source in run_facts(connection, run).sources
+    }
+
+
+def _are_delivered(chunks: Chunks, delivered: Mapping[str, Sequence[str]]) -> bool:
+    """Whether these files, and no others, have these digests; files are read last."""
+    if _numbers(chunks) != _numbers(delivered):
+        return False
+    return all(
+        _has(file, sha256)
+        for source, files in chunks.items()
+        for file, sha256 in zip(files, delivered[source], strict=True)
+    )
+
+
+def _numbers(chunks: Mapping[str, Sequence[object]]) -> dict[str, int]:
+    return {source: len(its) for source, its in chunks.items()}
+
+
+def _has(file: Path, sha256: str) -> bool:
+    """A file that has gone is no reason to fail here: delivering it says what is wrong."""
+    try:
+        return digest(str(file)) == sha256
+    except FileNotFoundError:
+        return False
+
+
+def _send(server: Server, chunks: Chunks, wanted: RunOptions) -> None:
+    """To an open run of this name, else to one that begins here."""
     found = server.find(wanted.name)
     if found is None or found.state is not RunState.OPEN:
         server.begin(wanted.name, deadline=wanted.deadline)
+    with suppress(RunEnded):  # waiting for it says how it ended
+        _deliver(server, chunks, wanted.name)
 
 
 def _deliver(server: Server, chunks: Chunks, run: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 import tidegate as tg
 from tests.integration.run.shop import ask
 from tidegate.errors import BadValue, RunFailed
+from tidegate.run import folders
 from tidegate.run.deployment import Deployment
 from tidegate.run.folders import RunOptions, RunReport, Telling, chunks_in, run_folder
 from tidegate.spark import Session
-from tidegate.store import RunState, find_run
+from tidegate.store import Run, RunState, find_run
 
 SALES = "item_id,quantity\n1,2\n2,3\n1.0,2\n3,\n"
 MORE_SALES = "item_id,quantity\n2,4\n"
@@ -63,6 +65,12 @@ def run(
     told = Heard()
     chunks = chunks_in(data, stock())
     return run_folder(stock(), chunks, out, spark, place, wanted, told), told.lines
+
+
+def march(place: Deployment) -> Run:
+    found = place.database.transact(lambda c: find_run(c, "stock", "march"))
+    assert found is not None
+    return found
 
 
 def test_results_are_ordered_csv_with_a_header_and_an_empty_one_is_written_too(
@@ -116,13 +124,72 @@ def test_after_the_value_is_corrected_the_same_run_goes_on_where_it_was(
     wrong.write_text("item_id,quantity\n1,many\n")
     with pytest.raises(BadValue):
         run(data, out, spark, place, RunOptions("march"))
-    first = place.database.transact(lambda c: find_run(c, "stock", "march"))
-    assert first is not None
+    first = march(place)
     assert first.state is RunState.OPEN
     wrong.write_text("item_id,quantity\n2,300\n")
     report, _ = run(data, out, spark, place, RunOptions("march"))
     assert report.rows_in == {"sales": 6, "items": 2}
     assert (out / "bulk.csv").read_text() == "item_id,quantity\n2,300\n"
-    now = place.database.transact(lambda c: find_run(c, "stock", "march"))
-    assert now is not None
+    now = march(place)
     assert (now.id, now.state) == (first.id, RunState.ENDED)
+
+
+# --- the same command again, after the run was complete --------------------------------------
+
+
+class Died(Exception):
+    """Stands for the death of the process."""
+
+
+def die_writing(*_: object) -> None:
+    raise Died
+
+
+def test_results_that_were_published_and_not_written_are_written_and_not_computed_again(
+    data: Path, out: Path, spark: Session, place: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "write_csv", die_writing)
+    with pytest.raises(Died):
+        run(data, out, spark, place, RunOptions("march"))
+    monkeypatch.undo()
+    first = march(place)
+    assert first.state is RunState.ENDED
+    report, _ = run(data, out, spark, place, RunOptions("march"))
+    assert (out / "sold.csv").read_text().endswith("tea,7\n")
+    assert (out / "bulk.csv").read_text() == "item_id,quantity\n"
+    assert (report.stages, report.rows_in) == ((), {"sales": 5, "items": 2})
+    assert march(place) == first
+
+
+def one_byte_else(data: Path) -> RunOptions:
+    (data / "sales" / "2.csv").write_text(MORE_SALES.replace("4", "5"))
+    return RunOptions("march")
+
+
+def one_chunk_less(data: Path) -> RunOptions:
+    (data / "sales" / "2.csv").unlink()
+    return RunOptions("march")
+
+
+def other_shards(_: Path) -> RunOptions:
+    return RunOptions("march", shards=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "sold"),
+    [(one_byte_else, "8"), (one_chunk_less, "3"), (other_shards, "7")],
+)
+def test_other_chunks_or_another_plan_under_the_name_of_a_complete_run_are_computed(
+    change: Callable[[Path], RunOptions],
+    sold: str,
+    data: Path,
+    out: Path,
+    spark: Session,
+    place: Deployment,
+) -> None:
+    run(data, out, spark, place, RunOptions("march"))
+    first = march(place)
+    report, _ = run(data, out, spark, place, change(data))
+    assert (out / "sold.csv").read_text().endswith(f"tea,{sold}\n")
+    assert sum(stage.jobs for stage in report.stages) > 0
+    assert march(place).incarnation == first.incarnation + 1
