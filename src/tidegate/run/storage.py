@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pyarrow import fs as arrow_fs
@@ -33,28 +34,40 @@ class Storage:
         """All files below a folder."""
         return [self._stored(it) for it in self._infos(folder) if it.is_file]
 
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders in a folder."""
+        return [it.base_name for it in self._infos(folder, recursive=False) if not it.is_file]
+
     def remove(self, files: Iterable[str]) -> int:
-        """Remove files, and the folders that have become empty by it; how many there were."""
-        removed = 0
-        folders: set[str] = set()
-        for file in files:
-            folders.update(map(str, PurePosixPath(file).parents))
-            try:
-                self._system.delete_file(f"{self._root}/{file}")
-            except FileNotFoundError:
-                continue
-            removed += 1
-        self._remove_empty(folders - {"."})
+        """Remove files; how many there were. Their folders stay, for others may write to them."""
+        return sum(map(self._remove, files))
+
+    def clear(self, files: Iterable[str]) -> int:
+        """Remove files, and the folders that have become empty by it; how many files there were."""
+        gone = list(files)
+        removed = self.remove(gone)
+        folders = {str(folder) for file in gone for folder in PurePosixPath(file).parents}
+        if isinstance(self._system, arrow_fs.LocalFileSystem):
+            self._remove_empty(folders)
         return removed
 
-    def _remove_empty(self, folders: set[str]) -> None:
-        """Deepest first. The first level, which somebody may be about to write to, stays."""
+    def _remove(self, file: str) -> bool:
+        try:
+            self._system.delete_file(f"{self._root}/{file}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _remove_empty(self, folders: Iterable[str]) -> None:
+        """Deepest first. The first level, which somebody may be about to write to, stays.
+
+        Only the system can tell, at the moment of removing it, whether a folder is empty: what
+        lands in it at the last moment stays. Elsewhere than on a local disk there is no such way.
+        """
         for folder in sorted(folders, key=lambda it: -it.count("/")):
-            if "/" in folder and not self._infos(folder, recursive=False):
-                try:
-                    self._system.delete_dir(f"{self._root}/{folder}")
-                except (FileNotFoundError, OSError):
-                    continue
+            if "/" in folder:
+                with suppress(OSError):
+                    Path(self._root, folder).rmdir()
 
     def _infos(self, folder: str, *, recursive: bool = True) -> list[Any]:
         selector = arrow_fs.FileSelector(

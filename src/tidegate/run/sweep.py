@@ -101,7 +101,7 @@ def sweep(database: Database, storage: Storage, orphan_age: float = ORPHAN_AGE) 
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
     removed = _sweep_closed(database, storage, closed, files)
-    removed += storage.remove(_orphans(database, files, orphan_age))
+    removed += storage.clear(_orphans(database, files, orphan_age))
     return Swept(len(closed), removed)
 
 
@@ -113,7 +113,7 @@ def _sweep_closed(
     by_run = _by_run(files)
     for run in closed:
         kept = _result_files(database, run)
-        removed += storage.remove(it.path for it in by_run[run.id] if _data_of(it.path) not in kept)
+        removed += storage.clear(it.path for it in by_run[run.id] if _data_of(it.path) not in kept)
         database.transact(partial(reclaim, run=run))
     return removed
 
