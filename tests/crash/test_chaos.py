@@ -9,6 +9,16 @@ import pytest
 
 from tests.integration.conftest import temporary_folder
 from tidegate.errors import ChaosFailed
+from tidegate.store import (
+    Connection,
+    Lease,
+    Published,
+    StepCommit,
+    acquire,
+    begin_run,
+    commit_step,
+    open_database,
+)
 from tidegate.testing import QUICK, Subject, chaos, compare, generated
 
 
@@ -35,3 +45,33 @@ def test_a_result_that_differs_by_one_byte_is_told(folder: Path) -> None:
     with pytest.raises(ChaosFailed) as told:
         compare("a fault", {"q1": b"2\n"}, folder)
     assert "q1" in told.value.reason
+
+
+def lease_of_the_end(connection: Connection) -> Lease:
+    lease = acquire(connection, "task", "sales/collect", "ann", 3600)
+    assert lease is not None
+    return lease
+
+
+def publish(connection: Connection, lease: Lease) -> None:
+    """Begin another incarnation of the run, and end it with a result of one sink."""
+    run = begin_run(connection, "sales", "chaos", [])
+    results = (Published(run.id, "q1", [], 0),)
+    commit_step(connection, StepCommit(lease, published=results, ended_runs=(run.id,)))
+
+
+def test_results_must_have_been_published_once_over_all_incarnations(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "q1.csv").write_bytes(b"1\n")
+    expected = {"q1": b"1\n"}
+    with open_database(None, folder / "deployment") as database:
+        with pytest.raises(ChaosFailed) as never:
+            compare("a fault", expected, folder)
+        lease = database.transact(lease_of_the_end)
+        database.transact(lambda connection: publish(connection, lease))
+        compare("a fault", expected, folder)
+        database.transact(lambda connection: publish(connection, lease))
+        with pytest.raises(ChaosFailed) as twice:
+            compare("a fault", expected, folder)
+    assert never.value.reason == "nothing was published"
+    assert "q1 was published 2 times" in twice.value.reason

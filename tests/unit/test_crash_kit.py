@@ -1,0 +1,40 @@
+"""What the crash kit calls published once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.testing import Published, why_not_once
+
+SINKS = ("q1", "q2")
+
+
+def published(*sinks: str, run: str = "chaos#1", transactions: int = 1) -> Published:
+    return Published(run, sinks, transactions)
+
+
+def test_every_sink_by_one_transaction_of_one_incarnation_is_once() -> None:
+    assert why_not_once(SINKS, [published("q1", "q2")]) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ([], "nothing was published"),
+        ([published(transactions=0)], "by 0 transactions"),
+        ([published("q1", "q2", transactions=2)], "by 2 transactions"),
+        ([published("q1")], "q2 was published 0 times"),
+        ([published("q1", "q2", "q3")], "q3 was published 1 times, not 0"),
+        (
+            [published("q1", "q2"), published("q1", "q2", run="chaos#2")],
+            "q1 was published 2 times, not 1, by chaos#1, chaos#2",
+        ),
+        ([published("q1"), published("q1", "q2", run="chaos#2")], "q1 was published 2 times"),
+    ],
+)
+def test_anything_else_is_told(found: list[Published], told: str) -> None:
+    assert told in (why_not_once(SINKS, found) or "")
+
+
+def test_a_run_that_is_to_publish_nothing_proves_nothing() -> None:
+    assert why_not_once([], []) is not None
