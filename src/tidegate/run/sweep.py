@@ -4,47 +4,51 @@ A closed run keeps its results and what is known of its sources; its messages an
 files go. A file that nobody names is an orphan: its writer died, or failed, before the commit
 that would have named it. Before a dead writer's orphans go, its lease is taken, so that it can
 commit nothing any more should it only have been asleep.
+
+How old a file is says nothing: tasks put files where they stay while their job is still at work,
+for as long as it takes. So what a living writer has written for an open run stays, and what it
+failed with goes with the run; so does the copy of a chunk that was never recorded, for nobody can
+tell whether its client is gone.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from threading import Event as Flag
 from threading import Thread
-from time import time
+from time import monotonic
 from typing import TYPE_CHECKING, Self
-
-import msgspec
 
 from tidegate.errors import StoreError
 from tidegate.run.storage import Storage, Stored
 from tidegate.run.worker import WORKER
-from tidegate.spark import Batch
 from tidegate.store import (
     acquire,
     files_named,
+    free_keys,
     reclaim,
     remove_closed_runs,
-    results_of,
     to_reclaim,
     unfinished_among,
 )
 
 if TYPE_CHECKING:
     from tidegate.run.deployment import Deployment
-    from tidegate.store import Database, Run
+    from tidegate.store import Database
 
 log = logging.getLogger(__name__)
 
 EVERY = 5.0
-ORPHAN_AGE = 900.0
-"""Seconds after which a file that nobody names is an orphan although its writer is alive; far
-more than lies between writing a file and the commit that names it."""
+ALL_EVERY = 300.0
+"""Seconds after which all files are looked at although there is no news: a job may have written
+for a run after that was swept."""
+REST = 10
+"""How many times as long as a pass took nobody sweeps after it."""
 KEPT = 30 * 86_400.0
 """Seconds for which a closed run and its results stay."""
 FOREVER = 1e9
@@ -67,10 +71,14 @@ class Swept:
 class Sweeper:
     """Sweeps a deployment now and then; any number of them may."""
 
-    def __init__(self, place: Deployment, every: float = EVERY) -> None:
+    def __init__(
+        self, place: Deployment, every: float = EVERY, all_every: float = ALL_EVERY
+    ) -> None:
         self._database = place.database
         self._storage = Storage(place.root)
         self._every = every
+        self._all_every = all_every
+        self._swept_at = -inf
         self._closed = Flag()
         self._thread = Thread(target=self._run, name="tidegate-sweeper", daemon=True)
         self._thread.start()
@@ -81,12 +89,24 @@ class Sweeper:
         self._thread.join(30)
 
     def _run(self) -> None:
-        while not self._closed.wait(self._every):
+        pause = self._every
+        while not self._closed.wait(pause):
+            pause = self._every
             try:
-                while sweep(self._database, self._storage).runs:
-                    pass  # there may be more closed runs than one pass takes
+                pause = max(pause, REST * self._look())
             except (StoreError, OSError) as trouble:
                 log.warning("sweeping goes on later: %s", trouble)
+
+    def _look(self) -> float:
+        """Sweep if there is a reason to; how many seconds it took."""
+        began_at = monotonic()
+        is_time = began_at - self._swept_at >= self._all_every
+        if not (is_time or has_news(self._database, self._storage)):
+            return 0.0
+        while sweep(self._database, self._storage).runs:
+            pass  # there may be more closed runs than one pass takes
+        self._swept_at = began_at
+        return monotonic() - began_at
 
     def __enter__(self) -> Self:
         return self
@@ -95,60 +115,49 @@ class Sweeper:
         self.close()
 
 
-def sweep(database: Database, storage: Storage, orphan_age: float = ORPHAN_AGE) -> Swept:
-    """One pass over everything."""
-    database.transact(lambda c: remove_closed_runs(c, KEPT))
+def sweep(database: Database, storage: Storage) -> Swept:
+    """One pass over everything. Files go first: whoever crashes in between begins again."""
+    while database.transact(lambda c: remove_closed_runs(c, KEPT)):
+        pass  # a few at a time
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
-    removed = _sweep_closed(database, storage, closed, files)
-    removed += storage.clear(_orphans(database, files, orphan_age))
+    dead = {writer for writer in storage.folders(BATCHES) if _is_dead(database, writer)}
+    removed = storage.clear(_orphans(database, files, dead))
+    for run in closed:
+        database.transact(partial(reclaim, run=run))
     return Swept(len(closed), removed)
 
 
-def _sweep_closed(
-    database: Database, storage: Storage, closed: Sequence[Run], files: Sequence[Stored]
-) -> int:
-    """Files first: whoever crashes in between begins again."""
-    removed = 0
-    by_run = _by_run(files)
-    for run in closed:
-        kept = _result_files(database, run)
-        removed += storage.clear(it.path for it in by_run[run.id] if _data_of(it.path) not in kept)
-        database.transact(partial(reclaim, run=run))
-    return removed
+def has_news(database: Database, storage: Storage) -> bool:
+    """Whether a run was closed, or a writer has died, and nobody has swept since.
+
+    This is asked often, so it looks at no file.
+    """
+    writers = storage.folders(BATCHES)
+    return database.transact(
+        lambda c: bool(to_reclaim(c, limit=1) or free_keys(c, WORKER, writers))
+    )
 
 
-def _result_files(database: Database, run: Run) -> set[str]:
-    published = database.transact(lambda c: results_of(c, run)).values()
-    batches = (msgspec.convert(it.batches, list[Batch]) for it in published)
-    return {file for its in batches for batch in its for file in batch.files}
+def _orphans(database: Database, files: Sequence[Stored], dead: set[str]) -> list[str]:
+    """Files that nobody names, and that nobody can name any more.
 
-
-def _orphans(database: Database, files: Sequence[Stored], orphan_age: float) -> Iterator[str]:
-    """Files that no message, chunk or result names, and that nobody can name any more."""
-    open_runs = database.transact(lambda c: unfinished_among(c, list(_by_run(files))))
-    dead = _dead_writers(database, files)
-    old = time() - orphan_age
+    Who names what is asked last: by then the dead are fenced off, and closed runs stay closed.
+    """
+    runs = {it.path: _run_of(it.path) for it in files}
+    open_runs = database.transact(lambda c: unfinished_among(c, _known(runs.values())))
     suspects = [
-        it
-        for it in files
-        if it.written_at < old
-        or _writer(it.path) in dead
-        or ((run := _run_of(it.path)) is not None and run not in open_runs)
+        path
+        for path, run in runs.items()
+        if _writer(path) in dead or (run is not None and run not in open_runs)
     ]
-    if not suspects:
-        return
-    named = database.transact(files_named)
-    yield from (it.path for it in suspects if _data_of(it.path) not in named)
-
-
-def _dead_writers(database: Database, files: Iterable[Stored]) -> set[str]:
-    """Writers whose lease has run out; taking it fences them off for good."""
-    writers = {writer for it in files if (writer := _writer(it.path)) is not None}
-    return {writer for writer in writers if _is_dead(database, writer)}
+    concerned = _known(runs[path] for path in suspects)
+    named = database.transact(lambda c: files_named(c, concerned))
+    return [path for path in suspects if _data_of(path) not in named]
 
 
 def _is_dead(database: Database, writer: str) -> bool:
+    """Whether a writer's lease has run out; taking it fences the writer off for good."""
     take = partial(acquire, kind=WORKER, key=writer, owner=SWEEPER, seconds=FOREVER)
     return database.transact(take) is not None
 
@@ -168,10 +177,5 @@ def _run_of(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _by_run(files: Iterable[Stored]) -> dict[int, list[Stored]]:
-    runs: dict[int, list[Stored]] = defaultdict(list)
-    for it in files:
-        run = _run_of(it.path)
-        if run is not None:
-            runs[run].append(it)
-    return runs
+def _known(runs: Iterable[int | None]) -> set[int]:
+    return {run for run in runs if run is not None}

@@ -75,12 +75,12 @@ def reclaim(connection: psycopg.Connection, run: Run) -> bool:
     return True
 
 
-def files_named(connection: psycopg.Connection, prefix: str = "") -> set[str]:
-    """The files below a prefix that anything still names; all others have no reader any more.
+def files_named(connection: psycopg.Connection, runs: Collection[int]) -> set[str]:
+    """The files of these runs that anything still names; all others have no reader any more.
 
-    The chunks of a run that was reclaimed name nothing.
+    Of a closed run only its results count.
     """
-    rows = connection.execute(_SQL["files_named"].sql, {"prefix": prefix})
+    rows = connection.execute(_SQL["files_named"].sql, {"runs": list(runs)})
     return {file for (file,) in rows}
 
 

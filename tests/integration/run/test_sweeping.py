@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from time import time
 
 import pytest
 
 from tests.integration.run.shop import Client, ask, files_of
+from tests.waiting import wait_until
 from tidegate.errors import Fenced
 from tidegate.run.deployment import Deployment
 from tidegate.run.server import Server
 from tidegate.run.storage import Storage
-from tidegate.run.sweep import ORPHAN_AGE, Swept, sweep
+from tidegate.run.sweep import Sweeper, Swept, has_news, sweep
 from tidegate.run.worker import WORKER
 from tidegate.store import (
     Failed,
@@ -36,8 +39,18 @@ def client(counter: Server, tmp_path: Path) -> Client:
     return client
 
 
-def sweep_once(place: Deployment, orphan_age: float = ORPHAN_AGE) -> Swept:
-    return sweep(place.database, Storage(place.root), orphan_age)
+def sweep_once(place: Deployment) -> Swept:
+    return sweep(place.database, Storage(place.root))
+
+
+def is_news(place: Deployment) -> bool:
+    return has_news(place.database, Storage(place.root))
+
+
+def grow_old(file: Path) -> None:
+    """As if it had been written a week ago."""
+    week_ago = time() - 7 * 24 * HOUR
+    os.utime(file, (week_ago, week_ago))
 
 
 def output(place: Deployment, writer: str, run: int) -> Path:
@@ -45,6 +58,14 @@ def output(place: Deployment, writer: str, run: int) -> Path:
     folder = Path(place.root, "batches", writer, "attempt", f"run={run}", "from=0", "to=0")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "part-0.parquet"
+    file.write_bytes(b"rows")
+    return file
+
+
+def late_chunk(place: Deployment, run: int) -> Path:
+    """The copy of a chunk that was not recorded yet."""
+    file = Path(place.root, "chunks", f"run={run}", "to=0", "sales", "2-late.parquet")
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"rows")
     return file
 
@@ -84,18 +105,49 @@ def test_the_checksum_of_a_file_stays_and_goes_with_it(
     sums = [file.with_name(f".{file.name}.crc") for file in (named, orphan)]
     for checksum in sums:
         checksum.touch()
-    sweep_once(place, orphan_age=-HOUR)
+    sweep_once(place)
     assert [checksum.exists() for checksum in sums] == [True, False]
 
 
-def test_of_a_living_writer_only_what_was_never_named_for_long_goes(
+def test_what_a_living_writer_has_written_stays_however_old_it_is_until_its_run_is_closed(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
-    forgotten = output(place, "alive", client.id)
+    """By their age files once went, and with them the first rows of any job of some length.
+
+    Spark puts what a task wrote where it stays, while other tasks of the job are still at work:
+    whether an attempt has failed or just takes its time, only its writer knows.
+    """
+    written = output(place, "alive", client.id)
+    grow_old(written)
     assert sweep_once(place).files == 0
-    assert sweep_once(place, orphan_age=-HOUR).files == 1
-    assert not forgotten.exists()
+    assert written.exists()
+    client.server.cancel("march")
+    sweep_once(place)
+    assert not written.exists()
+
+
+def test_what_a_writer_failed_with_goes_when_it_is_dead_although_the_run_is_open(
+    place: Deployment, client: Client
+) -> None:
+    lease = register(place, "failing")
+    written = output(place, "failing", client.id)
+    assert sweep_once(place).files == 0
+    place.database.transact(lambda c: release(c, lease))
+    assert sweep_once(place).files == 1
+    assert not written.exists()
     assert len(files_of(place, client.id)) == 2
+
+
+def test_the_copy_of_a_chunk_that_was_never_recorded_stays_however_old_until_its_run_is_closed(
+    place: Deployment, client: Client
+) -> None:
+    """Its client may be asleep between the copy and the commit that names it."""
+    copied = late_chunk(place, client.id)
+    grow_old(copied)
+    assert sweep_once(place).files == 0
+    client.server.cancel("march")
+    assert sweep_once(place).files == 3
+    assert files_of(place, client.id) == []
 
 
 def test_a_writer_that_was_only_asleep_can_commit_nothing_after_its_files_were_swept(
@@ -140,9 +192,7 @@ def test_a_chunk_that_arrives_while_its_run_is_cancelled_is_swept_too(
 ) -> None:
     counter.cancel("march")
     sweep_once(place)
-    late = Path(place.root, "chunks", f"run={client.id}", "to=0", "sales", "2-late.parquet")
-    late.parent.mkdir(parents=True)
-    late.write_bytes(b"rows")
+    late = late_chunk(place, client.id)
     assert sweep_once(place).files == 1
     assert not late.exists()
 
@@ -177,3 +227,55 @@ def test_what_a_living_writer_is_writing_for_an_open_run_stays(
     file.write_bytes(b"rows")
     sweep_once(place)
     assert file.exists()
+
+
+# --- when to sweep ---------------------------------------------------------------------------
+
+
+def test_there_is_no_news_while_all_writers_live_and_all_runs_are_open(
+    place: Deployment, client: Client, alive: Lease
+) -> None:
+    output(place, "alive", client.id)
+    assert not is_news(place)
+
+
+def test_a_closed_run_is_news_until_it_was_swept(place: Deployment, client: Client) -> None:
+    client.server.cancel("march")
+    assert is_news(place)
+    sweep_once(place)
+    assert not is_news(place)
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+def test_a_dead_writer_is_news_until_it_was_swept_whether_or_not_anything_of_it_stays(
+    place: Deployment, client: Client, has_files: bool
+) -> None:
+    left = output(place, "dead", client.id)
+    if not has_files:
+        left.unlink()
+    assert is_news(place)
+    sweep_once(place)
+    assert not is_news(place)
+
+
+def test_a_sweeper_sweeps_at_first_and_on_news(
+    place: Deployment, client: Client, alive: Lease
+) -> None:
+    late = output(place, "alive", 999)
+    with Sweeper(place, every=0.01):
+        wait_until(lambda: not late.exists())
+        client.server.cancel("march")
+        wait_until(lambda: files_of(place, client.id) == [])
+
+
+def test_what_is_written_for_a_run_after_that_was_swept_goes_without_any_news(
+    place: Deployment, client: Client, alive: Lease
+) -> None:
+    client.server.cancel("march")
+    sweep_once(place)
+    first, second = output(place, "alive", client.id), late_chunk(place, client.id)
+    with Sweeper(place, every=0.01, all_every=0.05):
+        wait_until(lambda: not first.exists() and not second.exists())
+        third = late_chunk(place, client.id + 1)
+        assert not is_news(place)
+        wait_until(lambda: not third.exists())

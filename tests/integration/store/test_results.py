@@ -70,9 +70,10 @@ def publish(session: psycopg.Connection, run: Run, lease: Lease) -> None:
 def test_what_messages_chunks_and_results_name_is_known(
     session: psycopg.Connection, run: Run, lease: Lease
 ) -> None:
+    assert files_named(session, [run.id]) == {"chunks/1.parquet", "batches/2.parquet"}
+    assert files_named(session, [run.id + 1]) == set()
     publish(session, run, lease)
-    assert files_named(session) == {"chunks/1.parquet", "batches/2.parquet", "batches/3.parquet"}
-    assert files_named(session, "chunks/") == {"chunks/1.parquet"}
+    assert files_named(session, [run.id]) == {"batches/3.parquet"}, "the others have no reader"
 
 
 def test_a_reclaimed_run_keeps_its_results_and_what_was_delivered(
@@ -83,7 +84,7 @@ def test_a_reclaimed_run_keeps_its_results_and_what_was_delivered(
     assert reclaim(session, closed)
     assert not reclaim(session, closed)
     assert to_reclaim(session) == []
-    assert files_named(session) == {"batches/3.parquet"}
+    assert files_named(session, [run.id]) == {"batches/3.parquet"}
     assert results_of(session, run)["top"].rows == 1
     assert find_chunk(session, run, "orders", 1) is not None
     for table in ("lane", "cursor", "message"):

@@ -41,19 +41,21 @@ DELETE FROM tidegate.lane WHERE run_id = %(run)s;
 -- name: remove_releases — Remove the releases of a run.
 DELETE FROM tidegate.release WHERE run_id = %(run)s;
 
--- name: files_named — The files that messages, chunks and results name.
+-- name: files_named — The files that the results of runs name; in open ones also what is on its way.
 SELECT DISTINCT file
 FROM (
-    SELECT jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
-    FROM tidegate.message
-    WHERE kind = 'event'
+    SELECT jsonb_path_query(message.payload, '$.**.files[*]') #>> '{}'
+    FROM tidegate.run
+    JOIN tidegate.lane ON lane.run_id = run.id
+    JOIN tidegate.message ON message.lane_id = lane.id
+    WHERE run.id = ANY(%(runs)s::bigint[]) AND run.state = 'open' AND message.kind = 'event'
     UNION ALL
-    SELECT jsonb_array_elements_text(files)
-    FROM tidegate.chunk
-    JOIN tidegate.run ON run.id = chunk.run_id
-    WHERE run.reclaimed_at IS NULL
+    SELECT jsonb_array_elements_text(chunk.files)
+    FROM tidegate.run
+    JOIN tidegate.chunk ON chunk.run_id = run.id
+    WHERE run.id = ANY(%(runs)s::bigint[]) AND run.state = 'open'
     UNION ALL
     SELECT jsonb_path_query(batches, '$.**.files[*]') #>> '{}'
     FROM tidegate.result
-) AS named (file)
-WHERE starts_with(file, %(prefix)s);
+    WHERE run_id = ANY(%(runs)s::bigint[])
+) AS named (file);
