@@ -3,7 +3,7 @@
 Whatever goes wrong in a task, its processor and lanes are thrown away and built anew from what is
 committed. A task whose lease was lost belongs to somebody else and is let go; one that nobody
 holds is taken. A run that a processor cannot handle fails, with the first cause, and the others
-go on.
+go on. A task that dies with the same run again and again is the end of the worker, which says so.
 
 A worker has a lease of its own, under a name that also stands in the paths of what it writes. When
 that is lost, the sweeper may have taken the worker for dead and removed what it was writing, so it
@@ -13,6 +13,7 @@ lets everything go and begins another life, under another name.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from threading import Event as Flag
@@ -32,7 +33,9 @@ from tidegate.errors import (
 )
 from tidegate.run.assemble import Workshop
 from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
+from tidegate.run.lives import Deaths, Life
 from tidegate.run.step import StepLoop
+from tidegate.run.tending import Tending
 from tidegate.store import (
     Failed,
     Heartbeat,
@@ -55,10 +58,13 @@ LEASE_SECONDS = 6.0
 LOOKS_PER_LEASE = 6
 """How often within the time of a lease a worker looks for tasks that nobody holds."""
 REBUILD_PAUSE = 0.5
-QUICK_DEATH = 5.0
-MOST_QUICK_DEATHS = 12
-"""A task that is built anew so often, and dies each time within seconds, is not going to live."""
+"""Seconds before a task is built anew, for each time that it died for nothing."""
+LONGEST_REBUILD_PAUSE = 5.0
+MOST_DEATHS = 12
+"""A task that dies with a run more often, without bringing it further, is not going to live."""
 JOIN_BOUND = 30.0
+LOOK_BOUND = 10.0
+"""Seconds of it that a closing worker waits for its last look for tasks."""
 TASK = "task"
 WORKER = "worker"
 
@@ -73,16 +79,15 @@ class WorkshopOfWriters(Workshop, Protocol):
 
 @dataclass
 class _Running:
-    """A task that this worker runs, and how often in a row it died soon after its start."""
+    """A task that this worker runs."""
 
     task: str
     lease: Lease
     own: Lease
     """The worker's own lease at that time."""
     lanes: DurableLanes
+    life: Life
     thread: Thread
-    started_at: float
-    deaths: int
 
 
 class Worker:
@@ -106,20 +111,24 @@ class Worker:
         self._wakeups = wakeups
         self._assembly = assembly
         self._seconds = seconds
-        self.error: BaseException | None = None
-        """What keeps a task from living; the worker has given up then."""
+        self._gave_up: BaseException | None = None
+        self._deaths: dict[str, Deaths] = defaultdict(Deaths)
         self._running: dict[str, _Running] = {}
         self._changing = Lock()
         self._closed = Flag()
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._own = self._begin_life()
-        self._thread = Thread(target=self._supervise, name="tidegate-worker", daemon=True)
-        self._thread.start()
+        self._looking = Tending("tidegate-worker", self._look, seconds / LOOKS_PER_LEASE)
 
     @property
     def name(self) -> str:
         """Of this life of it."""
         return self._own.owner
+
+    @property
+    def error(self) -> BaseException | None:
+        """What keeps it, or one of its tasks, from living; the worker has given up then."""
+        return self._gave_up or self._looking.error
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -128,18 +137,25 @@ class Worker:
             return tuple(self._running)
 
     def close(self) -> None:
-        """Finish the steps at work, give every task back, and stop."""
+        """Finish the steps at work, give every task back, and stop.
+
+        A Spark job that goes on behind its step is not waited for: its outcome is dropped, and
+        whoever has the task next does it again.
+        """
         self._closed.set()
-        with self._changing:
-            running = list(self._running.values())
-        for each in running:
-            each.lanes.close()
         deadline = monotonic() + JOIN_BOUND
-        for each in running:
-            each.thread.join(max(0.0, deadline - monotonic()))
-        self._thread.join(max(0.0, deadline - monotonic()))
-        self._heartbeat.give_back(self._own)
+        self._looking.close(LOOK_BOUND)
+        while (alive := self._alive()) and monotonic() < deadline:
+            for each in alive:
+                each.lanes.close()
+            for each in alive:
+                each.thread.join(max(0.0, deadline - monotonic()))
+        self._try_to_give_back(self._own)
         self._heartbeat.close()
+
+    def _alive(self) -> list[_Running]:
+        with self._changing:
+            return [each for each in self._running.values() if each.thread.is_alive()]
 
     def _begin_life(self) -> Lease:
         name = uuid4().hex[:12]
@@ -157,15 +173,12 @@ class Worker:
 
     # ── taking tasks ──
 
-    def _supervise(self) -> None:
-        while not self._closed.is_set():
-            try:
-                if self._own not in self._heartbeat.held:
-                    self._begin_another_life()
-                self._take_free_tasks()
-            except StoreError as trouble:
-                log.warning("worker %s could not look for tasks: %s", self.name, trouble)
-            self._closed.wait(self._seconds / LOOKS_PER_LEASE)
+    def _look(self) -> None:
+        if self._closed.is_set():
+            return
+        if self._own not in self._heartbeat.held:
+            self._begin_another_life()
+        self._take_free_tasks()
 
     def _take_free_tasks(self) -> None:
         mine = self.tasks
@@ -180,11 +193,16 @@ class Worker:
 
     def _take(self, key: str, task: str) -> None:
         lease = self._database.transact(lambda c: acquire(c, TASK, key, self.name, self._seconds))
-        if lease is not None:
-            self._heartbeat.keep(lease)
+        if lease is None:
+            return
+        self._heartbeat.keep(lease)
+        try:
             self._start(task, lease)
+        except BaseException:
+            self._try_to_give_back(lease)
+            raise
 
-    def _start(self, task: str, lease: Lease, deaths: int = 0) -> None:
+    def _start(self, task: str, lease: Lease, *, is_careful: bool = False) -> None:
         """A fresh processor on fresh lanes, on a thread of its own."""
         own = self._own
         processor = cast("DurableProcessor", self._assembly.processor(task, self._workshop))
@@ -196,13 +214,15 @@ class Worker:
             Ownership(lease, (own,)),
             self._assembly.monitored,
         )
-        loop = StepLoop(processor, lanes, _unheard)
-        work = partial(self._work, task, loop)
+        life = Life(lanes, processor, is_careful=is_careful)
+        work = partial(self._work, task, StepLoop(processor, life, _unheard))
         thread = Thread(target=work, name=f"tidegate-{task}", daemon=True)
-        running = _Running(task, lease, own, lanes, thread, monotonic(), deaths)
+        running = _Running(task, lease, own, lanes, life, thread)
         with self._changing:
+            thread.start()
             self._running[task] = running
-        thread.start()
+        if self._closed.is_set() or self._is_lost(running):
+            lanes.close()  # whoever closes what is running may have looked before it was
 
     # ── running one ──
 
@@ -219,15 +239,13 @@ class Worker:
             unsubscribe()
         try:
             self._conclude(running, trouble)
-        except StoreError as error:
-            log.warning("task %s is left to its lease: %s", task, error)
+        except Exception as error:  # noqa: BLE001  somebody has to be able to take the task
+            log.warning("worker %s lets %s go: %s", self.name, task, error)
+            self._give_back(running)
 
     def _conclude(self, running: _Running, trouble: BaseException | None) -> None:
         """What becomes of a task whose loop has ended."""
-        held = self._heartbeat.held
-        is_lost = (
-            isinstance(trouble, Fenced) or running.lease not in held or running.own not in held
-        )
+        is_lost = isinstance(trouble, Fenced) or self._is_lost(running)
         if trouble is not None and not (self._closed.is_set() or is_lost):
             self._recover(running, trouble)
             return
@@ -235,30 +253,42 @@ class Worker:
             log.info("worker %s lets %s go: %s", self.name, running.task, trouble)
         self._give_back(running)
 
+    def _is_lost(self, running: _Running) -> bool:
+        held = self._heartbeat.held
+        return running.lease not in held or running.own not in held
+
     def _give_back(self, running: _Running) -> None:
         with self._changing:
             self._running.pop(running.task, None)
-        self._heartbeat.give_back(running.lease)
+        self._try_to_give_back(running.lease)
+
+    def _try_to_give_back(self, lease: Lease) -> None:
+        """At once if that is possible; it is not renewed any more in any case."""
+        try:
+            self._heartbeat.give_back(lease)
+        except Exception as trouble:  # noqa: BLE001  others have to be given back as well
+            log.warning("%s %s is left to its lease: %s", lease.kind, lease.key, trouble)
 
     def _recover(self, running: _Running, trouble: BaseException) -> None:
         """Begin again from what is committed, unless that has been tried too often."""
         log.warning("task %s is built anew after: %s", running.task, trouble)
-        self._fail_runs(trouble)
-        is_quick = monotonic() - running.started_at < QUICK_DEATH
-        deaths = running.deaths + 1 if is_quick else 0
-        if deaths > MOST_QUICK_DEATHS:
-            self.error = trouble
+        is_dealt_with = self._fail_runs(trouble) or _passes(trouble)
+        deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.life)
+        if deaths > MOST_DEATHS:
+            self._gave_up = trouble
             self._closed.set()
-        if self._closed.wait(REBUILD_PAUSE):
+        if self._closed.wait(min(REBUILD_PAUSE * max(1, deaths), LONGEST_REBUILD_PAUSE)):
             self._give_back(running)
         else:
-            self._start(running.task, running.lease, deaths)
+            is_careful = _broke_a_rule(trouble) and not is_dealt_with
+            self._start(running.task, running.lease, is_careful=is_careful)
 
-    def _fail_runs(self, trouble: BaseException) -> None:
-        """Runs that a processor could not handle would fail it again and again."""
+    def _fail_runs(self, trouble: BaseException) -> bool:
+        """Runs that a processor could not handle would fail it again and again; if there are."""
         failed = [Failed(number_of(run), str(trouble)) for run in _guilty(trouble)]
         if failed:
             self._database.transact(lambda c: fail_runs(c, failed))
+        return bool(failed)
 
     def _on_lost(self, lease: Lease) -> None:
         """Called by the heartbeat."""
@@ -284,12 +314,24 @@ class Worker:
 
 
 def _guilty(trouble: BaseException) -> tuple[str, ...]:
-    """The runs whose messages broke a rule; not those that the world around them has hurt."""
+    """The run whose messages broke a rule; not those that the world around them has hurt.
+
+    Where several were handled together nobody knows which it was: they are read again with care.
+    """
     if isinstance(trouble, CountMismatch | LaneConflict):
         return (trouble.run,) if trouble.run else ()
-    if isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES):
+    if isinstance(trouble, ProcessorFailed) and _broke_a_rule(trouble) and len(trouble.runs) == 1:
         return trouble.runs
     return ()
+
+
+def _broke_a_rule(trouble: BaseException) -> bool:
+    return isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES)
+
+
+def _passes(trouble: BaseException) -> bool:
+    """Whether it is the database that could not be used, whatever the task did."""
+    return isinstance(trouble, StoreError) and trouble.retryable
 
 
 _BROKEN_RULES = (AlignmentError, NotABatch)

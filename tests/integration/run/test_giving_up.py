@@ -9,8 +9,10 @@ import pytest
 from tests.integration.run.shop import Client, shop
 from tests.waiting import wait_until
 from tidegate.errors import WorkerGaveUp
+from tidegate.run import lives
 from tidegate.run import service as services
 from tidegate.run import worker as workers
+from tidegate.run import workshop as workshops
 from tidegate.run.deployment import Deployment
 from tidegate.run.durable import DurableLanes
 from tidegate.run.service import serving
@@ -30,6 +32,23 @@ def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
         with pytest.raises(WorkerGaveUp) as told:
             service.check()
     assert "Spark is gone" in told.value.reason
+
+
+def test_a_worker_whose_jobs_fail_outside_of_spark_again_and_again_gives_up_and_says_why(
+    place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("the share is gone")
+
+    monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.01)
+    monkeypatch.setattr(lives, "LONG", 0.0)  # as if every job took its time to fail
+    monkeypatch.setattr(workshops, "run_shares", broken)
+    with serving(place, shop(), spark) as service:
+        Client(service.server, "march", tmp_path).sell()
+        wait_until(lambda: service.worker.error is not None)
+        with pytest.raises(WorkerGaveUp) as told:
+            service.check()
+    assert "the share is gone" in told.value.reason
 
 
 def test_a_service_whose_monitor_is_dead_says_so(

@@ -1,0 +1,231 @@
+"""A worker and its tasks, without Spark: what becomes of tasks that die or are taken at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+
+import pytest
+
+from tests.integration.run.shop import Client, allow, ask, refuse
+from tests.waiting import wait_until
+from tidegate.errors import NotABatch
+from tidegate.plan import PhysicalResultCollect, PhysicalStage
+from tidegate.run import Operator, lives
+from tidegate.run import worker as workers
+from tidegate.run.assemble import Assembly
+from tidegate.run.deployment import Deployment
+from tidegate.run.server import Server
+from tidegate.run.step import Outcome, Step
+from tidegate.run.worker import MOST_DEATHS, Worker
+from tidegate.signals import Event
+from tidegate.store import Connection, Lease, RunState, Wakeups, acquire
+
+Handle = Callable[[Step], None]
+SOURCE_TASKS = ("s1/0", "s1/1")
+"""The tasks of the shop that read its sales for what sold best."""
+
+
+class Staged(Operator):
+    """Passes on what comes, after whatever the test wants of it."""
+
+    def __init__(self, name: str, before: Handle) -> None:
+        super().__init__(name)
+        self._before = before
+
+    def handle(self, step: Step) -> Outcome:
+        if self.name in SOURCE_TASKS:
+            self._before(step)
+        return super().handle(step)
+
+    def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+        return ()
+
+
+class Workshop:
+    """Stages that do nothing but what the test wants."""
+
+    def __init__(self, before: Handle) -> None:
+        self._before = before
+
+    def write_as(self, writer: str) -> None:
+        pass
+
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> Operator:
+        return Staged(name, self._before)
+
+    def collector(self, name: str, collect: PhysicalResultCollect) -> Operator:
+        return Operator(name)
+
+
+@contextmanager
+def working(
+    place: Deployment, assembly: Assembly, before: Handle = lambda _: None
+) -> Iterator[Worker]:
+    with (
+        Wakeups(place.database) as wakeups,
+        Worker(place.database, assembly, Workshop(before), wakeups) as worker,
+    ):
+        yield worker
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.001)
+
+
+def events(step: Step) -> list[Event[object]]:
+    return [message for message in step.messages if isinstance(message, Event)]
+
+
+def sell(server: Server, tmp_path: Path, *names: str) -> list[Client]:
+    """Runs of one chunk each, on the same shard."""
+    clients = [Client(server, name, tmp_path) for name in names]
+    for client in clients:
+        client.sales(1, (1, 1))
+    return clients
+
+
+def is_processed(place: Deployment, client: Client) -> bool:
+    asked = """
+        SELECT bool_and(cursor.seq = lane.sent) FROM tidegate.lane
+        JOIN tidegate.cursor ON lane_id = lane.id WHERE run_id = %s AND to_task LIKE 's1/%%'
+        """
+    return ask(place.database, asked, client.id) == [(True,)]
+
+
+# --- tasks that die --------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_task_that_dies_with_a_run_for_ever_is_given_up_however_long_each_life_was(
+    place: Deployment,
+    assembly: Assembly,
+    counter: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deaths: list[int] = []
+
+    def broken(step: Step) -> None:
+        deaths.append(1)
+        raise OSError("the share is gone")
+
+    monkeypatch.setattr(lives, "LONG", 0.0)
+    with working(place, assembly, broken) as worker:
+        sell(counter, tmp_path, "march")
+        wait_until(lambda: worker.error is not None)
+        assert "the share is gone" in str(worker.error)
+    assert len(deaths) == MOST_DEATHS + 1
+    assert counter.known("march").state is RunState.OPEN
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
+    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+) -> None:
+    tried: Counter[str] = Counter()
+
+    def flaky(step: Step) -> None:
+        for event in events(step):
+            tried[str(event.payload)] += 1
+            if tried[str(event.payload)] == 1:
+                raise OSError("not at once")
+
+    (client,) = sell(counter, tmp_path, "march")
+    with working(place, assembly, flaky) as worker:
+        for number in range(2, 2 * MOST_DEATHS + 4):
+            client.sales(number, (number, 1))
+            wait_until(lambda: is_processed(place, client))
+        assert worker.error is None
+    assert len(tried) > 2 * MOST_DEATHS
+
+
+@pytest.mark.usefixtures("quick")
+def test_of_runs_that_were_handled_together_only_the_one_that_broke_a_rule_fails(
+    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+) -> None:
+    clients = sell(counter, tmp_path, "march", "april", "may")
+    together: list[int] = []
+
+    def strict(step: Step) -> None:
+        together.append(len({message.run for message in step.messages}))
+        if any(event.run == f"april#{clients[1].id}" for event in events(step)):
+            raise NotABatch(kind="str")
+
+    with working(place, assembly, strict) as worker:
+        wait_until(lambda: counter.known("april").state is RunState.FAILED)
+        wait_until(lambda: is_processed(place, clients[0]) and is_processed(place, clients[2]))
+        assert worker.error is None
+    assert max(together) > 1
+    assert counter.known("march").state is RunState.OPEN
+    assert counter.known("may").state is RunState.OPEN
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
+    place: Deployment,
+    assembly: Assembly,
+    counter: Server,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def strict(step: Step) -> None:
+        raise NotABatch(kind="str")
+
+    sell(counter, tmp_path, "march")
+    refuse(place.database, "run", "XX000")
+    with working(place, assembly, strict) as worker:
+        wait_until(lambda: "lets s1" in caplog.text)
+        allow(place.database)
+        wait_until(lambda: counter.known("march").state is RunState.FAILED)
+        wait_until(lambda: set(worker.tasks) == set(assembly.places))
+
+
+# --- looking for tasks -----------------------------------------------------------------------
+
+
+def test_a_worker_looks_for_tasks_again_after_any_trouble(
+    place: Deployment, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    troubles = [OSError("no space"), ZeroDivisionError()]
+    processor = Assembly.processor
+
+    def flaky(self: Assembly, task: str, workshop: Workshop) -> object:
+        if troubles:
+            raise troubles.pop()
+        return processor(self, task, workshop)
+
+    monkeypatch.setattr(Assembly, "processor", flaky)
+    with working(place, assembly) as worker:
+        wait_until(lambda: set(worker.tasks) == set(assembly.places))
+        assert worker.error is None
+    assert not troubles
+
+
+def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
+    place: Deployment, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking, goes_on = Flag(), Flag()
+
+    def slow(connection: Connection, kind: str, *args: object) -> Lease | None:
+        lease = acquire(connection, kind, *args)  # type: ignore[arg-type]
+        if kind == workers.TASK:
+            taking.set()
+            assert goes_on.wait(30)
+        return lease
+
+    monkeypatch.setattr(workers, "acquire", slow)
+    with working(place, assembly) as worker:
+        assert taking.wait(30)
+        closing = Thread(target=worker.close)
+        closing.start()
+        wait_until(worker._closed.is_set)  # noqa: SLF001  nothing else tells
+        goes_on.set()
+        closing.join(30)
+        assert worker.tasks == ()
+        assert ask(place.database, "SELECT key FROM tidegate.lease WHERE owner IS NOT NULL") == []
