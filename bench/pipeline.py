@@ -5,8 +5,9 @@
     python -m bench.pipeline --transactions 400000 --tiny-runs 100
 
 All sides answer the coffee questions in one session on two cores, warm, in turns. Tidegate's time
-begins with the first chunk and ends when the results are written: checking and copying chunks,
-PostgreSQL and all bookkeeping are in it. Prints ratios; below 1 is quicker than the peer.
+begins with the first chunk and ends when the results are written, in the format of the chunks:
+checking and copying chunks, PostgreSQL and all bookkeeping are in it. Prints ratios; below 1 is
+quicker than the peer.
 """
 
 from __future__ import annotations
@@ -72,8 +73,11 @@ class Tidegate:
         self._session = session
         self._numbers = count(1)
 
-    def at_once(self, folder: Path, out: Path) -> float:
-        """Everything is there: seconds from the first chunk to the written results."""
+    def at_once(self, folder: Path, out: Path | None) -> float:
+        """Everything is there: seconds from the first chunk to the results, as CSV in `out`.
+
+        Without `out` they stay what is published, which is Parquet.
+        """
         run, files, started = self._begin(), _files(folder), monotonic()
         with ThreadPoolExecutor(CORES) as pool:
             sources = [
@@ -88,7 +92,7 @@ class Tidegate:
         self._finish(run, out)
         return monotonic() - started
 
-    def over_time(self, folder: Path, out: Path, seconds: float) -> float:
+    def over_time(self, folder: Path, out: Path | None, seconds: float) -> float:
         """Chunks arrive one by one over some time: seconds from the last END to the results."""
         run, files = self._begin(), _files(folder)
         arriving = [(source, n, file) for source, its in files.items() for n, file in
@@ -126,10 +130,11 @@ class Tidegate:
         self._server.begin(name)
         return name
 
-    def _finish(self, run: str, out: Path) -> None:
-        for sink, batches in self._server.wait(run).items():
+    def _finish(self, run: str, out: Path | None) -> None:
+        published = self._server.wait(run)
+        for sink, batches in published.items() if out else ():
             schema = self._service.schema_of(sink)
-            write_csv(self._session, self._place.root, batches, schema, out / f"{sink}.csv")
+            write_csv(self._session, self._place.root, batches, schema, Path(out, f"{sink}.csv"))
 
 
 class Memory:
@@ -209,19 +214,21 @@ def _compare(asked: Asked, session: SparkSession, ours: Tidegate, data: Path, fo
     for name, value in _coffee.SETTINGS.items():
         peer.conf.set(name, value)
 
+    out = folder / "ours" if asked.format == "csv" else None
+
     def plain() -> None:
         plain_spark(peer, data, folder / "plain", asked.format)
 
     _say(f"warming up on {data}")
     for _ in range(WARM_UP):
         _timed(plain)
-        ours.at_once(data, folder / "ours")
+        ours.at_once(data, out)
     at_once, after_end, spark, memory = [], [], [], Memory(folder / DEPLOYMENT)
     with memory:
         for number in range(asked.rounds):
             spark.append(_timed(plain))
-            at_once.append(ours.at_once(data, folder / "ours"))
-            after_end.append(ours.over_time(data, folder / "ours", 2 * spark[-1]))
+            at_once.append(ours.at_once(data, out))
+            after_end.append(ours.over_time(data, out, 2 * spark[-1]))
             _say(f"round {number + 1}: plain Spark {spark[-1]:.1f} s, Tidegate {at_once[-1]:.1f} s,"
                  f" {after_end[-1]:.1f} s after END")  # fmt: skip
     _ratio("everything at once", at_once, spark, "plain Spark", "≤ 1.1")

@@ -29,7 +29,7 @@ _CODEC = "lz4"
 """What Parquet calls LZ4_RAW: a third of the size of plain pages for a third more time."""
 
 
-GROUP_ROWS = 100_000
+GROUP_ROWS = 50_000
 """What a row group has at least: each costs every reader about a millisecond."""
 
 
@@ -105,6 +105,8 @@ def _write(
         for group in _row_groups(tables):
             writer.write_table(group)
             rows += group.num_rows
+    # Arrow keeps for the next file what this one needed, in every thread that ever wrote one.
+    pa.default_memory_pool().release_unused()
     return rows
 
 

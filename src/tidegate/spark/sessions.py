@@ -35,7 +35,11 @@ _CHECK_ADDRESS = "Check that a Spark listens there and takes these settings."
 STATIC: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
+    # Hadoop starts a `chmod` for every file and folder that it makes; this way they start quickly.
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"
+    " -Djdk.lang.Process.launchMechanism=VFORK",
+    # The other file system of Hadoop writes a checksum beside each file, which is a file as well.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.scheduler.mode": "FAIR",
     # Jobs of one pool run first in, first out, unless the pool itself is declared fair.
     "spark.scheduler.allocation.file": str(_HERE / "fair_pool.xml"),
