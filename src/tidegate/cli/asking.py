@@ -18,8 +18,13 @@ from tidegate.errors import NoDeployment, RunEnded, UnknownRun
 
 if TYPE_CHECKING:
     from tidegate.store import Database, Run, RunFacts, RunSummary
+    from tidegate.store.status import StageStatus
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run.")]
+MaybeRunName = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="Tell of this run stage by stage.", show_default=False),
+]
 PipelineName = Annotated[
     str | None,
     typer.Option("--pipeline", help="Of this pipeline only.", metavar="NAME", show_default=False),
@@ -29,14 +34,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 def status(
     deployment: ExistingDeployment,
+    run: MaybeRunName = None,
     pipeline: PipelineName = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs of a deployment: what they are waiting for, or what became of them."""
+    """List the runs of a deployment, or tell how far the stages of one are."""
     with told_errors(as_json=as_json), _opened(deployment, database) as opened:
         from tidegate.store import overview
 
+        if run is not None:
+            typer.echo(_status_of(opened, run, pipeline, as_json=as_json))
+            return
         found = opened.transact(lambda connection: overview(connection, pipeline))
         typer.echo(_as_json([asdict(it) for it in found]) if as_json else _table(found))
 
@@ -79,6 +88,19 @@ def cancel(
         typer.echo(f"run {run!r} is cancelled; what it has stored is removed by a worker's sweeper")
 
 
+def _status_of(database: Database, name: str, pipeline: str | None, *, as_json: bool) -> str:
+    from tidegate.store import run_facts
+    from tidegate.store.status import stages
+
+    run = _find(database, name, pipeline)
+    facts = database.transact(lambda connection: run_facts(connection, run))
+    found = stages(facts)
+    if as_json:
+        sources, told = map(asdict, facts.sources), map(asdict, found)
+        return _as_json({"run": asdict(run), "sources": list(sources), "stages": list(told)})
+    return "\n".join(_by_stage(facts, found))
+
+
 @contextmanager
 def _opened(deployment: Path, database: str | None) -> Iterator[Database]:
     """The database of a deployment that exists."""
@@ -113,11 +135,14 @@ def _table(runs: Sequence[RunSummary]) -> str:
         ("run", "pipeline", "state", "chunks", "sources closed", "results", "begun")
     ]
     rows += [_row(it) for it in runs]
+    return "\n".join(_aligned(rows))
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 def _row(it: RunSummary) -> tuple[str, ...]:
@@ -129,13 +154,37 @@ def _row(it: RunSummary) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _explained(facts: RunFacts) -> Iterator[str]:
-    from tidegate.run.why import reasons
+def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
+    """A source's chunks are what it expects and receives; the rest is messages between stages."""
+    yield from _headed(facts.run)
+    rows: list[tuple[str, ...]] = [("", "expected", "received", "processed", "released", "done")]
+    for it in facts.sources:
+        expected = "?" if it.declared is None else str(it.declared)
+        ended = "yes" if it.ended_at else "no"
+        rows.append((f"source {it.name}", expected, str(it.delivered), "-", "-", ended))
+    rows += [_stage_row(it) for it in found]
+    yield from (f"  {line}" for line in _aligned(rows))
+    if not found:
+        yield "  its stages are not kept once it is closed"
 
-    run = facts.run
+
+def _stage_row(it: StageStatus) -> tuple[str, ...]:
+    expected = f"{it.expected}" if it.is_all_declared else f"{it.expected}+"
+    released = f"{it.released} of {it.gates}" if it.gates else "-"
+    done = f"{it.done} of {it.tasks}"
+    return f"stage {it.stage}", expected, str(it.received), str(it.processed), released, done
+
+
+def _headed(run: Run) -> Iterator[str]:
     yield f"run {run.name!r} of {run.pipeline} is {run.state.value}"
     if run.cause:
         yield f"  {run.cause}"
+
+
+def _explained(facts: RunFacts) -> Iterator[str]:
+    from tidegate.run.why import reasons
+
+    yield from _headed(facts.run)
     found = reasons(facts)
     if found:
         yield "  it waits because"
@@ -156,8 +205,8 @@ def _progress(facts: RunFacts, task: str) -> str:
     declared = [lane.declared for lane in lanes]
     known = sum(it for it in declared if it is not None)
     expected = f"{known}" if None not in declared else f"{known}+"
-    received = sum(lane.sent - (lane.declared is not None) for lane in lanes)
-    processed = sum(min(lane.cursor, lane.sent - (lane.declared is not None)) for lane in lanes)
+    received = sum(lane.messages for lane in lanes)
+    processed = sum(min(lane.cursor, lane.messages) for lane in lanes)
     done = "  done" if all(lane.is_passed for lane in lanes) else ""
     released = "  released" if task in facts.released else ""
     return f"{expected:>6} {received:>6} {processed:>6}{released}{done}"

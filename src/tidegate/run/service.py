@@ -23,6 +23,7 @@ from tidegate.run.worker import Worker
 from tidegate.run.workshop import SparkWorkshop
 from tidegate.spark import check
 from tidegate.store import Wakeups, open_runs, plan_of
+from tidegate.store.status import record_gates
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -70,6 +71,7 @@ def serving(
     assembly = assemble(checked.plan)
     database = place.database
     _refuse_other_plans(database, checked.plan)
+    database.transact(lambda c: record_gates(c, plan_hash(checked.plan), assembly.monitored))
     with ExitStack() as at_work:
         wakeups = at_work.enter_context(Wakeups(database))
         server = Server(place, pipeline, assembly, lambda: session, wakeups)

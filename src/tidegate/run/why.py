@@ -2,7 +2,8 @@
 
 The answer follows the run from its sources: a source that owes chunks comes first, because
 everything behind it has to wait. After that, a task is to blame when something is on its lanes
-and it has not moved; who only waits for others is not.
+and it has not moved; who only waits for others is not. Where a task has processed everything and
+END waits to be released, it is the monitor who owes it.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class Reason:
     """One thing that keeps a run open."""
 
     who: str
-    """The source or task that has to act."""
+    """The source, the task or the monitor that has to act."""
     what: str
     """What it owes."""
     since: datetime | None
     owner: str = ""
-    """Who runs the task, and whether they are alive."""
+    """Who runs the task or is the monitor, and whether they are alive."""
 
     def told(self, now: datetime) -> str:
         """As a sentence, without its full stop."""
@@ -85,21 +86,39 @@ def _of_tasks(facts: RunFacts) -> Iterator[Reason]:
         waiting = [lane for lane in lanes if lane.sent > lane.cursor]
         if not waiting or not _can_act(facts, task, lanes):
             continue
-        times = (lane.waiting_since for lane in waiting if lane.waiting_since)
-        since = min(times, default=None)
-        yield Reason(f"task {task}", _unprocessed(waiting), since, _owned(facts.owners.get(task)))
+        if _needs_release(facts, task, lanes):
+            yield _of_monitor(facts, task, waiting)
+        else:
+            yield _of_task(facts, task, waiting)
+
+
+def _of_task(facts: RunFacts, task: str, waiting: list[LaneStatus]) -> Reason:
+    what = f"has not processed {listed([_left(lane) for lane in waiting], most=2)}"
+    return Reason(f"task {task}", what, min(_times(waiting), default=None), _owned(facts, task))
+
+
+def _needs_release(facts: RunFacts, task: str, lanes: list[LaneStatus]) -> bool:
+    """Whether only END is left, at a task where the monitor lets it pass and has not."""
+    is_held = task in facts.gates and task not in facts.released
+    return is_held and all(lane.cursor == lane.declared for lane in lanes)
+
+
+def _of_monitor(facts: RunFacts, task: str, waiting: list[LaneStatus]) -> Reason:
+    """It could not have released before the last of the ENDs was there."""
+    ends = listed([_left(lane) for lane in waiting], most=2)
+    what = f"has not released task {task} to pass on {ends}"
+    return Reason("the monitor", what, max(_times(waiting), default=None), _watched(facts))
+
+
+def _times(lanes: list[LaneStatus]) -> list[datetime]:
+    return [lane.waiting_since for lane in lanes if lane.waiting_since]
 
 
 def _can_act(facts: RunFacts, task: str, lanes: list[LaneStatus]) -> bool:
     """Whether something on its lanes is for it to do now: not just ENDs that wait for others."""
     if all(lane.declared is not None for lane in lanes):
         return True
-    return any(lane.cursor < _data(lane) and not _keeps(facts, task) for lane in lanes)
-
-
-def _data(lane: LaneStatus) -> int:
-    """How many messages before END there are."""
-    return lane.sent if lane.declared is None else lane.declared
+    return any(lane.cursor < lane.messages and not _keeps(facts, task) for lane in lanes)
 
 
 def _keeps(facts: RunFacts, task: str) -> bool:
@@ -108,26 +127,39 @@ def _keeps(facts: RunFacts, task: str) -> bool:
     return HEAD not in arriving and len(arriving) == 1
 
 
-def _unprocessed(waiting: list[LaneStatus]) -> str:
-    return f"has not processed {listed([_left(lane) for lane in waiting], most=2)}"
-
-
 def _left(lane: LaneStatus) -> str:
     """What waits on a lane: data, the END behind it, or END alone."""
-    of = _data(lane)
-    left = of - min(lane.cursor, of)
-    end = "" if lane.declared is None else " and END" if left else "END"
-    messages = f"{left} of {of} messages" if left else ""
+    first, last = lane.cursor + 1, lane.messages
+    end = "" if lane.declared is None else " and END" if first <= last else "END"
     gone = f", whose message {_numbers(lane.gone)} is gone" if lane.gone else ""
-    return f"{messages}{end} from {lane.from_task}{gone}"
+    return f"{_messages(first, last)}{end} from {lane.from_task}{gone}"
 
 
-def _owned(owner: Owner | None) -> str:
+def _messages(first: int, last: int) -> str:
+    """Those with these numbers, if there are any.
+
+    >>> _messages(3, 5), _messages(5, 5), _messages(6, 5)
+    ('messages 3 to 5', 'message 5 of 5', '')
+    """
+    if first > last:
+        return ""
+    return f"message {last} of {last}" if first == last else f"messages {first} to {last}"
+
+
+def _owned(facts: RunFacts, task: str) -> str:
+    return _held(facts.owners.get(task), "nobody runs it", "worker ")
+
+
+def _watched(facts: RunFacts) -> str:
+    return _held(facts.monitor, "nobody is the monitor", "holder ")
+
+
+def _held(owner: Owner | None, nobody: str, who: str) -> str:
     if owner is None or owner.name is None:
-        return "nobody runs it"
+        return nobody
     if owner.expires_in < 0:
-        return f"worker {owner.name} lost it {-owner.expires_in:.1f} s ago and nobody has taken it"
-    return f"worker {owner.name}"
+        return f"{who}{owner.name} lost it {-owner.expires_in:.1f} s ago and nobody has taken it"
+    return f"{who}{owner.name}"
 
 
 def _numbers(numbers: tuple[int, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
+from graphlib import TopologicalSorter
 
 import psycopg
 
@@ -61,6 +62,11 @@ class LaneStatus:
     """The first few messages that were sent and are not there; there should never be any."""
 
     @property
+    def messages(self) -> int:
+        """How many were sent, without END."""
+        return self.sent if self.declared is None else self.declared
+
+    @property
     def is_passed(self) -> bool:
         """Whether its receiver is done with it, END included."""
         return self.declared is not None and self.cursor > self.declared
@@ -85,6 +91,28 @@ class RunFacts:
     lanes: tuple[LaneStatus, ...]
     released: frozenset[str]
     owners: dict[str, Owner]
+    gates: frozenset[str] = frozenset()
+    """The tasks at which END waits for the monitor."""
+    monitor: Owner | None = None
+    """Who releases there; None when nobody ever has."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """A stage of a run, all its shards together; messages without their ENDs."""
+
+    stage: str
+    expected: int
+    is_all_declared: bool
+    """Whether nothing can be added to what is expected."""
+    received: int
+    processed: int
+    tasks: int
+    done: int
+    """Tasks that are done with the run."""
+    gates: int
+    """Tasks at which END waits for the monitor; at none in most stages."""
+    released: int
 
 
 def overview(
@@ -111,7 +139,46 @@ def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
         tuple(lanes),
         frozenset(task for (task,) in released),
         owners(connection, run.pipeline, {lane.to_task for lane in lanes}),
+        frozenset(task for (task,) in connection.execute(_SQL["gates_of"].sql, asked)),
+        _held_by(connection, "monitor", [run.pipeline]).get(run.pipeline),
     )
+
+
+def record_gates(connection: psycopg.Connection, plan: str, tasks: Collection[str]) -> None:
+    """Note at which tasks of a plan END waits for the monitor, for those who ask `run_facts`."""
+    connection.execute(_SQL["record_gates"].sql, {"plan": plan, "tasks": list(tasks)})
+
+
+def stages(facts: RunFacts) -> list[StageStatus]:
+    """How far every stage is, in the order in which data goes through them."""
+    lanes: dict[str, list[LaneStatus]] = {}
+    for lane in facts.lanes:
+        lanes.setdefault(_stage(lane.to_task), []).append(lane)
+    before = {
+        stage: sorted({_stage(lane.from_task) for lane in lanes[stage]}) for stage in sorted(lanes)
+    }
+    order = TopologicalSorter(before).static_order()
+    return [_of_stage(facts, stage, lanes[stage]) for stage in order if stage in lanes]
+
+
+def _of_stage(facts: RunFacts, stage: str, lanes: list[LaneStatus]) -> StageStatus:
+    tasks = {lane.to_task for lane in lanes}
+    unfinished = {lane.to_task for lane in lanes if not lane.is_passed}
+    return StageStatus(
+        stage=stage,
+        expected=sum(lane.declared or 0 for lane in lanes),
+        is_all_declared=all(lane.declared is not None for lane in lanes),
+        received=sum(lane.messages for lane in lanes),
+        processed=sum(min(lane.cursor, lane.messages) for lane in lanes),
+        tasks=len(tasks),
+        done=len(tasks - unfinished),
+        gates=len(tasks & facts.gates),
+        released=len(tasks & facts.released),
+    )
+
+
+def _stage(task: str) -> str:
+    return task.partition("/")[0]
 
 
 def owners(
@@ -119,8 +186,12 @@ def owners(
 ) -> dict[str, Owner]:
     """Who runs each of these tasks, as far as anybody does."""
     keys = {task_topic(pipeline, task): task for task in tasks}
-    rows = connection.execute(_SQL["owners"].sql, {"kind": "task", "keys": list(keys)})
-    return {keys[key]: Owner(owner, epoch, left) for key, owner, epoch, left in rows}
+    return {keys[key]: owner for key, owner in _held_by(connection, "task", keys).items()}
+
+
+def _held_by(connection: psycopg.Connection, kind: str, keys: Collection[str]) -> dict[str, Owner]:
+    rows = connection.execute(_SQL["owners"].sql, {"kind": kind, "keys": list(keys)})
+    return {key: Owner(owner, epoch, left) for key, owner, epoch, left in rows}
 
 
 def _source(  # noqa: PLR0913, PLR0917  the columns of a row

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.integration.run.shop import Client, shop
+from tests.integration.run.shop import Client, ask, shop
+from tests.integration.run.test_worker import working
+from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.plan import physical_plan
+from tidegate.plan import physical_plan, plan_hash
 from tidegate.run.assemble import assemble
 from tidegate.run.deployment import Deployment
 from tidegate.run.server import Server
-from tidegate.store import Database, Wakeups
+from tidegate.store import Database, Wakeups, acquire
+from tidegate.store.status import record_gates
 
 
 class Command:
@@ -86,6 +90,70 @@ def test_why_names_the_missing_chunks_and_the_task_that_nobody_runs(
     assert sales["missing"] == [1, 3]
 
 
+def table(told: str) -> dict[str, list[str]]:
+    """The lines of a table by the name of what they are about."""
+    rows = [re.split(r"\s{2,}", line.strip()) for line in told.splitlines()[1:]]
+    return {name: cells for name, *cells in rows}
+
+
+def test_status_of_a_run_tells_stage_by_stage_what_was_expected_received_and_processed(
+    command: Command, client: Client
+) -> None:
+    answer = command("status", "march")
+    assert answer.exit_code == 0
+    assert answer.stdout.splitlines()[0] == "run 'march' of shop is open"
+    told = table(answer.stdout)
+    assert told["expected"] == ["received", "processed", "released", "done"]
+    assert told["source sales"] == ["3", "1", "-", "-", "no"]
+    assert told["source items"] == ["?", "0", "-", "-", "no"]
+    assert told["stage s1"] == ["0+", "1", "0", "-", "0 of 2"]
+    assert told["stage b2"] == ["0+", "0", "0", "-", "0 of 2"]
+    names = list(told)
+    assert names.index("stage s1") < names.index("stage b2") < names.index("stage s2")
+    assert names[-1] == "stage c"
+    facts = command.json("status", "march")
+    assert facts["run"]["name"] == "march"
+    s1 = next(stage for stage in facts["stages"] if stage["stage"] == "s1")
+    assert (s1["received"], s1["processed"], s1["is_all_declared"]) == (1, 0, False)
+
+
+def test_why_names_the_messages_that_a_task_has_not_processed(
+    command: Command, client: Client
+) -> None:
+    assert re.search(r"task s1/\d has not processed message 1 of 1 from", told_why(command))
+    client.sales(1, (1, 1))
+    client.sales(3, (1, 1))
+    told = told_why(command)
+    assert re.search(r"task s1/\d has not processed messages 1 to 2 and END from", told)
+
+
+def told_why(command: Command) -> str:
+    return command("why", "march").stdout
+
+
+def test_where_end_waits_for_its_release_the_monitor_owes_it_and_not_the_tasks_worker(
+    command: Command, client: Client, tmp_path: Path, database: Database
+) -> None:
+    assembly = assemble(physical_plan(shop()))
+    record = plan_hash(assembly.plan), assembly.monitored
+    database.transact(lambda c: record_gates(c, *record))
+    client.sales(1, (1, 1))
+    client.sales(3, (1, 1))
+    with working(Deployment(database, str(tmp_path / "data")), assembly) as worker:
+        wait_until(lambda: table(command("status", "march").stdout)["stage b2"][0] == "0")
+        wait_until(lambda: "the monitor" in told_why(command))
+        owed = r"the monitor has not released task b2/0 to pass on END from s1/0, END from s1/1 for"
+        assert re.search(rf"{owed} \d+\.\d s \(nobody is the monitor\)", told_why(command))
+        assert "task b2/0 has not" not in told_why(command)
+        assert table(command("status", "march").stdout)["stage b2"][3] == "0 of 2"
+
+        database.transact(lambda c: acquire(c, "monitor", "shop", "ann", 60))
+        assert re.search(rf"{owed} .*\(holder ann\)", told_why(command))
+        ask(database, "UPDATE tidegate.lease SET expires_at = now() WHERE owner = 'ann'")
+        assert re.search(r"\(holder ann lost it \d+\.\d s ago", told_why(command))
+        assert worker.name not in told_why(command)
+
+
 def test_cancel_gives_a_run_up_and_says_so_when_it_was_closed_before(
     command: Command, client: Client
 ) -> None:
@@ -98,7 +166,7 @@ def test_cancel_gives_a_run_up_and_says_so_when_it_was_closed_before(
     assert "cancelled" in again.stderr
 
 
-@pytest.mark.parametrize("asked", ["why", "cancel"])
+@pytest.mark.parametrize("asked", ["status", "why", "cancel"])
 def test_an_unknown_run_is_an_error(asked: str, command: Command, client: Client) -> None:
     answer = command(asked, "april")
     assert answer.exit_code != 0

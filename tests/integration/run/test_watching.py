@@ -89,6 +89,9 @@ def test_without_a_monitor_no_run_passes_a_sharded_aggregate_and_with_one_it_doe
     with pytest.raises(RunTimeout):
         unwatched.server.wait("march", 2.0)
     assert released_at(place, client) == set()
+    why = why_not_done(place.database, unwatched.server.known("march"))
+    assert "the monitor has not released task b2/0 to pass on END" in why
+    assert "nobody is the monitor" in why
     with watching(place, unwatched):
         assert rows(spark, place, client.wait()["best"]) == [("tea", 7000)]
 

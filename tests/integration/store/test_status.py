@@ -24,6 +24,7 @@ from tidegate.store import (
     task_topic,
 )
 from tidegate.store.releases import release
+from tidegate.store.status import record_gates, stages
 
 INTO, OUT = LaneName("head", "scan/0"), LaneName("scan/0", "sum/0")
 
@@ -112,6 +113,43 @@ def test_who_runs_the_tasks_and_where_the_run_is_released_is_told(
     assert facts.owners["scan/0"].name == "ann"
     assert 0 < facts.owners["scan/0"].expires_in <= 60
     assert "sum/0" not in facts.owners
+
+
+def test_gates_are_those_of_the_plan_that_the_run_was_begun_with(
+    session: psycopg.Connection, run: Run
+) -> None:
+    planned = begin_run(session, "sales", "april", [OUT], plan="abc")
+    record_gates(session, "abc", ["sum/0", "sum/1"])
+    record_gates(session, "abc", ["sum/0", "sum/1"])
+    record_gates(session, "abcd", ["join"])
+    assert run_facts(session, planned).gates == {"sum/0", "sum/1"}
+    assert run_facts(session, run).gates == set()
+
+
+def test_who_is_the_monitor_is_told(session: psycopg.Connection, run: Run) -> None:
+    assert run_facts(session, run).monitor is None
+    acquire(session, "monitor", "sales", "ann", 60)
+    monitor = run_facts(session, run).monitor
+    assert monitor is not None
+    assert monitor.name == "ann"
+
+
+def test_the_shards_of_a_stage_are_told_together_in_the_order_of_the_data(
+    session: psycopg.Connection,
+) -> None:
+    lanes = [LaneName("b/0", "a/0"), LaneName("b/1", "a/1"), LaneName("head", "b/0")]
+    run = begin_run(session, "sales", "may", [*lanes, LaneName("head", "b/1")])
+    session.execute("UPDATE tidegate.lane SET sent = 3, declared = 2 WHERE to_task = 'b/0'")
+    session.execute("UPDATE tidegate.lane SET sent = 4 WHERE to_task = 'b/1'")
+    session.execute(
+        "UPDATE tidegate.cursor SET seq = 3 FROM tidegate.lane"
+        " WHERE lane.id = lane_id AND to_task LIKE 'b/%'"
+    )
+    first, second = stages(run_facts(session, run))
+    assert (first.stage, second.stage) == ("b", "a")
+    assert (first.expected, first.is_all_declared) == (2, False)
+    assert (first.received, first.processed) == (6, 5)
+    assert (first.tasks, first.done) == (2, 1)
 
 
 def test_the_overview_has_the_youngest_run_first(session: psycopg.Connection, run: Run) -> None:
