@@ -132,9 +132,11 @@ class Tidegate:
 
     def _finish(self, run: str, out: Path | None) -> None:
         published = self._server.wait(run)
-        for sink, batches in published.items() if out else ():
+        if out is None:
+            return
+        for sink, batches in published.items():
             schema = self._service.schema_of(sink)
-            write_csv(self._session, self._place.root, batches, schema, Path(out, f"{sink}.csv"))
+            write_csv(self._session, self._place.root, batches, schema, out / f"{sink}.csv")
 
 
 class Memory:

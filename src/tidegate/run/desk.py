@@ -149,7 +149,7 @@ class Desk:
             try:
                 return self._job(orders)
             except StageFailed as failure:
-                if is_in_the_data(failure.__cause__) or self._closed.wait(PAUSE * attempt):
+                if is_in_the_data(failure.__cause__) or paused(PAUSE * attempt, self._closed):
                     raise
         return self._job(orders)
 
@@ -161,6 +161,11 @@ class Desk:
             self.work.rows += sum(batch.rows for its in made for batch in its.values())
             self.work.seconds += monotonic() - started
         return made
+
+
+def paused(seconds: float, closed: Event) -> bool:
+    """Let some time pass; whether the desk was closed meanwhile."""
+    return closed.wait(seconds)
 
 
 def _bytes(share: Share) -> int:

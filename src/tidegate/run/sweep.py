@@ -13,19 +13,16 @@ tell whether its client is gone.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from threading import Event as Flag
-from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from tidegate.errors import StoreError
 from tidegate.run.storage import Storage, Stored
+from tidegate.run.tending import Tending
 from tidegate.run.worker import WORKER
 from tidegate.store import (
     acquire,
@@ -40,8 +37,6 @@ from tidegate.store import (
 if TYPE_CHECKING:
     from tidegate.run.deployment import Deployment
     from tidegate.store import Database
-
-log = logging.getLogger(__name__)
 
 EVERY = 5.0
 ALL_EVERY = 300.0
@@ -76,37 +71,27 @@ class Sweeper:
     ) -> None:
         self._database = place.database
         self._storage = Storage(place.root)
-        self._every = every
         self._all_every = all_every
         self._swept_at = -inf
-        self._closed = Flag()
-        self._thread = Thread(target=self._run, name="tidegate-sweeper", daemon=True)
-        self._thread.start()
+        self._rests_until = -inf
+        self._tending = Tending("tidegate-sweeper", self._look, every, first_after=every)
 
     def close(self) -> None:
         """Stop after the pass at work."""
-        self._closed.set()
-        self._thread.join(30)
+        self._tending.close()
 
-    def _run(self) -> None:
-        pause = self._every
-        while not self._closed.wait(pause):
-            pause = self._every
-            try:
-                pause = max(pause, REST * self._look())
-            except (StoreError, OSError) as trouble:
-                log.warning("sweeping goes on later: %s", trouble)
-
-    def _look(self) -> float:
-        """Sweep if there is a reason to; how many seconds it took."""
+    def _look(self) -> None:
+        """Sweep if there is a reason to, and then rest for a while."""
         began_at = monotonic()
+        if began_at < self._rests_until:
+            return
         is_time = began_at - self._swept_at >= self._all_every
         if not (is_time or has_news(self._database, self._storage)):
-            return 0.0
+            return
         while sweep(self._database, self._storage).runs:
             pass  # there may be more closed runs than one pass takes
         self._swept_at = began_at
-        return monotonic() - began_at
+        self._rests_until = monotonic() + REST * (monotonic() - began_at)
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -110,13 +111,13 @@ def test_a_stage_that_finds_the_disk_full_tries_again_and_goes_on_if_there_is_sp
     jobs.goes_on.clear()
     pauses: list[float] = []
 
-    def pause(seconds: float) -> None:
-        if seconds >= desks.PAUSE:
-            pauses.append(seconds)
-            if is_freed:
-                filler.unlink(missing_ok=True)
+    def paused(seconds: float, closed: Event) -> bool:
+        pauses.append(seconds)
+        if is_freed:
+            filler.unlink(missing_ok=True)
+        return closed.is_set()
 
-    monkeypatch.setattr(desks, "sleep", pause)
+    monkeypatch.setattr(desks, "paused", paused)
     with serving(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.items(1, (1, "tea"))
