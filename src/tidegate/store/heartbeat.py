@@ -14,9 +14,6 @@ from threading import Condition, Thread
 from time import monotonic
 from typing import Self
 
-import psycopg
-
-from tidegate.errors import StoreError
 from tidegate.store.database import Database
 from tidegate.store.leases import RENEW_AT, Lease, release, renew
 
@@ -105,7 +102,7 @@ class Heartbeat:
             return self._database.transact(
                 lambda connection: renew(connection, leases), _shortest(leases) * RENEW_AT
             )
-        except (StoreError, psycopg.Error) as trouble:
+        except Exception as trouble:  # noqa: BLE001  whatever it is, a heart that stops is worse
             log.warning("%d leases could not be renewed: %s", len(leases), trouble)
             return None
 

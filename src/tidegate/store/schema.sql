@@ -119,3 +119,10 @@ CREATE TABLE tidegate.release (
     released_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (run_id, task)
 );
+
+-- The tasks of a plan at which END passes when the monitor has released it.
+CREATE TABLE tidegate.gate (
+    plan text NOT NULL,
+    task text NOT NULL,
+    PRIMARY KEY (plan, task)
+);

@@ -51,16 +51,15 @@ SELECT key, owner, epoch, extract(epoch FROM expires_at - clock_timestamp())::fl
 FROM tidegate.lease
 WHERE kind = %(kind)s AND key = ANY(%(keys)s::text[]);
 
--- name: record_gates — Note at which tasks of a plan the monitor releases: leases that nobody takes.
-INSERT INTO tidegate.lease (kind, key, owner, epoch, expires_at)
-SELECT 'gate', %(plan)s || '/' || task, NULL, 1, clock_timestamp()
-FROM unnest(%(tasks)s::text[]) AS task
+-- name: record_gates — Note at which tasks of a plan the monitor releases.
+INSERT INTO tidegate.gate (plan, task)
+SELECT %(plan)s, unnest(%(tasks)s::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: gates_of — At which tasks of a run the monitor releases.
-SELECT substr(lease.key, length(run.plan) + 2)
+SELECT gate.task
 FROM tidegate.run
-JOIN tidegate.lease ON lease.kind = 'gate' AND starts_with(lease.key, run.plan || '/')
+JOIN tidegate.gate USING (plan)
 WHERE run.id = %(run)s;
 
 -- name: now — The server's clock.

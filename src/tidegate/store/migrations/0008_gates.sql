@@ -1,0 +1,5 @@
+CREATE TABLE tidegate.gate (
+    plan text NOT NULL,
+    task text NOT NULL,
+    PRIMARY KEY (plan, task)
+);
