@@ -68,12 +68,19 @@ class _Order:
 
 
 class Desk:
-    """Takes the shares of one stage. `perform` runs one Spark job."""
+    """Takes the shares of one stage. `perform` runs one Spark job.
 
-    def __init__(self, stage: str, perform: Perform) -> None:
+    `prefer` is called on every thread that runs small jobs, before its first.
+    """
+
+    def __init__(
+        self, stage: str, perform: Perform, prefer: Callable[[], None] = lambda: None
+    ) -> None:
         self._perform = perform
         self._large_jobs = ThreadPoolExecutor(LARGE_IN_FLIGHT, f"tidegate-{stage}-large-jobs")
-        self._small_jobs = ThreadPoolExecutor(SMALL_IN_FLIGHT, f"tidegate-{stage}-small-jobs")
+        self._small_jobs = ThreadPoolExecutor(
+            SMALL_IN_FLIGHT, f"tidegate-{stage}-small-jobs", initializer=prefer
+        )
         self._small: list[_Order] = []
         self._changing = Lock()
         self._closed = Event()

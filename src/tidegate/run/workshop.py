@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.run.collect import ResultCollector
 from tidegate.run.desk import Desk
 from tidegate.run.stages import StageOperator
-from tidegate.spark import run_shares
+from tidegate.spark import prefer_this_thread, run_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class SparkWorkshop:
         self._root = root
         self._writer = "nobody"
         self._desks = {
-            id: Desk(id, partial(self._perform, prepared))
+            id: Desk(id, partial(self._perform, prepared), partial(prefer_this_thread, session))
             for id, prepared in checked.stages.items()
         }
 

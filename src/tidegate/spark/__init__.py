@@ -17,7 +17,7 @@ from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
 from tidegate.spark.reference import reference
 from tidegate.spark.results import write_csv
 from tidegate.spark.schemas import Schema
-from tidegate.spark.sessions import Session, open_session, session_on
+from tidegate.spark.sessions import Session, open_session, prefer_this_thread, session_on
 from tidegate.spark.shares import Share
 from tidegate.spark.stages import passes_through, run_shares
 
@@ -38,6 +38,7 @@ __all__ = [
     "is_in_the_data",
     "open_session",
     "passes_through",
+    "prefer_this_thread",
     "prepare",
     "reference",
     "run_shares",

@@ -26,6 +26,7 @@ Session: TypeAlias = SparkSession
 
 DEFAULT_MASTER = "local[*]"
 REMOTE = "sc://"
+SMALL_POOL = "small"
 
 _HERE = Path(__file__).parent
 _NO_JAVA = "JAVA_GATEWAY_EXITED"
@@ -96,6 +97,15 @@ def open_session(
         instead = _INSTALL_JAVA if cause.condition == _NO_JAVA else _CHECK_ADDRESS
         raise SparkUnavailable(master, cause.reason.rstrip("."), instead) from error
     return session
+
+
+def prefer_this_thread(session: Session) -> None:
+    """Let the small jobs of this thread go before large ones; see `fair_pool.xml`.
+
+    Over Connect a client cannot choose: there all jobs share alike.
+    """
+    if not type(session).__module__.startswith("pyspark.sql.connect"):
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", SMALL_POOL)
 
 
 def _refuse_without_java(master: str) -> None:

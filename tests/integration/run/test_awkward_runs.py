@@ -79,10 +79,6 @@ MULTIPLE = 6
 """How much longer than alone a small run may take beside a huge one."""
 
 
-class Unfair(AssertionError):
-    """A small run was complete, and right, but only when a huge one let it."""
-
-
 def many_sales(file: Path, number: int) -> Path:
     items = pa.compute.bit_wise_and(pa.array(range(number)), 4095)
     quantities = pa.array([1] * number, pa.int32())
@@ -100,25 +96,11 @@ def sell_much(service: Service, file: Path, name: str, chunks: int) -> Client:
     return client
 
 
-def check_fair(behind: float, alone: float, huge: Client) -> None:
-    times = f"{behind:.1f} s, and {alone:.1f} s when it was alone"
-    if huge.server.known(huge.run).state is not RunState.OPEN:
-        raise Unfair(f"the huge run was complete first; the small one took {times}")
-    if behind > MULTIPLE * alone:
-        raise Unfair(f"the small run took {times}")
-
-
 @pytest.mark.timeout(300)
-@pytest.mark.xfail(
-    raises=Unfair,
-    strict=False,
-    reason="Spark gives a core that falls free to the oldest of the jobs with no task at work, so"
-    " on as many cores as large jobs a small one starves; it needs a scheduler pool of its own",
-)
 def test_small_runs_behind_a_huge_one_take_a_small_multiple_of_their_own_time(
     common: Service, read: Read, tmp_path: Path
 ) -> None:
-    """Two of them, one after the other: the first could be let through between two stages."""
+    """Two of them, one after the other: the first could have come between two stages."""
     little = many_sales(tmp_path / "little.parquet", SMALL)
     much = many_sales(tmp_path / "much.parquet", HUGE_CHUNK)
 
@@ -131,11 +113,11 @@ def test_small_runs_behind_a_huge_one_take_a_small_multiple_of_their_own_time(
     run_small("the first")
     alone = max(run_small("alone"), run_small("alone again"))
     huge = sell_much(common, much, "huge", HUGE_CHUNKS)
-    try:
-        check_fair(run_small("behind"), alone, huge)
-        check_fair(run_small("behind as well"), alone, huge)
-    finally:
-        assert read(huge.wait())["best"] == [("tea", HUGE_CHUNKS * 489 * 1000)]
+    behind = run_small("behind")
+    assert huge.server.known(huge.run).state is RunState.OPEN, "the huge run was complete first"
+    behind = max(behind, run_small("behind as well"))
+    assert behind < MULTIPLE * alone, f"{behind:.1f} s, and {alone:.1f} s when it was alone"
+    assert read(huge.wait())["best"] == [("tea", HUGE_CHUNKS * 489 * 1000)]
 
 
 # --- giving up -------------------------------------------------------------------------------
