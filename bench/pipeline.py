@@ -221,29 +221,33 @@ def _compare(asked: Asked, session: SparkSession, ours: Tidegate, data: Path, fo
     def plain() -> None:
         plain_spark(peer, data, folder / "plain", asked.format)
 
+    def stream() -> list[float]:
+        return [_stream(asked, peer, data, folder)] if asked.streaming else []
+
     _say(f"warming up on {data}")
     for _ in range(WARM_UP):
         _timed(plain)
         ours.at_once(data, out)
-    at_once, after_end, spark, memory = [], [], [], Memory(folder / DEPLOYMENT)
+        stream()
+    at_once, after_end, spark, streams = [], [], [], []
+    memory = Memory(folder / DEPLOYMENT)
     with memory:
         for number in range(asked.rounds):
             spark.append(_timed(plain))
             at_once.append(ours.at_once(data, out))
             after_end.append(ours.over_time(data, out, 2 * spark[-1]))
+            streams += stream()
             _say(f"round {number + 1}: plain Spark {spark[-1]:.1f} s, Tidegate {at_once[-1]:.1f} s,"
                  f" {after_end[-1]:.1f} s after END")  # fmt: skip
     _ratio("everything at once", at_once, spark, "plain Spark", "≤ 1.1")
     _ratio("after the last END", after_end, spark, "plain Spark", "≤ 0.4")
     _say(f"peak memory of Tidegate and PostgreSQL: {memory.megabytes} (goal < 400 MB)")
-    if asked.streaming:
-        streams = [_stream(asked, peer, data, folder, n) for n in range(WARM_UP + asked.rounds)]
-        streams = streams[WARM_UP:]
+    if streams:
         _ratio("everything at once", at_once, streams, "Structured Streaming", "< 0.5")
 
 
-def _stream(asked: Asked, peer: SparkSession, data: Path, folder: Path, number: int) -> float:
-    out, checkpoints = folder / f"stream-{number}", folder / f"checkpoints-{number}"
+def _stream(asked: Asked, peer: SparkSession, data: Path, folder: Path) -> float:
+    out, checkpoints = folder / "stream", folder / "checkpoints"
     taken = _timed(lambda: structured_streaming(peer, data, out, checkpoints, asked.format))
     for used in (out, checkpoints):
         rmtree(used, ignore_errors=True)

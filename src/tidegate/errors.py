@@ -567,8 +567,17 @@ class UnknownRun(RunError):
 
     run: str
     says: ClassVar[str] = (
-        "run {run!r} is not open: it was never begun, or it has ended or was cancelled meanwhile"
+        "there is no run {run!r} here: it was never begun, or it ended long ago and is gone"
     )
+
+
+@dataclass(eq=False)
+class NothingToCancel(RunError):
+    """The run was closed before, whichever way."""
+
+    run: str
+    how: str
+    says: ClassVar[str] = "run {run!r} is {how} already; there is nothing to cancel"
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,7 +15,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.errors import NoDeployment, RunEnded, UnknownRun
+from tidegate.errors import NoDeployment, NothingToCancel, UnknownRun
 
 if TYPE_CHECKING:
     from tidegate.store import Database, Run, RunFacts, RunSummary
@@ -84,7 +85,7 @@ def cancel(
 
         found = _find(opened, run, pipeline)
         if not opened.transact(lambda c: close_run(c, found, RunState.CANCELLED)):
-            raise RunEnded(run=run, source="*", how=found.state.value, cause=found.cause)
+            raise NothingToCancel(run=run, how=found.state.value)
         typer.echo(f"run {run!r} is cancelled; what it has stored is removed by a worker's sweeper")
 
 
@@ -134,8 +135,11 @@ def _table(runs: Sequence[RunSummary]) -> str:
     rows: list[tuple[str, ...]] = [
         ("run", "pipeline", "state", "chunks", "sources closed", "results", "begun")
     ]
-    rows += [_row(it) for it in runs]
-    return "\n".join(_aligned(rows))
+    names = Counter(it.run.name for it in runs)
+    rows += [_row(it, is_repeated=names[it.run.name] > 1) for it in runs]
+    header, *lines = _aligned(rows)
+    causes = (f"\n    {it.run.cause}" if it.run.cause else "" for it in runs)
+    return "\n".join([header, *map(str.__add__, lines, causes)])
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -145,12 +149,14 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _row(it: RunSummary) -> tuple[str, ...]:
-    state = it.run.state.value + (f": {it.run.cause}" if it.run.cause else "")
+def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
+    """Runs that have had the same name are told apart by their numbers."""
+    name = it.run.key if is_repeated else it.run.name
     chunks = str(it.delivered) if it.declared is None else f"{it.delivered} of {it.declared}"
     closed = f"{it.ended_sources} of {it.sources}"
     return (
-        it.run.name, it.run.pipeline, state, chunks, closed, str(it.results), _clock(it.begun_at)
+        name, it.run.pipeline, it.run.state.value, chunks, closed, str(it.results),
+        _clock(it.begun_at),
     )  # fmt: skip
 
 

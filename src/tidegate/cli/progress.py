@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 WIDTH = 30
 GLANCE = 0.5
+STARTING = "starting Spark, which takes some seconds"
 
 
 class Lines(Telling):
@@ -61,9 +62,11 @@ def telling(*, quiet: bool) -> Iterator[Telling]:
     """What suits the place where stderr goes."""
     console = Console(stderr=True, quiet=quiet, highlight=False)
     if not console.is_terminal:
-        yield Lines(console)
+        lines = Lines(console)
+        lines.tell(STARTING)
+        yield lines
         return
-    with Live(Text("starting Spark …"), console=console, transient=True) as live:
+    with Live(Text(STARTING), console=console, transient=True) as live:
         yield InMotion(console, live)
 
 

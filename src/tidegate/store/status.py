@@ -41,7 +41,8 @@ class SourceStatus:
     declared: int | None
     declared_at: datetime | None
     ended_at: datetime | None
-    last_at: datetime | None
+    last_at: datetime
+    """When its last chunk came, or the run was begun."""
     missing: tuple[int, ...]
     """The first few chunks that were declared and have not come."""
 
@@ -202,7 +203,7 @@ def _source(  # noqa: PLR0913, PLR0917  the columns of a row
     declared: int | None,
     declared_at: datetime | None,
     ended_at: datetime | None,
-    last_at: datetime | None,
+    last_at: datetime,
 ) -> SourceStatus:
     missing: tuple[int, ...] = ()
     if ended_at is None:

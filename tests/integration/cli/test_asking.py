@@ -81,7 +81,7 @@ def test_why_names_the_missing_chunks_and_the_task_that_nobody_runs(
 ) -> None:
     told = command("why", "march").stdout
     assert "source sales owes 2 of 3 chunks: 1, 3" in told
-    assert "source items has not been closed by its client" in told
+    assert re.search(r"source items has not been closed by its client \(0 chunks .* for \d", told)
     assert "nobody runs it" in told
     facts = command.json("why", "march")
     owed = {reason["who"]: reason["what"] for reason in facts["reasons"]}
@@ -163,7 +163,18 @@ def test_cancel_gives_a_run_up_and_says_so_when_it_was_closed_before(
     assert run["run"]["state"] == "cancelled"
     again = command("cancel", "march")
     assert again.exit_code == 1
-    assert "cancelled" in again.stderr
+    assert "run 'march' is cancelled already; there is nothing to cancel" in again.stderr
+
+
+def test_runs_that_have_had_the_same_name_are_told_apart_and_a_cause_has_a_line_of_its_own(
+    command: Command, client: Client, database: Database
+) -> None:
+    ask(database, "UPDATE tidegate.run SET state = 'failed', cause = 'no tea', closed_at = now()")
+    again = client.server.begin("march").id
+    _, first, second, cause = command("status").stdout.splitlines()
+    assert first.split()[:3] == [f"march#{again}", "shop", "open"]
+    assert second.split()[:3] == [f"march#{client.id}", "shop", "failed"]
+    assert cause == "    no tea"
 
 
 @pytest.mark.parametrize("asked", ["status", "why", "cancel"])

@@ -15,12 +15,15 @@ ORDER BY run.id DESC
 LIMIT %(limit)s;
 
 -- name: sources_of — The sources of a run, what they have and what they are to have.
-SELECT name, delivered, declared, declared_at, ended_at,
-    (SELECT max(delivered_at) FROM tidegate.chunk
-     WHERE chunk.run_id = source.run_id AND chunk.source = source.name)
+SELECT source.name, source.delivered, source.declared, source.declared_at, source.ended_at,
+    coalesce(
+        (SELECT max(delivered_at) FROM tidegate.chunk
+         WHERE chunk.run_id = source.run_id AND chunk.source = source.name),
+        run.begun_at)
 FROM tidegate.source
-WHERE run_id = %(run)s
-ORDER BY name;
+JOIN tidegate.run ON run.id = source.run_id
+WHERE source.run_id = %(run)s
+ORDER BY source.name;
 
 -- name: all_lanes_of — The lanes of a run: what was sent, declared and taken, and since when it waits.
 -- Last come the numbers of messages that were sent and are not there, which should never be.
