@@ -29,6 +29,8 @@ CRASH_POINTS: dict[str, str] = {
     "release.before_commit": "a run is released at a shard and that is not committed",
     "release.after_commit": "releases are committed and nobody was told",
     "publish.before_commit": "the results of a run are written and not committed",
+    "publish.after_commit": "the results of a run are committed and nobody was told",
+    "results.before_write": "a run is complete and none of its results is written out",
     "results.after_write": "a complete run's results are written out and nobody was told",
     "step.before_commit": "a step is written and not committed",
     "step.after_commit": "a step is committed and nobody was told",

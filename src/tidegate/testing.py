@@ -38,7 +38,9 @@ ELSEWHERE = frozenset({"migration.before_commit"})
 """Crash points that a run does not pass on a database that is ready."""
 GENERATORS = "tidegate.generators"
 """The entry-point group in which packages register generators of small data."""
-ONCE = frozenset({"publish.before_commit", "results.after_write"})
+ONCE = frozenset(
+    {"publish.before_commit", "publish.after_commit", "results.before_write", "results.after_write"}
+)
 """Crash points that a run passes once."""
 RUN = "chaos"
 BOUND = 300.0

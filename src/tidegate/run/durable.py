@@ -228,6 +228,8 @@ class DurableLanes:
         if commit.advances or commit.sent or commit.ended_runs or commit.failed:
             committed = self._database.transact(lambda connection: commit_step(connection, commit))
             crash_point("step.after_commit")
+            if commit.published:
+                crash_point("publish.after_commit")
             self._forget(committed.closed)
         self._note(commit, touched, outcome)
 

@@ -128,6 +128,7 @@ def run_folder(
             _send(server, chunks, wanted)
             told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
         published = _wait(service, place, wanted.name, told)
+        crash_point("results.before_write")
         for sink, batches in published.items():
             schema = service.schema_of(sink)
             write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
