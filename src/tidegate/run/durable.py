@@ -24,37 +24,34 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
-from uuid import UUID
 
 from tidegate.faults import crash_point
+from tidegate.run import outgoing
 from tidegate.run.inbox import Inbox
 from tidegate.run.memory import STEP_MESSAGES
+from tidegate.run.outgoing import OpenRun, Outlet
 from tidegate.run.step import Outcome, Processor, Step
 from tidegate.run.wiring import HEAD, Link, edges_into
-from tidegate.signals import Barrier, Bell, Carrier, Channel, Edge, Event, Instant, StreamMessage
+from tidegate.signals import Bell, Carrier, Channel, Edge, Instant, StreamMessage
 from tidegate.store import (
     FETCH,
     Advance,
     Connection,
     Database,
-    Failed,
     LaneName,
     Lease,
-    Published,
     Run,
-    Sent,
     StepCommit,
     Unread,
     closed_among,
     commit_step,
     lanes_of,
     last_watermarks,
-    message_id,
     monitor_topic,
     released,
     task_topic,
@@ -108,32 +105,6 @@ class Ownership:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outlet:
-    """A lane out of the task, of one run."""
-
-    id: int
-    name: LaneName
-    shard: int | None
-
-    def wants(self, message: StreamMessage) -> bool:
-        return not isinstance(message, Event) or message.goes_to(self.shard)
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenRun:
-    """What the task knows of one run."""
-
-    run: Run
-    inboxes: tuple[Inbox, ...]
-    outlets: tuple[_Outlet, ...]
-
-    @property
-    def cause(self) -> str:
-        """What the next outcome follows from: how far each lane was handled."""
-        return " ".join(f"{inbox.edge} {inbox.handled}" for inbox in self.inboxes)
-
-
-@dataclass(frozen=True, slots=True)
 class _News:
     """What one look at the database found."""
 
@@ -167,7 +138,7 @@ class DurableLanes:
         self._monitored = frozenset(monitored)
         self._edges = edges_into(links, self._task) or (Edge(0, HEAD),)
         self._shards = _shards_by_lane(links, self._task)
-        self._runs: dict[str, _OpenRun] = {}
+        self._runs: dict[str, OpenRun] = {}
         self._released: set[int] = set()
         self._bell = Bell()
         self._control = Channel(f"{self._task} (control)", arrivals=self._bell)
@@ -218,10 +189,10 @@ class DurableLanes:
             lease=self._owned.lease,
             also=self._owned.also,
             advances=tuple(self._advances(touched)),
-            sent=tuple(self._sent(outcome.data)),
-            published=tuple(self._published(outcome)),
-            ended_runs=tuple(self._ended(outcome.data)),
-            failed=tuple(self._failed(outcome)),
+            sent=tuple(outgoing.sent(self._runs, outcome.data)),
+            published=tuple(outgoing.published(self._runs, outcome.results)),
+            ended_runs=tuple(outgoing.ended(self._runs, outcome.data)),
+            failed=tuple(outgoing.failed(self._runs, outcome.failed)),
             wakes=tuple(self._wakes(outcome.data)),
             runs=tuple(state.run.id for state in touched),
         )
@@ -341,7 +312,7 @@ class DurableLanes:
             self._runs[key] = self._open(message.run)
         return next(inbox for inbox in self._runs[key].inboxes if inbox.id == message.lane)
 
-    def _open(self, run: Run) -> _OpenRun:
+    def _open(self, run: Run) -> OpenRun:
         lanes = self._database.transact(lambda connection: lanes_of(connection, run, self._task))
         edges = {(edge.upstream, edge.index): edge for edge in self._edges}
         inboxes, outlets = [], []
@@ -352,12 +323,12 @@ class DurableLanes:
                 inboxes.append(Inbox(lane.id, edge, run, at, at, at))
             else:
                 shard = self._shards[name.to_task, name.input]
-                outlets.append(_Outlet(lane.id, name, shard))
-        opened = _OpenRun(run, tuple(inboxes), tuple(outlets))
+                outlets.append(Outlet(lane.id, name, shard))
+        opened = OpenRun(run, tuple(inboxes), tuple(outlets))
         self._recall(opened)
         return opened
 
-    def _recall(self, opened: _OpenRun) -> None:
+    def _recall(self, opened: OpenRun) -> None:
         """Give the processor back what it knew of time; it does not know a run that is fresh."""
         if not any(inbox.cursor for inbox in opened.inboxes):
             return
@@ -371,12 +342,12 @@ class DurableLanes:
 
     # ── committing ──
 
-    def _touched(self, step: Step, outcome: Outcome) -> list[_OpenRun]:
+    def _touched(self, step: Step, outcome: Outcome) -> list[OpenRun]:
         runs = {message.run for message in (*step.messages, *outcome.data)}
         runs -= outcome.failed.keys() | outcome.later
         return [state for key, state in self._runs.items() if key in runs]
 
-    def _advances(self, touched: Iterable[_OpenRun]) -> Iterator[Advance]:
+    def _advances(self, touched: Iterable[OpenRun]) -> Iterator[Advance]:
         for state in touched:
             for inbox in state.inboxes:
                 unsettled = self._processor.unsettled(inbox.edge, state.run.key)
@@ -384,49 +355,19 @@ class DurableLanes:
                 if target != inbox.cursor:
                     yield Advance(inbox.id, inbox.cursor, target)
 
-    def _sent(self, messages: Sequence[StreamMessage]) -> Iterator[Sent]:
-        """Numbered within each run: what else is in the step must not change an id."""
-        numbers: Counter[str] = Counter()
-        for message in messages:
-            state = self._runs[message.run]
-            for outlet in state.outlets:
-                if outlet.wants(message):
-                    yield Sent(outlet.id, _id(state, outlet, numbers[message.run]), message)
-            numbers[message.run] += 1
-
-    def _published(self, outcome: Outcome) -> Iterator[Published]:
-        for result in outcome.results:
-            run = self._runs[result.run].run
-            yield Published(run.id, result.sink, result.batches, result.rows)
-
-    def _failed(self, outcome: Outcome) -> Iterator[Failed]:
-        for run, cause in outcome.failed.items():
-            yield Failed(self._runs[run].run.id, str(cause))
-
-    def _ended(self, messages: Sequence[StreamMessage]) -> Iterator[int]:
-        """The collecting end has nobody behind it: an END that leaves it ends the run."""
-        for end in _ends(messages):
-            state = self._runs[end.run]
-            if not state.outlets:
-                yield state.run.id
-
     def _wakes(self, messages: Sequence[StreamMessage]) -> Iterator[str]:
-        receivers = {
-            outlet.name.to_task
-            for run in {message.run for message in messages}
-            for outlet in self._runs[run].outlets
-        }
+        receivers = outgoing.receivers(self._runs, messages)
         for receiver in receivers:
             yield task_topic(self._pipeline, receiver)
-        if self._is_gated or (self._monitored & receivers and any(_ends(messages))):
+        if self._is_gated or (self._monitored & receivers and any(outgoing.ends(messages))):
             yield monitor_topic(self._pipeline)
 
-    def _note(self, commit: StepCommit, touched: Iterable[_OpenRun], outcome: Outcome) -> None:
+    def _note(self, commit: StepCommit, touched: Iterable[OpenRun], outcome: Outcome) -> None:
         targets = {advance.lane: advance.target for advance in commit.advances}
         for state in touched:
             for inbox in state.inboxes:
                 inbox.cursor = targets.get(inbox.id, inbox.cursor)
-        for end in _ends(outcome.data):
+        for end in outgoing.ends(outcome.data):
             done = self._runs.pop(end.run, None)
             if done is not None:
                 self._released.discard(done.run.id)
@@ -454,13 +395,3 @@ def _shards_by_lane(links: Sequence[Link], task: str) -> dict[tuple[str, int], i
             if link.upstream == task:
                 shards[receiver, index] = link.shard
     return shards
-
-
-def _id(state: _OpenRun, outlet: _Outlet, number: int) -> UUID:
-    run, lane = state.run, outlet.name
-    way = (lane.from_task, lane.to_task, lane.input)
-    return message_id(run.pipeline, run.key, *way, state.cause, number)
-
-
-def _ends(messages: Iterable[StreamMessage]) -> Iterator[Barrier]:
-    return (each for each in messages if isinstance(each, Barrier) and each.is_end)
