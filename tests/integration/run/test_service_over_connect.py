@@ -1,21 +1,14 @@
-"""A served pipeline over Spark Connect: chunks, END, the monitor's release, results.
-
-In a process of its own, because a process has either a classic session or a Connect one.
-"""
+"""A served pipeline over Spark Connect: chunks, END, the monitor's release, results."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.conftest import temporary_folder
-
-ROOT = Path(__file__).parents[3]
+from tests.over_connect import said_over_connect
 
 
 @pytest.fixture
@@ -26,19 +19,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.timeout(300)
 def test_a_pipeline_is_served_over_connect_and_gives_the_same_results(folder: Path) -> None:
-    command = [sys.executable, "-W", "error", "-m", "tests.integration.run.served_over_connect"]
-    done = subprocess.run(
-        [*command, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=ROOT,
-        # PySpark takes any free port then, instead of one that somebody else may be using.
-        env={**os.environ, "SPARK_TESTING": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.splitlines() == [
+    said = said_over_connect("tests.integration.run.served_over_connect", folder)
+    assert said == [
         "pyspark.sql.connect.session",
         "before END open",
         "tea complete",
