@@ -13,9 +13,11 @@ from rich.text import Text
 
 from tidegate.run.folders import Telling
 from tidegate.run.why import why
+from tidegate.store.status import stages
 
 if TYPE_CHECKING:
     from tidegate.store import RunFacts
+    from tidegate.store.status import StageStatus
 
 WIDTH = 30
 GLANCE = 0.5
@@ -52,8 +54,8 @@ class InMotion(Lines):
 
     def show(self, facts: RunFacts) -> None:
         """A bar for every stage that has something to do."""
-        bars = [Text(f"  {stage:<6}{_bar(done, of)} {done:,} of {of:,} messages")
-                for stage, (done, of) in stages(facts).items() if of]  # fmt: skip
+        bars = [Text(f"  {it.stage:<6}{_bar(it)} {it.processed:,} of {it.received:,} messages")
+                for it in stages(facts) if it.received]  # fmt: skip
         self._live.update(Group(Text(self._line(why(facts)), overflow="ellipsis"), *bars))
 
 
@@ -70,16 +72,6 @@ def telling(*, quiet: bool) -> Iterator[Telling]:
         yield InMotion(console, live)
 
 
-def stages(facts: RunFacts) -> dict[str, tuple[int, int]]:
-    """For every stage, over its shards: messages processed, of messages received."""
-    found: dict[str, tuple[int, int]] = {}
-    for lane in facts.lanes:
-        stage = lane.to_task.partition("/")[0]
-        done, of = found.get(stage, (0, 0))
-        found[stage] = (done + lane.cursor, of + lane.sent)
-    return found
-
-
-def _bar(done: int, of: int) -> str:
-    filled = WIDTH * done // of
+def _bar(stage: StageStatus) -> str:
+    filled = WIDTH * stage.processed // stage.received
     return "█" * filled + "░" * (WIDTH - filled)
