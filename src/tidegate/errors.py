@@ -6,6 +6,7 @@
     ├── AlignmentError          a barrier broke the rules of a fan-in
     ├── ChannelError            a lane between two processors cannot be used any more
     ├── RunError                a live pipeline or one of its runs cannot do what was asked
+    ├── GroupError              a process and its group do not come together
     ├── SparkUnavailable        there is no Spark to run on
     └── StoreError              PostgreSQL is not there, or is not what it should be
 
@@ -995,6 +996,193 @@ class UnknownFormat(RunError):
 
 
 # ── Spark ───────────────────────────────────────────────────────────────────────────────
+
+
+# --- GroupError: processes that meet -----------------------------------------------------------
+
+
+@dataclass(eq=False)
+class GroupError(TidegateError):
+    """A process and its group do not come together."""
+
+
+@dataclass(eq=False)
+class InvalidGroupName(GroupError):
+    """A member, a barrier or a topic cannot be called this."""
+
+    name: str
+    most: int
+    says: ClassVar[str] = (
+        "{name!r} cannot be a name in a group: use 1 to {most} bytes of printable text"
+    )
+
+
+@dataclass(eq=False)
+class InvalidAddress(GroupError):
+    """An address that is none."""
+
+    address: str
+    says: ClassVar[str] = (
+        "{address!r} is no address of a group; write tcp://HOST:PORT or unix:///PATH"
+    )
+
+
+@dataclass(eq=False)
+class WeakSecret(GroupError):
+    """A secret that anybody could guess."""
+
+    length: int
+    least: int
+    says: ClassVar[str] = (
+        "the group's secret has {length} bytes; use at least {least} that nobody can guess,"
+        " for instance those of tidegate.group.new_secret()"
+    )
+
+
+@dataclass(eq=False)
+class UnboundedWait(GroupError):
+    """A timeout that bounds nothing."""
+
+    phase: str
+    seconds: float
+    says: ClassVar[str] = (
+        "{seconds} is no bound for {phase}: give a number of seconds, zero or more. Every wait has"
+        " an end"
+    )
+
+
+@dataclass(eq=False)
+class MalformedFrame(GroupError):
+    """Bytes that no member and no coordinator writes."""
+
+    reason: str
+    says: ClassVar[str] = "these bytes are not of a group: {reason}"
+
+
+@dataclass(eq=False)
+class CoordinatorUnreachable(GroupError):
+    """Nobody coordinates the group at this address, at the moment."""
+
+    retryable = True
+    address: str
+    reason: str
+    says: ClassVar[str] = (
+        "the coordinator of the group at {address} cannot be reached: {reason}."
+        " Members go on trying; start it if it is not meant to be down"
+    )
+
+
+@dataclass(eq=False)
+class NotAdmitted(GroupError):
+    """The coordinator, or whoever listens there, did not let this process in."""
+
+    name: str
+    address: str
+    reason: str
+    says: ClassVar[str] = "{name!r} was not admitted to the group at {address}: {reason}"
+
+
+@dataclass(eq=False)
+class MemberReplaced(GroupError):
+    """Another process has joined under the same name; the younger one is the member."""
+
+    name: str
+    says: ClassVar[str] = (
+        "another process has joined the group as {name!r}, so this one is no member any more."
+        " Give every process a name of its own"
+    )
+
+
+@dataclass(eq=False)
+class MembersMissing(GroupError):
+    """Not everybody who was awaited has joined."""
+
+    retryable = True
+    names: str
+    seconds: float
+    present: str
+    says: ClassVar[str] = (
+        "after {seconds:g} s the group still lacks {names}; here are: {present}."
+        " Look whether they were started, and with the same address and secret"
+    )
+
+
+@dataclass(eq=False)
+class UnknownMember(GroupError):
+    """A message was to go to somebody who is not here."""
+
+    name: str
+    present: str
+    says: ClassVar[str] = "there is no member {name!r} in the group; here are: {present}"
+
+
+@dataclass(eq=False)
+class MessageTooLarge(GroupError):
+    """More than one message may hold."""
+
+    topic: str
+    size: int
+    most: int
+    says: ClassVar[str] = (
+        "a message on {topic!r} has {size} bytes and may have {most}; the group carries hints."
+        " Put the data into a file or the database and send where it is"
+    )
+
+
+@dataclass(eq=False)
+class LeftTheGroup(GroupError):
+    """This process has left, or is about to."""
+
+    name: str
+    says: ClassVar[str] = "{name!r} has left the group; join again to take part"
+
+
+@dataclass(eq=False)
+class BarrierFailed(GroupError):
+    """A barrier did not give its caller all that was asked for."""
+
+    barrier: str
+    sentence: str
+    completion: object
+    says: ClassVar[str] = "{sentence}"
+
+
+@dataclass(eq=False)
+class BarrierRefused(GroupError):
+    """A call takes part in no round of its barrier; the round goes on without it."""
+
+    barrier: str
+    name: str
+    reason: str
+    says: ClassVar[str] = "{name!r} takes no part in barrier {barrier!r}: {reason}"
+
+
+@dataclass(eq=False)
+class NoAnswer(GroupError):
+    """The coordinator lives and says nothing about a barrier that should be over by its bounds."""
+
+    retryable = True
+    barrier: str
+    seconds: float
+    says: ClassVar[str] = (
+        "the coordinator has not said within {seconds:g} s what came of barrier {barrier!r},"
+        " which is longer than its phases may take together"
+    )
+
+
+@dataclass(eq=False)
+class InboundIncomplete(GroupError):
+    """All have met, and what was sent to this process before that has not arrived."""
+
+    retryable = True
+    barrier: str
+    received: int
+    target: int
+    seconds: float
+    says: ClassVar[str] = (
+        "barrier {barrier!r} is complete, but of the {target} messages sent to this process only"
+        " {received} have arrived within {seconds:g} s; its handlers may be too slow for them"
+    )
 
 
 @dataclass(eq=False)

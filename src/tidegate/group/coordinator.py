@@ -1,0 +1,353 @@
+"""The coordinator of a group: one thread that talks to every member.
+
+It accepts connections, lets in those who prove to know the secret, hands what members say to
+`Coordination` and writes what that answers. A member has two connections: messages may pile up on
+one while acknowledgements and verdicts travel on the other. Whoever takes its messages too slowly
+holds up those who send, never those who acknowledge, and for no longer than a silent member stays
+one.
+
+Nobody outside can end it: garbage costs its sender the connection, silence its membership.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+from contextlib import suppress
+from threading import Event, Thread
+from time import monotonic
+from typing import Self
+
+from tidegate.errors import CoordinatorUnreachable, MalformedFrame
+from tidegate.group.address import Address
+from tidegate.group.connection import Connection
+from tidegate.group.coordination import Coordination
+from tidegate.group.events import log, tell
+from tidegate.group.proofs import checked_secret, coordinator_proof, is_proven
+from tidegate.group.roster import Entry, instance_of
+from tidegate.group.round import Identity
+from tidegate.group.verdicts import Failure, Member, Timeouts
+from tidegate.group.wire import (
+    Frame,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Lane,
+    Leave,
+    Reason,
+    Welcome,
+)
+
+HEARTBEAT = 1.0
+"""Seconds between two heartbeats."""
+SILENCE = 10.0
+"""Seconds without a word after which a member is lost."""
+ADMISSION = 5.0
+"""Seconds in which a connection must become a member's."""
+MOST_STRANGERS = 128
+"""Connections that are not a member's yet."""
+CLOGGED = 8 << 20
+"""Bytes that a member has not taken at which nobody sends messages until it has taken half."""
+MOST_CONTROL = 4 << 20
+"""Bytes of control that a member may leave untaken before it is lost."""
+JOIN_BOUND = 10.0
+
+
+class Coordinator:
+    """Coordinates a group from a thread of its own until it is closed.
+
+    `silence` is how long a member may say nothing, frozen or cut off, before it counts as lost; a
+    member that dies is lost as soon as the system closes its connections.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        secret: bytes,
+        timeouts: Timeouts | None = None,
+        heartbeat: float = HEARTBEAT,
+        silence: float = SILENCE,
+    ) -> None:
+        self._secret = checked_secret(secret)
+        self._heartbeat, self._silence = heartbeat, silence
+        wanted = Address.parse(address)
+        try:
+            self._listener = wanted.listen()
+        except OSError as trouble:
+            raise CoordinatorUnreachable(address, f"cannot listen there: {trouble}") from trouble
+        self._address = wanted.of(self._listener)
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._woken = socket.socketpair()
+        self._group = Coordination(self._write, timeouts or Timeouts())
+        self._strangers: set[Connection] = set()
+        self._halves: dict[Identity, tuple[Connection, Hello]] = {}
+        self._lanes: dict[Identity, dict[Lane, Connection]] = {}
+        self._clogged: set[Connection] = set()
+        self._reads_messages = True
+        self._beaten_at = self._looked_at = monotonic()
+        self._stopping = Event()
+        self.error: BaseException | None = None
+        """What has ended the thread, if anything but closing did."""
+        self._thread = Thread(target=self._run, name=f"coordinator {self._address}", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where members reach it, the port included that the system chose."""
+        return str(self._address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Complete every open round with *coordinator stop*, say goodbye, and go."""
+        self._stopping.set()
+        with suppress(OSError):
+            self._waker.send(b"\0")
+        self._thread.join(JOIN_BOUND)
+
+    # --- the loop ---
+
+    def _run(self) -> None:
+        try:
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            self._selector.register(self._woken, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                self._turn()
+            self._say_goodbye()
+        except BaseException as end:  # noqa: BLE001  a dead thread must never look alive
+            self.error = end
+            log.critical("the coordinator at %s has ended: %r", self._address, end, exc_info=True)
+        finally:
+            self._close_everything()
+
+    def _turn(self) -> None:
+        due = self._look_after(monotonic())
+        for key, events in self._selector.select(max(0.0, due - monotonic())):
+            if isinstance(key.data, Connection):
+                self._serve(key.data, events)
+            elif key.fileobj is self._listener:
+                self._accept()
+        self._bury()
+
+    def _serve(self, connection: Connection, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            connection.flush()
+            self._watch(connection)
+        if events & selectors.EVENT_READ:
+            self._hear(connection)
+
+    def _hear(self, connection: Connection) -> None:
+        try:
+            for frame in connection.read():
+                if connection.who is None:
+                    self._admit(connection, frame)
+                elif isinstance(frame, Leave):
+                    self._part(connection.who, Failure.PEER_DRAINING, None)
+                else:
+                    self._group.receive(connection.who, frame, monotonic())
+        except MalformedFrame as garbage:
+            self._expel(connection, garbage)
+        if connection.is_broken:
+            self._forget(connection)
+
+    def _look_after(self, now: float) -> float:
+        """Keep time: rounds, heartbeats, the silent and the strangers."""
+        if now - self._looked_at > self._silence / 2:
+            for entry in self._group.roster:  # it was this side that did not listen
+                entry.heard_at = now
+        self._looked_at = now
+        due = self._group.tick(now)
+        if now - self._beaten_at >= self._heartbeat:
+            self._beaten_at = now
+            self._beat(now)
+        next_beat = self._beaten_at + self._heartbeat
+        return next_beat if due is None else min(due, next_beat)
+
+    def _beat(self, now: float) -> None:
+        for entry in self._group.roster:
+            if now - entry.heard_at > self._silence:
+                self._part(entry.identity, Failure.PEER_LOST, Reason.SILENT)
+            else:
+                self._write(entry.identity, Lane.CONTROL, Heartbeat())
+        for stranger in tuple(self._strangers):
+            if now - stranger.opened_at > ADMISSION:
+                self._turn_away(stranger, Reason.NOT_PROVEN)
+
+    def _bury(self) -> None:
+        """Let go of members whose connections broke while they were written to."""
+        broken = [
+            who
+            for who, lanes in self._lanes.items()
+            if any(connection.is_broken for connection in lanes.values())
+        ]
+        for who in broken:
+            self._part(who, Failure.PEER_LOST, None)
+
+    # --- who comes and goes ---
+
+    def _accept(self) -> None:
+        try:
+            sock, where = self._listener.accept()
+        except OSError:
+            return
+        peer = f"{where[0]}:{where[1]}" if where else str(self._address)
+        connection = Connection(sock, peer)
+        if len(self._strangers) >= MOST_STRANGERS:
+            connection.close()
+            return
+        self._strangers.add(connection)
+        self._selector.register(connection, selectors.EVENT_READ, connection)
+        connection.write(connection.challenge)
+
+    def _admit(self, connection: Connection, hello: Frame) -> None:
+        assert isinstance(hello, Hello)
+        reason = self._why_not(connection, hello)
+        if reason is not None:
+            self._turn_away(connection, reason)
+            return
+        who = Identity(instance_of(hello.name), hello.boot)
+        connection.admit(who, hello.lane)
+        proof = coordinator_proof(self._secret, connection.challenge, hello)
+        connection.write(Welcome(proof, self._heartbeat, self._silence))
+        if hello.lane is Lane.CONTROL:
+            self._halves[who] = connection, hello
+        else:
+            self._join(who, connection)
+
+    def _why_not(self, connection: Connection, hello: Hello) -> Reason | None:
+        if not is_proven(self._secret, connection.challenge, hello):
+            return Reason.NOT_PROVEN
+        who = Identity(instance_of(hello.name), hello.boot)
+        other = self._group.roster.by_instance(who.instance)
+        if other is not None and other.member.name != hello.name:
+            return Reason.NAME_TAKEN
+        if hello.lane is Lane.CONTROL:
+            return Reason.NAME_TAKEN if who in self._halves or who in self._lanes else None
+        return None if who in self._halves else Reason.NOT_A_MEMBER
+
+    def _join(self, who: Identity, messages: Connection) -> None:
+        control, hello = self._halves.pop(who)
+        self._strangers -= {control, messages}
+        old = self._group.roster.by_instance(who.instance)
+        if old is not None:
+            self._part(old.identity, Failure.PEER_LOST, Reason.REPLACED)
+        self._lanes[who] = {Lane.CONTROL: control, Lane.MESSAGES: messages}
+        member = Member(hello.name, who.instance, who.boot, hello.host, hello.pid)
+        self._group.join(Entry(member, heard_at=monotonic()), monotonic())
+        self._watch(messages)
+
+    def _part(self, who: Identity, failure: Failure, reason: Reason | None) -> None:
+        """A member goes: the rounds hear of it, then its connections are closed."""
+        self._group.part(who, failure, monotonic())
+        lanes = self._lanes.pop(who, {})
+        if reason is not None and lanes:
+            lanes[Lane.CONTROL].write(Goodbye(reason))
+        for connection in lanes.values():
+            self._drop(connection)
+
+    def _expel(self, connection: Connection, garbage: MalformedFrame) -> None:
+        entry = self._group.roster.get(connection.who) if connection.who else None
+        named = str(entry.seen(monotonic())) if entry else f"a stranger at {connection.peer}"
+        tell("member.garbage", logging.WARNING, peer=named, why=garbage.reason)
+        if connection.who is not None and connection.who in self._lanes:
+            self._part(connection.who, Failure.PEER_LOST, Reason.MALFORMED)
+        else:
+            self._turn_away(connection, Reason.MALFORMED)
+
+    def _turn_away(self, connection: Connection, reason: Reason) -> None:
+        tell("member.turned_away", logging.WARNING, peer=connection.peer, why=str(reason))
+        connection.write(Goodbye(reason))
+        self._forget(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        """A connection has ended, and whatever depends on it."""
+        who = connection.who
+        if who is not None and connection in self._lanes.get(who, {}).values():
+            self._part(who, Failure.PEER_LOST, None)
+            return
+        if who is not None and who in self._halves and self._halves[who][0] is connection:
+            del self._halves[who]
+        self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._strangers.discard(connection)
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(connection)
+        connection.close()
+        if connection in self._clogged:
+            self._clogged.discard(connection)
+            self._open_or_shut()
+
+    # --- writing ---
+
+    def _write(self, who: Identity, lane: Lane, frame: Frame) -> None:
+        connection = self._lanes.get(who, {}).get(lane)
+        if connection is None:
+            return
+        had_backlog = bool(connection.backlog)
+        connection.write(frame)
+        if connection.backlog and not had_backlog:
+            self._watch(connection)
+        elif had_backlog:
+            self._weigh(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Listen to it, and for when it takes more if it has not taken everything."""
+        if connection.is_broken:
+            return
+        is_read = connection.lane is Lane.CONTROL or self._reads_messages
+        events = selectors.EVENT_READ * is_read | selectors.EVENT_WRITE * bool(connection.backlog)
+        with suppress(KeyError):
+            self._selector.unregister(connection)
+        if events:
+            self._selector.register(connection, events, connection)
+        self._weigh(connection)
+
+    def _weigh(self, connection: Connection) -> None:
+        kept = len(connection.backlog)
+        if connection.lane is Lane.CONTROL:
+            connection.is_broken = connection.is_broken or kept > MOST_CONTROL
+        elif kept > CLOGGED:
+            self._clogged.add(connection)
+            self._open_or_shut()
+        elif kept < CLOGGED // 2 and connection in self._clogged:
+            self._clogged.discard(connection)
+            self._open_or_shut()
+
+    def _open_or_shut(self) -> None:
+        """Take messages only while everybody takes theirs."""
+        if self._reads_messages is not bool(self._clogged):
+            return
+        self._reads_messages = not self._clogged
+        tell("messages.flow" if self._reads_messages else "messages.held", logging.WARNING,
+             waiting_for=[self._name_of(connection) for connection in self._clogged])  # fmt: skip
+        for lanes in tuple(self._lanes.values()):
+            self._watch(lanes[Lane.MESSAGES])
+
+    def _name_of(self, connection: Connection) -> str:
+        entry = self._group.roster.get(connection.who) if connection.who else None
+        return str(entry.seen(monotonic())) if entry else connection.peer
+
+    def _say_goodbye(self) -> None:
+        self._group.stop(monotonic())
+        for lanes in self._lanes.values():
+            lanes[Lane.CONTROL].write(Goodbye(Reason.STOPPING))
+
+    def _close_everything(self) -> None:
+        for lanes in self._lanes.values():
+            for connection in lanes.values():
+                connection.close()
+        for stranger in self._strangers:
+            stranger.close()
+        self._listener.close()
+        self._address.clear()
+        self._selector.close()
+        self._waker.close()
+        self._woken.close()

@@ -1,0 +1,36 @@
+"""Frames out of a stream of bytes, however it is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.errors import MalformedFrame
+from tidegate.group.wire import HEADER, Frame, header
+
+READ_SIZE = 1 << 16
+
+
+class Frames:
+    """Collects bytes until they are frames; `MalformedFrame` as soon as they cannot become one."""
+
+    def __init__(self, only: type[Frame] | None = None) -> None:
+        self._rest = b""
+        self.only = only
+        """The one kind that is accepted, if it is only one: strangers do not send messages."""
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete with these bytes."""
+        data = self._rest + data if self._rest else data
+        start, size = 0, len(data)
+        try:
+            while size - start >= HEADER.size:
+                kind, length = header(data, start)
+                if self.only is not None and kind is not self.only:
+                    raise MalformedFrame(f"{kind.__name__} where {self.only.__name__} is due")
+                body = start + HEADER.size
+                if size < body + length:
+                    break
+                start = body + length
+                yield kind.parse(data[body:start])
+        finally:
+            self._rest = data[start:]

@@ -1,0 +1,242 @@
+"""How a process stays in its group: it joins, hears who is here, and joins again after a loss."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from threading import Condition, Event, Thread
+from time import monotonic
+
+from tidegate.errors import (
+    CoordinatorUnreachable,
+    GroupError,
+    LeftTheGroup,
+    MemberReplaced,
+    MembersMissing,
+    NotAdmitted,
+    listed,
+)
+from tidegate.group.address import Address
+from tidegate.group.admission import Applicant
+from tidegate.group.events import log, tell
+from tidegate.group.fields import put_name
+from tidegate.group.intake import Intake, Message
+from tidegate.group.session import Session
+from tidegate.group.verdicts import Member, Timeouts
+from tidegate.group.wire import BOOT, About, Configure, Drain, Reason
+
+Handler = Callable[[Message], None]
+
+JOINING = 10.0
+"""Seconds for which a process looks for its coordinator before it gives up."""
+ATTEMPT = 5.0
+"""Seconds that one attempt to be admitted may take."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two attempts."""
+MOST_REMEMBERED = 1_000
+"""Members that are remembered after they have gone."""
+
+
+class Membership:
+    """The sessions of one process, one after the other, and what it has heard of the group."""
+
+    def __init__(
+        self, name: str, address: Address, secret: bytes, handlers: Mapping[str, Handler] | None
+    ) -> None:
+        put_name(name)
+        self.name = name
+        self.handlers = dict(handlers or {})
+        self.timeouts = Timeouts()
+        self._applicant = Applicant(
+            name, bytes(BOOT), os.getpid(), socket.gethostname(), secret, address
+        )
+        self._changed = Condition()
+        self._known: dict[int, Member] = {}
+        self._here: set[int] = set()
+        self._session: Session | None = None
+        self._end: GroupError | None = None
+        self._is_draining = False
+        self._closed = Event()
+
+    def begin(self, timeout: float) -> None:
+        """Join, waiting for the coordinator if it is not there yet, and stay from then on."""
+        until, pause = monotonic() + timeout, SHORTEST_PAUSE
+        while True:
+            try:
+                self._join(min(ATTEMPT, max(SHORTEST_PAUSE, until - monotonic())))
+            except CoordinatorUnreachable:
+                if monotonic() + pause > until:
+                    raise
+                self._closed.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                Thread(target=self._stay, name=f"group {self.name}", daemon=True).start()
+                return
+
+    # --- what is heard ---
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Who is here, by name."""
+        with self._changed:
+            return tuple(sorted((self._known[it] for it in self._here), key=lambda it: it.name))
+
+    def known(self, instance: int) -> Member | None:
+        """Who this is, or was."""
+        with self._changed:
+            return self._known.get(instance)
+
+    def wait_for(self, names: frozenset[str], timeout: float) -> None:
+        """Wait until all of these are here."""
+
+        def missing() -> list[str]:
+            return sorted(names - {self._known[it].name for it in self._here})
+
+        with self._changed:
+            if not self._changed.wait_for(lambda: not missing() or self._is_over, timeout):
+                present = sorted(self._known[it].name for it in self._here)
+                raise MembersMissing(listed(missing()), timeout, listed(present))
+        self.check()
+
+    def configure(self, timeouts: Timeouts) -> None:
+        """Change the group's timeouts, and wait until this process has heard of it."""
+        self.session().say(Configure.to(timeouts))
+        with self._changed:
+            self._changed.wait_for(lambda: self.timeouts == timeouts, JOINING)
+
+    def _hear(self, what: About | Configure) -> None:
+        with self._changed:
+            if isinstance(what, Configure):
+                self.timeouts = what.timeouts
+            else:
+                self._note(what)
+            self._changed.notify_all()
+
+    def _note(self, about: About) -> None:
+        instance = about.instance
+        self._known.pop(instance, None)
+        self._known[instance] = about.member
+        if about.is_here:
+            self._here.add(instance)
+        else:
+            self._here.discard(instance)
+        gone = [it for it in self._known if it not in self._here]
+        for it in gone[: max(0, len(gone) - MOST_REMEMBERED)]:
+            del self._known[it]
+
+    def _handle(self, message: Message) -> None:
+        handler = self.handlers.get(message.topic)
+        if handler is not None:
+            handler(message)
+
+    # --- sessions ---
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a session at the moment."""
+        return self._live() is not None
+
+    def check(self) -> None:
+        """Raise if this process is a member no more."""
+        if self._end is not None:
+            raise self._end
+
+    def session(self) -> Session:
+        """The session at work, or `CoordinatorUnreachable`."""
+        self.check()
+        session = self._live()
+        if session is None:
+            address = str(self._applicant.address)
+            raise CoordinatorUnreachable(address, "the connection was lost")
+        return session
+
+    def wait_for_session(self, timeout: float) -> Session | None:
+        """The session at work, if there is one in time."""
+        self.check()
+        session = self._live()
+        if session is None:
+            with self._changed:
+                self._changed.wait_for(lambda: self.is_connected or self._is_over, timeout)
+            self.check()
+            session = self._live()
+        return session
+
+    def _live(self) -> Session | None:
+        session = self._session
+        return session if session is not None and not session.over.is_set() else None
+
+    @property
+    def _is_over(self) -> bool:
+        return self._end is not None
+
+    def _join(self, timeout: float) -> None:
+        before = self._session
+        intake: Intake | None = before.intake if before is not None else None
+        with self._changed:
+            self._here.clear()
+        who = replace(self._applicant, boot=os.urandom(BOOT))
+        session = Session(who, timeout, self._handle, self._hear, intake)
+        self._session = session
+        session.start()
+        if self._is_draining:
+            session.say(Drain())
+        with self._changed:
+            self._changed.notify_all()
+
+    def _stay(self) -> None:
+        """Join again whenever a session has ended, until this process leaves or is replaced."""
+        while not self._closed.is_set():
+            session = self._session
+            assert session is not None
+            session.over.wait()
+            if self._closed.is_set():
+                return
+            session.close()
+            tell("group.lost", member=self.name, why=str(session.ended_by))
+            if session.ended_by is Reason.REPLACED:
+                self._finish(MemberReplaced(self.name))
+                return
+            self._join_again()
+
+    def _join_again(self) -> None:
+        pause = SHORTEST_PAUSE
+        while not self._closed.wait(pause):
+            try:
+                self._join(ATTEMPT)
+            except CoordinatorUnreachable:
+                pause = min(2 * pause, LONGEST_PAUSE)
+            except NotAdmitted as refused:
+                log.warning("%s", refused)
+                pause = LONGEST_PAUSE
+            else:
+                return
+
+    # --- going ---
+
+    def drain(self, timeout: float) -> bool:
+        """Take part in nothing new; whether the open rounds of this process end in time."""
+        self._is_draining = True
+        try:
+            session = self.session()
+            session.say(Drain())
+        except CoordinatorUnreachable:
+            return False
+        return session.wait_idle(timeout) and not session.over.is_set()
+
+    def close(self) -> None:
+        """Leave, for good."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._finish(LeftTheGroup(self.name))
+        session = self._session
+        if session is not None:
+            session.leave()
+            session.close()
+
+    def _finish(self, end: GroupError) -> None:
+        with self._changed:
+            self._end = self._end or end
+            self._changed.notify_all()
