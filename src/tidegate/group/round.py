@@ -94,14 +94,6 @@ class _Wait:
     is_warned: bool = False
 
     @property
-    def required(self) -> Require:
-        """What its callers ask for, together."""
-        together = Require.NOTHING
-        for caller in self._callers.values():
-            together |= caller.require
-        return together
-
-    @property
     def due(self) -> float:
         return self.fail_at if self.is_warned else min(self.warn_at, self.fail_at)
 
