@@ -29,6 +29,8 @@ class Connection:
         self.lane = Lane.CONTROL
         self.backlog = bytearray()
         self.is_broken = False
+        self._is_deaf = False
+        """Whether the other side takes nothing any more; what it has said can still be read."""
 
     def fileno(self) -> int:
         """For a selector."""
@@ -73,12 +75,12 @@ class Connection:
         self._socket.close()
 
     def _send(self, data: bytes | bytearray) -> int:
-        if self.is_broken:
+        if self.is_broken or self._is_deaf:
             return len(data)
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
         except OSError:
-            self.is_broken = True
+            self._is_deaf = True
             return len(data)

@@ -181,7 +181,7 @@ class Coordinator:
                 self._turn_away(stranger, Reason.NOT_PROVEN)
 
     def _bury(self) -> None:
-        """Let go of members whose connections broke while they were written to."""
+        """Let go of members that leave too much of what they are told untaken."""
         broken = [
             who
             for who, lanes in self._lanes.items()
@@ -270,11 +270,18 @@ class Coordinator:
         """A connection has ended, and whatever depends on it."""
         who = connection.who
         if who is not None and connection in self._lanes.get(who, {}).values():
+            self._let_it_say_goodbye(who)
             self._part(who, Failure.PEER_LOST, None)
             return
         if who is not None and who in self._halves and self._halves[who][0] is connection:
             del self._halves[who]
         self._drop(connection)
+
+    def _let_it_say_goodbye(self, who: Identity) -> None:
+        """Its other lane may have ended first: that it leaves on purpose stands on this one."""
+        control = self._lanes[who][Lane.CONTROL]
+        if not control.is_broken:
+            self._hear(control)
 
     def _drop(self, connection: Connection) -> None:
         self._strangers.discard(connection)

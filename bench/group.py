@@ -1,0 +1,267 @@
+"""Barriers between processes, against `multiprocessing.Barrier` and Spark's barrier tasks.
+
+    python -m bench.group
+    python -m bench.group --rounds 2000 --no-spark
+
+Every process calls a barrier again and again; a figure is the time of one call, over the calls of
+one of the processes. Members and the coordinator are processes of their own on one machine. Prints
+medians, 99th percentiles and ratios; below 1 is quicker than the peer. Then a member is killed, and
+another one frozen, in the middle of a round: how long until the others can name it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
+from statistics import median
+from time import monotonic, perf_counter, sleep
+from typing import Any
+
+from tidegate.group import (
+    INBOUND,
+    OUTBOUND,
+    PROCESSING,
+    Coordinator,
+    Failure,
+    Group,
+    Require,
+    new_secret,
+)
+
+SIZES = (2, 4, 8)
+WARM_UP = 50
+SPARK_ROUNDS = 3
+SILENCE = 2.0
+"""Seconds after which the coordinator gives up a frozen member here; 10 by default."""
+FORMS = {
+    "rendezvous": Require.NOTHING,
+    "delivery fence": INBOUND,
+    "outbound": OUTBOUND,
+    "processing fence": INBOUND | PROCESSING,
+}
+PROCESSES = get_context("spawn")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The calls of one process, in seconds."""
+
+    calls: Sequence[float]
+
+    @property
+    def middle(self) -> float:
+        return median(self.calls)
+
+    @property
+    def late(self) -> float:
+        """Ninety-nine of a hundred calls take less."""
+        return sorted(self.calls)[int(len(self.calls) * 0.99)]
+
+    def __str__(self) -> str:
+        return f"median {1000 * self.middle:8.3f} ms   p99 {1000 * self.late:8.3f} ms"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where members meet."""
+
+    address: str
+    secret: bytes
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = _asked()
+    for size in SIZES:
+        peer = _peer(size, asked.rounds)
+        _say(f"{size} processes, multiprocessing.Barrier      {peer}")
+        for form, require in FORMS.items():
+            _compare(form, _ours(size, asked.rounds, require), size, peer)
+        if asked.spark:
+            _compare_spark(size, _ours(size, asked.rounds, Require.NOTHING))
+    for name, stop in (("killed", signal.SIGKILL), ("frozen", signal.SIGSTOP)):
+        taken, what = _named_after(stop)
+        _say(f"a member is {name} in a round: named to the others as {what} after {taken:.2f} s")
+
+
+def _compare(form: str, ours: Figures, size: int, peer: Figures) -> None:
+    goal = ", goal ≤ 2 for 8" if form == "rendezvous" else ""
+    _say(
+        f"{size} processes, {form:<28} {ours}   {ours.middle / peer.middle:5.2f} × the peer{goal};"
+        f" p99 {ours.late / ours.middle:.1f} × the median (goal < 10)"
+    )
+
+
+def _compare_spark(size: int, ours: Figures) -> None:
+    spark = _spark(size)
+    times = spark.middle / ours.middle
+    _say(f"{size} tasks,     BarrierTaskContext.barrier() {spark}"
+         f"   {times:,.0f} × a rendezvous (goal ≥ 500)")  # fmt: skip
+
+
+def _say(what: str) -> None:
+    print(what, flush=True)
+
+
+# --- the peers -------------------------------------------------------------------------------
+
+
+def _peer(size: int, rounds: int) -> Figures:
+    barrier = PROCESSES.Barrier(size)
+    return _measured([(_meet_peer, (barrier, rounds))] * size)
+
+
+def _meet_peer(barrier: Barrier, rounds: int, told: SimpleQueue[list[float]]) -> None:
+    told.put(_timed(lambda: barrier.wait(60), rounds))
+
+
+def _spark(size: int) -> Figures:
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master(f"local[{size}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    try:
+        rows = session.range(size, numPartitions=size)
+        found = rows.mapInArrow(_meet_in_spark, "seconds double", barrier=True).collect()
+        return Figures([row.seconds for row in found])
+    finally:
+        session.stop()
+
+
+def _meet_in_spark(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyspark import BarrierTaskContext
+
+    list(batches)
+    context = BarrierTaskContext.get()
+    context.barrier()
+    taken = _timed(context.barrier, SPARK_ROUNDS, warm_up=0)
+    yield pa.RecordBatch.from_pydict({"seconds": taken})
+
+
+# --- ours ------------------------------------------------------------------------------------
+
+
+def _ours(size: int, rounds: int, require: Require) -> Figures:
+    with _coordinated() as place:
+        names = [f"member {number}" for number in range(size)]
+        return _measured([(_meet, (place, name, names, require, rounds)) for name in names])
+
+
+def _meet(
+    place: Place,
+    name: str,
+    names: Sequence[str],
+    require: Require,
+    rounds: int,
+    told: SimpleQueue[list[float]],
+) -> None:
+    with Group.join(name, address=place.address, secret=place.secret) as group:
+        group.wait_for(names)
+        taken = _timed(lambda: group.barrier("it", require=require).raise_for_status(), rounds)
+        told.put(taken)
+        group.rendezvous("the end")
+
+
+class _coordinated:  # noqa: N801  reads as a word in a with statement
+    """A coordinator in a process of its own."""
+
+    def __init__(self, silence: float = 10.0) -> None:
+        self._told: SimpleQueue[Place] = PROCESSES.SimpleQueue()
+        self._process = PROCESSES.Process(target=_coordinate, args=(self._told, silence))
+
+    def __enter__(self) -> Place:
+        self._process.start()
+        return self._told.get()
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.join()
+
+
+def _coordinate(told: SimpleQueue[Place], silence: float) -> None:
+    secret = new_secret()
+    with Coordinator("tcp://127.0.0.1:0", secret=secret, heartbeat=0.2, silence=silence) as it:
+        told.put(Place(it.address, secret))
+        while True:
+            sleep(60)
+
+
+def _named_after(stop: signal.Signals) -> tuple[float, Failure]:
+    """Seconds from the signal to a verdict, and why."""
+    told: SimpleQueue[float] = PROCESSES.SimpleQueue()
+    with _coordinated(SILENCE) as place:
+        idle = PROCESSES.Process(target=_join_and_idle, args=(place, told))
+        idle.start()
+        told.get()
+        with Group.join("waiting", address=place.address, secret=place.secret) as group:
+            group.wait_for(["idle"])
+            hit = PROCESSES.Process(target=_hit, args=(idle.pid, stop, told))
+            hit.start()
+            completion = group.rendezvous("it")
+            named_at = monotonic()
+        taken = named_at - told.get()
+        hit.join()
+        idle.kill()
+        idle.join()
+    return taken, completion.rendezvous.failure
+
+
+def _join_and_idle(place: Place, told: SimpleQueue[float]) -> None:
+    with Group.join("idle", address=place.address, secret=place.secret):
+        told.put(0.0)
+        sleep(600)
+
+
+def _hit(pid: int, stop: signal.Signals, told: SimpleQueue[float]) -> None:
+    sleep(0.5)  # the others are waiting by then
+    told.put(monotonic())
+    os.kill(pid, stop)
+
+
+# --- measuring -------------------------------------------------------------------------------
+
+
+def _measured(work: Sequence[tuple[Callable[..., None], tuple[Any, ...]]]) -> Figures:
+    """Run each in a process of its own; the figures of the first to tell."""
+    told: SimpleQueue[list[float]] = PROCESSES.SimpleQueue()
+    at_work = [PROCESSES.Process(target=it, args=(*arguments, told)) for it, arguments in work]
+    for process in at_work:
+        process.start()
+    taken = [told.get() for _ in at_work]
+    for process in at_work:
+        process.join()
+    return Figures(taken[0])
+
+
+def _timed(call: Callable[[], object], rounds: int, warm_up: int = WARM_UP) -> list[float]:
+    for _ in range(warm_up):
+        call()
+    taken = []
+    for _ in range(rounds):
+        started = perf_counter()
+        call()
+        taken.append(perf_counter() - started)
+    return taken
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=1_000)
+    parser.add_argument("--no-spark", dest="spark", action="store_false")
+    return parser.parse_args(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()
