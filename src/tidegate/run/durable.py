@@ -144,6 +144,9 @@ class DurableLanes:
         self._control = Channel(f"{self._task} (control)", arrivals=self._bell)
         self._may_have_news = True
         self._is_work_done = False
+        self._is_finishing = False
+        self._behind: set[str] = set()
+        """The runs for which work goes on behind its step."""
         processor.attend(self._work_done)
         self._edge_turn = 0
         self._run_turn = 0
@@ -155,12 +158,17 @@ class DurableLanes:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._control.is_closed
+        """Whether `close` was called, or `finish` and nothing is at work any more."""
+        return self._control.is_closed or (self._is_finishing and not self._behind)
 
     def close(self) -> None:
         """End the loop after the step it is in; nothing is lost by it."""
         self._control.close()
+
+    def finish(self) -> None:
+        """Read no more data, and end the loop when what is at work is committed."""
+        self._is_finishing = True
+        self._bell.ring()
 
     def send(self, instant: Instant) -> None:
         """Hand an instant to this task."""
@@ -176,6 +184,8 @@ class DurableLanes:
         instant = self._control.poll()
         if isinstance(instant, Instant):
             return Step(Carrier.CONTROL, self._edges[0], (instant,))
+        if self._is_finishing:
+            return None
         step = self._next_step(room)
         if step is None and self._may_have_news:
             self._fetch()
@@ -216,6 +226,7 @@ class DurableLanes:
     def discard(self) -> int:
         """Forget what was fetched; it stays on its lanes, so nothing is dropped."""
         self._runs.clear()
+        self._behind.clear()
         return 0
 
     def _work_done(self) -> None:
@@ -303,6 +314,7 @@ class DurableLanes:
         gone = set(closed)
         for key in [key for key, state in self._runs.items() if state.run.id in gone]:
             del self._runs[key]
+            self._behind.discard(key)
             self._processor.forget(key)
         self._released -= gone
 
@@ -363,6 +375,8 @@ class DurableLanes:
             yield monitor_topic(self._pipeline)
 
     def _note(self, commit: StepCommit, touched: Iterable[OpenRun], outcome: Outcome) -> None:
+        self._behind -= {state.run.key for state in touched} | outcome.failed.keys()
+        self._behind |= outcome.later
         targets = {advance.lane: advance.target for advance in commit.advances}
         for state in touched:
             for inbox in state.inboxes:

@@ -1,5 +1,9 @@
 """A worker: takes tasks of a pipeline under leases and runs each in a step loop of its own.
 
+Several workers share the tasks of a pipeline evenly (`balance`). One that has too many hands some
+over: it reads no more for them, commits what is at work, and gives their leases back, so nothing is
+done twice.
+
 Whatever goes wrong in a task, its processor and lanes are thrown away and built anew from what is
 committed. A task whose lease was lost belongs to somebody else and is let go; one that nobody
 holds is taken. A run that a processor cannot handle fails, with the first cause, and the others
@@ -7,7 +11,8 @@ go on. A task that dies with the same run again and again is the end of the work
 
 A worker has a lease of its own, under a name that also stands in the paths of what it writes. When
 that is lost, the sweeper may have taken the worker for dead and removed what it was writing, so it
-lets everything go and begins another life, under another name.
+lets everything go and begins another life, under another name. A second lease is its seat among
+those who share: a worker that drains gives that back first.
 """
 
 from __future__ import annotations
@@ -16,8 +21,8 @@ import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
+from threading import Condition, Lock, Thread
 from threading import Event as Flag
-from threading import Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self, cast
 from uuid import uuid4
@@ -31,6 +36,7 @@ from tidegate.errors import (
     ProcessorFailed,
     StoreError,
 )
+from tidegate.run import balance
 from tidegate.run.assemble import Workshop
 from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
 from tidegate.run.lives import Deaths, Life
@@ -42,15 +48,19 @@ from tidegate.store import (
     Lease,
     acquire,
     fail_runs,
-    free_keys,
+    forget_below,
+    holders,
+    holders_below,
     number_of,
     task_topic,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidegate.run.assemble import Assembly
     from tidegate.signals import Barrier
-    from tidegate.store import Database, Wakeups
+    from tidegate.store import Connection, Database, Wakeups
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +77,8 @@ LOOK_BOUND = 10.0
 """Seconds of it that a closing worker waits for its last look for tasks."""
 TASK = "task"
 WORKER = "worker"
+SEAT = "seat"
+"""The kind of lease that a worker holds while it shares the tasks of a pipeline with others."""
 
 
 class WorkshopOfWriters(Workshop, Protocol):
@@ -115,6 +127,8 @@ class Worker:
         self._deaths: dict[str, Deaths] = defaultdict(Deaths)
         self._running: dict[str, _Running] = {}
         self._changing = Lock()
+        self._given_back = Condition(self._changing)
+        self._is_draining = False
         self._closed = Flag()
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._own = self._begin_life()
@@ -136,6 +150,23 @@ class Worker:
         with self._changing:
             return tuple(self._running)
 
+    def drain(self, timeout: float) -> bool:
+        """Hand every task over to the others; whether all were, in time.
+
+        Work that goes on behind its step is waited for and committed, so that nobody does it again.
+        Close the worker afterwards.
+        """
+        self._is_draining = True
+        deadline = monotonic() + timeout
+        self._try_to_give_back(self._seat)
+        self._looking.hurry()
+        with self._changing:
+            self._finish(self._running)
+            while self._running and (remaining := deadline - monotonic()) > 0:
+                self._given_back.wait(remaining)
+                self._finish(self._running)  # one may have been taken meanwhile
+            return not self._running
+
     def close(self) -> None:
         """Finish the steps at work, give every task back, and stop.
 
@@ -150,6 +181,7 @@ class Worker:
                 each.lanes.close()
             for each in alive:
                 each.thread.join(max(0.0, deadline - monotonic()))
+        self._try_to_give_back(self._seat)
         self._try_to_give_back(self._own)
         self._heartbeat.close()
 
@@ -159,15 +191,33 @@ class Worker:
 
     def _begin_life(self) -> Lease:
         name = uuid4().hex[:12]
-        lease = self._database.transact(lambda c: acquire(c, WORKER, name, name, self._seconds))
+        lease = self._acquire(WORKER, name, name)
         assert lease is not None, "nobody else has this name"
         self._workshop.write_as(name)
         self._heartbeat.keep(lease)
+        if not self._is_draining:
+            self._sit_down(name)
         return lease
+
+    def _sit_down(self, name: str) -> None:
+        self._database.transact(lambda c: forget_below(c, SEAT, self._seats))
+        seat = self._acquire(SEAT, self._seats + name, name)
+        assert seat is not None, "nobody else has this name"
+        self._seat = seat
+        self._heartbeat.keep(seat)
+
+    @property
+    def _seats(self) -> str:
+        """How the keys of all seats of this pipeline begin."""
+        return task_topic(self._assembly.name, "")
+
+    def _acquire(self, kind: str, key: str, owner: str) -> Lease | None:
+        return self._database.transact(lambda c: acquire(c, kind, key, owner, self._seconds))
 
     def _begin_another_life(self) -> None:
         """First end this one: nothing may be committed under its lease any more."""
         self._let_go(self._own)
+        self._heartbeat.give_back(self._seat)
         self._heartbeat.give_back(self._own)
         self._own = self._begin_life()
 
@@ -176,23 +226,37 @@ class Worker:
     def _look(self) -> None:
         if self._closed.is_set():
             return
-        if self._own not in self._heartbeat.held:
+        held = self._heartbeat.held
+        if self._own not in held:
             self._begin_another_life()
-        self._take_free_tasks()
-
-    def _take_free_tasks(self) -> None:
-        mine = self.tasks
-        keys = {task_topic(self._assembly.name, task): task for task in self._assembly.places}
-        wanted = [key for key, task in keys.items() if task not in mine]
-        if not wanted:
-            return
-        for key in self._database.transact(lambda c: free_keys(c, TASK, wanted)):
-            if self._closed.is_set():
+        elif self._seat not in held and not self._is_draining:
+            self._sit_down(self.name)
+        moves = self._database.transact(self._moves)
+        with self._changing:
+            self._finish(moves.hand_over)
+        for task in moves.take:
+            if self._closed.is_set() or self._is_draining:
                 return
-            self._take(key, keys[key])
+            self._take(task_topic(self._assembly.name, task), task)
+
+    def _moves(self, connection: Connection) -> balance.Moves:
+        keys = {task: task_topic(self._assembly.name, task) for task in self._assembly.places}
+        held = holders(connection, TASK, keys.values())
+        workers = holders_below(connection, SEAT, self._seats)
+        return balance.decide(
+            self.name, workers, {task: held.get(key) for task, key in keys.items()}
+        )
+
+    def _finish(self, tasks: Iterable[str]) -> None:
+        """Hand these over as soon as what is at work for them is committed."""
+        for task in tasks:
+            if task in self._running:
+                self._running[task].lanes.finish()
 
     def _take(self, key: str, task: str) -> None:
-        lease = self._database.transact(lambda c: acquire(c, TASK, key, self.name, self._seconds))
+        if task in self.tasks:
+            return  # lost, and its loop has not heard of it
+        lease = self._acquire(TASK, key, self.name)
         if lease is None:
             return
         self._heartbeat.keep(lease)
@@ -261,6 +325,8 @@ class Worker:
         with self._changing:
             self._running.pop(running.task, None)
         self._try_to_give_back(running.lease)
+        with self._changing:
+            self._given_back.notify_all()
 
     def _try_to_give_back(self, lease: Lease) -> None:
         """At once if that is possible; it is not renewed any more in any case."""

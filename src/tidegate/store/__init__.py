@@ -24,7 +24,17 @@ from tidegate.store.lanes import (
     last_watermarks,
     unread,
 )
-from tidegate.store.leases import Lease, acquire, free_keys, guard, release, renew
+from tidegate.store.leases import (
+    Lease,
+    acquire,
+    forget_below,
+    free_keys,
+    guard,
+    holders,
+    holders_below,
+    release,
+    renew,
+)
 from tidegate.store.messages import message_id
 from tidegate.store.releases import facts_of, released, unreleased
 from tidegate.store.results import (
@@ -112,8 +122,11 @@ __all__ = [
     "files_named",
     "find_chunk",
     "find_run",
+    "forget_below",
     "free_keys",
     "guard",
+    "holders",
+    "holders_below",
     "lanes_of",
     "last_watermarks",
     "message_id",

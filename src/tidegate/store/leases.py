@@ -125,6 +125,23 @@ def free_keys(connection: psycopg.Connection, kind: str, keys: Iterable[str]) ->
     return [key for (key,) in rows]
 
 
+def holders(connection: psycopg.Connection, kind: str, keys: Iterable[str]) -> dict[str, str]:
+    """Who holds which of these things; those that nobody holds are missing."""
+    rows = connection.execute(_SQL["holders"].sql, {"kind": kind, "keys": list(keys)})
+    return dict(rows.fetchall())
+
+
+def holders_below(connection: psycopg.Connection, kind: str, prefix: str) -> list[str]:
+    """Everybody who holds a thing of this kind whose key begins like this."""
+    rows = connection.execute(_SQL["holders_below"].sql, {"kind": kind, "prefix": prefix})
+    return [owner for (owner,) in rows]
+
+
+def forget_below(connection: psycopg.Connection, kind: str, prefix: str) -> None:
+    """Remove what nobody holds; only for keys that nobody will ask for again."""
+    connection.execute(_SQL["forget_below"].sql, {"kind": kind, "prefix": prefix})
+
+
 def _identity(lease: Lease) -> dict[str, object]:
     return {
         "kind": lease.kind,

@@ -229,3 +229,66 @@ def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
         closing.join(30)
         assert worker.tasks == ()
         assert ask(place.database, "SELECT key FROM tidegate.lease WHERE owner IS NOT NULL") == []
+
+
+# --- sharing tasks ---------------------------------------------------------------------------
+
+
+def test_workers_share_the_tasks_evenly_and_one_that_stays_takes_them_all(
+    place: Deployment, assembly: Assembly
+) -> None:
+    everything = set(assembly.places)
+    with working(place, assembly) as first:
+        wait_until(lambda: set(first.tasks) == everything)
+        with working(place, assembly) as second:
+            wait_until(lambda: abs(len(first.tasks) - len(second.tasks)) <= 1)
+            wait_until(lambda: {*first.tasks, *second.tasks} == everything)
+            assert not {*first.tasks} & {*second.tasks}
+        wait_until(lambda: set(first.tasks) == everything)
+
+
+def test_a_worker_that_drains_commits_what_is_at_work_and_nobody_does_it_again(
+    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+) -> None:
+    at_work, goes_on, done = Flag(), Flag(), list[str]()
+
+    def slow(step: Step) -> None:
+        if events(step):
+            at_work.set()
+            assert goes_on.wait(30)
+            done.extend(str(event.payload) for event in events(step))
+
+    (client,) = sell(counter, tmp_path, "march")
+    with working(place, assembly, slow) as leaving:
+        assert at_work.wait(30)
+        with working(place, assembly, slow) as staying:
+            drained: list[bool] = []
+            draining = Thread(target=lambda: drained.append(leaving.drain(30)))
+            draining.start()
+            wait_until(lambda: len(staying.tasks) >= len(assembly.places) - len(SOURCE_TASKS))
+            assert not drained
+            goes_on.set()
+            draining.join(30)
+            assert drained == [True]
+            assert leaving.tasks == ()
+            wait_until(lambda: set(staying.tasks) == set(assembly.places))
+            wait_until(lambda: is_processed(place, client))
+    assert len(done) == 1
+
+
+def test_a_worker_that_cannot_finish_in_time_says_so(
+    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+) -> None:
+    at_work, goes_on = Flag(), Flag()
+
+    def slow(step: Step) -> None:
+        if events(step):
+            at_work.set()
+            assert goes_on.wait(30)
+
+    sell(counter, tmp_path, "march")
+    with working(place, assembly, slow) as worker:
+        assert at_work.wait(30)
+        assert worker.drain(0.2) is False
+        assert set(worker.tasks) <= set(SOURCE_TASKS)
+        goes_on.set()

@@ -43,6 +43,24 @@ FROM tidegate.lease
 WHERE kind = %(kind)s AND key = %(key)s
 FOR SHARE;
 
+-- name: holders — Who holds the keys of a kind, among those given; nobody is not mentioned.
+SELECT key, owner
+FROM tidegate.lease
+WHERE kind = %(kind)s AND key = ANY(%(keys)s) AND owner IS NOT NULL
+AND expires_at > clock_timestamp();
+
+-- name: holders_below — Everybody who holds a key of a kind that begins like this.
+SELECT owner
+FROM tidegate.lease
+WHERE kind = %(kind)s AND starts_with(key, %(prefix)s) AND owner IS NOT NULL
+AND expires_at > clock_timestamp()
+ORDER BY owner;
+
+-- name: forget_below — Remove the keys of a kind that begin like this and that nobody holds.
+DELETE FROM tidegate.lease
+WHERE kind = %(kind)s AND starts_with(key, %(prefix)s)
+AND (owner IS NULL OR expires_at <= clock_timestamp());
+
 -- name: free_keys — The keys of a kind, among those given, that nobody holds.
 SELECT wanted.key
 FROM unnest(%(keys)s::text[]) AS wanted (key)
