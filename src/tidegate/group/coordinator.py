@@ -58,7 +58,8 @@ class Coordinator:
     """Coordinates a group from a thread of its own until it is closed.
 
     `silence` is how long a member may say nothing, frozen or cut off, before it counts as lost; a
-    member that dies is lost as soon as the system closes its connections.
+    member that dies is lost as soon as the system closes its connections. `admission` is how long a
+    stranger may take to prove itself.
     """
 
     def __init__(
@@ -69,9 +70,10 @@ class Coordinator:
         timeouts: Timeouts | None = None,
         heartbeat: float = HEARTBEAT,
         silence: float = SILENCE,
+        admission: float = ADMISSION,
     ) -> None:
         self._secret = checked_secret(secret)
-        self._heartbeat, self._silence = heartbeat, silence
+        self._heartbeat, self._silence, self._admission = heartbeat, silence, admission
         wanted = Address.parse(address)
         try:
             self._listener = wanted.listen()
@@ -177,7 +179,7 @@ class Coordinator:
             else:
                 self._write(entry.identity, Lane.CONTROL, Heartbeat())
         for stranger in tuple(self._strangers):
-            if now - stranger.opened_at > ADMISSION:
+            if now - stranger.opened_at > self._admission:
                 self._turn_away(stranger, Reason.NOT_PROVEN)
 
     def _bury(self) -> None:

@@ -62,6 +62,8 @@ class Rounds:
             entry.last_phase = f"arrived at {frame.barrier!r}"
             entry.missed.pop(frame.barrier, None)
             round_ = gathering or self._begin(frame.barrier)
+            tell("barrier.arrived", logging.DEBUG, barrier=frame.barrier, round=round_.number,
+                 member=entry.member.name)  # fmt: skip
             asked = round_.arrive(
                 entry.identity, frame.call, frame.require, timeouts, entry.sent, now
             )
