@@ -79,7 +79,7 @@ def serving(
         at_work.callback(workshop.close)
         worker = at_work.enter_context(Worker(database, assembly, workshop, wakeups))
         explain = partial(why_not_done, database)
-        watch = at_work.enter_context(Watch(database, assembly, wakeups, explain))
+        watch = at_work.enter_context(Watch(database, assembly.name, wakeups, explain))
         at_work.enter_context(Sweeper(place))
         yield Service(checked, assembly, server, workshop, worker, watch)
 

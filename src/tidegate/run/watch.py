@@ -1,7 +1,8 @@
 """The monitor's watch: releases runs at sharded aggregates, and holds every run to its bounds.
 
 One process of a deployment watches a pipeline, under a lease. It observes facts, lets
-`tidegate.monitor` decide, and writes the verdict. Whoever takes over after a crash sees the same
+`tidegate.monitor` decide, and writes the verdict; at which tasks it decides stands in the database,
+so that it needs neither the plan nor Spark. Whoever takes over after a crash sees the same
 facts and decides the same. Whoever cannot watch, for whatever reason, gives its lease back.
 """
 
@@ -22,6 +23,7 @@ from tidegate.store import (
     RunState,
     acquire,
     close_run,
+    gates_of,
     guard,
     monitor_topic,
     overdue_runs,
@@ -31,9 +33,8 @@ from tidegate.store import (
 from tidegate.store.releases import release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from tidegate.run.assemble import Assembly
     from tidegate.store import Connection, Database, Run, Wakeups
 
 log = logging.getLogger(__name__)
@@ -52,13 +53,17 @@ class Watch:
     def __init__(
         self,
         database: Database,
-        assembly: Assembly,
+        pipeline: str,
         wakeups: Wakeups,
         explain: Callable[[Run], str],
         seconds: float = LEASE_SECONDS,
+        on_release: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
-        self._assembly = assembly
+        self._pipeline = pipeline
+        self._on_release = on_release
+        self.releases = 0
+        """How often it has let an END through."""
         self._explain = explain
         self._seconds = seconds
         self._owner = uuid4().hex
@@ -66,7 +71,7 @@ class Watch:
         self._warned: set[int] = set()
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._tending = Tending("tidegate-monitor", self._look, NET, lay_down=self._step_down)
-        topic = monitor_topic(assembly.name)
+        topic = monitor_topic(pipeline)
         self._unsubscribe = wakeups.subscribe(topic, self._tending.hurry)
 
     @property
@@ -91,7 +96,7 @@ class Watch:
         try:
             self._step_down()
         except StoreError as trouble:
-            log.warning("the monitor of %s is left to its lease: %s", self._assembly.name, trouble)
+            log.warning("the monitor of %s is left to its lease: %s", self._pipeline, trouble)
         self._heartbeat.close()
 
     def _look(self) -> None:
@@ -105,7 +110,7 @@ class Watch:
         take = partial(
             acquire,
             kind=MONITOR,
-            key=self._assembly.name,
+            key=self._pipeline,
             owner=self._owner,
             seconds=self._seconds,
         )
@@ -126,27 +131,32 @@ class Watch:
     # ── releasing ──
 
     def _release(self, lease: Lease) -> None:
-        monitored = self._assembly.monitored
-        if monitored:
-            self._database.transact(lambda c: self._release_complete(c, lease))
-            crash_point("release.after_commit")
+        gates = self._database.transact(lambda c: gates_of(c, self._pipeline))
+        if not gates:
+            return
+        made = self._database.transact(lambda c: self._release_complete(c, lease, gates))
+        crash_point("release.after_commit")
+        self.releases += made
+        if made:
+            self._on_release()
 
-    def _release_complete(self, connection: Connection, lease: Lease) -> None:
+    def _release_complete(self, connection: Connection, lease: Lease, gates: Sequence[str]) -> int:
+        """Let through what is complete; how many ENDs that were."""
         guard(connection, lease)
-        for run, task, facts in unreleased(
-            connection, self._assembly.name, self._assembly.monitored
-        ):
+        made = 0
+        for run, task, facts in unreleased(connection, self._pipeline, gates):
             verdict = decide(facts)
             if isinstance(verdict, Release):
-                release(connection, run, task)
+                made += release(connection, run, task)
             elif isinstance(verdict, Fault):
                 cause = UndeclaredMessages(run=run.name, task=task, unexpected=verdict.unexpected)
                 close_run(connection, run, RunState.FAILED, str(cause))
+        return made
 
     # ── bounds ──
 
     def _hold_to_bounds(self, lease: Lease) -> None:
-        name = self._assembly.name
+        name = self._pipeline
         for run in self._database.transact(lambda c: tardy_runs(c, name)):
             if run.id not in self._warned:
                 self._warned.add(run.id)

@@ -36,7 +36,7 @@ from tidegate.store.leases import (
     renew,
 )
 from tidegate.store.messages import message_id
-from tidegate.store.releases import facts_of, released, unreleased
+from tidegate.store.releases import facts_of, gates_of, released, unreleased
 from tidegate.store.results import (
     SinkRows,
     files_named,
@@ -124,6 +124,7 @@ __all__ = [
     "find_run",
     "forget_below",
     "free_keys",
+    "gates_of",
     "guard",
     "holders",
     "holders_below",

@@ -38,6 +38,12 @@ class _Fed:
         return frozenset(range(1, self.largest + 1) if self.numbers is None else self.numbers)
 
 
+def gates_of(connection: psycopg.Connection, pipeline: str) -> list[str]:
+    """The tasks at which open runs of a pipeline wait for their release, whatever their plan."""
+    rows = connection.execute(_SQL["gates"].sql, {"pipeline": pipeline})
+    return [task for (task,) in rows]
+
+
 def unreleased(
     connection: psycopg.Connection, pipeline: str, tasks: Collection[str]
 ) -> list[tuple[Run, str, ShardFacts]]:

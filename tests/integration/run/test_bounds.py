@@ -29,7 +29,7 @@ def watching(
     explain = explain or partial(why_not_done, place.database)
     with (
         Wakeups(place.database) as wakeups,
-        Watch(place.database, assembly, wakeups, explain) as watch,
+        Watch(place.database, assembly.name, wakeups, explain) as watch,
     ):
         yield watch
 

@@ -41,7 +41,7 @@ def watching(place: Deployment, service: Service) -> Iterator[None]:
     explain = partial(why_not_done, place.database)
     with (
         Wakeups(place.database) as wakeups,
-        Watch(place.database, service.assembly, wakeups, explain),
+        Watch(place.database, service.assembly.name, wakeups, explain),
     ):
         yield
 

@@ -21,6 +21,13 @@ WHERE NOT EXISTS (
 )
 ORDER BY run.id, hopeful.to_task;
 
+-- name: gates — The tasks at which open runs of a pipeline wait for their release.
+SELECT DISTINCT gate.task
+FROM tidegate.run
+JOIN tidegate.gate ON gate.plan = run.plan
+WHERE run.pipeline = %(pipeline)s AND run.state = 'open'
+ORDER BY gate.task;
+
 -- name: facts — What came to tasks: by lane, what was declared and which messages were processed.
 -- Only where numbers are missing in between are they listed; otherwise the largest says it all.
 SELECT
