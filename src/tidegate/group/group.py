@@ -178,7 +178,7 @@ class Group:
         asked = _Asked(name, Require(require), timeouts or self.timeouts, timeouts is not None)
         session = self._membership.wait_for_session(asked.timeouts.rendezvous)
         if session is None:
-            return self._unreachable(asked)
+            return self._unanswered(asked, Failure.COORDINATOR_STOP)
         with session.intake.while_waiting():
             completion = self._meet(session, asked)
             self._catch_up(session, asked, completion)
@@ -201,16 +201,18 @@ class Group:
         try:
             number, call = session.call(asked.request)
         except CoordinatorUnreachable:
-            return self._unreachable(asked)
+            self._membership.check()
+            return self._unanswered(asked, Failure.COORDINATOR_STOP)
         if not call.answered.acquire(timeout=bound):
             session.forget(number)
             raise NoAnswer(asked.barrier, bound)
-        self._membership.check()
         answer = call.answer
+        if answer is None:
+            self._membership.check()
+            return self._unanswered(asked, session.failure)
         if isinstance(answer, Refusal):
             why = WHY.get(answer.reason, str(answer.reason))
             raise BarrierRefused(asked.barrier, self.name, why)
-        assert answer is not None
         return self._completed(asked.barrier, answer)
 
     def _completed(self, barrier: str, it: BarrierCompletion) -> Completion:
@@ -220,8 +222,8 @@ class Group:
         offenders = {member.instance: member for member in known if member is not None}
         return Completion(barrier, it.sequence, it.require, *phases, offenders)
 
-    def _unreachable(self, asked: _Asked) -> Completion:
-        phases = failed_phases(asked.require, Failure.COORDINATOR_STOP)
+    def _unanswered(self, asked: _Asked, failure: Failure) -> Completion:
+        phases = failed_phases(asked.require, failure)
         return Completion(asked.barrier, NO_SEQUENCE, asked.require, *phases)
 
     def _catch_up(self, session: Session, asked: _Asked, completion: Completion) -> None:
@@ -241,9 +243,12 @@ class Group:
         Whether everything was finished in time; what was not is left behind either way.
         """
         until = monotonic() + timeout
-        is_clean = self._membership.drain(timeout) and self._are_handlers_through(until)
-        self.close()
-        return is_clean
+        try:
+            return self._membership.drain(timeout) and self._are_handlers_through(until)
+        except CoordinatorUnreachable:
+            return False
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Leave at once, on purpose: what others wait for is declined."""

@@ -140,6 +140,8 @@ class Membership:
 
     def check(self) -> None:
         """Raise if this process is a member no more."""
+        if self._session is not None and self._session.ended_by is Reason.REPLACED:
+            self._finish(MemberReplaced(self.name))
         if self._end is not None:
             raise self._end
 
@@ -178,12 +180,15 @@ class Membership:
             self._here.clear()
         who = replace(self._applicant, boot=os.urandom(BOOT))
         session = Session(who, timeout, self._handle, self._hear, intake)
-        self._session = session
-        session.start()
-        if self._is_draining:
-            session.say(Drain())
         with self._changed:
+            is_late = self._closed.is_set()
+            self._session = session
+            session.start()
             self._changed.notify_all()
+        if is_late:
+            self._leave(session)
+        elif self._is_draining:
+            session.say(Drain())
 
     def _stay(self) -> None:
         """Join again whenever a session has ended, until this process leaves or is replaced."""
@@ -227,14 +232,17 @@ class Membership:
 
     def close(self) -> None:
         """Leave, for good."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
+        with self._changed:
+            is_first = not self._closed.is_set()
+            self._closed.set()
+            session = self._session
         self._finish(LeftTheGroup(self.name))
-        session = self._session
-        if session is not None:
-            session.leave()
-            session.close()
+        if is_first and session is not None:
+            self._leave(session)
+
+    def _leave(self, session: Session) -> None:
+        session.leave()
+        session.close()
 
     def _finish(self, end: GroupError) -> None:
         with self._changed:

@@ -22,7 +22,7 @@ from tidegate.group.admission import Applicant, OpenLane, open_lane
 from tidegate.group.events import log
 from tidegate.group.framing import READ_SIZE
 from tidegate.group.intake import Intake, Message
-from tidegate.group.verdicts import NO_SEQUENCE, Failure, PhaseStatus, Require, State
+from tidegate.group.verdicts import Failure, PhaseStatus, Require, State
 from tidegate.group.wire import (
     About,
     AckRequest,
@@ -45,20 +45,22 @@ from tidegate.group.wire import (
 
 SEND_BOUND = 30.0
 """Seconds for which the coordinator may take nothing that this process writes."""
+LEAVING = 3.0
+"""Seconds for which a process that leaves waits until its messages have been taken."""
 
 
 @dataclass(slots=True)
 class Call:
     """A barrier call that waits for its answer."""
 
-    require: Require
     answer: BarrierCompletion | Refusal | None = None
+    """Nothing if there will be none, for the session is over."""
     answered: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.answered.acquire()
 
-    def give(self, answer: BarrierCompletion | Refusal) -> None:
+    def give(self, answer: BarrierCompletion | Refusal | None) -> None:
         """The answer, once."""
         self.answer = answer
         self.answered.release()
@@ -91,7 +93,7 @@ class Session:
         self._numbers = count(1)
         self._sent = 0
         self._beaten_at = self._heard_at = monotonic()
-        self._is_leaving = False
+        self._is_leaving = self._is_broken = False
         self.over = Event()
         self.ended_by: Reason | None = None
         """Why the coordinator ended it, if it said so."""
@@ -109,6 +111,11 @@ class Session:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def failure(self) -> Failure:
+        """What has become of the calls that were open when it ended."""
+        return Failure.PEER_LOST if self.ended_by is Reason.SILENT else Failure.COORDINATOR_STOP
+
     # --- what the process says ---
 
     def post(self, to: int, topic: str, payload: bytes) -> int:
@@ -122,9 +129,9 @@ class Session:
         """Arrive at a barrier, behind everything that was sent before."""
         number = next(self._numbers)
         request = frame(number)
-        call = Call(request.require)
-        self._idle.clear()
+        call = Call()
         self._calls[number] = call
+        self._idle.clear()  # behind the line above, else an answer to another call undoes it
         if self.over.is_set():
             self._end_calls()
         else:
@@ -135,6 +142,8 @@ class Session:
     def forget(self, number: int) -> None:
         """Nobody waits for this answer any more."""
         self._calls.pop(number, None)
+        if not self._calls:
+            self._idle.set()
 
     def wait_idle(self, timeout: float) -> bool:
         """Whether nobody waits in a barrier any more, in time."""
@@ -146,16 +155,30 @@ class Session:
             self._write(self._control, frame)
 
     def leave(self) -> None:
-        """Go on purpose: decline what is asked and cannot be waited for, and close."""
+        """Go on purpose, behind all that was sent: decline what is asked, and close."""
         with self._asking:
             asked, self._asked = self._asked, []
             self._is_leaving = True
         with suppress(CoordinatorUnreachable):
             for request in asked:
                 self._respond(request, success=False)
-            with self._sending_control:
-                self._write(self._control, Leave())
+            if not self._leave_behind_messages(monotonic() + LEAVING):
+                with self._sending_control:
+                    self._write(self._control, Leave())
         self.end(None)
+
+    def _leave_behind_messages(self, until: float) -> bool:
+        """Whether the coordinator has taken all messages in time, and closed the connection."""
+        if not self._sending_messages.acquire(timeout=LEAVING):
+            return False
+        try:
+            _bound(self._messages.socket, receive=0.0, send=max(0.001, until - monotonic()))
+            self._messages.socket.sendall(Leave().pack())
+        except OSError:
+            return False
+        finally:
+            self._sending_messages.release()
+        return self.over.wait(max(0.0, until - monotonic()))
 
     def end(self, reason: Reason | None) -> None:
         """It is over; whoever waits is told."""
@@ -163,9 +186,7 @@ class Session:
             return
         self.ended_by = reason
         self.over.set()
-        for lane in (self._control, self._messages):
-            with suppress(OSError):
-                lane.socket.shutdown(socket.SHUT_RDWR)
+        self._shut()
         self.intake.close()
         self._end_calls()
 
@@ -185,11 +206,19 @@ class Session:
                 self._obey(frame)
             while not self.over.is_set():
                 self._hear(lane)
-        except (OSError, EOFError, MalformedFrame, CoordinatorUnreachable) as trouble:
+        except CoordinatorUnreachable:
+            self._hear_last_words(lane)
+        except (OSError, EOFError, MalformedFrame) as trouble:
             self._lost(trouble)
-        except BaseException as end:
-            self._lost(end)
-            raise
+        finally:
+            self.end(None)
+
+    def _hear_last_words(self, lane: OpenLane) -> None:
+        """Writing has failed; why the coordinator has gone may still be there to read."""
+        with suppress(OSError, MalformedFrame):
+            while data := lane.socket.recv(READ_SIZE):
+                for frame in lane.frames.feed(data):
+                    self._obey(frame)
 
     def _hear(self, lane: OpenLane) -> None:
         try:
@@ -243,7 +272,7 @@ class Session:
         except (OSError, MalformedFrame) as caught:
             trouble = caught
         # A goodbye on the other lane says more than the end of this one.
-        self._threads[0].join(self._control.welcome.heartbeat)
+        self.over.wait(self._control.welcome.heartbeat)
         self._lost(trouble)
 
     def _take_in(self, frame: Frame) -> None:
@@ -260,11 +289,9 @@ class Session:
         with self._asking:
             due = [request for request in self._asked if self._is_due(request)]
             self._asked = [request for request in self._asked if request not in due]
-        try:
+        with suppress(CoordinatorUnreachable):
             for request in due:
                 self._respond(request, success=not self._is_leaving)
-        except CoordinatorUnreachable as trouble:
-            self._lost(trouble)
 
     def _is_due(self, request: AckRequest) -> bool:
         if self._is_leaving:
@@ -291,19 +318,24 @@ class Session:
             raise CoordinatorUnreachable(str(self._who.address), reason) from trouble
 
     def _lost(self, trouble: BaseException) -> None:
-        if not (self.over.is_set() or self._is_leaving):
+        """Use the connections no more; the listener ends the session when it has read the rest."""
+        if not (self._is_broken or self.over.is_set() or self._is_leaving):
             log.warning("%s has lost the group at %s: %s", self._who.name, self._who.address,
                         trouble)  # fmt: skip
-        self.end(None)
+        self._is_broken = True
+        self._shut()
+
+    def _shut(self) -> None:
+        for lane in (self._control, self._messages):
+            with suppress(OSError):
+                lane.socket.shutdown(socket.SHUT_RDWR)
 
     def _end_calls(self) -> None:
         """Nobody will answer these: the coordinator has gone, or has given this process up."""
-        failure = Failure.PEER_LOST if self.ended_by is Reason.SILENT else Failure.COORDINATOR_STOP
         for number in tuple(self._calls):
             call = self._calls.pop(number, None)
             if call is not None:
-                phases = failed_phases(call.require, failure)
-                call.give(BarrierCompletion(number, NO_SEQUENCE, call.require, *phases))
+                call.give(None)
         self._idle.set()
 
 

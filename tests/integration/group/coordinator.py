@@ -1,16 +1,15 @@
-"""A coordinator as a program: `python -m tests.integration.group.coordinator ADDRESS SECRET`."""
+"""A coordinator as a program."""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 
 from tests.integration.group.talking import obey, tell_events
 from tidegate.group import Coordinator
 
 
-def main() -> None:
+def main(address: str, secret: str, heartbeat: str, silence: str, admission: str) -> None:
     """Coordinate until told to stop."""
-    address, secret, heartbeat, silence, admission = sys.argv[1:]
     tell_events()
     coordinator = Coordinator(
         address,
@@ -23,10 +22,6 @@ def main() -> None:
         {
             "address": lambda: coordinator.address,
             "close": coordinator.close,
-            "error": lambda: repr(coordinator.error),
+            "descriptors": lambda: len(list(Path("/proc/self/fd").iterdir())),
         }
     )
-
-
-if __name__ == "__main__":
-    main()

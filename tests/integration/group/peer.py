@@ -1,10 +1,9 @@
-"""A member as a program: `python -m tests.integration.group.peer NAME ADDRESS SECRET`."""
+"""A member as a program."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -103,9 +102,7 @@ class Peer:
     # --- messages ---
 
     def publish(self, topic: str, payload: str = "", times: int = 1) -> int:
-        for _ in range(times):
-            last = self._group.publish(topic, payload.encode())
-        return last
+        return [self._group.publish(topic, payload.encode()) for _ in range(times)][-1]
 
     def publish_bytes(self, topic: str, size: int, times: int) -> int:
         return [self._group.publish(topic, bytes(size)) for _ in range(times)][-1]
@@ -187,13 +184,9 @@ class Peer:
         return os.getpid()
 
 
-def main() -> None:
+def main(name: str, address: str, secret: str) -> None:
     """Do what the test says."""
     tell_events(logging.INFO)
-    peer = Peer(*sys.argv[1:])
-    names = [name for name in dir(peer) if not name.startswith("_")]
-    obey({name: getattr(peer, name) for name in names})
-
-
-if __name__ == "__main__":
-    main()
+    peer = Peer(name, address, secret)
+    commands = [command for command in dir(peer) if not command.startswith("_")]
+    obey({command: getattr(peer, command) for command in commands})

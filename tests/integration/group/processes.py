@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 import msgspec
 
@@ -109,17 +110,41 @@ class Pending:
         return msgspec.convert(self.answer(bound), Outcome)
 
 
+class Nursery:
+    """Where processes come from (see `nursery`)."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            module = "tests.integration.group.nursery"
+            self._program = subprocess.Popen(
+                [sys.executable, "-m", module, str(theirs.fileno())],
+                cwd=ROOT,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def start(self, program: str, *arguments: str) -> tuple[int, TextIO, TextIO]:
+        """A process: its pid, what it reads and what it writes."""
+        its_input, orders = os.pipe()
+        answers, its_output = os.pipe()
+        data = msgspec.json.encode((program, *arguments))
+        socket.send_fds(self._requests, [data], [its_input, its_output])
+        pid = int(self._requests.recv(32))
+        os.close(its_input)
+        os.close(its_output)
+        return pid, open(orders, "w"), open(answers)  # noqa: PTH123  these are descriptors
+
+    def close(self) -> None:
+        """Start no more."""
+        self._requests.close()
+        self._program.wait(BOUND)
+
+
 class Process:
     """A program that is told what to do (see `talking`)."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._program = subprocess.Popen(
-            [sys.executable, "-m", f"tests.integration.group.{module}", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            text=True,
-        )
+    def __init__(self, nursery: Nursery, program: str, *arguments: str) -> None:
+        self.pid, self._orders, self._said = nursery.start(program, *arguments)
         self._numbers = count(1)
         self._changed = Condition()
         self.answers: dict[int, dict[str, Any]] = {}
@@ -127,11 +152,6 @@ class Process:
         self.has_ended = False
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        return self._program.pid
 
     def begin(self, what: str, **arguments: Any) -> Pending:
         """Ask for something that may take long."""
@@ -165,28 +185,25 @@ class Process:
 
     def kill(self) -> None:
         """It ends without a word."""
-        self._program.kill()
-        self._program.wait(BOUND)
+        if not self.has_ended:
+            os.kill(self.pid, signal.SIGKILL)
+            self._reader.join(BOUND)
 
     def end(self) -> None:
         """Leave nothing behind."""
         self.kill()
         with suppress(OSError):
-            assert self._program.stdin is not None
-            self._program.stdin.close()
-        self._reader.join(BOUND)
+            self._orders.close()
 
     def _ask(self, what: str, arguments: dict[str, Any], *, aside: bool) -> Pending:
         number = next(self._numbers)
         order = {"id": number, "do": what, "with": arguments, "aside": aside}
-        assert self._program.stdin is not None
-        self._program.stdin.write(msgspec.json.encode(order).decode() + "\n")
-        self._program.stdin.flush()
+        self._orders.write(msgspec.json.encode(order).decode() + "\n")
+        self._orders.flush()
         return Pending(self, number)
 
     def _read(self) -> None:
-        assert self._program.stdout is not None
-        with self._program.stdout as lines:
+        with self._said as lines:
             for line in lines:
                 self._note(msgspec.json.decode(line))
         with self._changed:
@@ -205,8 +222,8 @@ class Process:
 class Peer(Process):
     """A member of the group."""
 
-    def __init__(self, name: str, address: str, secret: str) -> None:
-        super().__init__("peer", name, address, secret)
+    def __init__(self, nursery: Nursery, name: str, address: str, secret: str) -> None:
+        super().__init__(nursery, "peer", name, address, secret)
         self.name = name
 
     def barrier(self, name: str, require: int = 0, timeout: Any = None) -> Pending:
@@ -234,9 +251,9 @@ class Pace:
 class CoordinatorProcess(Process):
     """The coordinator of the group."""
 
-    def __init__(self, address: str, secret: str, pace: Pace) -> None:
+    def __init__(self, nursery: Nursery, address: str, secret: str, pace: Pace) -> None:
         numbers = (str(it) for it in (pace.heartbeat, pace.silence, pace.admission))
-        super().__init__("coordinator", address, secret, *numbers)
+        super().__init__(nursery, "coordinator", address, secret, *numbers)
 
     def wait_arrived(self, barrier: str, *names: str) -> None:
         """Wait until these have arrived at a barrier."""
@@ -248,6 +265,7 @@ class CoordinatorProcess(Process):
 class Cluster:
     """A coordinator and its members."""
 
+    nursery: Nursery
     wanted: str = "tcp://127.0.0.1:0"
     pace: Pace = Pace()
     secret: str = field(default_factory=lambda: new_secret().decode())
@@ -265,13 +283,13 @@ class Cluster:
 
     def start_coordinator(self) -> None:
         """Start it, or another one in its place."""
-        self.coordinator = CoordinatorProcess(self.wanted, self.secret, self.pace)
+        self.coordinator = CoordinatorProcess(self.nursery, self.wanted, self.secret, self.pace)
         self._all.append(self.coordinator)
         self.address = self.wanted = self.coordinator.do("address")
 
     def peer(self, name: str) -> Peer:
         """A process that has not joined."""
-        peer = Peer(name, self.address, self.secret)
+        peer = Peer(self.nursery, name, self.address, self.secret)
         self._all.append(peer)
         return peer
 
@@ -288,13 +306,6 @@ class Cluster:
         """Wait until these know of each other."""
         for peer in peers:
             peer.do("wait_for", names=[it.name for it in peers])
-
-
-@contextmanager
-def cluster(address: str = "tcp://127.0.0.1:0", **pace: float) -> Iterator[Cluster]:
-    """A group of its own for one test."""
-    with Cluster(address, Pace(**pace)) as group:
-        yield group
 
 
 def all_at(peers: list[Peer], name: str, require: int = 0, timeout: Any = None) -> list[Outcome]:

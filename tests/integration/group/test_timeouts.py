@@ -1,0 +1,198 @@
+"""Waits that have an end: who held them up is named, before the end as a warning."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.integration.group.processes import Cluster, Outcome, Peer, Raised, all_at
+from tidegate.group import INBOUND, OUTBOUND, PROCESSING
+
+SHORT = {"rendezvous": 10.0, "inbound": 10.0, "outbound": 0.3, "processing": 0.3}
+
+
+def test_a_rendezvous_that_takes_too_long_names_who_did_not_come(any_group: Cluster) -> None:
+    a, b, c = any_group.join("a", "b", "c")
+
+    outcomes = all_at([a, b], "noon", INBOUND | PROCESSING, timeout=0.3)
+
+    for outcome in outcomes:
+        assert outcome.states == ("failed", "failed", "not requested", "failed")
+        assert {outcome.rendezvous.failure, outcome.inbound.failure} == {"timeout"}
+        assert outcome.rendezvous.offender == "c"
+        assert_names(outcome, c, "has joined")
+
+
+def test_an_acknowledgement_that_takes_too_long_names_who_owes_it(group: Cluster) -> None:
+    a, b, c = group.join("a", "b", "c")
+    a.do("send", to="c", topic="gate", payload="held")
+    c.wait_inside("held")
+
+    outcomes = all_at([a, b, c], "noon", INBOUND | PROCESSING, timeout=SHORT)
+
+    for outcome in outcomes:
+        assert outcome.states == ("satisfied", "satisfied", "not requested", "failed")
+        assert (outcome.processing.failure, outcome.processing.offender) == ("timeout", "c")
+        assert_names(outcome, c, "arrived at 'noon'")
+    c.do("release", gate="held")
+
+
+def test_a_member_that_cannot_take_in_more_is_named_by_the_outbound_phase(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    a.do("publish", topic="note", times=10_100)
+
+    calls = [a.barrier("noon", OUTBOUND, SHORT), b.barrier("noon")]
+    outcome = calls[0].outcome()
+
+    assert outcome.states == ("satisfied", "not requested", "failed", "not requested")
+    assert (outcome.outbound.failure, outcome.outbound.offender) == ("timeout", "b")
+    assert calls[1].outcome().is_satisfied
+    b.do("release", gate="held")
+
+
+def test_a_caller_whose_intake_is_full_hears_that_it_lacks_messages(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    a.do("publish", topic="note", times=10_100)
+
+    theirs = b.barrier("noon", INBOUND, {"inbound": 0.3})
+    ours = a.barrier("noon")
+
+    with pytest.raises(Raised, match=r"InboundIncomplete: .* 10101 messages .* only 10001 have"):
+        theirs.answer()
+    assert ours.outcome().is_satisfied
+    b.do("release", gate="held")
+    assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND | OUTBOUND | PROCESSING))
+    b.wait_for_counts({"a": 10_101})
+
+
+def test_the_most_impatient_caller_decides_for_everybody(group: Cluster) -> None:
+    a, b, _ = group.join("a", "b", "c")
+    patient = a.barrier("noon", timeout=60.0)
+    group.coordinator.wait_arrived("noon", "a")
+    hasty = b.barrier("noon", timeout=0.2)
+
+    assert patient.outcome().rendezvous.failure == "timeout"
+    assert hasty.outcome().rendezvous.offender == "c"
+
+
+def test_a_bound_is_honoured_as_given_and_never_before(group: Cluster) -> None:
+    a, _ = group.join("a", "b")
+
+    assert 0.4 <= a.barrier("noon", timeout=0.4).outcome().seconds < 10
+    assert a.barrier("night", timeout=0).outcome().rendezvous.failure == "timeout"
+
+
+def test_the_timeouts_of_a_group_can_be_changed_while_it_runs(group: Cluster) -> None:
+    a, b, c = group.join("a", "b", "c")
+    a.do("configure", rendezvous=0.2)
+
+    outcome = b.barrier("noon").outcome()
+
+    assert outcome.rendezvous.failure == "timeout"
+    c.do("configure", rendezvous=30.0)
+    waiting = [a.barrier("night"), b.barrier("night")]
+    group.coordinator.wait_arrived("night", "a", "b")
+    assert c.barrier("night").outcome().is_satisfied
+    assert all(call.outcome().is_satisfied for call in waiting)
+
+
+def test_half_of_a_bound_is_a_warning_that_says_who_is_waited_for(group: Cluster) -> None:
+    a, b, _ = group.join("a", "b", "c")
+    call = a.barrier("noon", timeout=0.4)
+
+    slow = group.coordinator.wait_event("barrier.slow", barrier="noon", phase="rendezvous")
+
+    assert [who.split(" ")[0] for who in slow.facts["waiting_for"]] == ["b", "c"]
+    assert f"pid {b.pid}" in slow.facts["waiting_for"][0]
+    assert 0 < slow.facts["remaining"] <= 0.2
+    assert call.outcome().rendezvous.failure == "timeout"
+    assert group.coordinator.count_events("barrier.slow") == 1
+
+
+def test_a_slow_phase_that_ends_in_time_was_warned_of_and_is_satisfied(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    calls = [peer.barrier("noon", PROCESSING, {"processing": 8.0}) for peer in (a, b)]
+    group.coordinator.wait_event("barrier.slow", barrier="noon", phase="processing")
+
+    b.do("release", gate="held")
+
+    assert all(call.outcome().is_satisfied for call in calls)
+
+
+def test_a_late_acknowledgement_changes_nothing_and_the_next_round_is_clean(
+    group: Cluster,
+) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    late = all_at([a, b], "noon", PROCESSING, SHORT)
+    calls = [peer.barrier("noon", PROCESSING) for peer in (a, b)]
+    group.coordinator.wait_until(
+        lambda: group.coordinator.count_events("barrier.arrived", barrier="noon") == 4
+    )
+
+    b.do("release", gate="held")
+
+    assert {it.processing.failure for it in late} == {"timeout"}
+    assert all(call.outcome().is_satisfied for call in calls)
+
+
+def test_who_comes_to_a_round_that_was_settled_without_it_gets_its_verdict(
+    group: Cluster,
+) -> None:
+    a, b = group.join("a", "b")
+    missed = a.barrier("noon", INBOUND, timeout=0.2).outcome()
+
+    late = b.barrier("noon", INBOUND, timeout=20).outcome()
+
+    assert late.states == missed.states
+    assert (late.rendezvous.failure, late.rendezvous.offender) == ("timeout", "b")
+    assert late.seconds < 10
+    group.coordinator.wait_event("barrier.missed", barrier="noon", member="b")
+    assert all(it.is_satisfied for it in all_at([a, b], "noon"))
+
+
+def test_who_comes_late_joins_the_next_round_when_that_waits_for_it(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    assert a.barrier("noon", timeout=0.2).outcome().rendezvous.failure == "timeout"
+    again = a.barrier("noon")
+    group.coordinator.wait_until(
+        lambda: group.coordinator.count_events("barrier.arrived", member="a") == 2
+    )
+
+    assert b.barrier("noon").outcome().is_satisfied
+    assert again.outcome().is_satisfied
+
+
+def test_a_caller_waits_for_the_phases_that_others_asked_for(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("configure", rendezvous=0.2, inbound=0.2, outbound=0.2, processing=0.2)
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    calls = [a.barrier("noon"), b.barrier("noon", PROCESSING, {"processing": 60.0})]
+    group.coordinator.wait_arrived("noon", "a", "b")
+
+    b.do("release", gate="held")
+
+    assert all(call.outcome().is_satisfied for call in calls)
+
+
+def test_who_prefers_exceptions_gets_the_sentence_as_one(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("configure", rendezvous=0.2)
+
+    with pytest.raises(Raised, match=rf"BarrierFailed: .*timeout by b \(pid {b.pid} on "):
+        a.do("raise_for_status", name="noon")
+
+
+def assert_names(outcome: Outcome, who: Peer, last_phase: str) -> None:
+    named = f"{who.name} (pid {who.pid} on {socket.gethostname()}; {last_phase}, last heard of "
+    assert named in outcome.text
+    assert outcome.text.endswith(" s before))")
