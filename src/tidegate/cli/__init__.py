@@ -5,6 +5,8 @@
     asking    status, why, cancel: about the runs of a deployment
     chaos     kill a pipeline at every step and compare its results
     worker    run the tasks of a pipeline for clients that deliver to a deployment
+    serve     the same, and take runs by HTTP
+    submit    send a folder of files to a server, and fetch the results
     demo      run a pipeline on generated data and check the answers
     options   what several commands take
     progress  how a run is told while it works
@@ -26,6 +28,8 @@ from tidegate.cli.chaos import chaos
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.run import run
+from tidegate.cli.serve import serve
+from tidegate.cli.submit import submit
 from tidegate.cli.worker import worker
 
 app = typer.Typer(
@@ -37,7 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-COMMANDS = (demo, explain, run, worker, status, why, cancel, chaos)
+COMMANDS = (demo, explain, run, submit, worker, serve, status, why, cancel, chaos)
 
 for _command in COMMANDS:
     app.command()(_command)

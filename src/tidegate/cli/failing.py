@@ -14,6 +14,7 @@ from tidegate.errors import (
     BarrierTimeout,
     DeclarationError,
     RunOverdue,
+    RunTimeout,
     TidegateError,
     UsageError,
 )
@@ -44,7 +45,7 @@ def told_errors(*, as_json: bool) -> Iterator[None]:
 def _exit_code(error: TidegateError) -> int:
     if isinstance(error, UsageError):
         return USAGE
-    return TIMED_OUT if isinstance(error, BarrierTimeout | RunOverdue) else FAILED
+    return TIMED_OUT if isinstance(error, BarrierTimeout | RunOverdue | RunTimeout) else FAILED
 
 
 def error_json(error: TidegateError) -> dict[str, object]:

@@ -60,15 +60,15 @@ class InMotion(Lines):
 
 
 @contextmanager
-def telling(*, quiet: bool) -> Iterator[Telling]:
-    """What suits the place where stderr goes."""
+def telling(*, quiet: bool, first: str = STARTING) -> Iterator[Telling]:
+    """What suits the place where stderr goes; begins with what takes a while first."""
     console = Console(stderr=True, quiet=quiet, highlight=False)
     if not console.is_terminal:
         lines = Lines(console)
-        lines.tell(STARTING)
+        lines.tell(first)
         yield lines
         return
-    with Live(Text(STARTING), console=console, transient=True) as live:
+    with Live(Text(first), console=console, transient=True) as live:
         yield InMotion(console, live)
 
 

@@ -4,32 +4,34 @@
 
 Every file is a chunk. Results are written when the run is complete, and not before. A run that is
 complete already is not computed again: its results are written again, unless its chunks differ.
+
+`send` and `wait` do the same with a server elsewhere; see `tidegate.serve`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidegate.errors import NoSourceFolder, RunEnded, RunTimeout, listed
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.service import serving
 from tidegate.spark import digest, write_csv
-from tidegate.store import RunState, find_chunk, plan_of, run_facts
+from tidegate.store import RunState
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
     from tidegate.run.deployment import Deployment
-    from tidegate.run.server import Server
     from tidegate.run.service import Service
-    from tidegate.spark import Batch, Session
-    from tidegate.store import Connection, Run, RunFacts
+    from tidegate.spark import Session
+    from tidegate.store import Run, RunFacts
 
 CHUNKS = ("*.csv", "*.csv.gz", "*.csv.bz2", "*.parquet", "*.arrow", "*.feather", "*.ipc")
 DELIVERIES = 2
@@ -37,6 +39,27 @@ DELIVERIES = 2
 EVERY = 5.0
 
 Chunks = Mapping[str, Sequence[Path]]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Taking(Protocol[T_co]):
+    """Takes runs: a `Server` in this process, or one elsewhere. See there for what each does."""
+
+    def find(self, run: str) -> Run | None: ...
+
+    def begin(self, run: str, *, deadline: float | None = None) -> Run: ...
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool: ...
+
+    def end(self, run: str, source: str, chunks: int) -> None: ...
+
+    def wait(self, run: str, timeout: float) -> T_co: ...
+
+    def facts(self, run: str) -> RunFacts: ...
+
+    def has_this_plan(self, run: Run) -> bool: ...
+
+    def digests(self, run: Run) -> Mapping[str, Sequence[str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +110,16 @@ class RunReport:
 
 def chunks_in(data: Path, pipeline: Pipeline) -> dict[str, list[Path]]:
     """The files of every source; a folder may be empty, but it has to be there."""
-    missing = [source for source in pipeline.sources if not (data / source).is_dir()]
+    return chunks_of(data, pipeline.sources)
+
+
+def chunks_of(data: Path, sources: Iterable[str]) -> dict[str, list[Path]]:
+    """As `chunks_in`, by the names of the sources."""
+    names = list(sources)
+    missing = [source for source in names if not (data / source).is_dir()]
     if missing:
         raise NoSourceFolder(folder=str(data), sources=listed(missing))
-    return {source: _files(data / source) for source in pipeline.sources}
+    return {source: _files(data / source) for source in names}
 
 
 def _files(folder: Path) -> list[Path]:
@@ -122,12 +151,8 @@ def run_folder(
         plan = service.checked.plan
         told.tell(f"Spark has checked the plan: {sum(1 for _ in plan.stages)} stages")
         server = service.server
-        if _is_done(place, server.find(wanted.name), plan_hash(plan), chunks):
-            told.tell("these chunks were processed before; the results are written again")
-        else:
-            _send(server, chunks, wanted)
-            told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
-        published = _wait(service, place, wanted.name, told)
+        send(server, chunks, wanted, told)
+        published = wait(server, wanted.name, told, service.check)
         crash_point("results.before_write")
         for sink, batches in published.items():
             schema = service.schema_of(sink)
@@ -145,24 +170,46 @@ def run_folder(
         )
 
 
-def _is_done(place: Deployment, run: Run | None, plan: str, chunks: Chunks) -> bool:
+def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telling) -> None:
+    """Deliver what is not there yet and close the sources, unless a run has had exactly this."""
+    if _is_done(server, wanted.name, chunks):
+        told.tell("these chunks were processed before; the results are written again")
+        return
+    _send(server, chunks, wanted)
+    told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
+
+
+def wait(
+    server: Taking[T_co],
+    run: str,
+    told: Telling,
+    check: Callable[[], None],
+    timeout: float | None = None,
+) -> T_co:
+    """Wait for the results of a run, and tell now and then how far it is and why not further.
+
+    `check` raises if nobody is at work any more who could complete it.
+    """
+    deadline = inf if timeout is None else monotonic() + timeout
+    while True:
+        try:
+            published = server.wait(run, timeout=min(told.every, max(0, deadline - monotonic())))
+        except RunTimeout:
+            check()
+            told.show(server.facts(run))
+            if monotonic() >= deadline:
+                raise RunTimeout(run, timeout or 0.0) from None
+        else:
+            told.tell("complete: every source is closed and everything was processed")
+            return published
+
+
+def _is_done(server: Taking[object], name: str, chunks: Chunks) -> bool:
     """Whether a run is complete that had this plan and exactly these chunks."""
+    run = server.find(name)
     if run is None or run.state is not RunState.ENDED:
         return False
-    its_plan, delivered = place.database.transact(lambda c: (plan_of(c, run), _digests(c, run)))
-    return its_plan == plan and _are_delivered(chunks, delivered)
-
-
-def _digests(connection: Connection, run: Run) -> dict[str, list[str]]:
-    """Of every chunk that each source of a run has, by their numbers."""
-    return {
-        source.name: [
-            chunk.sha256
-            for number in range(1, source.delivered + 1)
-            if (chunk := find_chunk(connection, run, source.name, number)) is not None
-        ]
-        for source in run_facts(connection, run).sources
-    }
+    return server.has_this_plan(run) and _are_delivered(chunks, server.digests(run))
 
 
 def _are_delivered(chunks: Chunks, delivered: Mapping[str, Sequence[str]]) -> bool:
@@ -188,7 +235,7 @@ def _has(file: Path, sha256: str) -> bool:
         return False
 
 
-def _send(server: Server, chunks: Chunks, wanted: RunOptions) -> None:
+def _send(server: Taking[object], chunks: Chunks, wanted: RunOptions) -> None:
     """To an open run of this name, else to one that begins here."""
     found = server.find(wanted.name)
     if found is None or found.state is not RunState.OPEN:
@@ -197,7 +244,7 @@ def _send(server: Server, chunks: Chunks, wanted: RunOptions) -> None:
         _deliver(server, chunks, wanted.name)
 
 
-def _deliver(server: Server, chunks: Chunks, run: str) -> None:
+def _deliver(server: Taking[object], chunks: Chunks, run: str) -> None:
     """Send every file, a few at a time; a source is closed as soon as its last one is there."""
     with ThreadPoolExecutor(DELIVERIES, thread_name_prefix="tidegate-deliver") as pool:
         closing = []
@@ -211,20 +258,6 @@ def _deliver(server: Server, chunks: Chunks, run: str) -> None:
             for each in sent:
                 each.result()
             server.end(run, source, len(sent))
-
-
-def _wait(service: Service, place: Deployment, run: str, told: Telling) -> dict[str, list[Batch]]:
-    server = service.server
-    known = server.known(run)
-    while True:
-        try:
-            published = server.wait(run, timeout=told.every)
-        except RunTimeout:
-            service.check()
-            told.show(place.database.transact(lambda connection: run_facts(connection, known)))
-        else:
-            told.tell("complete: every source is closed and everything was processed")
-            return published
 
 
 def _stage_reports(service: Service) -> tuple[StageReport, ...]:

@@ -12,12 +12,12 @@ copied before anything is recorded, so a bad one leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -38,7 +38,7 @@ from tidegate.run.durable import lane_names
 from tidegate.run.storage import Storage
 from tidegate.run.watch import OVERDUE
 from tidegate.run.wiring import HEAD
-from tidegate.spark import Batch, digest, ingest
+from tidegate.spark import Batch, digest, ingest, write_csv
 from tidegate.store import (
     Chunk,
     LaneName,
@@ -49,19 +49,24 @@ from tidegate.store import (
     end_source,
     find_chunk,
     find_run,
+    plan_of,
     record_chunk,
     results_of,
     rows_in,
+    run_facts,
     run_topic,
 )
 from tidegate.store.results import look_again
+from tidegate.store.status import delivered_chunks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidegate.pipeline import Pipeline
     from tidegate.run.assemble import Assembly
     from tidegate.run.deployment import Deployment
-    from tidegate.spark import Session
-    from tidegate.store import Wakeups
+    from tidegate.spark import Schema, Session
+    from tidegate.store import RunFacts, Wakeups
 
 GLANCE = 1.0
 """Seconds after which a waiting client looks again although nobody woke it."""
@@ -93,6 +98,17 @@ class Server:
         self, run: str, *, warn_after: float | None = None, deadline: float | None = None
     ) -> Run:
         """Open a run under a name that no open run has. The bounds are seconds from here."""
+        return self.begin_once(run, uuid4(), warn_after=warn_after, deadline=deadline)
+
+    def begin_once(
+        self,
+        run: str,
+        request: UUID,
+        *,
+        warn_after: float | None = None,
+        deadline: float | None = None,
+    ) -> Run:
+        """As `begin`; who asks again under the same request gets the run that it has begun."""
         begin = partial(
             begin_run,
             pipeline=self._pipeline.name,
@@ -102,7 +118,7 @@ class Server:
             plan=self._plan,
             warn_after=warn_after,
             deadline=deadline,
-            request=uuid4(),
+            request=request,
         )
         return self._database.transact(begin)
 
@@ -165,7 +181,33 @@ class Server:
         found = self.known(run)
         return self._database.transact(lambda c: rows_in(c, found))
 
+    def write_csv(self, batches: Sequence[Batch], schema: Schema, path: Path) -> None:
+        """Write a result to a local file, with the bytes that `tidegate run` writes."""
+        write_csv(self._session(), self._root, batches, schema, path)
+
+    # ── looking ──
+
+    def facts(self, run: str) -> RunFacts:
+        """How far a run has come."""
+        found = self.known(run)
+        return self._database.transact(lambda connection: run_facts(connection, found))
+
+    def has_this_plan(self, run: Run) -> bool:
+        """Whether a run was begun with the plan that is served here."""
+        return self._database.transact(lambda c: plan_of(c, run)) == self._plan
+
+    def digests(self, run: Run) -> dict[str, list[str]]:
+        """The SHA-256 of every chunk that each source of a run has, by their numbers."""
+        return {source: [*self._digests(run, source)] for source in self._pipeline.sources}
+
     # ── how ──
+
+    def _digests(self, run: Run, source: str) -> Iterator[str]:
+        look = partial(delivered_chunks, run=run, source=source)
+        after = 0
+        while found := self._database.transact(partial(look, after=after)):
+            yield from (chunk.sha256 for chunk in found)
+            after = found[-1].number
 
     def known(self, run: str) -> Run:
         """As `find`, or `UnknownRun`."""

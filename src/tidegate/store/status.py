@@ -48,6 +48,15 @@ class SourceStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveredChunk:
+    """A chunk that is there, as whoever delivers the rest needs to know it."""
+
+    number: int
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaneStatus:
     """A lane of a run: how many messages were sent, declared, and have had their effect."""
 
@@ -117,10 +126,14 @@ class StageStatus:
 
 
 def overview(
-    connection: psycopg.Connection, pipeline: str | None = None, limit: int = 100
+    connection: psycopg.Connection,
+    pipeline: str | None = None,
+    limit: int = 100,
+    beginning: str = "",
 ) -> list[RunSummary]:
-    """The latest runs."""
-    rows = connection.execute(_SQL["overview"].sql, {"pipeline": pipeline, "limit": limit})
+    """The latest runs; those whose names begin like this."""
+    asked = {"pipeline": pipeline, "limit": limit, "beginning": beginning}
+    rows = connection.execute(_SQL["overview"].sql, asked)
     return [RunSummary(Run.from_row(*row[:6]), *row[6:]) for row in rows]
 
 
@@ -143,6 +156,15 @@ def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
         frozenset(task for (task,) in connection.execute(_SQL["gates_of"].sql, asked)),
         _held_by(connection, "monitor", [run.pipeline]).get(run.pipeline),
     )
+
+
+def delivered_chunks(
+    connection: psycopg.Connection, run: Run, source: str, after: int = 0, limit: int = 1000
+) -> list[DeliveredChunk]:
+    """The first chunks of a source with numbers beyond `after`."""
+    asked = {"run": run.id, "source": source, "after": after, "limit": limit}
+    rows = connection.execute(_SQL["delivered_chunks"].sql, asked)
+    return [DeliveredChunk(*row) for row in rows]
 
 
 def record_gates(connection: psycopg.Connection, plan: str, tasks: Collection[str]) -> None:

@@ -1,6 +1,6 @@
 -- How far runs have come, for those who ask.
 
--- name: overview — All runs, or those of one pipeline, the youngest first.
+-- name: overview — All runs, or those of one pipeline or with such names, the youngest first.
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
     run.begun_at, run.closed_at, run.warn_at, run.deadline_at,
@@ -9,7 +9,8 @@ SELECT
     (SELECT count(*) FROM tidegate.result WHERE result.run_id = run.id)
 FROM tidegate.run
 LEFT JOIN tidegate.source ON source.run_id = run.id
-WHERE %(pipeline)s::text IS NULL OR run.pipeline = %(pipeline)s
+WHERE (%(pipeline)s::text IS NULL OR run.pipeline = %(pipeline)s)
+    AND starts_with(run.name, %(beginning)s)
 GROUP BY run.id
 ORDER BY run.id DESC
 LIMIT %(limit)s;
@@ -24,6 +25,13 @@ FROM tidegate.source
 JOIN tidegate.run ON run.id = source.run_id
 WHERE source.run_id = %(run)s
 ORDER BY source.name;
+
+-- name: delivered_chunks — The chunks of a source that are there, from some number on.
+SELECT number, sha256, rows
+FROM tidegate.chunk
+WHERE run_id = %(run)s AND source = %(source)s AND number > %(after)s
+ORDER BY number
+LIMIT %(limit)s;
 
 -- name: all_lanes_of — The lanes of a run: what was sent, declared and taken, and since when it waits.
 -- Last come the numbers of messages that were sent and are not there, which should never be.

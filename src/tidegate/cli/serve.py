@@ -1,0 +1,82 @@
+"""`tidegate serve`: a pipeline at work, for clients that come by HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.failing import told_errors
+from tidegate.cli.finding import find_pipeline
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
+from tidegate.cli.post import (
+    GroupAddress,
+    ProcessName,
+    WithParent,
+    colleague_in,
+    stand_and_tell,
+    told_to_stop,
+)
+
+
+def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
+    pipeline: Annotated[
+        str,
+        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
+    ],
+    deployment: ExistingDeployment,
+    listen: Annotated[
+        str, typer.Option(help="Where to listen; port 0 is any free one.", metavar="HOST:PORT")
+    ] = "127.0.0.1:8420",
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            help="Who may ask: lines of `client: SHA-256 of its token`.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    most_mb: Annotated[
+        int, typer.Option("--max-chunk-mb", min=1, help="The largest chunk, in megabytes.")
+    ] = 1024,
+    database: DatabaseUrl = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
+    ] = None,
+    spark: SparkMaster = "local[*]",
+    tasks: Annotated[
+        bool, typer.Option(help="Run tasks as well, or leave them to workers.")
+    ] = True,
+    name: ProcessName = None,
+    group: GroupAddress = None,
+    with_parent: WithParent = False,
+) -> None:
+    """Run the tasks of a pipeline and take its runs by HTTP, until interrupted.
+
+    Without --tokens only programs on this machine are let in.
+    """
+    with told_errors(as_json=False):
+        from tidegate.run.deployment import open_deployment
+        from tidegate.run.post import Duty, Fronting, Working
+        from tidegate.run.service import Service, fronting, serving
+        from tidegate.serve import Limits, read_tokens, serving_http
+        from tidegate.spark import session_on
+
+        stopped = told_to_stop(with_parent=with_parent)
+        found = find_pipeline(pipeline)
+        known = None if tokens is None else read_tokens(tokens)
+        with (
+            open_deployment(deployment, database) as place,
+            session_on(spark) as session,
+            (serving if tasks else fronting)(place, found, session, shards) as service,
+            serving_http(service, place, listen, known, Limits(most_mb << 20)) as listening,
+            colleague_in(deployment, group, name, "server", service.wakeups) as colleague,
+        ):
+            if colleague is not None:
+                service.watch.on_release = colleague.tell_news
+            typer.echo(f"serving {found.name} at {listening.url}", err=True)
+            duty: Duty = Fronting(service)
+            if isinstance(service, Service):
+                duty = Working(service, "server")
+            stand_and_tell(duty, colleague, stopped, lambda text: typer.echo(text, err=True))

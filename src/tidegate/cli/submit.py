@@ -1,0 +1,109 @@
+"""`tidegate submit`: a folder of files to a server by HTTP, and its results back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from os import environ
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.failing import told_errors
+from tidegate.cli.finding import find_pipeline
+from tidegate.errors import NowhereToWrite
+
+if TYPE_CHECKING:
+    from tidegate.run.folders import Telling
+    from tidegate.serve import RemoteServer
+
+TOKEN = "TIDEGATE_TOKEN"  # noqa: S105  the name of a variable
+SERVER = "TIDEGATE_SERVER"
+
+
+def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the command
+    pipeline: Annotated[
+        str,
+        typer.Argument(metavar="PIPELINE", help="The name that is served, or what `run` takes."),
+    ],
+    run: Annotated[str, typer.Option("--run", help="The name of the run.", metavar="NAME")],
+    data: Annotated[Path, typer.Option(help="Has DIR/<source>/*.csv or *.parquet.", metavar="DIR")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Gets DIR/<sink>.csv, with --wait.", metavar="DIR", show_default=False),
+    ] = None,
+    server: Annotated[
+        str, typer.Option(envvar=SERVER, help="The server's address.", metavar="URL")
+    ] = "http://127.0.0.1:8420",
+    is_awaited: Annotated[
+        bool, typer.Option("--wait", help="Wait for the results and write them.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, help="Wait no longer than this many seconds.", show_default=False),
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0, help="Let the run fail after this many seconds.", show_default=False),
+    ] = None,
+    patience: Annotated[
+        float, typer.Option(min=0, help="Seconds to go on trying when the server is away.")
+    ] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="The report for programs.")] = False,
+) -> None:
+    """Send a folder of files to a server as a run, and with --wait fetch its results.
+
+    Given again it goes on: what the server has is not sent again. A token is taken from the
+    variable TIDEGATE_TOKEN.
+    """
+    with told_errors(as_json=as_json):
+        if is_awaited and out is None:
+            raise NowhereToWrite(run)
+        # Loading what a server needs takes a second, which other commands need not pay.
+        from tidegate.cli.progress import telling
+        from tidegate.run.folders import RunOptions, chunks_of, send
+        from tidegate.serve import Calls, remote_server
+
+        calls = Calls(server, environ.get(TOKEN), patience)
+        with telling(quiet=as_json, first=f"asking {server}") as told:
+            remote = remote_server(
+                calls,
+                lambda served: pipeline if pipeline == served else find_pipeline(pipeline).name,
+            )
+            chunks = chunks_of(data, remote.served.sources)
+            send(remote, chunks, RunOptions(run, deadline=deadline), told)
+            rows = _fetch(remote, run, out, told, timeout) if is_awaited and out else None
+        typer.echo(_report(remote, run, rows, out, as_json=as_json))
+
+
+def _fetch(
+    remote: RemoteServer, run: str, out: Path, told: Telling, timeout: float | None
+) -> Mapping[str, int]:
+    """Wait for the results and write them."""
+    from tidegate.run.folders import wait
+
+    rows = wait(remote, run, told, remote.check, timeout)
+    for sink in rows:
+        remote.write(run, sink, out / f"{sink}.csv")
+    return rows
+
+
+def _report(
+    remote: RemoteServer,
+    run: str,
+    rows: Mapping[str, int] | None,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> str:
+    pipeline = remote.served.pipeline
+    state = "submitted" if rows is None else "complete"
+    if as_json:
+        report = {"pipeline": pipeline, "run": run, "state": state, "rows_out": rows}
+        return json.dumps(report, indent=2)
+    if rows is None:
+        return f"run {run!r} of {pipeline} is submitted; the same command with --wait fetches it"
+    lines = [f"run {run!r} of {pipeline} is complete", "  released"]
+    lines += [f"    {sink:<24} {n:>6,} rows in {out}/{sink}.csv" for sink, n in rows.items()]
+    return "\n".join(lines)

@@ -1,0 +1,29 @@
+"""Serve: the HTTP interface of a served pipeline, and its client.
+
+    client ──▶ app ──▶ Account ──▶ Server       who asks, what they may see, what is done
+           ◀── refusals, events, result streams
+
+`serving_http` runs the interface beside a `Front`. An `Account` is all that one client can do:
+it knows the client's own runs and no others. Whatever waits for PostgreSQL, Spark or a disk runs
+on a few threads, never on the event loop. Errors travel as what they are: `RemoteServer`, which is
+a `Server` elsewhere to whoever delivers a folder, raises the same classes again.
+"""
+
+from tidegate.serve.access import Tokens, read_tokens
+from tidegate.serve.app import http_app
+from tidegate.serve.calls import Calls
+from tidegate.serve.listening import Listening, serving_http
+from tidegate.serve.remote import RemoteServer, remote_server
+from tidegate.serve.threads import Limits
+
+__all__ = [
+    "Calls",
+    "Limits",
+    "Listening",
+    "RemoteServer",
+    "Tokens",
+    "http_app",
+    "read_tokens",
+    "remote_server",
+    "serving_http",
+]

@@ -1,0 +1,287 @@
+"""An account: all that one client can ask of a served pipeline. Every call may wait.
+
+Runs have the client's own names here, and those of others do not exist. Errors name things as the
+client knows them too: its run, and its chunk instead of the file in which that was spooled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4, uuid5
+
+from tidegate.errors import (
+    NoSpace,
+    NothingToCancel,
+    ResultsNotReady,
+    RunTimeout,
+    TidegateError,
+    UnknownRun,
+    UnknownSink,
+    UnknownSource,
+)
+from tidegate.run.why import Reason, reasons, why
+from tidegate.serve.access import beginning_of, stored_name
+from tidegate.serve.formats import ResultFormat
+from tidegate.spark.result_streams import arrow_stream, parquet_stream
+from tidegate.store import Run, RunFacts, RunState, overview, results_of, run_facts
+from tidegate.store.chunks import check_number
+from tidegate.store.results import look_again
+from tidegate.store.status import (
+    DeliveredChunk,
+    SourceStatus,
+    StageStatus,
+    delivered_chunks,
+    stages,
+)
+
+if TYPE_CHECKING:
+    from tidegate.run.deployment import Deployment
+    from tidegate.run.service import Front
+    from tidegate.spark import Batch
+    from tidegate.store import Connection, RunSummary
+
+REQUESTS = UUID("6f8a2a1e-6c0b-4f0e-9d55-0f3f5e0c7a11")
+"""The space of names in which the keys of requests become those of `Server.begin`."""
+PIECE = 1 << 20
+"""Bytes of a file that are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The pipeline that is served, for who is about to use it."""
+
+    pipeline: str
+    sources: list[str]
+    sinks: Mapping[str, list[str]]
+    """The columns of each."""
+    most_chunk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """How far a run has come."""
+
+    run: Run
+    has_this_plan: bool
+    sources: tuple[SourceStatus, ...]
+    stages: list[StageStatus]
+    results: dict[str, int]
+    """Rows of each sink, once they are published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why a run is not done, and all that is known of it."""
+
+    why: str
+    reasons: tuple[Reason, ...]
+    facts: RunFacts
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChunks:
+    """What is there of a source, from some number on."""
+
+    source: str
+    delivered: int
+    declared: int | None
+    is_ended: bool
+    chunks: list[DeliveredChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A run at one moment, as its followers hear of it."""
+
+    run: Run
+    why: str
+    stages: list[StageStatus]
+    results: dict[str, int]
+
+
+class Account:
+    """One client of a served pipeline."""
+
+    def __init__(self, service: Front, place: Deployment, client: str) -> None:
+        self._service = service
+        self._server = service.server
+        self._database = place.database
+        self._root = place.root
+        self._client = client
+
+    # ── runs ──
+
+    def runs(self, limit: int) -> list[RunSummary]:
+        """The client's latest runs."""
+        pipeline, beginning = self._service.assembly.name, beginning_of(self._client)
+        found = self._database.transact(lambda c: overview(c, pipeline, limit, beginning))
+        return [replace(it, run=self._own(it.run)) for it in found]
+
+    def begin(
+        self, run: str, warn_after: float | None, deadline: float | None, request: str | None
+    ) -> Run:
+        """Begin a run; who repeats a request by its key gets the run that it has begun."""
+        stored = stored_name(self._client, run)
+        key = uuid4() if request is None else uuid5(REQUESTS, f"{stored}\n{request}")
+        with self._told(run):
+            begun = self._server.begin_once(stored, key, warn_after=warn_after, deadline=deadline)
+        return self._own(begun)
+
+    def status(self, run: str) -> RunStatus:
+        """How far a run is."""
+        with self._told(run):
+            found = self._known(run)
+            facts, results = self._database.transact(lambda c: _looked(c, found))
+            return RunStatus(
+                self._own(facts.run),
+                self._server.has_this_plan(found),
+                facts.sources,
+                stages(facts),
+                results,
+            )
+
+    def explain(self, run: str) -> Explained:
+        """Why a run is not done."""
+        with self._told(run):
+            facts = self._server.facts(stored_name(self._client, run))
+            own = replace(facts, run=self._own(facts.run))
+            return Explained(why(own), reasons(own), own)
+
+    def cancel(self, run: str) -> Run:
+        """Give a run up."""
+        with self._told(run):
+            found = self._known(run)
+            if not self._server.cancel(found.name):
+                raise NothingToCancel(run=run, how=found.state.value)
+            return self._own(self._known(run))
+
+    # ── data ──
+
+    def check_source(self, run: str, source: str, number: int = 1) -> None:
+        """Refuse what cannot be delivered before anybody sends it."""
+        with self._told(run):
+            self._known(run)
+            self._refuse_unknown(source)
+            check_number(source, number, least=1)
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool:
+        """Take a chunk that was spooled; False when it was there."""
+        with self._told(run, file, f"chunk {number} of {source}"):
+            return self._server.deliver(stored_name(self._client, run), source, number, file)
+
+    def chunks(self, run: str, source: str, after: int, limit: int) -> SourceChunks:
+        """What is there of a source."""
+        with self._told(run):
+            found = self._known(run)
+            self._refuse_unknown(source)
+
+            def look(connection: Connection) -> SourceChunks:
+                its = next(it for it in run_facts(connection, found).sources if it.name == source)
+                there = delivered_chunks(connection, found, source, after, limit)
+                is_ended = its.ended_at is not None
+                return SourceChunks(source, its.delivered, its.declared, is_ended, there)
+
+            return self._database.transact(look)
+
+    def end(self, run: str, source: str, chunks: int | None) -> None:
+        """Say how many chunks a source has; None for those it has."""
+        with self._told(run):
+            self._server.end(stored_name(self._client, run), source, chunks)
+
+    # ── outcomes ──
+
+    def follow(self, run: str, id: int | None) -> Run:
+        """The run to follow: the one with this number if the name ever was its, else the latest."""
+        with self._told(run):
+            latest = self._known(run)
+            if id is None or id == latest.id:
+                return latest
+            asked = self._database.transact(lambda c: look_again(c, replace(latest, id=id)))
+            is_same = asked is not None and (asked.pipeline, asked.name) == (
+                latest.pipeline,
+                latest.name,
+            )
+            return asked if asked is not None and is_same else latest
+
+    def see(self, run: Run) -> Seen:
+        """This very run as it is now; raises if it is open and nobody here can complete it."""
+        facts, results = self._database.transact(lambda c: _looked(c, run))
+        if facts.run.state is RunState.OPEN:
+            self._service.check()
+        own = replace(facts, run=self._own(facts.run))
+        return Seen(own.run, why(own), stages(own), results)
+
+    def results(self, run: str) -> dict[str, list[Batch]]:
+        """The batches of every sink; raises what became of a run that has none."""
+        with self._told(run):
+            try:
+                return self._server.wait(stored_name(self._client, run), timeout=0)
+            except RunTimeout:
+                raise ResultsNotReady(run) from None
+
+    def result(self, run: str, sink: str, wanted: ResultFormat, folder: Path) -> Iterator[bytes]:
+        """The result of a sink, piece by piece; a CSV is made in the folder first."""
+        published = self.results(run)
+        if sink not in published:
+            raise UnknownSink(sink, ", ".join(published))
+        schema, batches = self._service.schema_of(sink), published[sink]
+        if wanted is ResultFormat.PARQUET:
+            return parquet_stream(self._root, batches, schema)
+        if wanted is ResultFormat.ARROW:
+            return arrow_stream(self._root, batches, schema)
+        file = folder / f"{sink}.csv"
+        self._server.write_csv(batches, schema, file)
+        return _pieces(file)
+
+    # ── how ──
+
+    def _known(self, run: str) -> Run:
+        return self._server.known(stored_name(self._client, run))
+
+    def _own(self, run: Run) -> Run:
+        return replace(run, name=run.name.removeprefix(beginning_of(self._client)))
+
+    def _refuse_unknown(self, source: str) -> None:
+        known = self._service.assembly.sources
+        if source not in known:
+            raise UnknownSource(source=source, known=", ".join(known))
+
+    @contextmanager
+    def _told(self, run: str, file: str | None = None, chunk: str = "") -> Iterator[None]:
+        """Let errors speak of what the client knows."""
+        try:
+            yield
+        except TidegateError as error:
+            _rename(
+                error, {beginning_of(self._client) + run: run, **({file: chunk} if file else {})}
+            )
+            if isinstance(error, NoSpace):
+                error.where = "the server's disk"
+            raise
+
+
+def _looked(connection: Connection, run: Run) -> tuple[RunFacts, dict[str, int]]:
+    now = look_again(connection, run)
+    if now is None:
+        raise UnknownRun(run=run.name)
+    results = results_of(connection, now) if now.state is RunState.ENDED else {}
+    return run_facts(connection, now), {sink: it.rows for sink, it in results.items()}
+
+
+def _rename(error: TidegateError, names: Mapping[str, str]) -> None:
+    for field in fields(error):
+        value = getattr(error, field.name)
+        if isinstance(value, str):
+            for name, own in names.items():
+                value = value.replace(name, own)
+            setattr(error, field.name, value)
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        while piece := opened.read(PIECE):
+            yield piece

@@ -1,0 +1,243 @@
+"""The HTTP interface of a served pipeline: which address does what. docs/http.md is its manual.
+
+    GET  /health
+    GET  /pipelines
+    GET  /pipelines/{pipeline}/runs                                   the client's own
+    POST /pipelines/{pipeline}/runs                                   begin one
+    GET  /pipelines/{pipeline}/runs/{run}                             how far it is
+    GET  /pipelines/{pipeline}/runs/{run}/why                         why it is not done
+    GET  /pipelines/{pipeline}/runs/{run}/events                      the same as it happens
+    POST /pipelines/{pipeline}/runs/{run}/cancel
+    GET  /pipelines/{pipeline}/runs/{run}/sources/{source}            which chunks are there
+    PUT  /pipelines/{pipeline}/runs/{run}/sources/{source}/chunks/{number}
+    POST /pipelines/{pipeline}/runs/{run}/sources/{source}/end
+    GET  /pipelines/{pipeline}/runs/{run}/results
+    GET  /pipelines/{pipeline}/runs/{run}/results/{sink}
+
+Endpoints read a request, let an `Account` do the work on one of a few threads, and write the
+answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tidegate.errors import InvalidRequest, TidegateError, UnknownPipeline
+from tidegate.serve import events
+from tidegate.serve.account import Account, Seen, Served
+from tidegate.serve.answers import (
+    answer,
+    refused,
+    refused_by_mistake,
+    refused_by_routing,
+    refused_in_vain,
+)
+from tidegate.serve.asking import Beginning, Ending, asked_number, body_as
+from tidegate.serve.downloads import download
+from tidegate.serve.formats import CHUNKS, chunk_format, result_format
+from tidegate.serve.gate import Gate
+from tidegate.serve.threads import Limits, Threads
+from tidegate.serve.uploads import Uploads
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from tidegate.run.deployment import Deployment
+    from tidegate.run.service import Front
+    from tidegate.serve.access import Tokens
+    from tidegate.store import Run
+
+RUN = "/pipelines/{pipeline}/runs/{run}"
+SOURCE = RUN + "/sources/{source}"
+PAGE, MOST = 1000, 10_000
+"""How many chunks or runs are listed, by default and at most."""
+
+
+def http_app(
+    service: Front,
+    place: Deployment,
+    tokens: Tokens | None,
+    threads: Threads,
+    limits: Limits | None = None,
+) -> Starlette:
+    """The interface of a service. Without tokens everybody is the one client there is."""
+    endpoints = _Endpoints(service, place, Gate(tokens), threads, limits or Limits())
+    return Starlette(
+        routes=endpoints.routes(),
+        exception_handlers={
+            TidegateError: refused,
+            HTTPException: refused_by_routing,
+            ClientDisconnect: refused_in_vain,
+            Exception: refused_by_mistake,
+        },
+    )
+
+
+class _Endpoints:
+    def __init__(
+        self, service: Front, place: Deployment, gate: Gate, threads: Threads, limits: Limits
+    ) -> None:
+        self._service = service
+        self._place = place
+        self._gate = gate
+        self._threads = threads
+        self._limits = limits
+        self._uploads = Uploads(place.root, threads, limits)
+
+    def routes(self) -> list[Route]:
+        """Every address, with the methods that it takes."""
+        return [
+            Route("/health", self.health),
+            Route("/pipelines", self.pipelines),
+            Route("/pipelines/{pipeline}/runs", self.runs, methods=["GET"]),
+            Route("/pipelines/{pipeline}/runs", self.begin, methods=["POST"]),
+            Route(RUN, self.status),
+            Route(RUN + "/why", self.why),
+            Route(RUN + "/events", self.events),
+            Route(RUN + "/cancel", self.cancel, methods=["POST"]),
+            Route(SOURCE, self.chunks),
+            Route(SOURCE + "/chunks/{number}", self.deliver, methods=["PUT"]),
+            Route(SOURCE + "/end", self.end, methods=["POST"]),
+            Route(RUN + "/results", self.results),
+            Route(RUN + "/results/{sink}", self.result),
+        ]
+
+    # ── the pipeline ──
+
+    async def health(self, request: Request) -> Response:
+        """Whether somebody is at work; for who starts and watches servers, so without a token."""
+        await self._threads.call(self._service.check)
+        return answer({"status": "ok"})
+
+    async def pipelines(self, request: Request) -> Response:
+        """What is served, for who is about to deliver."""
+        self._gate.client_of(request)
+        return answer({"pipelines": [self._served()]})
+
+    def _served(self) -> Served:
+        stages = self._service.checked.stages.values()
+        sinks = {stage.sink: [*stage.output.names] for stage in stages if stage.sink}
+        sources = [*self._service.assembly.sources]
+        return Served(self._service.assembly.name, sources, sinks, self._limits.chunk_bytes)
+
+    # ── runs ──
+
+    async def runs(self, request: Request) -> Response:
+        account = self._account(request)
+        limit = asked_number(request, "limit", 100, most=MOST)
+        return answer({"runs": await self._threads.call(account.runs, limit)})
+
+    async def begin(self, request: Request) -> Response:
+        account = self._account(request)
+        asked = await body_as(request, Beginning)
+        key = request.headers.get("idempotency-key")
+        run = await self._threads.call(
+            account.begin, asked.run, asked.warn_after, asked.deadline, key
+        )
+        return answer(run, 201)
+
+    async def status(self, request: Request) -> Response:
+        account = self._account(request)
+        return answer(await self._threads.call(account.status, request.path_params["run"]))
+
+    async def why(self, request: Request) -> Response:
+        account = self._account(request)
+        return answer(await self._threads.call(account.explain, request.path_params["run"]))
+
+    async def cancel(self, request: Request) -> Response:
+        account = self._account(request)
+        return answer(await self._threads.call(account.cancel, request.path_params["run"]))
+
+    async def events(self, request: Request) -> Response:
+        """What cannot be seen at first is refused; later the stream ends and can be resumed."""
+        account = self._account(request)
+        last = events.EventId.read(request.headers.get("last-event-id"))
+        name, number = request.path_params["run"], last.run if last else None
+        run = await self._threads.call(account.follow, name, number)
+        seen = await self._threads.call(account.see, run)
+        heard = last.place if last is not None and last.run == run.id else 0
+
+        async def look() -> Seen | None:
+            return await self._look(account, run)
+
+        return events.response(seen, look, heard)
+
+    async def _look(self, account: Account, run: Run) -> Seen | None:
+        if self._threads.is_closing:
+            return None
+        try:
+            return await self._threads.call(account.see, run)
+        except TidegateError:
+            return None
+
+    # ── data ──
+
+    async def chunks(self, request: Request) -> Response:
+        account = self._account(request)
+        run, source = request.path_params["run"], request.path_params["source"]
+        after = asked_number(request, "after", 0)
+        limit = asked_number(request, "limit", PAGE, most=MOST)
+        return answer(await self._threads.call(account.chunks, run, source, after, limit))
+
+    async def deliver(self, request: Request) -> Response:
+        """A chunk that is new is 201, one that was there 200; nothing is recorded of a bad one."""
+        account = self._account(request)
+        run, source, number = _chunk_of(request)
+        ending = CHUNKS[_format_of(request)]
+        await self._threads.call(account.check_source, run, source, number)
+        async with self._uploads.received(request, source, number, ending) as file:
+            is_new = await self._threads.deliver(account.deliver, run, source, number, file)
+        return answer({"is_new": is_new}, 201 if is_new else 200)
+
+    async def end(self, request: Request) -> Response:
+        account = self._account(request)
+        asked = await body_as(request, Ending)
+        run, source = request.path_params["run"], request.path_params["source"]
+        await self._threads.call(account.end, run, source, asked.chunks)
+        return answer({"source": source})
+
+    # ── outcomes ──
+
+    async def results(self, request: Request) -> Response:
+        account = self._account(request)
+        found = await self._threads.call(account.results, request.path_params["run"])
+        rows = {sink: sum(batch.rows for batch in its) for sink, its in found.items()}
+        return answer({"results": rows})
+
+    async def result(self, request: Request) -> Response:
+        account = self._account(request)
+        run, sink = request.path_params["run"], request.path_params["sink"]
+        asked, accept = request.query_params.get("format"), request.headers.get("accept")
+        wanted = result_format(asked, accept)
+        return await download(account, run, sink, wanted, self._uploads.spool, self._threads)
+
+    # ── who asks for what ──
+
+    def _account(self, request: Request) -> Account:
+        client = self._gate.client_of(request)
+        pipeline, served = request.path_params["pipeline"], self._service.assembly.name
+        if pipeline != served:
+            raise UnknownPipeline(pipeline, "it is not served here", served)
+        return Account(self._service, self._place, client)
+
+
+def _chunk_of(request: Request) -> tuple[str, str, int]:
+    path = request.path_params
+    if not path["number"].isascii() or not path["number"].isdigit():
+        raise InvalidRequest(f"{path['number']!r} is no number of a chunk; they are 1, 2, 3, …")
+    return path["run"], path["source"], int(path["number"][:20])
+
+
+def _format_of(request: Request) -> str:
+    headers = request.headers
+    return chunk_format(
+        request.query_params.get("format"),
+        headers.get("content-type"),
+        headers.get("content-encoding"),
+    )

@@ -1,0 +1,185 @@
+"""Calls to a server by HTTP that are repeated while there is hope.
+
+Whatever is called may be repeated, so a call that was cut off is made again: nobody can tell
+whether it had its effect. Pauses grow, with jitter, so that many clients do not return in step.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tidegate.errors import InvalidServer, RefusedByServer, ServerUnreachable, TidegateError
+from tidegate.serve.refusals import Refusal, raised
+
+PATIENCE = 60.0
+"""Seconds for which a call is repeated."""
+SILENCE = 60.0
+"""Seconds of silence after which a connection counts as lost; the server's heartbeat is quicker."""
+PIECE = 1 << 20
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+SUCCESS = range(200, 300)
+SERVER_ERRORS = range(500, 600)
+
+T = TypeVar("T")
+
+
+class Lost(Exception):
+    """No answer, or a part of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+
+    @classmethod
+    def read(cls, url: str) -> Address:
+        """From `http://HOST:PORT`; raises `InvalidServer`."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise InvalidServer(url) from None
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InvalidServer(url)
+        return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
+
+    def connect(self) -> HTTPConnection:
+        """A connection, which is made with the first request."""
+        kind = HTTPSConnection if self.scheme == "https" else HTTPConnection
+        return kind(self.host, self.port, timeout=SILENCE)
+
+
+class Calls:
+    """Calls a server, as often as it takes; any number of threads may."""
+
+    def __init__(self, url: str, token: str | None = None, patience: float = PATIENCE) -> None:
+        self.url = url
+        self._address = Address.read(url)
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._patience = patience
+
+    def json(self, method: str, path: str, body: object = None, key: str | None = None) -> bytes:
+        """What the server answers. `key` tells it that a call is the same as one before."""
+        headers = {"idempotency-key": key} if key else {}
+        sent = None if body is None else json.dumps(body).encode()
+        return self.until_answered(lambda: self._once(method, path, sent, headers, _whole))
+
+    def send(self, path: str, file: Path, size: int) -> bytes:
+        """Send a file; it is opened anew for every attempt."""
+
+        def attempt() -> bytes:
+            with file.open("rb") as opened:
+                length = {"content-length": str(size)}
+                return self._once("PUT", path, opened, length, _whole)
+
+        return self.until_answered(attempt)
+
+    def fetch(self, path: str, take: Callable[[Iterator[bytes]], T]) -> T:
+        """Let `take` read an answer piece by piece; from the start again if it is cut off."""
+        return self.until_answered(
+            lambda: self._once("GET", path, None, {}, lambda answer: take(_pieces(answer)))
+        )
+
+    def until_answered(self, attempt: Callable[[], T]) -> T:
+        """Repeat what is lost or may succeed later, until patience ends with the last reason."""
+        deadline = monotonic() + self._patience
+        for pause in _pauses():
+            try:
+                return attempt()
+            except Lost as lost:
+                if monotonic() + pause > deadline:
+                    raise ServerUnreachable(self.url, self._patience, str(lost)) from lost
+            except TidegateError as error:
+                if not error.retryable or monotonic() + pause > deadline:
+                    raise
+            sleep(pause)
+        raise AssertionError("pauses never end")
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        body: bytes | IO[bytes] | None,
+        headers: Mapping[str, str],
+        read: Callable[[HTTPResponse], T],
+    ) -> T:
+        with closing(self._address.connect()) as connection:
+            with _losses():
+                answer = self._asked(connection, method, path, body, headers)
+            return read(answer)
+
+    def _asked(
+        self,
+        connection: HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes | IO[bytes] | None,
+        headers: Mapping[str, str],
+    ) -> HTTPResponse:
+        # A server that refuses a body does not read all of it; what it says is worth reading.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            every = {**self._headers, **headers}
+            connection.request(method, self._address.path + path, body=body, headers=every)
+        answer = connection.getresponse()
+        if answer.status not in SUCCESS:
+            raise _refused(answer)
+        return answer
+
+
+@contextmanager
+def _losses() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, HTTPException) as loss:
+        raise Lost(str(loss) or type(loss).__name__) from loss
+
+
+def _refused(answer: HTTPResponse) -> Exception:
+    """What the server says; something else on the way may speak another language."""
+    body = answer.read()
+    try:
+        return raised(msgspec.json.decode(body, type=Refusal))
+    except msgspec.DecodeError:
+        said = f"HTTP {answer.status} {answer.reason}"
+        is_passing = answer.status in SERVER_ERRORS
+        return Lost(said) if is_passing else RefusedByServer(said, "the server refused")
+
+
+def _whole(answer: HTTPResponse) -> bytes:
+    with _losses():
+        return answer.read()
+
+
+def _pieces(answer: HTTPResponse) -> Iterator[bytes]:
+    while piece := _piece(answer):
+        yield piece
+    if answer.length:  # which read() counts down, and does not miss at the end
+        raise Lost(f"{answer.length} bytes are missing")
+
+
+def _piece(answer: HTTPResponse) -> bytes:
+    with _losses():
+        return answer.read(PIECE)
+
+
+def _pauses() -> Iterator[float]:
+    pause = FIRST_PAUSE
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter is no secret
+        pause = min(pause * 2, LONGEST_PAUSE)

@@ -1,0 +1,132 @@
+"""Server-sent events of a run: how far it is when that changes, and its end.
+
+    progress    {"why", "stages"}              when it has changed
+    query-end   {"sink", "rows"}               one per sink, when its result is published
+    complete, failed, cancelled                the last one
+
+Events follow from what is known of the run, not from a log. So whoever comes back with the id of
+the last event that it has seen goes on after it, whichever server it meets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from tidegate.store import RunState
+
+if TYPE_CHECKING:
+    from tidegate.serve.account import Seen
+
+LOOK = 0.5
+"""Seconds between two looks at a run."""
+HEARTBEAT = 15.0
+"""Seconds of silence after which a comment says that the line is alive."""
+
+FINAL = {
+    RunState.ENDED: "complete",
+    RunState.FAILED: "failed",
+    RunState.CANCELLED: "cancelled",
+}
+_ID = re.compile(r"(\d{1,18})\.(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class EventId:
+    """A run, and how many of the events of its end came up to here; 0 for progress."""
+
+    run: int
+    place: int
+
+    def __str__(self) -> str:
+        return f"{self.run}.{self.place}"
+
+    @classmethod
+    def read(cls, text: str | None) -> EventId | None:
+        """From `Last-Event-ID`; None for what we never sent.
+
+        >>> EventId.read("17.2"), EventId.read("yesterday")
+        (EventId(run=17, place=2), None)
+        """
+        found = _ID.fullmatch(text or "")
+        return cls(int(found[1]), int(found[2])) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Something to tell those who follow a run."""
+
+    id: EventId
+    kind: str
+    data: dict[str, object]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing comes after it."""
+        return self.kind in FINAL.values()
+
+    def encoded(self) -> bytes:
+        """As it is sent."""
+        data = msgspec.json.encode(self.data).decode()
+        return f"id: {self.id}\nevent: {self.kind}\ndata: {data}\n\n".encode()
+
+
+def events(before: Seen | None, now: Seen, heard: int = 0) -> Iterator[RunEvent]:
+    """What is new, for who has heard so many events of the end before."""
+    if now.run.state is RunState.OPEN:
+        if before is None or before.stages != now.stages:
+            data = {"why": now.why, "stages": msgspec.to_builtins(now.stages)}
+            yield RunEvent(EventId(now.run.id, 0), "progress", data)
+        return
+    last = [RunEvent(EventId(now.run.id, 0), kind, data) for kind, data in _end(now)]
+    for place, event in enumerate(last, 1):
+        # Who has heard the very last one and asks again gets it again, instead of silence.
+        if place > min(heard, len(last) - 1):
+            yield RunEvent(EventId(now.run.id, place), event.kind, event.data)
+
+
+def _end(now: Seen) -> Iterator[tuple[str, dict[str, object]]]:
+    for sink, rows in sorted(now.results.items()):
+        yield "query-end", {"sink": sink, "rows": rows}
+    run: dict[str, object] = {"run": now.run.name, "state": now.run.state.value}
+    cause: dict[str, object] = {"cause": now.run.cause} if now.run.cause else {}
+    yield FINAL[now.run.state], {**run, **cause}
+
+
+async def stream(
+    now: Seen,
+    look: Callable[[], Awaitable[Seen | None]],
+    heard: int = 0,
+    beat: float = HEARTBEAT,
+    every: float = LOOK,
+) -> AsyncIterator[bytes]:
+    """Events from what is seen now until the last one, or until `look` has nothing more to see."""
+    seen: Seen | None = now
+    before: Seen | None = None
+    spoke_at = monotonic()
+    while seen is not None:
+        for event in events(before, seen, heard):
+            spoke_at = monotonic()
+            yield event.encoded()
+            if event.is_last:
+                return
+        if monotonic() - spoke_at >= beat:
+            spoke_at = monotonic()
+            yield b": still here\n\n"
+        await asyncio.sleep(every)
+        before, seen = seen, await look()
+
+
+def response(now: Seen, look: Callable[[], Awaitable[Seen | None]], heard: int) -> Response:
+    """The stream as an answer that nobody on the way keeps."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(
+        stream(now, look, heard), media_type="text/event-stream", headers=headers
+    )

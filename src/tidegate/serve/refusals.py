@@ -1,0 +1,120 @@
+"""What a client is told when it is refused: a status code, and the error as JSON.
+
+    {"condition": "ChunkConflict", "message": "…", "fields": {…}, "retryable": false}
+
+`STATUS` is the whole table. A class that is not in it has the code of its parent. What went wrong
+inside of the server, as with its database, is told by its name alone: the rest is for its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import msgspec
+
+from tidegate import errors
+from tidegate.errors import ServerFailed, ServerTrouble, TidegateError
+
+STATUS: Mapping[type[TidegateError], int] = {
+    TidegateError: 500,
+    # the request
+    errors.InvalidRequest: 400,
+    errors.InvalidRunName: 400,
+    errors.InvalidChunkNumber: 400,
+    errors.UploadInterrupted: 400,
+    errors.UnknownToken: 401,
+    errors.ForeignOrigin: 403,
+    errors.NoSuchRoute: 404,
+    errors.UnknownPipeline: 404,
+    errors.UnknownRun: 404,
+    errors.UnknownSource: 404,
+    errors.UnknownSink: 404,
+    errors.WrongMethod: 405,
+    errors.UnknownResultFormat: 406,
+    errors.UploadStalled: 408,
+    # what has become of the run
+    errors.RunExists: 409,
+    errors.RunEnded: 409,
+    errors.RunFailed: 409,
+    errors.RunCancelled: 409,
+    errors.NothingToCancel: 409,
+    errors.ResultsNotReady: 409,
+    errors.ChunkConflict: 409,
+    errors.SourceEnded: 409,
+    errors.CountConflict: 409,
+    errors.ChunksMissing: 409,
+    errors.ChunksBeyond: 409,
+    # the chunk
+    errors.ChunkTooLarge: 413,
+    errors.UnknownUploadFormat: 415,
+    errors.UnknownFormat: 415,
+    errors.MissingColumns: 422,
+    errors.BadValue: 422,
+    errors.BadLine: 422,
+    errors.WrongColumnType: 422,
+    errors.UnreadableChunk: 422,
+    # the server
+    errors.ServerFailed: 500,
+    errors.ChunkNotCopied: 503,
+    errors.WorkerGaveUp: 503,
+    errors.ServerTrouble: 503,
+    errors.ServerStopping: 503,
+    errors.NoSpace: 507,
+}
+INSIDE = (errors.StoreError, errors.SparkUnavailable, errors.GroupError)
+"""Whose fields say where things are in the deployment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error as it travels."""
+
+    condition: str
+    message: str
+    fields: dict[str, object]
+    retryable: bool
+
+
+def status_of(error: TidegateError) -> int:
+    """The code of the nearest class in the table."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def told(error: TidegateError) -> TidegateError:
+    """What a client may know of an error."""
+    return ServerTrouble(trouble=error.condition) if isinstance(error, INSIDE) else error
+
+
+def refusal_of(error: TidegateError) -> Refusal:
+    """An error as it travels."""
+    given = {field.name: getattr(error, field.name) for field in fields(error)}
+    plain = msgspec.to_builtins(given, enc_hook=str)
+    return Refusal(error.condition, str(error), plain, error.retryable)
+
+
+def unexpected() -> TidegateError:
+    """For what is nobody's condition: a mistake of ours."""
+    return ServerFailed()
+
+
+def raised(refusal: Refusal) -> TidegateError:
+    """The error again, where it arrives; of a class that is not known there, its sentence."""
+    kind = getattr(errors, refusal.condition, None)
+    names = _names(kind)
+    if names is None or not names <= refusal.fields.keys():
+        return errors.RefusedByServer(refusal.condition, refusal.message)
+    assert kind is not None
+    error: TidegateError = kind(**{name: _as_value(refusal.fields[name]) for name in names})
+    return error
+
+
+def _names(kind: object) -> set[str] | None:
+    if isinstance(kind, type) and issubclass(kind, TidegateError):
+        return {field.name for field in fields(kind)}
+    return None
+
+
+def _as_value(plain: object) -> object:
+    """Errors have tuples where JSON has lists."""
+    return tuple(plain) if isinstance(plain, list) else plain

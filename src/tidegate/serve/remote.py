@@ -1,0 +1,233 @@
+"""A server elsewhere, for who delivers a folder to it as to a `Server` in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+from uuid import uuid4
+
+import msgspec
+
+from tidegate.errors import (
+    ChunkConflict,
+    ChunkTooLarge,
+    NoSuchChunk,
+    OtherPipeline,
+    RunCancelled,
+    RunFailed,
+    RunOverdue,
+    RunTimeout,
+    TidegateError,
+    UnknownFormat,
+    UnknownRun,
+)
+from tidegate.run.watch import OVERDUE
+from tidegate.serve.account import Explained, RunStatus, Served, SourceChunks
+from tidegate.serve.formats import format_of_file
+from tidegate.spark import digest
+from tidegate.spark.landing import space_on
+from tidegate.store import Run, RunFacts, RunState
+
+if TYPE_CHECKING:
+    from tidegate.serve.calls import Calls
+
+PAGE = 1000
+"""Chunks that are asked for at a time."""
+LOOK = 0.5
+"""Seconds between two looks at a run that is not complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipelines:
+    pipelines: list[Served]
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    is_new: bool
+
+
+class RemoteServer:
+    """The runs of one client on a server elsewhere; see `Server` for what each call does.
+
+    Calls are repeated while the server does not answer. Chunks that are there are not sent again.
+    """
+
+    def __init__(self, calls: Calls, served: Served) -> None:
+        self._calls = calls
+        self.served = served
+        self._there: dict[tuple[str, str], dict[int, str]] = {}
+        """What was there of each source of a run when this was first asked."""
+        self._looking = Lock()
+
+    # ── runs ──
+
+    def find(self, run: str) -> Run | None:
+        """The run that has this name now or had it last."""
+        try:
+            return self._status(run).run
+        except UnknownRun:
+            return None
+
+    def begin(self, run: str, *, deadline: float | None = None) -> Run:
+        """Open a run; repeated until it is known to be open, and opened once."""
+        asked = {"run": run, "deadline": deadline}
+        answer = self._calls.json("POST", self._path(), asked, key=uuid4().hex)
+        return msgspec.json.decode(answer, type=Run)
+
+    def has_this_plan(self, run: Run) -> bool:
+        """Whether a run was begun with the plan that is served."""
+        return self._status(run.name).has_this_plan
+
+    def digests(self, run: Run) -> dict[str, list[str]]:
+        """Of the chunks that are there, by their numbers."""
+        return {it: [*dict(self._ask(run.name, it)).values()] for it in self.served.sources}
+
+    def facts(self, run: str) -> RunFacts:
+        """How far a run has come."""
+        answer = self._calls.json("GET", self._path(run, "why"))
+        return msgspec.json.decode(answer, type=Explained).facts
+
+    # ── data ──
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool:
+        """Send a chunk unless it is there; False when it was."""
+        if self._is_there(run, source, number, file):
+            return False
+        size = _size(source, file)
+        if size > self.served.most_chunk_bytes:
+            raise ChunkTooLarge(source, number, self.served.most_chunk_bytes)
+        path = self._path(run, "sources", source, "chunks", str(number))
+        with _named(file):
+            answer = self._calls.send(f"{path}?format={_format(file)}", Path(file), size)
+        return msgspec.json.decode(answer, type=_Delivered).is_new
+
+    def end(self, run: str, source: str, chunks: int) -> None:
+        """Say how many chunks a source has."""
+        self._calls.json("POST", self._path(run, "sources", source, "end"), {"chunks": chunks})
+
+    # ── outcomes ──
+
+    def wait(self, run: str, timeout: float) -> dict[str, int]:
+        """The rows of every sink of a complete run, or what became of it."""
+        deadline = monotonic() + timeout
+        while (status := self._status(run)).run.state is RunState.OPEN:
+            left = deadline - monotonic()
+            if left <= 0:
+                raise RunTimeout(run, timeout)
+            sleep(min(LOOK, left))
+        return _outcome(status)
+
+    def check(self) -> None:
+        """Raise if nobody is at work there."""
+        self._calls.json("GET", "/health")
+
+    def write(self, run: str, sink: str, file: Path) -> None:
+        """Fetch a result as CSV; the file appears whole or not at all."""
+        path = f"{self._path(run, 'results', sink)}?format=csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f".{file.name}.{uuid4().hex}")
+
+        def take(pieces: Iterator[bytes]) -> None:
+            with space_on(str(file.parent)), unfinished.open("wb") as opened:
+                opened.writelines(pieces)
+
+        try:
+            self._calls.fetch(path, take)
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    # ── how ──
+
+    def _status(self, run: str) -> RunStatus:
+        return msgspec.json.decode(self._calls.json("GET", self._path(run)), type=RunStatus)
+
+    def _path(self, *parts: str) -> str:
+        every = ("pipelines", self.served.pipeline, "runs", *parts)
+        return "".join(f"/{quote(part, safe='')}" for part in every)
+
+    def _is_there(self, run: str, source: str, number: int, file: str) -> bool:
+        """Whether this very chunk was delivered; raises `ChunkConflict` if another one was."""
+        with self._looking:
+            if (run, source) not in self._there:
+                self._there[run, source] = dict(self._ask(run, source))
+        known = self._there[run, source].get(number)
+        if known is None:
+            return False
+        sha256 = _digest(source, file)
+        if sha256 != known:
+            raise ChunkConflict(run, source, number, sha256, known)
+        return True
+
+    def _ask(self, run: str, source: str) -> Iterator[tuple[int, str]]:
+        """Numbers and digests of what is there, page by page."""
+        after = 0
+        while True:
+            path = f"{self._path(run, 'sources', source)}?after={after}&limit={PAGE}"
+            page = msgspec.json.decode(self._calls.json("GET", path), type=SourceChunks).chunks
+            yield from ((chunk.number, chunk.sha256) for chunk in page)
+            if len(page) < PAGE:
+                return
+            after = page[-1].number
+
+
+def remote_server(calls: Calls, pipeline: Callable[[str], str]) -> RemoteServer:
+    """The server behind these calls, if it serves the pipeline that is meant.
+
+    `pipeline` answers the name of that, given the name of the one that is served.
+    """
+    answer = msgspec.json.decode(calls.json("GET", "/pipelines"), type=_Pipelines)
+    (served,) = answer.pipelines
+    wanted = pipeline(served.pipeline)
+    if served.pipeline != wanted:
+        raise OtherPipeline(calls.url, wanted, served.pipeline)
+    return RemoteServer(calls, served)
+
+
+def _outcome(status: RunStatus) -> dict[str, int]:
+    run = status.run
+    if run.state is RunState.FAILED:
+        cause = run.cause or "unknown"
+        raise (RunOverdue if cause.startswith(OVERDUE) else RunFailed)(run=run.name, cause=cause)
+    if run.state is RunState.CANCELLED:
+        raise RunCancelled(run=run.name)
+    return status.results
+
+
+def _format(file: str) -> str:
+    found = format_of_file(file)
+    if found is None:
+        raise UnknownFormat(file)
+    return found
+
+
+def _size(source: str, file: str) -> int:
+    try:
+        return Path(file).stat().st_size
+    except FileNotFoundError:
+        raise NoSuchChunk(source=source, file=file) from None
+
+
+def _digest(source: str, file: str) -> str:
+    try:
+        return digest(file)
+    except FileNotFoundError:
+        raise NoSuchChunk(source=source, file=file) from None
+
+
+@contextmanager
+def _named(file: str) -> Iterator[None]:
+    """The server knows a chunk by its number; who sent it knows the file."""
+    try:
+        yield
+    except TidegateError as error:
+        if hasattr(error, "file"):
+            error.file = file
+        raise

@@ -1,0 +1,70 @@
+"""A few threads for what waits, so that the event loop never does.
+
+Deliveries have threads of their own: however many chunks come, somebody has time to answer who
+asks how far a run is. The bounds are on what works at once; the rest waits its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import ParamSpec, Self, TypeVar
+
+from tidegate.errors import ServerStopping
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much the interface takes at once."""
+
+    chunk_bytes: int = 1 << 30
+    uploads: int = 8
+    """Chunks that arrive at the same time; the rest waits before it is read."""
+    gap: float = 60.0
+    """Seconds within which the next bytes of a chunk have to come."""
+    deliveries: int = 2
+    """Chunks that are checked and copied at the same time."""
+    calls: int = 4
+    """Questions to PostgreSQL at the same time."""
+
+
+class Threads:
+    """Runs what waits; refuses to once it is closed."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._calls = ThreadPoolExecutor(limits.calls, thread_name_prefix="tidegate-http")
+        self._deliveries = ThreadPoolExecutor(
+            limits.deliveries, thread_name_prefix="tidegate-http-chunks"
+        )
+        self.is_closing = False
+
+    async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Something short."""
+        return await self._run(self._calls, partial(work, *args, **kwargs))
+
+    async def deliver(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Something that reads or writes many rows."""
+        return await self._run(self._deliveries, partial(work, *args, **kwargs))
+
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        if self.is_closing:
+            raise ServerStopping
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+    def close(self) -> None:
+        """Wait for what is at work."""
+        self.is_closing = True
+        for pool in (self._calls, self._deliveries):
+            pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

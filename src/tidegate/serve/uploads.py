@@ -1,0 +1,110 @@
+"""Chunks on their way in: spooled to the deployment while they arrive, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect
+
+from tidegate.errors import ChunkTooLarge, UploadInterrupted, UploadStalled
+from tidegate.serve.spool import Spool, Spooled
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from tidegate.serve.threads import Limits, Threads
+
+BLOCK = 1 << 20
+"""Bytes that are written at a time."""
+DRAINED, DRAINING = 4 << 20, 2.0
+"""Bytes of a refused chunk that are read, and seconds: who is still sending may not hear that it
+is refused."""
+
+
+class Uploads:
+    """Receives chunks, a few at a time."""
+
+    def __init__(self, root: str, threads: Threads, limits: Limits) -> None:
+        self.spool = Spool(root)
+        self._threads = threads
+        self._limits = limits
+        self._places = asyncio.Semaphore(limits.uploads)
+
+    @asynccontextmanager
+    async def received(
+        self, request: Request, source: str, number: int, ending: str
+    ) -> AsyncIterator[str]:
+        """A file with the whole body; gone at the end of the block."""
+        arriving = _Arriving(request, source, number, self._limits)
+        await arriving.refuse_announced()
+        async with self._places:
+            file = await self._threads.deliver(self.spool.file, ending)
+            try:
+                await self._write(arriving, file)
+                yield file.path
+            finally:
+                file.remove()
+
+    async def _write(self, arriving: _Arriving, file: Spooled) -> None:
+        async for block in arriving.blocks():
+            await self._threads.deliver(file.write, block)
+        await self._threads.deliver(file.close)
+
+
+class _Arriving:
+    """The body of one request, read in time and up to its limit."""
+
+    def __init__(self, request: Request, source: str, number: int, limits: Limits) -> None:
+        self._request = request
+        self._source = source
+        self._number = number
+        self._limits = limits
+        self._pieces = request.stream()
+
+    async def refuse_announced(self) -> None:
+        """Refuse what says beforehand that it is too large."""
+        announced = self._request.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > self._limits.chunk_bytes:
+            raise await self._too_large()
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        """The body in blocks that are worth writing; raises what keeps it from being whole."""
+        block, length = bytearray(), 0
+        while piece := await self._next():
+            length += len(piece)
+            if length > self._limits.chunk_bytes:
+                raise await self._too_large()
+            block += piece
+            if len(block) >= BLOCK:
+                yield bytes(block)
+                block.clear()
+        yield bytes(block)
+
+    async def _next(self) -> bytes:
+        """The next piece; empty at the end."""
+        try:
+            async with asyncio.timeout(self._limits.gap):
+                async for piece in self._pieces:
+                    if piece:
+                        return piece
+        except TimeoutError:
+            raise UploadStalled(self._source, self._number, self._limits.gap) from None
+        except ClientDisconnect:
+            raise UploadInterrupted(self._source, self._number) from None
+        return b""
+
+    async def _too_large(self) -> ChunkTooLarge:
+        if "expect" not in self._request.headers:  # who asked first is not sending yet
+            await self._drain()
+        return ChunkTooLarge(self._source, self._number, self._limits.chunk_bytes)
+
+    async def _drain(self) -> None:
+        """Read a little more, for a moment."""
+        drained = 0
+        with suppress(UploadInterrupted, UploadStalled, TimeoutError):
+            async with asyncio.timeout(DRAINING):
+                while drained < DRAINED and (piece := await self._next()):
+                    drained += len(piece)

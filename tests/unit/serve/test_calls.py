@@ -1,0 +1,98 @@
+"""A client that goes on while there is hope, and says why when there is none."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.unit.serve.stub import LOST, Reply, answering, refusal, value
+from tidegate.errors import (
+    BadValue,
+    ChunkConflict,
+    InvalidServer,
+    NoSpace,
+    RefusedByServer,
+    ServerUnreachable,
+)
+from tidegate.serve import Calls
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [LOST, Reply(body=b'{"a": 1}', cut=3), Reply(502, b"<html>"), refusal(NoSpace("a disk"))],
+    ids=["no answer", "half an answer", "a proxy's error", "a passing refusal"],
+)
+def test_a_call_is_repeated_until_it_is_answered(trouble: Reply) -> None:
+    with answering(trouble, trouble, value({"a": 1})) as stub:
+        assert Calls(stub.url).json("GET", "/x") == b'{"a": 1}'
+    assert len(stub.asked) == 3
+
+
+def test_a_refusal_for_good_is_raised_at_once_as_what_it_is() -> None:
+    error = ChunkConflict("march", "sales", 1, "a" * 64, "b" * 64)
+    with answering(refusal(error)) as stub, pytest.raises(ChunkConflict) as refused:
+        Calls(stub.url).json("GET", "/x")
+    assert str(refused.value) == str(error)
+    assert len(stub.asked) == 1
+
+
+def test_somebody_else_who_refuses_is_told_as_such() -> None:
+    with answering(Reply(403, b"<html>")) as stub, pytest.raises(RefusedByServer, match="403"):
+        Calls(stub.url).json("GET", "/x")
+
+
+def test_patience_has_an_end_and_the_last_reason_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    started = monotonic()
+    with pytest.raises(ServerUnreachable) as lost:
+        Calls(f"http://127.0.0.1:{port}", patience=0.5).json("GET", "/x")
+    assert monotonic() - started < 30
+    assert "refused" in lost.value.reason.lower()
+    assert lost.value.seconds == 0.5
+
+
+def test_a_passing_refusal_that_does_not_pass_is_raised_in_the_end() -> None:
+    with answering(refusal(NoSpace("a disk"))) as stub, pytest.raises(NoSpace):
+        Calls(stub.url, patience=0.3).json("GET", "/x")
+    assert len(stub.asked) > 1
+
+
+def test_the_same_call_is_known_by_its_key_and_the_client_by_its_token() -> None:
+    with answering(LOST, value({})) as stub:
+        Calls(stub.url, "secret").json("POST", "/x", {"run": "march"}, key="k")
+    first, second = stub.asked
+    assert first == second
+    assert first.body == b'{"run": "march"}'
+    assert first.headers["idempotency-key"] == "k"
+    assert first.headers["authorization"] == "Bearer secret"
+
+
+def test_a_file_is_sent_from_its_beginning_every_time(tmp_path: Path) -> None:
+    file = tmp_path / "1.csv"
+    file.write_bytes(b"a,b\n" * 50_000)
+    with answering(LOST, value({})) as stub:
+        Calls(stub.url).send("/x", file, file.stat().st_size)
+    assert [len(asked.body) for asked in stub.asked] == [200_000, 200_000]
+
+
+def test_a_result_that_is_cut_off_is_taken_from_its_beginning() -> None:
+    with answering(Reply(body=b"a" * 10, cut=4), Reply(body=b"b" * 10)) as stub:
+        assert Calls(stub.url).fetch("/x", b"".join) == b"b" * 10
+
+
+def test_what_taking_a_result_raises_is_not_taken_for_a_loss() -> None:
+    def refuse(_: object) -> None:
+        raise BadValue("s", "f", "c", "v", "int")
+
+    with answering(value({})) as stub, pytest.raises(BadValue):
+        Calls(stub.url).fetch("/x", refuse)
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8420", "ftp://x", "http://", "http://x:port"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(InvalidServer):
+        Calls(url)

@@ -1,0 +1,88 @@
+"""What those hear who follow a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from tidegate.serve.account import Seen
+from tidegate.serve.events import EventId, RunEvent, events, stream
+from tidegate.store import Run, RunState
+from tidegate.store.status import StageStatus
+
+
+def seen(state: RunState = RunState.OPEN, processed: int = 0, cause: str | None = None) -> Seen:
+    results = {"best": 2, "bulk": 0} if state is RunState.ENDED else {}
+    stage = StageStatus("s1", 3, False, 3, processed, 1, 0, 0, 0)
+    return Seen(Run(17, "shop", "march", 1, state, cause), "waiting", [stage], results)
+
+
+def told(found: Sequence[RunEvent]) -> list[tuple[str, str]]:
+    return [(str(event.id), event.kind) for event in found]
+
+
+ENDED = [("17.1", "query-end"), ("17.2", "query-end"), ("17.3", "complete")]
+
+
+def test_progress_is_told_at_first_and_when_it_has_changed() -> None:
+    assert told([*events(None, seen())]) == [("17.0", "progress")]
+    assert told([*events(seen(), seen())]) == []
+    assert told([*events(seen(), seen(processed=1))]) == [("17.0", "progress")]
+
+
+def test_the_end_tells_every_sink_once_and_then_that_all_is_complete() -> None:
+    found = [*events(seen(), seen(RunState.ENDED))]
+    assert told(found) == ENDED
+    assert [event.data.get("sink") for event in found] == ["best", "bulk", None]
+    assert [event.is_last for event in found] == [False, False, True]
+
+
+@pytest.mark.parametrize("heard", range(5))
+def test_who_comes_back_hears_what_it_has_not_heard_and_the_last_in_any_case(heard: int) -> None:
+    assert told([*events(None, seen(RunState.ENDED), heard)]) == ENDED[min(heard, 2) :]
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"), [(RunState.FAILED, "failed"), (RunState.CANCELLED, "cancelled")]
+)
+def test_a_run_without_results_ends_with_what_became_of_it(state: RunState, kind: str) -> None:
+    (event,) = events(seen(), seen(state, cause="no tea"))
+    assert (event.kind, event.data["cause"]) == (kind, "no tea")
+    assert event.is_last
+
+
+@pytest.mark.parametrize("text", [None, "", "17", "17.x", "-1.0", "1.2.3", "9" * 40 + ".1"])
+def test_an_id_that_was_never_sent_is_none(text: str | None) -> None:
+    assert EventId.read(text) is None
+
+
+def heard_of(looks: Sequence[Seen | None], beat: float = 60.0) -> list[bytes]:
+    """What the stream sends to who sees this, one after the other."""
+    following = iter(looks[1:])
+
+    async def look() -> Seen | None:
+        return next(following)
+
+    async def listen() -> list[bytes]:
+        first = looks[0]
+        assert first is not None
+        return [piece async for piece in stream(first, look, beat=beat, every=0)]
+
+    return asyncio.run(listen())
+
+
+def test_a_stream_ends_with_the_run() -> None:
+    sent = heard_of([seen(), seen(), seen(processed=2), seen(RunState.ENDED)])
+    kinds = [piece.split(b"\n")[1] for piece in sent]
+    assert kinds == [
+        b"event: progress", b"event: progress", b"event: query-end", b"event: query-end",
+        b"event: complete",
+    ]  # fmt: skip
+    assert sent[-1] == (b'id: 17.3\nevent: complete\ndata: {"run":"march","state":"ended"}\n\n')
+
+
+def test_a_stream_ends_when_the_server_does_and_beats_while_there_is_no_news() -> None:
+    sent = heard_of([seen(), seen(), None], beat=0)
+    assert [piece[:1] for piece in sent] == [b"i", b":", b":"]
