@@ -7,8 +7,9 @@ import os
 import socket
 from dataclasses import dataclass
 from time import monotonic
+from typing import NoReturn
 
-from tidegate.errors import CoordinatorUnreachable, MalformedFrame, NotAdmitted
+from tidegate.errors import CoordinatorUnreachable, MalformedFrame, MemberReplaced, NotAdmitted
 from tidegate.group.address import Address
 from tidegate.group.framing import READ_SIZE, Frames
 from tidegate.group.proofs import coordinator_proof, prove
@@ -85,13 +86,20 @@ def _be_admitted(who: Applicant, lane: Lane, connection: socket.socket, until: f
     connection.sendall(hello.pack())
     answer, *early = _next_frames(connection, frames, until)
     if isinstance(answer, Goodbye):
-        why = WHY.get(answer.reason, str(answer.reason))
-        raise NotAdmitted(who.name, str(who.address), why)
+        _turned_away(who, answer.reason)
     if not isinstance(answer, Welcome):
         raise MalformedFrame(f"{type(answer).__name__} instead of a welcome")
     if not hmac.compare_digest(answer.proof, coordinator_proof(who.secret, asked, hello)):
         raise NotAdmitted(who.name, str(who.address), "whoever listens does not know the secret")
     return OpenLane(connection, frames, answer, tuple(early))
+
+
+def _turned_away(who: Applicant, reason: Reason) -> NoReturn:
+    if reason is Reason.REPLACED:
+        raise MemberReplaced(who.name)
+    if reason is Reason.NOT_A_MEMBER:  # the coordinator was started again between the two lanes
+        raise CoordinatorUnreachable(str(who.address), "it does not know the other connection")
+    raise NotAdmitted(who.name, str(who.address), WHY.get(reason, str(reason)))
 
 
 def _next_frames(connection: socket.socket, frames: Frames, until: float) -> list[Frame]:

@@ -3,8 +3,8 @@
 It accepts connections, lets in those who prove to know the secret, hands what members say to
 `Coordination` and writes what that answers. A member has two connections: messages may pile up on
 one while acknowledgements and verdicts travel on the other. Whoever takes its messages too slowly
-holds up those who send, never those who acknowledge, and for no longer than a silent member stays
-one.
+holds up those who send, never those who acknowledge; if it takes none at all while they wait, it is
+lost like a silent one.
 
 Nobody outside can end it: garbage costs its sender the connection, silence its membership.
 """
@@ -21,6 +21,7 @@ from typing import Self
 
 from tidegate.errors import CoordinatorUnreachable, MalformedFrame
 from tidegate.group.address import Address
+from tidegate.group.boots import gives_way
 from tidegate.group.connection import Connection
 from tidegate.group.coordination import Coordination
 from tidegate.group.events import log, tell
@@ -164,6 +165,8 @@ class Coordinator:
         if now - self._looked_at > self._silence / 2:
             for entry in self._group.roster:  # it was this side that did not listen
                 entry.heard_at = now
+            for connection in self._clogged:
+                connection.taken_at = now
         self._looked_at = now
         due = self._group.tick(now)
         if now - self._beaten_at >= self._heartbeat:
@@ -178,6 +181,9 @@ class Coordinator:
                 self._part(entry.identity, Failure.PEER_LOST, Reason.SILENT)
             else:
                 self._write(entry.identity, Lane.CONTROL, Heartbeat())
+        for connection in tuple(self._clogged):
+            if connection.who is not None and now - connection.taken_at > self._silence:
+                self._part(connection.who, Failure.PEER_LOST, Reason.SILENT)
         for stranger in tuple(self._strangers):
             if now - stranger.opened_at > self._admission:
                 self._turn_away(stranger, Reason.NOT_PROVEN)
@@ -230,6 +236,8 @@ class Coordinator:
         other = self._group.roster.by_instance(who.instance)
         if other is not None and other.member.name != hello.name:
             return Reason.NAME_TAKEN
+        if other is not None and gives_way(hello.boot, other.member.boot):
+            return Reason.REPLACED
         if hello.lane is Lane.CONTROL:
             return Reason.NAME_TAKEN if who in self._halves or who in self._lanes else None
         return None if who in self._halves else Reason.NOT_A_MEMBER

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
+from types import MappingProxyType
 from typing import Self
 
 from tidegate.errors import (
@@ -18,6 +19,7 @@ from tidegate.errors import (
 )
 from tidegate.group.address import Address
 from tidegate.group.fields import put_name
+from tidegate.group.intake import aside
 from tidegate.group.membership import JOINING, Handler, Membership
 from tidegate.group.proofs import checked_secret
 from tidegate.group.roster import instance_of
@@ -66,11 +68,10 @@ class _Asked:
         waits = (it.rendezvous, it.outbound, it.processing)
         return BarrierRequest(number, self.barrier, self.require, *waits)
 
-    @property
-    def longest(self) -> float:
-        """Seconds within which the coordinator has to have settled it."""
-        asked = [self.timeouts.of(phase) for phase in Phase if phase.flag & self.require]
-        return self.timeouts.rendezvous + max(asked, default=0.0)
+    def longest(self, group: Timeouts) -> float:
+        """Seconds within which the coordinator has to have settled it, whatever others ask for."""
+        waits = [it.of(phase) for it in (self.timeouts, group) for phase in Phase]
+        return self.timeouts.rendezvous + max(waits)
 
 
 class Group:
@@ -179,7 +180,7 @@ class Group:
         session = self._membership.wait_for_session(asked.timeouts.rendezvous)
         if session is None:
             return self._unanswered(asked, Failure.COORDINATOR_STOP)
-        with session.intake.while_waiting():
+        with aside():
             completion = self._meet(session, asked)
             self._catch_up(session, asked, completion)
         return completion
@@ -197,7 +198,7 @@ class Group:
         return self.barrier(name, require=Require.INBOUND | Require.PROCESSING, timeout=timeout)
 
     def _meet(self, session: Session, asked: _Asked) -> Completion:
-        bound = asked.longest + session.silence
+        bound = asked.longest(self.timeouts) + session.silence
         try:
             number, call = session.call(asked.request)
         except CoordinatorUnreachable:
@@ -213,14 +214,7 @@ class Group:
         if isinstance(answer, Refusal):
             why = WHY.get(answer.reason, str(answer.reason))
             raise BarrierRefused(asked.barrier, self.name, why)
-        return self._completed(asked.barrier, answer)
-
-    def _completed(self, barrier: str, it: BarrierCompletion) -> Completion:
-        phases = (it.rendezvous, it.inbound, it.outbound, it.processing)
-        named = {phase.offender for phase in phases} - {NOBODY}
-        known = map(self._membership.known, named)
-        offenders = {member.instance: member for member in known if member is not None}
-        return Completion(barrier, it.sequence, it.require, *phases, offenders)
+        return _completed(asked.barrier, answer, call.offenders)
 
     def _unanswered(self, asked: _Asked, failure: Failure) -> Completion:
         phases = failed_phases(asked.require, failure)
@@ -257,3 +251,10 @@ class Group:
     def _are_handlers_through(self, until: float) -> bool:
         intake = self._membership.session().intake
         return intake.wait_quiet(intake.received, max(0.0, until - monotonic()))
+
+
+def _completed(barrier: str, it: BarrierCompletion, spoken_of: Mapping[int, Member]) -> Completion:
+    phases = (it.rendezvous, it.inbound, it.outbound, it.processing)
+    named = {phase.offender for phase in phases}
+    offenders = {instance: who for instance, who in spoken_of.items() if instance in named}
+    return Completion(barrier, it.sequence, it.require, *phases, MappingProxyType(offenders))

@@ -24,6 +24,9 @@ MOST_WAITING = 10_000
 MOST_RUNNERS = 64
 """Handlers that may wait in barriers at the same time."""
 
+_current = local()
+"""In the thread of a handler, `work`: the intake and the place of its message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -59,7 +62,6 @@ class Intake:
         """By place, the messages that a handler has, and whether it waits in a barrier."""
         self._runners: set[Thread] = set()
         self._taken = 0
-        self._current = local()
         self._is_closed = False
         self.received = 0
         """The place of the last message that has arrived."""
@@ -89,28 +91,15 @@ class Intake:
             return self._cutoff()
 
     def wait_received(self, target: int, timeout: float) -> bool:
-        """Whether everything up to there arrives in time."""
+        """Whether everything up to there arrives, in time and before this is closed."""
         with self._lock:
-            return self._moved.wait_for(lambda: self.received >= target, timeout)
+            self._moved.wait_for(lambda: self.received >= target or self._is_closed, timeout)
+            return self.received >= target
 
     def wait_quiet(self, target: int, timeout: float) -> bool:
         """Whether handlers are through up to there in time."""
         with self._lock:
             return self._moved.wait_for(lambda: self._cutoff() >= target, timeout)
-
-    @contextmanager
-    def while_waiting(self) -> Iterator[None]:
-        """The calling thread waits in a barrier: if it runs a handler, the next ones go on."""
-        place = getattr(self._current, "place", None)
-        if place is None:
-            yield
-            return
-        self._step_aside(place)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running[place] = False
 
     def close(self) -> None:
         """Take no more; what has arrived is still handled."""
@@ -118,19 +107,26 @@ class Intake:
             self._is_closed = True
             self._work.notify_all()
             self._room.notify_all()
+            self._moved.notify_all()
 
     def join(self) -> None:
-        """Wait until its handlers are through."""
-        for runner in tuple(self._runners):
-            runner.join()
+        """Wait until its handlers are through, or wait in barriers."""
+        with self._lock:
+            self._moved.wait_for(lambda: len(self._runners) <= sum(self._running.values()))
 
-    def _step_aside(self, place: int) -> None:
+    def step_aside(self, place: int) -> None:
+        """The handler of that message waits in a barrier: the next ones go on."""
         with self._lock:
             self._running[place] = True
             if len(self._runners) < MOST_RUNNERS:
                 self._add_runner()
             self._moved.notify_all()
         self._on_change()
+
+    def step_back(self, place: int) -> None:
+        """It goes on."""
+        with self._lock:
+            self._running[place] = False
 
     def _cutoff(self) -> int:
         at_work = [place for place, is_aside in self._running.items() if not is_aside]
@@ -146,7 +142,7 @@ class Intake:
             self._after.join()  # a handler of the life before may still be at work
             self._after = None
         while (message := self._take()) is not None:
-            self._current.place = message.sequence
+            _current.work = self, message.sequence
             try:
                 self._handle(message)
             except Exception:  # noqa: BLE001  a handler's trouble is its own
@@ -178,9 +174,24 @@ class Intake:
     def _retire(self) -> None:
         self._runners.discard(current_thread())
         self._work.notify()
+        self._moved.notify_all()
 
     def _is_through(self, message: Message) -> None:
         with self._lock:
             del self._running[message.sequence]
-            self._current.place = None
             self._moved.notify_all()
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """The calling thread waits in a barrier; if it runs a handler, of whatever life, that waits."""
+    work: tuple[Intake, int] | None = getattr(_current, "work", None)
+    if work is None:
+        yield
+        return
+    intake, place = work
+    intake.step_aside(place)
+    try:
+        yield
+    finally:
+        intake.step_back(place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from threading import Condition, Event, Thread
 from time import monotonic
@@ -20,6 +20,7 @@ from tidegate.errors import (
 )
 from tidegate.group.address import Address
 from tidegate.group.admission import Applicant
+from tidegate.group.boots import Lives
 from tidegate.group.events import log, tell
 from tidegate.group.fields import put_name
 from tidegate.group.intake import Intake, Message
@@ -35,8 +36,6 @@ ATTEMPT = 5.0
 """Seconds that one attempt to be admitted may take."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two attempts."""
-MOST_REMEMBERED = 1_000
-"""Members that are remembered after they have gone."""
 
 
 class Membership:
@@ -53,8 +52,8 @@ class Membership:
             name, bytes(BOOT), os.getpid(), socket.gethostname(), secret, address
         )
         self._changed = Condition()
-        self._known: dict[int, Member] = {}
-        self._here: set[int] = set()
+        self._here: dict[int, Member] = {}
+        self._lives = Lives()
         self._session: Session | None = None
         self._end: GroupError | None = None
         self._is_draining = False
@@ -81,22 +80,17 @@ class Membership:
     def members(self) -> tuple[Member, ...]:
         """Who is here, by name."""
         with self._changed:
-            return tuple(sorted((self._known[it] for it in self._here), key=lambda it: it.name))
-
-    def known(self, instance: int) -> Member | None:
-        """Who this is, or was."""
-        with self._changed:
-            return self._known.get(instance)
+            return tuple(sorted(self._present(), key=lambda it: it.name))
 
     def wait_for(self, names: frozenset[str], timeout: float) -> None:
         """Wait until all of these are here."""
 
         def missing() -> list[str]:
-            return sorted(names - {self._known[it].name for it in self._here})
+            return sorted(names - {it.name for it in self._present()})
 
         with self._changed:
             if not self._changed.wait_for(lambda: not missing() or self._is_over, timeout):
-                present = sorted(self._known[it].name for it in self._here)
+                present = sorted(it.name for it in self._present())
                 raise MembersMissing(listed(missing()), timeout, listed(present))
         self.check()
 
@@ -115,16 +109,14 @@ class Membership:
             self._changed.notify_all()
 
     def _note(self, about: About) -> None:
-        instance = about.instance
-        self._known.pop(instance, None)
-        self._known[instance] = about.member
         if about.is_here:
-            self._here.add(instance)
-        else:
-            self._here.discard(instance)
-        gone = [it for it in self._known if it not in self._here]
-        for it in gone[: max(0, len(gone) - MOST_REMEMBERED)]:
-            del self._known[it]
+            self._here[about.instance] = about.member
+        elif (known := self._here.get(about.instance)) and known.boot == about.boot:
+            del self._here[about.instance]  # and not when a younger life of it is here
+
+    def _present(self) -> Collection[Member]:
+        """Nobody, while there is nobody to say so."""
+        return self._here.values() if self.is_connected else ()
 
     def _handle(self, message: Message) -> None:
         handler = self.handlers.get(message.topic)
@@ -178,7 +170,8 @@ class Membership:
         intake: Intake | None = before.intake if before is not None else None
         with self._changed:
             self._here.clear()
-        who = replace(self._applicant, boot=os.urandom(BOOT))
+        boot = self._lives.next(is_again=before is not None)
+        who = replace(self._applicant, boot=boot)
         session = Session(who, timeout, self._handle, self._hear, intake)
         with self._changed:
             is_late = self._closed.is_set()
@@ -192,7 +185,7 @@ class Membership:
 
     def _stay(self) -> None:
         """Join again whenever a session has ended, until this process leaves or is replaced."""
-        while not self._closed.is_set():
+        while not (self._closed.is_set() or self._is_over):
             session = self._session
             assert session is not None
             session.over.wait()
@@ -212,6 +205,9 @@ class Membership:
                 self._join(ATTEMPT)
             except CoordinatorUnreachable:
                 pause = min(2 * pause, LONGEST_PAUSE)
+            except MemberReplaced as replaced:
+                self._finish(replaced)
+                return
             except NotAdmitted as refused:
                 log.warning("%s", refused)
                 pause = LONGEST_PAUSE

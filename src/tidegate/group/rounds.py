@@ -79,6 +79,8 @@ class Rounds:
         entry.last_phase = f"{said} {frame.ack.phase} of {round_.barrier!r}"
         who = entry.identity
         round_.acknowledge(who, frame.generation, frame.ack, frame.observed, success=success)
+        tell("barrier.acknowledged", logging.DEBUG, barrier=round_.barrier, round=frame.round,
+             phase=str(frame.ack.phase), member=entry.member.name, success=success)  # fmt: skip
         self._proceed(round_, (), now)
 
     def drain(self, who: Identity, now: float) -> None:

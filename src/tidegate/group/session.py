@@ -9,7 +9,7 @@ caller that it releases.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,7 +22,7 @@ from tidegate.group.admission import Applicant, OpenLane, open_lane
 from tidegate.group.events import log
 from tidegate.group.framing import READ_SIZE
 from tidegate.group.intake import Intake, Message
-from tidegate.group.verdicts import Failure, PhaseStatus, Require, State
+from tidegate.group.verdicts import Failure, Member, PhaseStatus, Require, State
 from tidegate.group.wire import (
     About,
     AckRequest,
@@ -55,6 +55,8 @@ class Call:
 
     answer: BarrierCompletion | Refusal | None = None
     """Nothing if there will be none, for the session is over."""
+    offenders: Mapping[int, Member] = field(default_factory=dict)
+    """Those whom the answer names, as they were then."""
     answered: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
@@ -89,6 +91,8 @@ class Session:
         self._asking = Lock()
         self._asked: list[AckRequest] = []
         self._calls: dict[int, Call] = {}
+        self._told: dict[int, Member] = {}
+        """Who was spoken of since the last answer: those whom the next one names are among them."""
         self._idle = Event()
         self._numbers = count(1)
         self._sent = 0
@@ -242,23 +246,30 @@ class Session:
     def _obey(self, frame: Frame) -> None:
         match frame:
             case BarrierCompletion() | Refusal():
-                call = self._calls.pop(frame.call, None)
-                if call is not None:
-                    call.give(frame)
-                if not self._calls:
-                    self._idle.set()
+                self._answer(frame)
             case AckRequest():
                 with self._asking:
                     self._asked.append(frame)
                 self._answer_what_is_due()
-            case About() | Configure():
+            case About():
+                self._told[frame.instance] = frame.member
+                self._heard(frame)
+            case Configure():
                 self._heard(frame)
             case Heartbeat():
-                pass
+                self._told.clear()  # an answer follows at once on those whom it names
             case Goodbye():
                 self.end(frame.reason)
             case _:
                 raise MalformedFrame(f"{type(frame).__name__} is not for a member")
+
+    def _answer(self, frame: BarrierCompletion | Refusal) -> None:
+        call = self._calls.pop(frame.call, None)
+        if call is not None:
+            call.offenders, self._told = self._told, {}
+            call.give(frame)
+        if not self._calls:
+            self._idle.set()
 
     def _read_messages(self) -> None:
         lane = self._messages

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
+from enum import STRICT, IntEnum, IntFlag
 from types import MappingProxyType
 
 from tidegate.errors import BarrierFailed, UnboundedWait
@@ -21,7 +21,7 @@ NO_SEQUENCE = 2**64 - 1
 """A position in no stream."""
 
 
-class Require(IntFlag):
+class Require(IntFlag, boundary=STRICT):
     """The guarantees that one caller of a barrier needs, beyond meeting the others."""
 
     NOTHING = 0

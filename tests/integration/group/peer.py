@@ -50,6 +50,7 @@ class Peer:
             "slow": self._slowly,
             "gate": self._at_the_gate,
             "fence": self._fence_within,
+            "gate then fence": self._gate_then_fence,
         }
         self._group: Group
 
@@ -69,6 +70,10 @@ class Peer:
         self._inside["fence"] += 1
         self._outcomes.append(as_json(self._group.processing_fence(message.payload.decode())))
         self._messages.append(message)
+
+    def _gate_then_fence(self, message: Message) -> None:
+        self._at_the_gate(message)
+        self._fence_within(message)
 
     # --- coming and going ---
 

@@ -260,6 +260,12 @@ class CoordinatorProcess(Process):
         for name in names:
             self.wait_event("barrier.arrived", barrier=barrier, member=name)
 
+    def wait_acknowledged(self, barrier: str, phase: str, times: int) -> None:
+        """Wait until so many have confirmed a phase."""
+        self.wait_until(
+            lambda: self.count_events("barrier.acknowledged", barrier=barrier, phase=phase) == times
+        )
+
 
 @dataclass
 class Cluster:
@@ -286,6 +292,19 @@ class Cluster:
         self.coordinator = CoordinatorProcess(self.nursery, self.wanted, self.secret, self.pace)
         self._all.append(self.coordinator)
         self.address = self.wanted = self.coordinator.do("address")
+
+    def restart_coordinator(self, *peers: Peer) -> None:
+        """Start another one in its place, and wait until these have found it."""
+        self.start_coordinator()
+        for peer in peers:
+            self.coordinator.wait_event("member.joined", member=peer.name)
+        self.meet(*peers)
+
+    def start_another_coordinator(self) -> str:
+        """At the same address; where it listens, if it does."""
+        other = CoordinatorProcess(self.nursery, self.address, self.secret, self.pace)
+        self._all.append(other)
+        return str(other.do("address"))
 
     def peer(self, name: str) -> Peer:
         """A process that has not joined."""

@@ -1,0 +1,185 @@
+"""A coordinator that stops, dies, freezes or comes back: nobody hangs, everybody returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+import pytest
+
+from tests.integration.group.processes import Cluster, Raised, all_at
+from tests.waiting import wait_until
+from tidegate.group import INBOUND, OUTBOUND, PROCESSING
+
+STOPPED = {"coordinator stop"}
+
+
+def test_a_coordinator_that_stops_completes_every_open_round_before_it_goes(
+    any_group: Cluster,
+) -> None:
+    a, b, _ = any_group.join("a", "b", "c")
+    calls = [a.barrier("noon", INBOUND), b.barrier("noon"), a.barrier("night", PROCESSING)]
+    any_group.coordinator.wait_arrived("noon", "a", "b")
+    any_group.coordinator.wait_arrived("night", "a")
+
+    any_group.coordinator.do("close")
+
+    assert {call.outcome().rendezvous.failure for call in calls} == STOPPED
+    assert calls[0].outcome().states == ("failed", "failed", "not requested", "not requested")
+
+
+def test_a_stop_fails_only_the_phases_that_were_not_over(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    calls = [peer.barrier("noon", OUTBOUND | PROCESSING) for peer in (a, b)]
+    group.coordinator.wait_acknowledged("noon", "outbound", 2)
+
+    group.coordinator.do("close")
+
+    for call in calls:
+        outcome = call.outcome()
+        assert outcome.states == ("satisfied", "not requested", "satisfied", "failed")
+        assert outcome.processing.failure == "coordinator stop"
+
+
+def test_a_coordinator_that_is_killed_fails_every_open_round_as_its_stop(
+    any_group: Cluster,
+) -> None:
+    a, b, _ = any_group.join("a", "b", "c")
+    calls = [a.barrier("noon", INBOUND), b.barrier("noon")]
+    any_group.coordinator.wait_arrived("noon", "a", "b")
+
+    any_group.coordinator.kill()
+    killed = monotonic()
+
+    assert {call.outcome().rendezvous.failure for call in calls} == STOPPED
+    assert monotonic() - killed < 5
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_members_join_a_coordinator_again_that_comes_back(any_group: Cluster, end: str) -> None:
+    peers = any_group.join("a", "b", "c")
+    any_group.coordinator.do("close") if end == "close" else any_group.coordinator.kill()
+
+    any_group.restart_coordinator(*peers)
+
+    assert all(it.is_satisfied for it in all_at(peers, "noon", INBOUND | PROCESSING))
+
+
+def test_a_barrier_that_is_called_without_a_coordinator_waits_for_it(group: Cluster) -> None:
+    (a,) = group.join("a")
+    group.coordinator.kill()
+    wait_until(lambda: not a.do("is_connected"))
+
+    call = a.barrier("noon")
+    group.start_coordinator()
+
+    assert call.outcome().is_satisfied
+
+
+def test_a_barrier_without_a_coordinator_fails_at_its_bound(group: Cluster) -> None:
+    (a,) = group.join("a")
+    group.coordinator.kill()
+    wait_until(lambda: not a.do("is_connected"))
+
+    outcome = a.barrier("noon", INBOUND, timeout=0.3).outcome()
+
+    assert outcome.states == ("failed", "failed", "not requested", "not requested")
+    assert outcome.rendezvous.failure == "coordinator stop"
+    with pytest.raises(Raised, match="CoordinatorUnreachable"):
+        a.do("publish", topic="note")
+
+
+def test_a_process_that_looks_for_its_coordinator_can_leave(group: Cluster) -> None:
+    (a,) = group.join("a")
+    group.coordinator.kill()
+    wait_until(lambda: not a.do("is_connected"))
+
+    assert a.do("drain") is False
+    wait_until(lambda: a.do("threads") == [])
+    group.start_coordinator()
+    (b,) = group.join("b")
+
+    assert b.do("members") == ["b"]
+
+
+def test_who_leaves_while_it_joins_again_is_no_member_afterwards(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.1, silence=0.5)
+    a, b = group.join("a", "b")
+    group.coordinator.freeze()
+    wait_until(lambda: not a.do("is_connected"))
+
+    a.do("close")
+    group.coordinator.thaw()
+
+    wait_until(lambda: a.do("threads") == [])
+    wait_until(lambda: b.do("members") == ["b"])
+    assert b.barrier("noon").outcome().is_satisfied
+
+
+def test_a_coordinator_that_freezes_for_a_moment_loses_nobody(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.2, silence=20)
+    a, b = group.join("a", "b")
+    call = a.barrier("noon")
+    group.coordinator.wait_arrived("noon", "a")
+
+    group.coordinator.freeze()
+    theirs = b.barrier("noon")
+    assert not theirs.is_done
+    group.coordinator.thaw()
+
+    assert call.outcome().is_satisfied
+    assert theirs.outcome().is_satisfied
+    assert group.coordinator.count_events("member.gone") == 0
+
+
+def test_members_leave_a_frozen_coordinator_and_come_back_when_it_thaws(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.2, silence=1.0)
+    a, b = group.join("a", "b")
+    call = a.barrier("noon")
+    group.coordinator.wait_arrived("noon", "a")
+
+    group.coordinator.freeze()
+    outcome = call.outcome()
+    group.coordinator.thaw()
+
+    assert outcome.rendezvous.failure == "coordinator stop"
+    group.coordinator.wait_until(
+        lambda: all(
+            group.coordinator.count_events("member.joined", member=name) >= 2 for name in "ab"
+        )
+    )
+    group.meet(a, b)
+    assert all(it.is_satisfied for it in all_at([a, b], "night"))
+
+
+def test_a_process_waits_for_a_coordinator_that_is_not_there_yet(group: Cluster) -> None:
+    group.coordinator.kill()
+    a = group.peer("a")
+    joining = a.begin("join", timeout=20.0)
+    group.start_coordinator()
+
+    joining.answer()
+    assert a.do("members") == ["a"]
+
+
+def test_a_process_does_not_wait_for_ever_for_a_coordinator(group: Cluster) -> None:
+    group.coordinator.kill()
+
+    with pytest.raises(Raised, match="CoordinatorUnreachable"):
+        group.peer("a").do("join", timeout=0.3)
+
+
+def test_two_coordinators_do_not_share_an_address(any_group: Cluster) -> None:
+    (a,) = any_group.join("a")
+
+    with pytest.raises(EOFError):
+        any_group.start_another_coordinator()
+    assert a.barrier("noon").outcome().is_satisfied
