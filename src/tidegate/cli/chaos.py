@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+
+if TYPE_CHECKING:
+    from tidegate.testing import Trial
 
 
 def chaos(
@@ -23,6 +27,13 @@ def chaos(
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides about the random part of it.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="Only the most telling faults.")] = False,
+    processes: Annotated[
+        bool,
+        typer.Option(
+            "--processes",
+            help="Kill and freeze the processes of a whole deployment under three clients.",
+        ),
+    ] = False,
 ) -> None:
     """Kill a pipeline at each crash point and at random, restart it, compare the results.
 
@@ -30,12 +41,33 @@ def chaos(
     well. Results must have the same bytes as without faults, and be published once.
     """
     with told_errors(as_json=False), TemporaryDirectory(prefix="tidegate-chaos-") as folder:
-        from tidegate.testing import QUICK, Subject, chaos, generated
-
         find_pipeline(pipeline)
-        files = data or generated(pipeline, Path(folder) / "data", seed)
-        points = QUICK if quick else None
-        subject = Subject(pipeline, files.absolute(), Path(folder))
-        for trial in chaos(subject, seed, points, random_kills=1 if quick else 5):
+        place = Path(folder)
+        trials = _of_processes if processes else _of_runs
+        for trial in trials(pipeline, data, place, seed, quick):
             deaths = f"{trial.deaths} deaths" if trial.deaths else "no death"
             typer.echo(f"{trial.seconds:6.1f} s  same results  {deaths:<9}  {trial.fault}")
+
+
+def _of_runs(
+    pipeline: str, data: Path | None, place: Path, seed: int, quick: bool
+) -> Iterator[Trial]:
+    from tidegate.testing import QUICK, Subject, chaos, generated
+
+    files = data or generated(pipeline, place / "data", seed)
+    points = QUICK if quick else None
+    subject = Subject(pipeline, files.absolute(), place)
+    return chaos(subject, seed, points, random_kills=1 if quick else 5)
+
+
+def _of_processes(
+    pipeline: str, data: Path | None, place: Path, seed: int, quick: bool
+) -> Iterator[Trial]:
+    """Three clients; with data of their own unless some was given."""
+    from tidegate.testing import Client, Company, chaos_of_processes, generated
+
+    def files(number: int) -> Path:
+        return data or generated(pipeline, place / f"data-{number}", seed + number)
+
+    clients = [Client(f"client-{it}", files(it).absolute()) for it in range(1, 2 if quick else 4)]
+    return chaos_of_processes(Company(pipeline, place), clients, seed)

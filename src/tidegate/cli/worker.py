@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from threading import Event
 from typing import Annotated
 
 import typer
@@ -11,41 +9,52 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
+from tidegate.cli.post import (
+    GroupAddress,
+    ProcessName,
+    WithParent,
+    colleague_in,
+    stand_and_tell,
+    told_to_stop,
+)
 
-LOOK = 1.0
-"""Seconds between two looks at whether the tasks are alive."""
 
-
-def worker(
+def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     pipeline: Annotated[
         str,
         typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
     ],
     deployment: ExistingDeployment,
+    name: ProcessName = None,
+    group: GroupAddress = None,
     database: DatabaseUrl = None,
     shards: Annotated[
         int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
     ] = None,
     spark: SparkMaster = "local[*]",
+    with_parent: WithParent = False,
 ) -> None:
-    """Run the tasks of a pipeline until interrupted.
+    """Run tasks of a pipeline until interrupted.
 
-    Several workers share the tasks; those of one that dies go to the others, or to the next.
+    Several workers share the tasks evenly. One that is interrupted finishes what is at work and
+    hands its tasks over; those of one that dies go to the others within seconds.
     """
     with told_errors(as_json=False):
         from tidegate.run.deployment import open_deployment
+        from tidegate.run.post import Working
         from tidegate.run.service import serving
         from tidegate.spark import session_on
 
-        stopped = Event()
-        for asked in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(asked, lambda *_: stopped.set())
+        stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         with (
             open_deployment(deployment, database) as place,
             session_on(spark) as session,
             serving(place, found, session, shards) as service,
+            colleague_in(deployment, group, name, "worker", service.wakeups) as colleague,
         ):
-            typer.echo(f"working on {found.name}; stop with Ctrl-C", err=True)
-            while not stopped.wait(LOOK):
-                service.check()
+            if colleague is not None:
+                service.watch.on_release = colleague.tell_news
+            stand_and_tell(
+                Working(service), colleague, stopped, lambda text: typer.echo(text, err=True)
+            )

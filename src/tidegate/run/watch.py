@@ -61,7 +61,8 @@ class Watch:
     ) -> None:
         self._database = database
         self._pipeline = pipeline
-        self._on_release = on_release
+        self.on_release = on_release
+        """Called when something was let through."""
         self.releases = 0
         """How often it has let an END through."""
         self._explain = explain
@@ -138,7 +139,7 @@ class Watch:
         crash_point("release.after_commit")
         self.releases += made
         if made:
-            self._on_release()
+            self.on_release()
 
     def _release_complete(self, connection: Connection, lease: Lease, gates: Sequence[str]) -> int:
         """Let through what is complete; how many ENDs that were."""

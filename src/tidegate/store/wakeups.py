@@ -66,6 +66,10 @@ class Wakeups:
         wake()
         return lambda: self._unsubscribe(topic, wake)
 
+    def wake_everybody(self) -> None:
+        """There may be news of any topic, says somebody who knows."""
+        self._wake("")
+
     def wait_listening(self, timeout: float) -> bool:
         """Wait until commits are heard; whether they are."""
         return self._listening.wait(timeout)

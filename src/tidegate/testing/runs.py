@@ -1,6 +1,4 @@
-"""The crash kit: proves that a pipeline gives the same results whatever is killed, and when.
-
-    for trial in chaos(Subject("coffee", data, folder), seed=7): …
+"""One process dies at every step of the protocol, and at random.
 
 A trial runs `tidegate run` in a process of its own and lets it die: by SIGKILL at a named crash
 point or at a random moment, or by losing its PostgreSQL to SIGKILL under load. The same command
@@ -195,7 +193,7 @@ def _without_faults(subject: Subject) -> tuple[dict[str, bytes], float]:
     if code != 0:
         raise ChaosFailed("none", f"the run without faults ended with {code}: {_said(place)}")
     seconds = monotonic() - started
-    expected = _results(place)
+    expected = results_in(place)
     compare("none", expected, place)
     return expected, seconds
 
@@ -227,12 +225,12 @@ def _tried(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault
 
 def compare(name: str, expected: Mapping[str, bytes], place: Path) -> None:
     """Raise `ChaosFailed` unless a trial gave these results, and published them once."""
-    found = _results(place)
+    found = results_in(place)
     for sink in sorted(expected.keys() | found.keys()):
         if found.get(sink) != expected.get(sink):
             raise ChaosFailed(name, f"{sink} is not what the run without faults gave; see {place}")
     with open_database(None, place / "deployment") as database:
-        published = database.transact(_published)
+        published = database.transact(publications_of)
     wrong = why_not_once(expected, published)
     if wrong is not None:
         raise ChaosFailed(name, wrong)
@@ -268,8 +266,8 @@ def why_not_once(sinks: Collection[str], published: Sequence[Published]) -> str 
     return None
 
 
-def _published(connection: Connection) -> list[Published]:
-    """By every incarnation that ended; the deployment of a trial has runs of one name only."""
+def publications_of(connection: Connection) -> list[Published]:
+    """What every incarnation of every run of a deployment has published."""
     transactions = publications(connection)
     runs = {summary.run.key: summary.run for summary in overview(connection)}
     return [
@@ -302,5 +300,6 @@ def _said(place: Path) -> str:
     return (place / "log").read_text(errors="replace")[-2000:]
 
 
-def _results(place: Path) -> dict[str, bytes]:
+def results_in(place: Path) -> dict[str, bytes]:
+    """What a trial has written out, by sink."""
     return {file.stem: file.read_bytes() for file in sorted((place / "out").glob("*.csv"))}

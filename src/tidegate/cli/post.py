@@ -1,0 +1,88 @@
+"""What the commands of a deployment's processes share: signals, and joining the group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tidegate.run.colleague import Colleague
+    from tidegate.run.post import Duty
+    from tidegate.store import Wakeups
+
+GroupAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="The group's address, when the deployment's folder does not tell. The secret comes"
+        " in TIDEGATE_SECRET.",
+        metavar="ADDRESS",
+        show_default=False,
+    ),
+]
+ProcessName = Annotated[
+    str | None,
+    typer.Option("--name", help="What this process is called in the group.", show_default=False),
+]
+WithParent = Annotated[
+    bool, typer.Option("--with-parent", hidden=True, help="End when standard input is closed.")
+]
+
+
+def told_to_stop(*, with_parent: bool = False) -> Event:
+    """Set by Ctrl-C, SIGTERM, or the death of whoever started this process."""
+    stopped = Event()
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asked, lambda *_: stopped.set())
+    if with_parent:
+        Thread(target=_watch_parent, args=(stopped,), daemon=True).start()
+    return stopped
+
+
+def _watch_parent(stopped: Event) -> None:
+    # Not through sys.stdin: a thread that waits in it would keep this process from ending.
+    while os.read(0, 4096):
+        pass
+    stopped.set()
+
+
+@contextmanager
+def colleague_in(
+    folder: Path, address: str | None, name: str | None, role: str, wakeups: Wakeups
+) -> Iterator[Colleague | None]:
+    """This process in the group of its deployment, if that has one."""
+    from tidegate.run.colleague import Colleague
+    from tidegate.run.meeting import find
+
+    place = find(folder, address)
+    if place is None:
+        yield None
+        return
+    called = name or f"{role}-{socket.gethostname()[:32]}-{os.getpid()}"
+    colleague = Colleague.join(called, place, on_news=wakeups.wake_everybody)
+    try:
+        yield colleague
+    finally:
+        colleague.group.close()
+
+
+def stand_and_tell(
+    duty: Duty, colleague: Colleague | None, stopped: Event, say: Callable[[str], None]
+) -> None:
+    """Stand at a post until told to go, and say how that went."""
+    from tidegate.run.post import stand
+
+    who = f" as {colleague.name}" if colleague is not None else ""
+    say(f"at work{who}; stop with Ctrl-C")
+    if stand(duty, colleague, stopped):
+        say("everything at work was finished and handed over")
+    else:
+        say("not everything at work was finished in time; others will do it again")

@@ -1,0 +1,124 @@
+"""`tidegate up`: a deployment of several processes; `tidegate drain`: one of them goes."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.failing import told_errors
+from tidegate.cli.finding import find_pipeline
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
+from tidegate.cli.post import GroupAddress, told_to_stop
+
+DRAIN_BOUND = 300.0
+
+
+def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
+    pipeline: Annotated[
+        str,
+        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
+    ],
+    deployment: ExistingDeployment,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that run tasks.")] = 2,
+    monitors: Annotated[
+        int, typer.Option(min=0, help="Processes that watch the runs; one of them leads.")
+    ] = 1,
+    listen: Annotated[
+        str, typer.Option(help="Where clients reach the server by HTTP.", metavar="HOST:PORT")
+    ] = "127.0.0.1:8420",
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            help="Who may ask: lines of `client: SHA-256 of its token`.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    meet_at: Annotated[
+        str,
+        typer.Option(
+            "--group",
+            help="Where the processes meet: tcp://HOST:PORT or unix:///PATH.",
+            metavar="ADDRESS",
+        ),
+    ] = "tcp://127.0.0.1:0",
+    database: DatabaseUrl = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
+    ] = None,
+    spark: SparkMaster = "local[*]",
+    wait: Annotated[
+        float, typer.Option(min=1, help="Seconds for everybody to be at work.")
+    ] = 180.0,
+) -> None:
+    """Run a pipeline in several processes: a server, monitors and workers.
+
+    Whoever dies is started again; until then the others have its tasks. `tidegate worker` adds one
+    by hand, also on another host; `tidegate drain` takes one away. Ctrl-C stops all in good order.
+    """
+    with told_errors(as_json=False):
+        from tidegate.run.company import Wanted, company
+        from tidegate.run.deployment import open_deployment
+
+        stopped = told_to_stop()
+        found = find_pipeline(pipeline)
+        common = ["--database", database] if database else []
+        work = ["--spark", spark, *(["--shards", str(shards)] if shards else [])]
+        serve = ["--listen", listen, *work, *(["--tokens", str(tokens)] if tokens else [])]
+        (deployment / "logs").mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(filename=deployment / "logs" / "up.log", level=logging.INFO)
+        # This process holds the deployment open, so that it outlives each of the others.
+        with open_deployment(deployment, database):
+            wanted = Wanted(pipeline, deployment, workers, monitors, serve, work, common)
+            with company(wanted, meet_at) as at_work:
+                _say(f"starting {workers} workers, {monitors} monitors and a server for"
+                     f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
+                at_work.gather(stopped, wait)
+                _say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
+                at_work.keep(stopped)
+                _say("stopping: what is at work is finished first")
+                for stats in at_work.stop():
+                    _say(f"  {stats}")
+
+
+def drain(
+    worker: Annotated[str, typer.Argument(help="Its name in the group, such as worker-1.")],
+    deployment: ExistingDeployment,
+    group: GroupAddress = None,
+    bound: Annotated[
+        float, typer.Option("--timeout", min=1, help="Seconds to wait for it.")
+    ] = DRAIN_BOUND,
+) -> None:
+    """Let one process of a deployment finish what is at work, hand its tasks over, and end.
+
+    The runs go on meanwhile. Exit code 3 says that it has not gone in time.
+    """
+    with told_errors(as_json=False):
+        from os import getpid
+
+        from tidegate.errors import NotUp
+        from tidegate.run.colleague import DRAIN, Colleague
+        from tidegate.run.meeting import find
+
+        place = find(deployment, group)
+        if place is None:
+            raise NotUp(str(deployment))
+        colleague = Colleague.join(f"drain-{getpid()}", place)
+        try:
+            colleague.group.wait_for([worker], 5.0)
+            colleague.order(worker, DRAIN)
+            _say(f"{worker} finishes what is at work")
+            is_gone = colleague.wait_until_gone(worker, bound)
+        finally:
+            colleague.leave()
+        if not is_gone:
+            _say(f"{worker} has not gone after {bound:g} s; it goes on finishing")
+            raise typer.Exit(3)
+        _say(f"{worker} has handed over and gone")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,139 @@
+"""A deployment of several processes on one machine: who is wanted, and how they begin and end.
+
+They begin with a rendezvous of everybody who is wanted, and whoever is missing when its bound
+passes is named. They end with a fence, after which each has heard that it is over, and with a word
+of each about what it has done.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from uuid import uuid4
+
+from tidegate.errors import CompanyIncomplete, MembersMissing, listed
+from tidegate.group import Coordinator
+from tidegate.run import meeting
+from tidegate.run.colleague import FENCE_BOUND, STOP, Colleague, Stats
+from tidegate.run.crew import Crew, Post
+from tidegate.run.meeting import MeetingPlace
+from tidegate.run.post import HAND_OVER_BOUND
+
+LOGS = "logs"
+CHIEF = "up"
+"""What the process is called that started the others."""
+START_BOUND = 180.0
+"""Seconds for everybody to be at work; each worker starts a Spark."""
+MOST_DEATHS = 3
+"""One that dies more often before it is at work will never be."""
+LOOK = 0.5
+END_BOUND = 30.0
+"""Seconds for a process to end once it has handed over."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Who is to work on a pipeline, and with which options."""
+
+    pipeline: str
+    folder: Path
+    workers: int
+    monitors: int
+    serve: Sequence[str] | None = None
+    """The options of the server; none is started without them."""
+    work: Sequence[str] = ()
+    """The options of every worker."""
+    common: Sequence[str] = ()
+    """The options of everybody."""
+
+    def posts(self) -> list[Post]:
+        """One for each process."""
+        workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
+        monitors = [f"monitor-{number}" for number in range(1, self.monitors + 1)]
+        posts = [self._post("monitor", name, ()) for name in monitors]
+        posts += [self._post("worker", name, self.work) for name in workers]
+        if self.serve is not None:
+            posts.append(self._post("serve", "server", ["--no-tasks", *self.serve]))
+        return posts
+
+    def _post(self, command: str, name: str, options: Sequence[str]) -> Post:
+        asked = [sys.executable, "-m", "tidegate", command, self.pipeline]
+        asked += ["--deployment", str(self.folder), "--name", name, "--with-parent"]
+        return Post(name, command, [*asked, *self.common, *options])
+
+
+class Company:
+    """The processes at work, and this one among them."""
+
+    def __init__(self, crew: Crew, colleague: Colleague) -> None:
+        self.crew = crew
+        self.colleague = colleague
+
+    @property
+    def names(self) -> set[str]:
+        """Of those who are wanted and have not left on purpose."""
+        return {name for name, hand in self.crew.hands.items() if not hand.is_gone}
+
+    def gather(self, stopped: Event, bound: float = START_BOUND) -> None:
+        """Wait until everybody is at work; `CompanyIncomplete` says who is not, and why."""
+        until = monotonic() + bound
+        while not (stopped.is_set() or self._are_all_here()):
+            self.crew.look()
+            hopeless = any(hand.deaths > MOST_DEATHS for hand in self.crew.hands.values())
+            if hopeless or monotonic() > until:
+                raise self._incomplete(bound)
+        completion = self.colleague.fence(f"everybody is here {uuid4().hex[:8]}")
+        if not (completion.is_satisfied or stopped.is_set()):
+            raise CompanyIncomplete(str(completion), FENCE_BOUND, "")
+
+    def keep(self, stopped: Event) -> None:
+        """Start those again that die, until told to stop or all have gone."""
+        while not (stopped.is_set() or self.crew.is_gone):
+            self.crew.look()
+            stopped.wait(LOOK)
+
+    def stop(self) -> list[Stats]:
+        """Tell everybody to finish, and hear what each has done."""
+        names = self.names
+        self.colleague.hint(STOP)
+        self.colleague.fence(f"everybody goes {uuid4().hex[:8]}")
+        self.colleague.wait_for_final_stats(names, HAND_OVER_BOUND)
+        stats = self.colleague.stats
+        return [stats[name] for name in sorted(stats)]
+
+    def _are_all_here(self) -> bool:
+        try:
+            self.colleague.group.wait_for(self.names, LOOK)
+        except MembersMissing:
+            return False
+        return True
+
+    def _incomplete(self, bound: float) -> CompanyIncomplete:
+        here = {member.name for member in self.colleague.members}
+        missing = [hand for name, hand in self.crew.hands.items() if name not in here]
+        names = listed([hand.post.name for hand in missing])
+        said = "\n".join(f"{hand.post.name} said last: {hand.said_last()}" for hand in missing)
+        return CompanyIncomplete(f"{names} did not come", bound, said)
+
+
+@contextmanager
+def company(wanted: Wanted, address: str) -> Iterator[Company]:
+    """Start everybody, coordinate them, and end them all afterwards."""
+    secret = meeting.secret_for()
+    folder = wanted.folder
+    with Coordinator(address, secret=secret) as coordinator:
+        place = MeetingPlace(coordinator.address, secret)
+        place.save(folder)
+        colleague = Colleague.join(CHIEF, place)
+        crew = Crew(wanted.posts(), folder / LOGS)
+        try:
+            yield Company(crew, colleague)
+        finally:
+            crew.close(END_BOUND)
+            colleague.leave()
+            meeting.forget(folder)

@@ -1,0 +1,150 @@
+"""The processes of a deployment on one machine: started, started again when they die, stopped.
+
+One that ends by itself without trouble was told to go, and stays away. One that dies is started
+again, after a pause that grows while it lives only briefly.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+log = logging.getLogger(__name__)
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds before one that died is started again."""
+LONG_LIFE = 60.0
+"""Seconds of a life after which a death says nothing about the next."""
+TAIL = 1500
+"""Bytes of what a process said last, for an error."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """A process that is wanted."""
+
+    name: str
+    role: str
+    command: Sequence[str]
+
+
+def pause_after(deaths: int) -> float:
+    """Seconds before the next life, after so many short ones.
+
+    >>> [pause_after(deaths) for deaths in (1, 2, 3, 10)]
+    [0.5, 1.0, 2.0, 30.0]
+    """
+    return float(min(SHORTEST_PAUSE * 2 ** (deaths - 1), LONGEST_PAUSE))
+
+
+class Hand:
+    """One process, in all of its lives."""
+
+    def __init__(self, post: Post, logs: Path) -> None:
+        self.post = post
+        self.log = logs / f"{post.name}.log"
+        self.deaths = 0
+        self._short_lives = 0
+        self._again_at: float | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun_at = 0.0
+        self.start()
+
+    def start(self) -> None:
+        """Begin a life. It ends when this process does: its standard input is closed then."""
+        self._again_at = None
+        self._begun_at = monotonic()
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(  # noqa: S603  our own commands
+                list(self.post.command), stdin=subprocess.PIPE, stdout=out, stderr=out
+            )
+
+    @property
+    def pid(self) -> int | None:
+        """Of its present life."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs at this moment."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended by itself, in good order."""
+        return self._process is not None and self._process.poll() == 0
+
+    def look(self) -> None:
+        """Start it again if it has died and its pause is over."""
+        if self.is_alive or self.is_gone:
+            return
+        now = monotonic()
+        if self._again_at is None:
+            self._mourn(now)
+        elif now >= self._again_at:
+            self.start()
+
+    def said_last(self) -> str:
+        """The end of its log."""
+        return self.log.read_bytes()[-TAIL:].decode(errors="replace").strip()
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to end."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(sent)
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it ends in time."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _mourn(self, now: float) -> None:
+        assert self._process is not None
+        self.deaths += 1
+        is_short = now - self._begun_at < LONG_LIFE
+        self._short_lives = self._short_lives + 1 if is_short else 1
+        pause = pause_after(self._short_lives)
+        self._again_at = now + pause
+        log.warning("%s (pid %d) has died with %s; it is started again in %g s",
+                    self.post.name, self._process.pid, self._process.returncode, pause)  # fmt: skip
+
+
+class Crew:
+    """All of them."""
+
+    def __init__(self, posts: Sequence[Post], logs: Path) -> None:
+        logs.mkdir(parents=True, exist_ok=True)
+        self.hands = {post.name: Hand(post, logs) for post in posts}
+
+    def look(self) -> None:
+        """Start those again that have died."""
+        for hand in self.hands.values():
+            hand.look()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether all have left in good order."""
+        return all(hand.is_gone for hand in self.hands.values())
+
+    def close(self, bound: float) -> list[str]:
+        """End all; the names of those that had to be killed."""
+        for hand in self.hands.values():
+            hand.stop()
+        until = monotonic() + bound
+        stubborn = []
+        for hand in self.hands.values():
+            if not hand.wait(max(0.0, until - monotonic())):
+                hand.stop(signal.SIGKILL)
+                hand.wait(5.0)
+                stubborn.append(hand.post.name)
+        return stubborn

@@ -1,0 +1,154 @@
+"""A process at its post: it does its part, tells its colleagues, and goes when it is told to.
+
+Going means: hand over what is owned, tell the others, meet them at a fence, so that everybody who
+can take over has heard of it, and say what was done. Without a group all of it still happens,
+except that nobody is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.run.colleague import Colleague, Stats
+
+if TYPE_CHECKING:
+    from tidegate.run.service import Front, Service
+    from tidegate.run.watch import Watch
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.25
+"""Seconds between two looks at whether all is well."""
+STATS_EVERY = 2.0
+HAND_OVER_BOUND = 120.0
+"""Seconds that the jobs at work may take before their outcome is dropped and done again."""
+
+
+class Duty(Protocol):
+    """What a process does for a deployment."""
+
+    role: str
+
+    def check(self) -> None:
+        """Raise if it cannot go on."""
+        ...
+
+    def hand_over(self, bound: float) -> bool:
+        """Let go of what is owned; whether that was done in time."""
+        ...
+
+    def did(self) -> dict[str, int]:
+        """What was done so far, by what it is called."""
+        ...
+
+
+@dataclass
+class Working:
+    """Runs tasks."""
+
+    service: Service
+    role: str = "worker"
+
+    def check(self) -> None:
+        """Raise if nothing is at work any more."""
+        self.service.check()
+
+    def hand_over(self, bound: float) -> bool:
+        """Commit what is at work and give the tasks to the others."""
+        return self.service.worker.drain(bound)
+
+    def did(self) -> dict[str, int]:
+        """Jobs and rows of its stages."""
+        work = self.service.workshop.work.values()
+        return {
+            "tasks": len(self.service.worker.tasks),
+            "jobs": sum(it.jobs for it in work),
+            "rows": sum(it.rows for it in work),
+            "releases": self.service.watch.releases,
+        }
+
+
+@dataclass
+class Fronting:
+    """Takes runs by HTTP."""
+
+    front: Front
+    role: str = "server"
+
+    def check(self) -> None:
+        """Raise if nobody here can watch the runs."""
+        self.front.check()
+
+    def hand_over(self, bound: float) -> bool:
+        """Clients ask again; there is nothing to hand over."""
+        return True
+
+    def did(self) -> dict[str, int]:
+        """As a monitor that stands by, it may have released runs."""
+        return {"releases": self.front.watch.releases}
+
+
+@dataclass
+class Monitoring:
+    """Watches the runs."""
+
+    watch: Watch
+    role: str = "monitor"
+
+    def check(self) -> None:
+        """Raise what the watch has died of."""
+        if self.watch.error is not None:
+            raise self.watch.error
+
+    def hand_over(self, bound: float) -> bool:
+        """Closing lets another take over at once."""
+        return True
+
+    def did(self) -> dict[str, int]:
+        """What it has let through."""
+        return {"releases": self.watch.releases}
+
+
+def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:
+    """Do a duty until told to go, by a signal or by a colleague; whether nothing was dropped."""
+    told_at = 0.0
+    while not (stopped.is_set() or _is_told_to_go(colleague)):
+        duty.check()
+        if colleague is not None and monotonic() - told_at > STATS_EVERY:
+            told_at = monotonic()
+            colleague.tell_stats(Stats(colleague.name, duty.role, duty.did()))
+        stopped.wait(LOOK)
+    did = duty.did()
+    is_clean = duty.hand_over(HAND_OVER_BOUND)
+    if colleague is not None:
+        _say_goodbye(
+            colleague,
+            Stats(
+                colleague.name,
+                duty.role,
+                {**duty.did(), "tasks": did.get("tasks", 0)},
+                is_final=True,
+            ),
+        )
+    return is_clean
+
+
+def _is_told_to_go(colleague: Colleague | None) -> bool:
+    if colleague is None:
+        return False
+    return colleague.is_told_to_stop.is_set() or colleague.is_told_to_drain.is_set()
+
+
+def _say_goodbye(colleague: Colleague, stats: Stats) -> None:
+    colleague.tell_news()
+    colleague.tell_stats(stats)
+    if not colleague.is_told_to_stop.is_set():
+        # Everybody has heard of the tasks that are free before this process is gone.
+        completion = colleague.fence(f"{colleague.name} goes")
+        if not completion.is_satisfied:
+            log.warning("%s", completion)
+    colleague.leave()

@@ -1,0 +1,33 @@
+"""The crash kit: proves that a pipeline gives the same results whatever is killed, and when.
+
+    for trial in chaos(Subject("coffee", data, folder), seed=7): …
+
+`runs` lets one process die at every step of the protocol; `processes` lets the processes of a whole
+deployment die and freeze while several clients wait for their results.
+"""
+
+from tidegate.testing.processes import Client, Company, chaos_of_processes
+from tidegate.testing.runs import (
+    QUICK,
+    Published,
+    Subject,
+    Trial,
+    chaos,
+    compare,
+    generated,
+    why_not_once,
+)
+
+__all__ = [
+    "QUICK",
+    "Client",
+    "Company",
+    "Published",
+    "Subject",
+    "Trial",
+    "chaos",
+    "chaos_of_processes",
+    "compare",
+    "generated",
+    "why_not_once",
+]

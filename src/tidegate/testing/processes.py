@@ -1,0 +1,219 @@
+"""The processes of a deployment die and freeze while clients wait for their results.
+
+`tidegate up` runs a server, monitors and workers; `tidegate submit --wait` is a client. Meanwhile,
+again and again, one of them is chosen and killed, or frozen for longer than its leases last, or
+PostgreSQL is killed. Every client must get the bytes that it gets without faults, each sink must
+have been published once, and nobody may be stuck.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+
+from tidegate.errors import ChaosFailed
+from tidegate.run.colleague import Colleague
+from tidegate.run.company import CHIEF
+from tidegate.run.meeting import find
+from tidegate.store import EmbeddedServer, open_database
+from tidegate.testing.runs import Trial, publications_of, results_in, why_not_once
+
+BOUND = 900.0
+"""Seconds for all clients to have their results, whatever dies."""
+START_BOUND = 240.0
+FROZEN = 10.0
+"""Seconds for which a process is frozen: longer than its leases last."""
+BETWEEN = (4.0, 12.0)
+"""Seconds between two faults."""
+FAULTS = (
+    "kill a worker",
+    "freeze a worker",
+    "kill a monitor",
+    "kill PostgreSQL",
+    "kill the server",
+)
+NAME = "chaos"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Somebody with data."""
+
+    name: str
+    data: Path
+
+
+@dataclass
+class Company:
+    """A deployment of several processes, and where its clients get their results."""
+
+    pipeline: str
+    folder: Path
+    workers: int = 2
+    monitors: int = 2
+    shards: int = 2
+    spark: str = "local[1]"
+    url: str = field(default_factory=lambda: f"127.0.0.1:{_free_port()}")
+
+    @property
+    def deployment(self) -> Path:
+        """Its folder."""
+        return self.folder / "deployment"
+
+    @contextmanager
+    def up(self) -> Iterator[Colleague]:
+        """Start it, join its group, and stop it afterwards."""
+        command = ["up", self.pipeline, "--deployment", str(self.deployment)]
+        command += ["--workers", str(self.workers), "--monitors", str(self.monitors)]
+        command += ["--shards", str(self.shards), "--spark", self.spark, "--listen", self.url]
+        process = _start(command, self.folder / "up.log")
+        try:
+            yield self._joined(process)
+        finally:
+            process.terminate()
+            try:
+                process.wait(BOUND)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def submit(self, client: Client) -> subprocess.Popen[bytes]:
+        """Send a client's data and wait for its results."""
+        command = ["submit", self.pipeline, "--run", client.name, "--data", str(client.data)]
+        command += ["--out", str(self.folder / client.name / "out"), "--wait"]
+        command += ["--server", f"http://{self.url}", "--patience", str(BOUND)]
+        return _start(command, self.folder / f"{client.name}.log")
+
+    def results(self, client: Client) -> dict[str, bytes]:
+        """What a client got."""
+        return results_in(self.folder / client.name)
+
+    def _joined(self, process: subprocess.Popen[bytes]) -> Colleague:
+        until = monotonic() + START_BOUND
+        wanted = {f"worker-{n + 1}" for n in range(self.workers)} | {"server"}
+        while monotonic() < until and process.poll() is None:
+            place = find(self.deployment)
+            if place is not None:
+                colleague = Colleague.join(NAME, place)
+                colleague.group.wait_for(wanted, until - monotonic())
+                return colleague
+            sleep(0.1)
+        said = (self.folder / "up.log").read_text(errors="replace")[-2000:]
+        raise ChaosFailed("none", f"the deployment did not come up: {said}")
+
+
+def chaos_of_processes(company: Company, clients: Sequence[Client], seed: int) -> Iterator[Trial]:
+    """Without faults first, each client alone; then all of them at once while processes die."""
+    expected = {client.name: _alone(company, client) for client in clients}
+    yield Trial("none", 0, 0.0)
+    started = monotonic()
+    with company.up() as colleague:
+        at_work = [company.submit(client) for client in clients]
+        faults = list(_torment(company, colleague, at_work, random.Random(seed)))  # noqa: S311
+        colleague.leave()
+    _check(company, clients, expected, at_work)
+    told = ", ".join(f"{faults.count(fault)} × {fault}" for fault in FAULTS)
+    yield Trial(told, len(faults), monotonic() - started)
+
+
+def _alone(company: Company, client: Client) -> dict[str, bytes]:
+    """What one process gives for a client."""
+    place = company.folder / "alone" / client.name
+    command = ["run", company.pipeline, "--data", str(client.data), "--out", str(place / "out")]
+    command += ["--shards", str(company.shards), "--spark", company.spark]
+    process = _start(command, place / "log")
+    if process.wait(BOUND) != 0:
+        said = (place / "log").read_text(errors="replace")[-2000:]
+        raise ChaosFailed("none", f"the run without faults failed: {said}")
+    return results_in(place)
+
+
+def _torment(
+    company: Company,
+    colleague: Colleague,
+    at_work: Sequence[subprocess.Popen[bytes]],
+    chance: random.Random,
+) -> Iterator[str]:
+    """One fault after the other while somebody waits for results; every kind comes in turn."""
+    until = monotonic() + BOUND
+    number = chance.randrange(len(FAULTS))
+    while any(process.poll() is None for process in at_work):
+        if monotonic() > until:
+            for process in at_work:
+                process.kill()
+            raise ChaosFailed("processes", f"somebody is stuck after {BOUND:g} s")
+        sleep(chance.uniform(*BETWEEN))
+        if any(process.poll() is None for process in at_work):
+            fault = FAULTS[number % len(FAULTS)]
+            number += 1
+            if _befall(company, colleague, fault, chance):
+                yield fault
+
+
+def _befall(company: Company, colleague: Colleague, fault: str, chance: random.Random) -> bool:
+    """Whether somebody was hit."""
+    if fault == "kill PostgreSQL":
+        return _hit(EmbeddedServer(company.deployment / "postgres").pid, signal.SIGKILL)
+    kind = fault.rsplit(" ", 1)[1]
+    pids = [it.pid for it in colleague.members if it.name.startswith(kind) and it.name != CHIEF]
+    pid = chance.choice(sorted(pids)) if pids else None
+    if not fault.startswith("freeze"):
+        return _hit(pid, signal.SIGKILL)
+    is_hit = _hit(pid, signal.SIGSTOP)
+    sleep(FROZEN)
+    _hit(pid, signal.SIGCONT)
+    return is_hit
+
+
+def _hit(pid: int | None, sent: signal.Signals) -> bool:
+    if pid is None:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(pid, sent)
+        return True
+    return False
+
+
+def _check(
+    company: Company,
+    clients: Sequence[Client],
+    expected: dict[str, dict[str, bytes]],
+    at_work: Sequence[subprocess.Popen[bytes]],
+) -> None:
+    for client, process in zip(clients, at_work, strict=True):
+        log = company.folder / f"{client.name}.log"
+        if process.returncode != 0:
+            said = log.read_text(errors="replace")[-2000:]
+            raise ChaosFailed("processes", f"{client.name} got no results: {said}")
+        if company.results(client) != expected[client.name]:
+            raise ChaosFailed("processes", f"{client.name} got other bytes; see {company.folder}")
+    with open_database(None, company.deployment) as database:
+        published = database.transact(publications_of)
+    for client in clients:
+        of_client = [it for it in published if client.name in it.run]
+        wrong = why_not_once(expected[client.name], of_client)
+        if wrong is not None:
+            raise ChaosFailed("processes", wrong)
+
+
+def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(  # noqa: S603  our own commands
+            [sys.executable, "-m", "tidegate", *command], stdout=out, stderr=out
+        )
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
