@@ -238,7 +238,8 @@ class Group:
         """
         until = monotonic() + timeout
         try:
-            return self._membership.drain(timeout) and self._are_handlers_through(until)
+            with aside():  # a handler that drains does not wait for itself
+                return self._membership.drain(timeout) and self._are_handlers_through(until)
         except CoordinatorUnreachable:
             return False
         finally:

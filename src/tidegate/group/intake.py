@@ -21,6 +21,8 @@ from tidegate.group.events import log
 
 MOST_WAITING = 10_000
 """Messages that wait for their handlers before the connection is read no further."""
+MOST_BYTES = 64 << 20
+"""The same for the bytes of their payloads."""
 MOST_RUNNERS = 64
 """Handlers that may wait in barriers at the same time."""
 
@@ -58,6 +60,7 @@ class Intake:
         self._room = Condition(self._lock)
         self._moved = Condition(self._lock)
         self._waiting: deque[Message] = deque()
+        self._bytes = 0
         self._running: dict[int, bool] = {}
         """By place, the messages that a handler has, and whether it waits in a barrier."""
         self._runners: set[Thread] = set()
@@ -71,9 +74,10 @@ class Intake:
     def put(self, message: Message) -> None:
         """A message has arrived; waits while too many wait for their handlers."""
         with self._lock:
-            while len(self._waiting) >= MOST_WAITING and not self._is_closed:
+            while self._is_full() and not self._is_closed:
                 self._room.wait()
             self._waiting.append(message)
+            self._bytes += len(message.payload)
             self.received = message.sequence
             self._work.notify()
             self._moved.notify_all()
@@ -128,6 +132,9 @@ class Intake:
         with self._lock:
             self._running[place] = False
 
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES
+
     def _cutoff(self) -> int:
         at_work = [place for place, is_aside in self._running.items() if not is_aside]
         return min(at_work) - 1 if at_work else self._taken
@@ -162,6 +169,7 @@ class Intake:
                 self._retire()
                 return None
             message = self._waiting.popleft()
+            self._bytes -= len(message.payload)
             self._taken = message.sequence
             self._running[message.sequence] = False
             self._room.notify()

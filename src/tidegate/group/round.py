@@ -251,7 +251,7 @@ class Round:
             return []
         self.stage = Stage.ACKNOWLEDGING
         self.generation += 1
-        del self._waits[Phase.RENDEZVOUS]
+        self._waits.pop(Phase.RENDEZVOUS, None)
         for who, caller in self._callers.items():
             caller.watermark = self.leading(who)
         asked = [ask for ack in AckType for ask in self._begin(ack, now)]

@@ -45,12 +45,14 @@ class Peer:
         self._inside: Counter[str] = Counter()
         self._gates: dict[str, Event] = {}
         self._outcomes: list[dict[str, Any]] = []
+        self._drained: list[bool] = []
         self._handlers = {
             "note": self._messages.append,
             "slow": self._slowly,
             "gate": self._at_the_gate,
             "fence": self._fence_within,
             "gate then fence": self._gate_then_fence,
+            "drain": lambda _: self._drained.append(self._group.drain(20.0)),
         }
         self._group: Group
 
@@ -150,6 +152,10 @@ class Peer:
     def outcomes(self) -> list[dict[str, Any]]:
         """What handlers that fence have got."""
         return self._outcomes
+
+    def drained(self) -> list[bool]:
+        """How draining has ended in handlers."""
+        return self._drained
 
     # --- barriers ---
 

@@ -184,3 +184,12 @@ def test_two_hundred_rounds_in_quick_succession_by_eight_processes(any_group: Cl
 
     for pending in running:
         assert {it["rendezvous"]["state"] for it in pending.answer()} == {"satisfied"}
+
+
+def test_a_handler_that_fails_is_through_and_the_next_ones_go_on(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="slow", payload="not a number")
+    a.do("send", to="b", topic="note", payload="behind it")
+
+    assert all(it.is_satisfied for it in all_at([a, b], "noon", INBOUND | PROCESSING))
+    assert b.do("received") == [["a", "note", "behind it"]]

@@ -128,6 +128,15 @@ def test_draining_waits_for_handlers_until_its_bound(group: Cluster) -> None:
     b.do("release", gate="held")
 
 
+def test_a_handler_may_drain_its_process(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+
+    a.do("send", to="b", topic="drain")
+
+    wait_until(lambda: b.do("drained") == [True])
+    wait_until(lambda: a.do("members") == ["a"])
+
+
 def test_leaving_twice_is_leaving_once(group: Cluster) -> None:
     (a,) = group.join("a")
     a.do("close")

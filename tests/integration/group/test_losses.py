@@ -279,3 +279,23 @@ def test_a_handler_of_the_life_before_may_fence_in_the_next(
 
     assert a.barrier("noon", INBOUND | PROCESSING).outcome().is_satisfied
     wait_until(lambda: [it["processing"]["state"] for it in b.do("outcomes")] == ["satisfied"])
+
+
+def test_a_round_that_names_a_life_that_is_over_does_not_remove_the_next(group: Cluster) -> None:
+    a, b, old = group.join("a", "b", "c")
+    a.do("publish", topic="gate", payload="held")
+    b.wait_inside("held")
+    calls = [a.barrier("noon", PROCESSING), b.barrier("noon"), old.barrier("noon")]
+    group.coordinator.wait_arrived("noon", "a", "b", "c")
+    old.kill()
+    group.coordinator.wait_event("member.gone", member="c")
+    (new,) = group.join("c")
+    group.meet(a, b, new)
+
+    b.do("release", gate="held")
+
+    outcome = calls[0].outcome()
+    assert (outcome.processing.failure, outcome.processing.offender) == ("peer lost", "c")
+    assert f"pid {old.pid}" in outcome.text
+    assert a.do("members") == ["a", "b", "c"]
+    assert all(it.is_satisfied for it in all_at([a, b, new], "night"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -70,6 +71,21 @@ def test_a_caller_whose_intake_is_full_hears_that_it_lacks_messages(group: Clust
     b.wait_for_counts({"a": 10_101})
 
 
+def test_an_intake_is_full_of_few_large_messages_too(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    a.do("publish_bytes", topic="note", size=1 << 20, times=66)
+
+    theirs = b.barrier("noon", INBOUND, {"inbound": 0.3})
+    assert a.barrier("noon").outcome().is_satisfied
+
+    with pytest.raises(Raised, match=r"InboundIncomplete: .* 67 messages .* only 65 have"):
+        theirs.answer()
+    b.do("release", gate="held")
+    assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND))
+
+
 def test_the_most_impatient_caller_decides_for_everybody(group: Cluster) -> None:
     a, b, _ = group.join("a", "b", "c")
     patient = a.barrier("noon", timeout=60.0)
@@ -102,13 +118,14 @@ def test_the_timeouts_of_a_group_can_be_changed_while_it_runs(group: Cluster) ->
 
 
 def test_half_of_a_bound_is_a_warning_that_says_who_is_waited_for(group: Cluster) -> None:
-    a, b, _ = group.join("a", "b", "c")
+    a, b, c = group.join("a", "b", "c")
     call = a.barrier("noon", timeout=0.4)
 
     slow = group.coordinator.wait_event("barrier.slow", barrier="noon", phase="rendezvous")
 
-    assert [who.split(" ")[0] for who in slow.facts["waiting_for"]] == ["b", "c"]
-    assert f"pid {b.pid}" in slow.facts["waiting_for"][0]
+    first, second = sorted(slow.facts["waiting_for"])
+    assert first.startswith(f"b (pid {b.pid} on ")
+    assert second.startswith(f"c (pid {c.pid} on ")
     assert 0 < slow.facts["remaining"] <= 0.2
     assert call.outcome().rendezvous.failure == "timeout"
     assert group.coordinator.count_events("barrier.slow") == 1
@@ -171,17 +188,45 @@ def test_who_comes_late_joins_the_next_round_when_that_waits_for_it(group: Clust
     assert again.outcome().is_satisfied
 
 
-def test_a_caller_waits_for_the_phases_that_others_asked_for(group: Cluster) -> None:
+def test_a_caller_waits_for_the_phases_that_others_asked_for(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.1, silence=0.5)
     a, b = group.join("a", "b")
-    a.do("configure", rendezvous=0.2, inbound=0.2, outbound=0.2, processing=0.2)
+    a.do("configure", rendezvous=0.5, processing=4.0)
     a.do("send", to="b", topic="gate", payload="held")
     b.wait_inside("held")
-    calls = [a.barrier("noon"), b.barrier("noon", PROCESSING, {"processing": 60.0})]
-    group.coordinator.wait_arrived("noon", "a", "b")
+    calls = [a.barrier("noon"), b.barrier("noon", PROCESSING)]
+    group.coordinator.wait_event("barrier.slow", barrier="noon", phase="processing")
 
     b.do("release", gate="held")
 
     assert all(call.outcome().is_satisfied for call in calls)
+
+
+def test_a_caller_that_lacks_messages_does_not_wait_for_a_coordinator_that_has_gone(
+    group: Cluster,
+) -> None:
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    a.do("publish", topic="note", times=10_100)
+    theirs = b.barrier("noon", INBOUND, {"inbound": 300.0})
+    assert a.barrier("noon").outcome().is_satisfied
+
+    group.coordinator.kill()
+
+    with pytest.raises(Raised, match="InboundIncomplete"):
+        theirs.answer()
+    b.do("release", gate="held")
+
+
+def test_a_requirement_that_does_not_exist_is_refused_at_once(group: Cluster) -> None:
+    (a,) = group.join("a")
+
+    with pytest.raises(Raised, match="ValueError"):
+        a.barrier("noon", 8).answer()
+    assert a.barrier("noon").outcome().is_satisfied
 
 
 def test_who_prefers_exceptions_gets_the_sentence_as_one(group: Cluster) -> None:

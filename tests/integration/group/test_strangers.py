@@ -1,0 +1,254 @@
+"""Whoever does not know the secret or talks nonsense is dropped and named; the rest goes on."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.integration.group.processes import Cluster, Nursery, Peer, Raised, all_at
+from tests.unit.group.test_wire import any_frame
+from tests.waiting import wait_until
+from tidegate.group import new_secret
+from tidegate.group.address import Address
+from tidegate.group.admission import Applicant, open_lane
+from tidegate.group.proofs import challenge
+from tidegate.group.wire import (
+    BOOT,
+    HEADER,
+    KINDS,
+    VERSION,
+    Configure,
+    Frame,
+    Goodbye,
+    Heartbeat,
+    Lane,
+    Posted,
+    Reason,
+    Welcome,
+)
+
+GARBAGE = settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+
+
+def frames() -> st.SearchStrategy[bytes]:
+    """What has the form of a frame, with a body that is none."""
+    return st.builds(
+        lambda kind, body: HEADER.pack(VERSION, kind, 0, len(body)) + body,
+        st.sampled_from(sorted(KINDS)) | st.integers(0, 255),
+        st.binary(max_size=600),
+    )
+
+
+def nonsense() -> st.SearchStrategy[bytes]:
+    return st.lists(st.binary(min_size=1, max_size=200) | frames(), min_size=1, max_size=5).map(
+        b"".join
+    )
+
+
+@pytest.fixture(scope="module")
+def busy(nursery: Nursery) -> Iterator[tuple[Cluster, list[Peer]]]:
+    """A group with two members, for all of these tests."""
+    with Cluster(nursery) as group:
+        yield group, group.join("a", "b")
+
+
+@contextmanager
+def connected(address: str) -> Iterator[socket.socket]:
+    connection = Address.parse(address).connect(5.0)
+    with connection:
+        connection.settimeout(20.0)
+        yield connection
+
+
+def read_to_the_end(connection: socket.socket) -> bytes:
+    said = b""
+    try:
+        while data := connection.recv(1 << 16):
+            said += data
+    except ConnectionError:
+        pass
+    return said
+
+
+@GARBAGE
+@given(nonsense())
+def test_a_stranger_that_talks_nonsense_cannot_end_the_coordinator(
+    busy: tuple[Cluster, list[Peer]], garbage: bytes
+) -> None:
+    group, peers = busy
+    with connected(group.address) as stranger:
+        stranger.sendall(garbage)
+        stranger.shutdown(socket.SHUT_WR)
+        read_to_the_end(stranger)
+
+    assert all(it.is_satisfied for it in all_at(peers, "noon"))
+
+
+@GARBAGE
+@given(nonsense(), st.sampled_from(Lane))
+def test_a_member_that_talks_nonsense_cannot_end_the_coordinator(
+    busy: tuple[Cluster, list[Peer]], garbage: bytes, lane: Lane
+) -> None:
+    group, peers = busy
+    with admitted(group, "fool") as lanes:
+        lanes[lane].sendall(garbage)
+        lanes[lane].shutdown(socket.SHUT_WR)
+        read_to_the_end(lanes[lane])
+
+    assert_all_is_well(peers)
+
+
+@GARBAGE
+@given(st.lists(any_frame.filter(lambda frame: not isinstance(frame, Configure)), max_size=8))
+def test_a_member_that_says_anything_in_the_right_form_cannot_end_the_coordinator(
+    busy: tuple[Cluster, list[Peer]], words: list[Frame]
+) -> None:
+    group, peers = busy
+    with admitted(group, "fool") as lanes:
+        for place, word in enumerate(words):
+            with suppress(ConnectionError):
+                lanes[list(Lane)[place % 2]].sendall(word.pack())
+        for lane in lanes.values():
+            with suppress(OSError):
+                lane.shutdown(socket.SHUT_WR)
+            read_to_the_end(lane)
+
+    assert_all_is_well(peers)
+
+
+def assert_all_is_well(peers: list[Peer]) -> None:
+    wait_until(lambda: all(peer.do("members") == ["a", "b"] for peer in peers))
+    assert all(it.is_satisfied for it in all_at(peers, "noon"))
+
+
+@contextmanager
+def admitted(group: Cluster, name: str) -> Iterator[dict[Lane, socket.socket]]:
+    """The connections of a member that can say whatever it wants."""
+    address = Address.parse(group.address)
+    who = Applicant(
+        name, os.urandom(BOOT - 1) + b"\0", 7, "nowhere", group.secret.encode(), address
+    )
+    control = open_lane(who, Lane.CONTROL, 5.0).socket
+    with control, open_lane(who, Lane.MESSAGES, 5.0).socket as messages:
+        control.settimeout(20.0)
+        messages.settimeout(20.0)
+        yield {Lane.CONTROL: control, Lane.MESSAGES: messages}
+
+
+def test_who_talks_nonsense_is_named(group: Cluster) -> None:
+    with connected(group.address) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        read_to_the_end(stranger)
+        where = "{}:{}".format(*stranger.getsockname())
+    named = group.coordinator.wait_event("member.garbage")
+    assert named.facts["peer"] == f"a stranger at {where}"
+
+    with admitted(group, "fool") as lanes:
+        lanes[Lane.MESSAGES].sendall(b"nonsense")
+        read_to_the_end(lanes[Lane.CONTROL])
+    group.coordinator.wait_until(
+        lambda: any(
+            it.event == "member.garbage" and it.facts["peer"].startswith("fool (pid 7 on nowhere;")
+            for it in group.coordinator.events
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        Posted(2, 0, "note", b"the first is missing").pack(),
+        Goodbye(Reason.STOPPING).pack(),
+        Heartbeat().pack() + b"\xff" * HEADER.size,
+    ],
+)
+def test_a_member_that_says_what_no_member_says_is_lost_to_a_round(
+    group: Cluster, words: bytes
+) -> None:
+    (a,) = group.join("a")
+    with admitted(group, "fool") as lanes:
+        a.do("wait_for", names=["fool"])
+        call = a.barrier("noon")
+        group.coordinator.wait_arrived("noon", "a")
+        lanes[Lane.MESSAGES].sendall(words)
+        outcome = call.outcome()
+
+    assert (outcome.rendezvous.failure, outcome.rendezvous.offender) == ("peer lost", "fool")
+
+
+def test_who_does_not_know_the_secret_is_not_admitted(any_group: Cluster) -> None:
+    (a,) = any_group.join("a")
+
+    with pytest.raises(Raised, match=r"NotAdmitted: 'b' .* does not know the group's secret"):
+        any_group.peer("b").do("join", secret=new_secret().decode())
+    assert a.do("members") == ["a"]
+    assert a.barrier("noon").outcome().is_satisfied
+
+
+def test_a_listener_that_does_not_know_the_secret_is_no_coordinator(group: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=welcome_anybody, args=(listener,))
+        thread.start()
+        group.address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(Raised, match=r"NotAdmitted: .* does not know the secret"):
+            group.peer("a").do("join")
+        thread.join()
+
+
+def welcome_anybody(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.sendall(challenge().pack())
+        connection.recv(1 << 16)
+        connection.sendall(Welcome(bytes(32), 1.0, 10.0).pack())
+        read_to_the_end(connection)
+
+
+def test_a_stranger_that_says_nothing_is_dropped_after_its_bound(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.1, admission=0.3)
+    (a,) = group.join("a")
+    with connected(group.address) as stranger:
+        assert read_to_the_end(stranger)  # a challenge, a goodbye and the end
+
+    turned_away = group.coordinator.wait_event("member.turned_away")
+    assert turned_away.facts["why"] == "not proven"
+    assert a.barrier("noon").outcome().is_satisfied
+
+
+def test_a_member_with_one_connection_only_is_dropped_after_its_bound(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.1, admission=0.3)
+    (a,) = group.join("a")
+    address = Address.parse(group.address)
+    who = Applicant("half", bytes(BOOT), 7, "nowhere", group.secret.encode(), address)
+    with open_lane(who, Lane.CONTROL, 5.0).socket as half:
+        half.settimeout(20.0)
+        read_to_the_end(half)
+
+    assert a.do("members") == ["a"]
+    assert a.barrier("noon").outcome().is_satisfied
+
+
+def test_many_silent_strangers_do_not_keep_a_member_out(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.1, admission=0.3)
+    strangers = [Address.parse(group.address).connect(5.0) for _ in range(150)]
+
+    (a,) = group.join("a")
+
+    assert a.barrier("noon").outcome().is_satisfied
+    for stranger in strangers:
+        stranger.close()
