@@ -98,6 +98,10 @@ class Hand:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(sent)
 
+    def kill(self) -> None:
+        """End it at once."""
+        self.stop(signal.SIGKILL)
+
     def wait(self, timeout: float) -> bool:
         """Whether it ends in time."""
         if self._process is None:
@@ -106,10 +110,18 @@ class Hand:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             return False
+        self._let_go(self._process)
         return True
+
+    @staticmethod
+    def _let_go(process: subprocess.Popen[bytes]) -> None:
+        """Close the pipe by which it would have heard of our end."""
+        if process.stdin is not None:
+            process.stdin.close()
 
     def _mourn(self, now: float) -> None:
         assert self._process is not None
+        self._let_go(self._process)
         self.deaths += 1
         is_short = now - self._begun_at < LONG_LIFE
         self._short_lives = self._short_lives + 1 if is_short else 1
@@ -144,7 +156,7 @@ class Crew:
         stubborn = []
         for hand in self.hands.values():
             if not hand.wait(max(0.0, until - monotonic())):
-                hand.stop(signal.SIGKILL)
+                hand.kill()
                 hand.wait(5.0)
                 stubborn.append(hand.post.name)
         return stubborn

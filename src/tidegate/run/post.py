@@ -122,18 +122,10 @@ def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:
             told_at = monotonic()
             colleague.tell_stats(Stats(colleague.name, duty.role, duty.did()))
         stopped.wait(LOOK)
-    did = duty.did()
     is_clean = duty.hand_over(HAND_OVER_BOUND)
     if colleague is not None:
-        _say_goodbye(
-            colleague,
-            Stats(
-                colleague.name,
-                duty.role,
-                {**duty.did(), "tasks": did.get("tasks", 0)},
-                is_final=True,
-            ),
-        )
+        final = Stats(colleague.name, duty.role, duty.did(), is_final=True)
+        _say_goodbye(colleague, final)
     return is_clean
 
 

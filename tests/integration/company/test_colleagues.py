@@ -1,0 +1,156 @@
+"""Processes of a deployment that talk to each other: here they are threads of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.waiting import wait_until
+from tidegate.errors import NoSecret, UnknownMember
+from tidegate.group import Coordinator, new_secret
+from tidegate.run import meeting
+from tidegate.run.colleague import DRAIN, STOP, Colleague, Stats
+from tidegate.run.meeting import MeetingPlace
+from tidegate.run.post import stand
+
+Join = Callable[[str], Colleague]
+
+
+@pytest.fixture
+def place() -> Iterator[MeetingPlace]:
+    secret = new_secret()
+    with Coordinator("tcp://127.0.0.1:0", secret=secret) as coordinator:
+        yield MeetingPlace(coordinator.address, secret)
+
+
+@pytest.fixture
+def join(place: MeetingPlace) -> Iterator[Join]:
+    joined: list[Colleague] = []
+
+    def join(name: str) -> Colleague:
+        joined.append(Colleague.join(name, place))
+        return joined[-1]
+
+    yield join
+    for colleague in joined:
+        colleague.group.close()
+
+
+class Duty:
+    """Does nothing, and remembers what it was told."""
+
+    role = "test"
+
+    def __init__(self) -> None:
+        self.is_handed_over = False
+
+    def check(self) -> None:
+        pass
+
+    def hand_over(self, bound: float) -> bool:
+        self.is_handed_over = True
+        return True
+
+    def did(self) -> dict[str, int]:
+        return {"steps": 3}
+
+
+def standing(duty: Duty, colleague: Colleague, stopped: Event) -> Thread:
+    thread = Thread(target=stand, args=(duty, colleague, stopped), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_news_reach_the_others(place: MeetingPlace, join: Join) -> None:
+    heard = Event()
+    listening = Colleague.join("listening", place, on_news=heard.set)
+    join("telling").tell_news()
+
+    assert heard.wait(10)
+    listening.group.close()
+
+
+def test_a_fence_brings_everybody_together_although_one_alone_called_it(join: Join) -> None:
+    join("one")
+    join("other")
+    calling = join("calling")
+    calling.group.wait_for(["one", "other"])
+
+    assert calling.fence("now").is_satisfied
+
+
+def test_one_that_is_told_to_drain_hands_over_and_goes(join: Join) -> None:
+    duty, chief = Duty(), join("chief")
+    thread = standing(duty, join("worker"), Event())
+    chief.group.wait_for(["worker"])
+    chief.order("worker", DRAIN)
+
+    assert chief.wait_until_gone("worker", 20)
+    thread.join(10)
+    assert duty.is_handed_over
+    assert chief.stats["worker"] == Stats("worker", "test", {"steps": 3}, is_final=True)
+
+
+def test_all_that_are_told_to_stop_say_what_they_did(join: Join) -> None:
+    chief = join("chief")
+    threads = [standing(Duty(), join(name), Event()) for name in ("one", "other")]
+    chief.group.wait_for(["one", "other"])
+    chief.hint(STOP)
+
+    assert chief.wait_for_final_stats({"one", "other"}, 20)
+    assert {stats.name for stats in chief.stats.values() if stats.is_final} == {"one", "other"}
+    for thread in threads:
+        thread.join(10)
+
+
+def test_one_that_dies_without_a_word_is_not_waited_for(join: Join) -> None:
+    chief, dying = join("chief"), join("dying")
+    chief.group.wait_for(["dying"])
+    dying.group.close()
+
+    assert chief.wait_for_final_stats({"dying"}, 20)
+
+
+def test_without_a_coordinator_hints_are_lost_and_nothing_else(place: MeetingPlace) -> None:
+    secret = new_secret()
+    with Coordinator("tcp://127.0.0.1:0", secret=secret) as coordinator:
+        colleague = Colleague.join("left alone", MeetingPlace(coordinator.address, secret))
+    wait_until(lambda: not colleague.group.is_connected)
+    colleague.tell_news()
+    duty, stopped = Duty(), Event()
+    stopped.set()
+    thread = standing(duty, colleague, stopped)
+    thread.join(60)
+
+    assert not thread.is_alive()
+    assert duty.is_handed_over
+
+
+def test_an_order_to_somebody_who_is_not_here_is_an_error(join: Join) -> None:
+    with pytest.raises(UnknownMember):
+        join("chief").order("worker-9", DRAIN)
+
+
+# --- where they meet -------------------------------------------------------------------------
+
+
+def test_the_folder_of_a_deployment_tells_where_its_processes_meet(tmp_path: Path) -> None:
+    place = MeetingPlace("tcp://127.0.0.1:7001", new_secret())
+    assert meeting.find(tmp_path) is None
+    place.save(tmp_path)
+
+    assert meeting.find(tmp_path) == place
+    assert (tmp_path / meeting.FILE).stat().st_mode & 0o077 == 0
+    meeting.forget(tmp_path)
+    assert meeting.find(tmp_path) is None
+
+
+def test_whoever_gives_an_address_has_to_give_the_secret(tmp_path: Path) -> None:
+    with pytest.raises(NoSecret):
+        meeting.find(tmp_path, "tcp://10.0.0.1:7001", {})
+
+    found = meeting.find(tmp_path, "tcp://10.0.0.1:7001", {meeting.SECRET: "x" * 32})
+    assert found == MeetingPlace("tcp://10.0.0.1:7001", b"x" * 32)

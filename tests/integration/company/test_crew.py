@@ -1,0 +1,80 @@
+"""Processes that are started, die, and are started again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.waiting import wait_until
+from tidegate.run.crew import Crew, Post
+
+WAITS = "import os; os.read(0, 1)"
+"""Until whoever started it is gone."""
+
+
+def post(name: str, program: str) -> Post:
+    return Post(name, "test", [sys.executable, "-c", program])
+
+
+def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
+    crew = Crew([post("one", WAITS)], tmp_path)
+    try:
+        hand = crew.hands["one"]
+        first = hand.pid
+        hand.kill()
+        wait_until(lambda: not hand.is_alive)
+
+        def is_back() -> bool:
+            crew.look()
+            return hand.is_alive and hand.pid != first
+
+        wait_until(is_back)
+        assert hand.deaths == 1
+    finally:
+        crew.close(10)
+
+
+def test_one_that_ends_by_itself_stays_away(tmp_path: Path) -> None:
+    crew = Crew([post("one", "pass"), post("other", WAITS)], tmp_path)
+    try:
+        wait_until(lambda: crew.hands["one"].is_gone)
+        crew.look()
+        assert not crew.hands["one"].is_alive
+        assert not crew.is_gone
+    finally:
+        crew.close(10)
+
+
+def test_what_it_said_last_is_known(tmp_path: Path) -> None:
+    crew = Crew([post("one", "raise SystemExit('no such pipeline')")], tmp_path)
+    wait_until(lambda: not crew.hands["one"].is_alive)
+
+    assert crew.hands["one"].said_last() == "no such pipeline"
+    assert crew.close(10) == []
+
+
+def test_one_that_does_not_listen_is_killed_in_the_end(tmp_path: Path) -> None:
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print(1, flush=True); time.sleep(60)"
+    )
+    crew = Crew([post("deaf", deaf)], tmp_path)
+    wait_until(lambda: "1" in crew.hands["deaf"].said_last())
+
+    assert crew.close(0.2) == ["deaf"]
+    assert not crew.hands["deaf"].is_alive
+
+
+def test_they_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    child = [sys.executable, "-c", f"{WAITS}; print('over')"]
+    program = f"""
+import os, signal
+from pathlib import Path
+from tidegate.run.crew import Crew, Post
+crew = Crew([Post("child", "test", {child!r})], Path({str(tmp_path)!r}))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    parent = Crew([post("parent", program)], tmp_path)
+    wait_until((tmp_path / "child.log").exists)
+    wait_until(lambda: "over" in (tmp_path / "child.log").read_text())
+    parent.close(10)
