@@ -9,6 +9,7 @@
     ├── GroupError              a process and its group do not come together
     ├── ServeError              a client and its server do not come together
     ├── SparkUnavailable        there is no Spark to run on
+    ├── EngineUnfit             what a pipeline runs on does not have what it needs
     └── StoreError              PostgreSQL is not there, or is not what it should be
 
 An error is a class (the condition) with typed fields (the parameters); its sentence is made
@@ -1194,6 +1195,32 @@ class SparkUnavailable(TidegateError):
     reason: str
     instead: str
     says: ClassVar[str] = "there is no Spark on {master}: {reason}. {instead}"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something that has to be there before a pipeline is served, and what is there instead."""
+
+    what: str
+    required: str
+    available: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: required: {self.required}; available: {self.available}. {self.advice}"
+
+
+@dataclass(eq=False)
+class EngineUnfit(TidegateError):
+    """What a pipeline runs on does not have what it needs. Nothing was started."""
+
+    engine: str
+    complaints: tuple[Complaint, ...]
+    says: ClassVar[str] = "{engine} does not fit"
+
+    def __str__(self) -> str:
+        lines = (f"\n  {complaint}." for complaint in self.complaints)
+        return f"the pipeline cannot be served on {self.engine}:{''.join(lines)}"
 
 
 # ── Store ───────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ from tidegate.run.watch import Watch
 from tidegate.run.why import why_not_done
 from tidegate.run.worker import Worker
 from tidegate.run.workshop import SparkWorkshop
-from tidegate.spark import check
+from tidegate.spark import check, ensure_fit
 from tidegate.store import Wakeups, open_runs, plan_of
 from tidegate.store.status import record_gates
 
@@ -75,6 +75,7 @@ def serving(
     with ExitStack() as at_work:
         wakeups = at_work.enter_context(Wakeups(database))
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
+        ensure_fit(session, place.root, checked.stages)
         workshop = SparkWorkshop(checked, session, place.root)
         at_work.callback(workshop.close)
         worker = at_work.enter_context(Worker(database, assembly, workshop, wakeups))

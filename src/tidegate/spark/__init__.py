@@ -11,9 +11,11 @@ that everything runs on a classic session and over Spark Connect alike.
 
 from tidegate.spark.analyze import Checked, analyze, check
 from tidegate.spark.causes import is_in_the_data
+from tidegate.spark.engines import Offer
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.ingest import digest, ingest, ingest_table
 from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
+from tidegate.spark.probes import ensure_fit
 from tidegate.spark.reference import reference
 from tidegate.spark.results import write_csv
 from tidegate.spark.schemas import Schema
@@ -24,6 +26,7 @@ from tidegate.spark.stages import passes_through, run_shares
 __all__ = [
     "Batch",
     "Checked",
+    "Offer",
     "PreparedStage",
     "Route",
     "Schema",
@@ -32,6 +35,7 @@ __all__ = [
     "analyze",
     "check",
     "digest",
+    "ensure_fit",
     "ingest",
     "ingest_table",
     "inputs_of",

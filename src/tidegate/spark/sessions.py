@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -26,10 +28,14 @@ Session: TypeAlias = SparkSession
 
 DEFAULT_MASTER = "local[*]"
 REMOTE = "sc://"
+STANDALONE = "spark://"
 SMALL_POOL = "small"
 
 _HERE = Path(__file__).parent
 _NO_JAVA = "JAVA_GATEWAY_EXITED"
+_DEFAULT_PORTS = {REMOTE: 15002, STANDALONE: 7077}
+_ANSWERS = 10.0
+"""Seconds within which somebody has to take a connection."""
 _INSTALL_JAVA = "Install a Java 17+ runtime (`make setup` does), or let JAVA_HOME point at one."
 _CHECK_ADDRESS = "Check that a Spark listens there and takes these settings."
 
@@ -51,6 +57,11 @@ STATIC: Mapping[str, str] = {
 """Fixed when a driver starts; not ours to decide on a server that runs already."""
 
 _WAREHOUSE = "spark.sql.warehouse.dir"
+
+ON_A_CLUSTER: Mapping[str, str] = {
+    "spark.executor.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
+}
+"""Executors of their own make files, too."""
 
 RUNTIME: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -80,13 +91,14 @@ def open_session(
     Raises `SparkUnavailable`.
     """
     given = dict(settings or {})
-    if master.startswith("local"):
-        # A local Spark talks to itself only; without this it looks for another address and warns.
+    if _is_here(master):
+        # Who talks to this machine only needs no other address, which Spark would look for.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # PySpark logs the text of every error that it raises.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     _refuse_without_java(master)
+    _refuse_without_listener(master)
     try:
         with _quiet_about_static_settings():
             session = _builder(master, connect, given).getOrCreate()
@@ -104,8 +116,13 @@ def prefer_this_thread(session: Session) -> None:
 
     Over Connect a client cannot choose: there all jobs share alike.
     """
-    if not type(session).__module__.startswith("pyspark.sql.connect"):
+    if not is_remote(session):
         session.sparkContext.setLocalProperty("spark.scheduler.pool", SMALL_POOL)
+
+
+def is_remote(session: Session) -> bool:
+    """Whether it is over Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def _refuse_without_java(master: str) -> None:
@@ -116,6 +133,39 @@ def _refuse_without_java(master: str) -> None:
     if shutil.which(str(Path(home, "bin", "java")) if home else "java") is None:
         reason = f"JAVA_HOME is {home}, which has no bin/java" if home else "java is not installed"
         raise SparkUnavailable(master, reason, _INSTALL_JAVA)
+
+
+def _refuse_without_listener(master: str) -> None:
+    """Spark finds out as well, but only after minutes."""
+    addresses = _addresses(master)
+    if addresses and not any(map(_listens, addresses)):
+        places = " or ".join(f"{host}:{port}" for host, port in addresses)
+        raise SparkUnavailable(master, f"nobody listens on {places}", _CHECK_ADDRESS)
+
+
+def _addresses(master: str) -> list[tuple[str, int]]:
+    """Where a Connect server, or any of several masters, should be."""
+    for scheme, port in _DEFAULT_PORTS.items():
+        if master.startswith(scheme):
+            places = master.removeprefix(scheme).split(";")[0].split("/")[0].split(",")
+            split = [urlsplit(f"//{place}") for place in places]
+            return [(it.hostname or "", it.port or port) for it in split]
+    return []
+
+
+def _listens(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, _ANSWERS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_here(master: str) -> bool:
+    """Whether everything that takes part is on this machine."""
+    hosts = {host for host, _ in _addresses(master)}
+    is_loopback = bool(hosts) and hosts <= {"localhost", "127.0.0.1", "::1"}
+    return master.startswith("local") or (master.startswith(STANDALONE) and is_loopback)
 
 
 @contextmanager
@@ -149,16 +199,18 @@ def _builder(master: str, connect: bool, settings: Mapping[str, str]) -> SparkSe
     if master.startswith(REMOTE):
         return builder.remote(master)
     builder = builder.remote(master) if connect else builder.master(master)
-    for name, value in {**STATIC, **_warehouse(master), **settings}.items():
+    for name, value in {**STATIC, **_placed(master), **settings}.items():
         builder = builder.config(name, value)
     return builder
 
 
-def _warehouse(master: str) -> dict[str, str]:
-    """Spark would make one in the working directory, although no table is ever kept there."""
-    if not master.startswith("local"):
-        return {}
-    return {_WAREHOUSE: str(Path(gettempdir(), "tidegate-spark-warehouse"))}
+def _placed(master: str) -> dict[str, str]:
+    """What depends on where executors are.
+
+    Spark would make a warehouse in the working directory, although no table is ever kept there.
+    """
+    warehouse = {_WAREHOUSE: Path(gettempdir(), "tidegate-spark-warehouse").as_uri()}
+    return warehouse if master.startswith("local") else {**warehouse, **ON_A_CLUSTER}
 
 
 def _without_static(settings: Mapping[str, str]) -> dict[str, str]:

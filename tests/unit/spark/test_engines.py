@@ -1,0 +1,198 @@
+"""What follows from what an engine offers: plain values in, complaints out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.errors import Complaint, EngineUnfit
+from tidegate.spark.engines import (
+    Executor,
+    Feature,
+    Host,
+    Kind,
+    Needs,
+    Offer,
+    Shared,
+    Standalone,
+    mebibytes,
+    unfit,
+)
+
+NEEDS = Needs(executor=Executor(cores=1, mib=512))
+WORKER = Host(cores=1, mib=1024)
+ROOM = Offer(Kind.CLUSTER, "Spark on spark://m:1", slots=2, within=20.0)
+NO_ROOM = replace(ROOM, slots=0)
+SHARED = Shared("/data", written_there=64, seen_here=64, written_here=8, seen_there=8)
+
+counts = st.integers(0, 4)
+hosts = st.builds(Host, cores=counts, mib=st.integers(0, 4096))
+clusters = st.builds(Standalone, st.lists(hosts).map(tuple), st.lists(st.text()).map(tuple))
+offers = st.builds(
+    Offer,
+    st.sampled_from(Kind),
+    st.just("an engine"),
+    slots=st.none() | counts,
+    cluster=st.none() | clusters,
+    shared=st.none() | st.builds(Shared, st.just("/data"), st.just(""), st.just(""), *[counts] * 4),
+    lacks=st.frozensets(st.sampled_from(Feature)),
+)
+
+
+def only(needs: Needs, offer: Offer) -> Complaint:
+    (complaint,) = unfit(needs, offer)
+    return complaint
+
+
+def test_nothing_is_missing_where_there_is_room_and_the_folder_is_shared() -> None:
+    assert unfit(NEEDS, replace(ROOM, shared=SHARED)) == []
+
+
+def test_an_engine_that_does_not_tell_its_slots_has_run_something_and_fits() -> None:
+    assert unfit(NEEDS, replace(ROOM, slots=None)) == []
+
+
+def test_a_cluster_without_workers_says_so_instead_of_hanging() -> None:
+    complaint = only(NEEDS, replace(NO_ROOM, cluster=Standalone(())))
+
+    assert complaint.required == "1 task slot on an executor of 1 core and 512 MiB"
+    assert complaint.available == "0 within 20 s: no worker has registered with the master"
+
+
+def test_workers_that_are_too_small_are_listed_with_what_they_have() -> None:
+    needs = Needs(executor=Executor(cores=None, mib=4096))
+    complaint = only(needs, replace(NO_ROOM, cluster=Standalone((WORKER, Host(2, 512)))))
+
+    assert complaint.required == "1 task slot on an executor of 4096 MiB"
+    found = "2 workers with 1 core and 1024 MiB, 2 cores and 512 MiB"
+    assert complaint.available == f"0 within 20 s: {found}"
+    assert "spark.executor.memory" in complaint.advice
+
+
+def test_workers_with_too_few_cores_are_too_small_as_well() -> None:
+    needs = Needs(executor=Executor(cores=2, mib=512))
+
+    assert (
+        "spark.executor.cores"
+        in only(needs, replace(NO_ROOM, cluster=Standalone((WORKER,)))).advice
+    )
+
+
+def test_a_cluster_that_others_use_names_them() -> None:
+    taken = Standalone((WORKER,), others=("shell (app-1)",))
+    complaint = only(NEEDS, replace(NO_ROOM, cluster=taken))
+
+    assert complaint.available.endswith("1 core and 1024 MiB, shared with shell (app-1)")
+    assert "spark.cores.max" in complaint.advice
+
+
+def test_where_nobody_else_is_the_reason_is_in_the_logs() -> None:
+    complaint = only(NEEDS, replace(NO_ROOM, cluster=Standalone((WORKER,))))
+
+    assert "logs of the workers" in complaint.advice
+
+
+def test_without_a_master_to_ask_only_the_wait_is_told() -> None:
+    assert only(NEEDS, NO_ROOM).available == "0 within 20 s"
+
+
+def test_more_slots_than_there_are_can_be_required() -> None:
+    complaint = only(replace(NEEDS, slots=4), ROOM)
+
+    assert complaint.required.startswith("4 task slots")
+    assert complaint.available == "2 within 20 s"
+
+
+@pytest.mark.parametrize(
+    ("shared", "required", "available"),
+    [
+        (Shared("/data", trouble_here="read-only"), "writable by this process", "read-only"),
+        (
+            Shared("/data", trouble_there="no such file"),
+            "readable and writable by executors",
+            "no such file",
+        ),
+        (
+            replace(SHARED, seen_there=3),
+            "executors see the 8 rows that this process writes",
+            "they see 3",
+        ),
+        (
+            replace(SHARED, seen_here=0),
+            "this process sees the 64 rows that executors write",
+            "it sees 0",
+        ),
+    ],
+)
+def test_a_folder_that_is_not_shared_says_which_side_misses_what(
+    shared: Shared, required: str, available: str
+) -> None:
+    complaint = only(NEEDS, replace(ROOM, shared=shared))
+
+    assert complaint.what == "the data folder /data"
+    assert (complaint.required, complaint.available) == (required, available)
+
+
+def test_every_feature_that_an_engine_lacks_is_named_with_the_engine() -> None:
+    offer = Offer(Kind.OTHER, "another engine", lacks=frozenset({Feature.SUMS}))
+    complaint = only(NEEDS, offer)
+
+    assert complaint.what == "sums"
+    assert complaint.required == "sums that overflow raise an error"
+    assert complaint.available == "another engine does otherwise"
+
+
+def test_a_feature_that_is_not_needed_may_be_missing() -> None:
+    offer = Offer(Kind.OTHER, "another engine", lacks=frozenset({Feature.SUMS}))
+
+    assert unfit(replace(NEEDS, features=frozenset()), offer) == []
+
+
+def test_a_stage_that_cannot_run_is_named_with_the_reason() -> None:
+    offer = Offer(Kind.OTHER, "another engine", refused=(("top-1", "no such function"),))
+
+    assert (only(NEEDS, offer).what, only(NEEDS, offer).available) == (
+        "stage top-1",
+        "no such function",
+    )
+
+
+@given(offers)
+def test_whatever_is_complained_about_says_required_versus_available(offer: Offer) -> None:
+    for complaint in unfit(NEEDS, offer):
+        assert complaint.what
+        assert complaint.required
+        assert complaint.available
+        assert not complaint.advice.endswith(".")
+
+
+@given(offers)
+def test_an_engine_fits_exactly_if_slots_folder_and_features_are_there(offer: Offer) -> None:
+    has_room = offer.slots is None or offer.slots >= 1
+    shared = offer.shared
+    is_shared = shared is None or (
+        shared.seen_here >= shared.written_there and shared.seen_there >= shared.written_here
+    )
+
+    assert (not unfit(NEEDS, offer)) == (has_room and is_shared and not offer.lacks)
+
+
+def test_the_error_lists_all_complaints_of_an_engine() -> None:
+    complaints = (Complaint("room", "two", "one", "Start more"), Complaint("a", "b", "c", "Do d"))
+
+    assert str(EngineUnfit("Spark on x", complaints)).splitlines() == [
+        "the pipeline cannot be served on Spark on x:",
+        "  room: required: two; available: one. Start more.",
+        "  a: required: b; available: c. Do d.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [("1g", 1024), ("512m", 512), ("1048576K", 1024), ("2T", 2 << 20), ("300", 300)],
+)
+def test_memory_is_read_as_spark_writes_it(text: str, mib: int) -> None:
+    assert mebibytes(text) == mib
