@@ -60,12 +60,13 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         from tidegate.run.deployment import open_deployment
         from tidegate.run.post import Duty, Fronting, Working
         from tidegate.run.service import Service, fronting, serving
-        from tidegate.serve import Limits, read_tokens, serving_http
+        from tidegate.serve import Limits, read_tokens, refuse_unsafe, serving_http
         from tidegate.spark import session_on
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         known = None if tokens is None else read_tokens(tokens)
+        refuse_unsafe(listen, known)  # Spark takes some seconds to start
         with (
             open_deployment(deployment, database) as place,
             session_on(spark) as session,

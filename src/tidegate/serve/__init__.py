@@ -12,7 +12,7 @@ a `Server` elsewhere to whoever delivers a folder, raises the same classes again
 from tidegate.serve.access import Tokens, read_tokens
 from tidegate.serve.app import http_app
 from tidegate.serve.calls import Calls
-from tidegate.serve.listening import Listening, serving_http
+from tidegate.serve.listening import Listening, refuse_unsafe, serving_http
 from tidegate.serve.remote import RemoteServer, remote_server
 from tidegate.serve.threads import Limits
 
@@ -24,6 +24,7 @@ __all__ = [
     "Tokens",
     "http_app",
     "read_tokens",
+    "refuse_unsafe",
     "remote_server",
     "serving_http",
 ]

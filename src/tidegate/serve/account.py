@@ -62,11 +62,19 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
+class StateOfRun:
+    """What has become of a run, for who asks often."""
+
+    run: Run
+    has_this_plan: bool
+    """Whether it was begun with the plan that is served."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     """How far a run has come."""
 
     run: Run
-    has_this_plan: bool
     sources: tuple[SourceStatus, ...]
     stages: list[StageStatus]
     results: dict[str, int]
@@ -136,13 +144,13 @@ class Account:
         with self._told(run):
             found = self._known(run)
             facts, results = self._database.transact(lambda c: _looked(c, found))
-            return RunStatus(
-                self._own(facts.run),
-                self._server.has_this_plan(found),
-                facts.sources,
-                stages(facts),
-                results,
-            )
+            return RunStatus(self._own(facts.run), facts.sources, stages(facts), results)
+
+    def state(self, run: str) -> StateOfRun:
+        """What has become of a run."""
+        with self._told(run):
+            found = self._known(run)
+            return StateOfRun(self._own(found), self._server.has_this_plan(found))
 
     def explain(self, run: str) -> Explained:
         """Why a run is not done."""

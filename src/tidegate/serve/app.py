@@ -5,6 +5,7 @@
     GET  /pipelines/{pipeline}/runs                                   the client's own
     POST /pipelines/{pipeline}/runs                                   begin one
     GET  /pipelines/{pipeline}/runs/{run}                             how far it is
+    GET  /pipelines/{pipeline}/runs/{run}/state                       what has become of it
     GET  /pipelines/{pipeline}/runs/{run}/why                         why it is not done
     GET  /pipelines/{pipeline}/runs/{run}/events                      the same as it happens
     POST /pipelines/{pipeline}/runs/{run}/cancel
@@ -98,6 +99,7 @@ class _Endpoints:
             Route("/pipelines/{pipeline}/runs", self.runs, methods=["GET"]),
             Route("/pipelines/{pipeline}/runs", self.begin, methods=["POST"]),
             Route(RUN, self.status),
+            Route(RUN + "/state", self.state),
             Route(RUN + "/why", self.why),
             Route(RUN + "/events", self.events),
             Route(RUN + "/cancel", self.cancel, methods=["POST"]),
@@ -145,6 +147,10 @@ class _Endpoints:
     async def status(self, request: Request) -> Response:
         account = self._account(request)
         return answer(await self._threads.call(account.status, request.path_params["run"]))
+
+    async def state(self, request: Request) -> Response:
+        account = self._account(request)
+        return answer(await self._threads.call(account.state, request.path_params["run"]))
 
     async def why(self, request: Request) -> Response:
         account = self._account(request)

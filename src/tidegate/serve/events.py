@@ -25,7 +25,7 @@ from tidegate.store import RunState
 if TYPE_CHECKING:
     from tidegate.serve.account import Seen
 
-LOOK = 0.5
+LOOK = 1.0
 """Seconds between two looks at a run."""
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment says that the line is alive."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidegate.serve.access import Tokens
 
 ADDRESS = "127.0.0.1:8420"
+LAST_PORT = 65_535
 GRACE = 10
 """Seconds for which requests at work may go on when the server stops."""
 
@@ -73,6 +74,11 @@ def serving_http(
             thread.join()
 
 
+def refuse_unsafe(address: str, tokens: Tokens | None) -> None:
+    """Raise what `serving_http` would, before anything is started for it."""
+    _listener(address, is_open=tokens is None).close()
+
+
 def _server(app: Starlette) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
@@ -105,6 +111,6 @@ def _parted(address: str) -> tuple[str, int]:
     ('::1', 8420)
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit():
+    if not (host and port.isascii() and port.isdigit() and int(port) <= LAST_PORT):
         raise InvalidListen(address, "it is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -28,7 +28,7 @@ from tidegate.errors import (
     UnknownRun,
 )
 from tidegate.run.watch import OVERDUE
-from tidegate.serve.account import Explained, RunStatus, Served, SourceChunks
+from tidegate.serve.account import Explained, Served, SourceChunks, StateOfRun
 from tidegate.serve.formats import format_of_file
 from tidegate.spark import digest
 from tidegate.spark.landing import space_on
@@ -53,6 +53,11 @@ class _Delivered:
     is_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Results:
+    results: dict[str, int]
+
+
 class RemoteServer:
     """The runs of one client on a server elsewhere; see `Server` for what each call does.
 
@@ -71,7 +76,7 @@ class RemoteServer:
     def find(self, run: str) -> Run | None:
         """The run that has this name now or had it last."""
         try:
-            return self._status(run).run
+            return self._state(run).run
         except UnknownRun:
             return None
 
@@ -83,7 +88,7 @@ class RemoteServer:
 
     def has_this_plan(self, run: Run) -> bool:
         """Whether a run was begun with the plan that is served."""
-        return self._status(run.name).has_this_plan
+        return self._state(run.name).has_this_plan
 
     def digests(self, run: Run) -> dict[str, list[str]]:
         """Of the chunks that are there, by their numbers."""
@@ -117,12 +122,14 @@ class RemoteServer:
     def wait(self, run: str, timeout: float) -> dict[str, int]:
         """The rows of every sink of a complete run, or what became of it."""
         deadline = monotonic() + timeout
-        while (status := self._status(run)).run.state is RunState.OPEN:
+        while (now := self._state(run).run).state is RunState.OPEN:
             left = deadline - monotonic()
             if left <= 0:
                 raise RunTimeout(run, timeout)
             sleep(min(LOOK, left))
-        return _outcome(status)
+        _refuse_closed(now)
+        answer = self._calls.json("GET", self._path(run, "results"))
+        return msgspec.json.decode(answer, type=_Results).results
 
     def check(self) -> None:
         """Raise if nobody is at work there."""
@@ -146,8 +153,9 @@ class RemoteServer:
 
     # ── how ──
 
-    def _status(self, run: str) -> RunStatus:
-        return msgspec.json.decode(self._calls.json("GET", self._path(run)), type=RunStatus)
+    def _state(self, run: str) -> StateOfRun:
+        answer = self._calls.json("GET", self._path(run, "state"))
+        return msgspec.json.decode(answer, type=StateOfRun)
 
     def _path(self, *parts: str) -> str:
         every = ("pipelines", self.served.pipeline, "runs", *parts)
@@ -191,14 +199,13 @@ def remote_server(calls: Calls, pipeline: Callable[[str], str]) -> RemoteServer:
     return RemoteServer(calls, served)
 
 
-def _outcome(status: RunStatus) -> dict[str, int]:
-    run = status.run
+def _refuse_closed(run: Run) -> None:
+    """Raise what became of a run without results."""
     if run.state is RunState.FAILED:
         cause = run.cause or "unknown"
         raise (RunOverdue if cause.startswith(OVERDUE) else RunFailed)(run=run.name, cause=cause)
     if run.state is RunState.CANCELLED:
         raise RunCancelled(run=run.name)
-    return status.results
 
 
 def _format(file: str) -> str:

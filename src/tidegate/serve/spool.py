@@ -28,8 +28,9 @@ class Spool:
     """Files on their way in. Writing them waits for the disk."""
 
     def __init__(self, root: str) -> None:
-        self._root = root.rstrip("/")
-        self._system, self._base = locate(self._root)
+        self._system, self._base = locate(root.rstrip("/"))
+        self._is_local = "://" not in root and not root.startswith("file:")
+        self._root = self._base if self._is_local else root.rstrip("/")
 
     def tidy(self) -> int:
         """Remove what was left by servers that are gone; how many files that were."""
@@ -48,8 +49,7 @@ class Spool:
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """A local folder for a result on its way out; gone at the end of the block."""
-        is_local = "://" not in self._root and not self._root.startswith("file:")
-        parent = Path(self._root, FOLDER) if is_local else Path(gettempdir())
+        parent = Path(self._root, FOLDER) if self._is_local else Path(gettempdir())
         parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=parent, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
