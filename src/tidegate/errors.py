@@ -1042,6 +1042,18 @@ class WeakSecret(GroupError):
 
 
 @dataclass(eq=False)
+class NoSecret(GroupError):
+    """A group is to be joined by its address, and nobody said the secret."""
+
+    address: str
+    variable: str
+    says: ClassVar[str] = (
+        "the group at {address} lets in only those who know its secret; give it in {variable}."
+        " It stands in group.json in the folder of the deployment that coordinates it"
+    )
+
+
+@dataclass(eq=False)
 class UnboundedWait(GroupError):
     """A timeout that bounds nothing."""
 
@@ -1106,6 +1118,29 @@ class MembersMissing(GroupError):
     says: ClassVar[str] = (
         "after {seconds:g} s the group still lacks {names}; here are: {present}."
         " Look whether they were started, and with the same address and secret"
+    )
+
+
+@dataclass(eq=False)
+class CompanyIncomplete(GroupError):
+    """Not all processes of a deployment came to work."""
+
+    reason: str
+    seconds: float
+    said: str
+    says: ClassVar[str] = (
+        "not everybody is at work after {seconds:g} s: {reason}. Their logs say why\n{said}"
+    )
+
+
+@dataclass(eq=False)
+class NotUp(GroupError):
+    """Nobody coordinates the processes of a deployment."""
+
+    folder: str
+    says: ClassVar[str] = (
+        "no group is coordinated in {folder}: `tidegate up` does that. A worker that was started"
+        " by hand without one is drained by Ctrl-C"
     )
 
 

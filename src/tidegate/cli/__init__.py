@@ -6,6 +6,8 @@
     chaos     kill a pipeline at every step and compare its results
     worker    run the tasks of a pipeline for clients that deliver to a deployment
     serve     the same, and take runs by HTTP
+    monitor   watch the runs of a deployment
+    up        a server, monitors and workers together; drain: one of them goes
     submit    send a folder of files to a server, and fetch the results
     demo      run a pipeline on generated data and check the answers
     options   what several commands take
@@ -27,9 +29,11 @@ from tidegate.cli.asking import cancel, status, why
 from tidegate.cli.chaos import chaos
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
+from tidegate.cli.monitor import monitor
 from tidegate.cli.run import run
 from tidegate.cli.serve import serve
 from tidegate.cli.submit import submit
+from tidegate.cli.up import drain, up
 from tidegate.cli.worker import worker
 
 app = typer.Typer(
@@ -41,7 +45,21 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-COMMANDS = (demo, explain, run, submit, worker, serve, status, why, cancel, chaos)
+COMMANDS = (
+    demo,
+    explain,
+    run,
+    up,
+    submit,
+    drain,
+    worker,
+    monitor,
+    serve,
+    status,
+    why,
+    cancel,
+    chaos,
+)
 
 for _command in COMMANDS:
     app.command()(_command)

@@ -1,7 +1,8 @@
 """A whole pipeline at work in one process: server, tasks, monitor and sweeper on one deployment.
 
 Several processes may serve the same deployment: tasks and the monitor go to whoever has their
-lease.
+lease. A process may also do a part of it: `fronting` takes runs and has nobody who works on them,
+`watching` is a monitor alone.
 """
 
 from __future__ import annotations
@@ -34,21 +35,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Service:
-    """What is at work."""
+class Front:
+    """What clients and their runs need, besides somebody who works for them."""
 
     checked: Checked
     assembly: Assembly
     server: Server
-    workshop: SparkWorkshop
-    worker: Worker
+    wakeups: Wakeups
     watch: Watch
 
     def check(self) -> None:
-        """Raise `WorkerGaveUp` if nothing is at work any more, or nobody here can watch it."""
-        name, worker, watch = self.assembly.name, self.worker, self.watch
-        if worker.error is not None:
-            raise WorkerGaveUp(name, str(worker.error)) from worker.error
+        """Raise `WorkerGaveUp` if nobody here can watch the runs any more."""
+        name, watch = self.assembly.name, self.watch
         if not watch.is_alive:
             raise WorkerGaveUp(name, f"its monitor has died of {watch.error!r}") from watch.error
 
@@ -58,11 +56,26 @@ class Service:
         return next(stage.output for stage in stages if stage.sink == sink)
 
 
+@dataclass(frozen=True)
+class Service(Front):
+    """A whole pipeline at work."""
+
+    workshop: SparkWorkshop
+    worker: Worker
+
+    def check(self) -> None:
+        """Raise `WorkerGaveUp` if nothing is at work any more, or nobody here can watch it."""
+        worker = self.worker
+        if worker.error is not None:
+            raise WorkerGaveUp(self.assembly.name, str(worker.error)) from worker.error
+        super().check()
+
+
 @contextmanager
-def serving(
+def fronting(
     place: Deployment, pipeline: Pipeline, session: Session, shards: int | None = None
-) -> Iterator[Service]:
-    """Serve a pipeline until the end of the block.
+) -> Iterator[Front]:
+    """Take the runs of a pipeline and watch them until the end of the block; others work.
 
     Spark checks the whole declaration first, so a wrong column is an error at the user's line
     before any data is touched.
@@ -72,17 +85,34 @@ def serving(
     database = place.database
     _refuse_other_plans(database, checked.plan)
     database.transact(lambda c: record_gates(c, plan_hash(checked.plan), assembly.monitored))
-    with ExitStack() as at_work:
-        wakeups = at_work.enter_context(Wakeups(database))
+    with Wakeups(database) as wakeups, watching(database, assembly.name, wakeups) as watch:
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
-        ensure_fit(session, place.root, checked.stages)
-        workshop = SparkWorkshop(checked, session, place.root)
+        yield Front(checked, assembly, server, wakeups, watch)
+
+
+@contextmanager
+def serving(
+    place: Deployment, pipeline: Pipeline, session: Session, shards: int | None = None
+) -> Iterator[Service]:
+    """Take the runs of a pipeline, watch them and work on them until the end of the block."""
+    with ExitStack() as at_work:
+        front = at_work.enter_context(fronting(place, pipeline, session, shards))
+        ensure_fit(session, place.root, front.checked.stages)
+        workshop = SparkWorkshop(front.checked, session, place.root)
         at_work.callback(workshop.close)
-        worker = at_work.enter_context(Worker(database, assembly, workshop, wakeups))
-        explain = partial(why_not_done, database)
-        watch = at_work.enter_context(Watch(database, assembly.name, wakeups, explain))
+        worker = Worker(place.database, front.assembly, workshop, front.wakeups)
+        at_work.enter_context(worker)
         at_work.enter_context(Sweeper(place))
-        yield Service(checked, assembly, server, workshop, worker, watch)
+        its = (front.checked, front.assembly, front.server, front.wakeups, front.watch)
+        yield Service(*its, workshop, worker)
+
+
+@contextmanager
+def watching(database: Database, pipeline: str, wakeups: Wakeups) -> Iterator[Watch]:
+    """Watch the runs of a pipeline, or stand by while another does."""
+    explain = partial(why_not_done, database)
+    with Watch(database, pipeline, wakeups, explain) as watch:
+        yield watch
 
 
 def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from os import getpid
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
@@ -67,7 +68,7 @@ class Watch:
         """How often it has let an END through."""
         self._explain = explain
         self._seconds = seconds
-        self._owner = uuid4().hex
+        self._owner = f"{getpid()}-{uuid4().hex[:12]}"
         self._lease: Lease | None = None
         self._warned: set[int] = set()
         self._heartbeat = Heartbeat(database, self._on_lost)
