@@ -77,7 +77,8 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
                 _say(f"starting {workers} workers, {monitors} monitors and a server for"
                      f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
                 at_work.gather(stopped, wait)
-                _say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
+                if not stopped.is_set():
+                    _say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
                 at_work.keep(stopped)
                 _say("stopping: what is at work is finished first")
                 for stats in at_work.stop():

@@ -171,6 +171,10 @@ class Colleague:
     def _follow(self, message: Message) -> None:
         """Come to the fence that a colleague calls; its handler waits there like anybody."""
         name = message.payload.decode(errors="replace")
-        completion = self.group.processing_fence(name, timeout=FENCE_BOUND)
+        try:
+            completion = self.group.processing_fence(name, timeout=FENCE_BOUND)
+        except GroupError as trouble:
+            log.info("%s did not come to fence %r: %s", self.name, name, trouble)
+            return
         if completion.rendezvous.failure is Failure.TIMEOUT:
             log.info("%s", completion)

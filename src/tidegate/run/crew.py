@@ -56,12 +56,19 @@ class Hand:
         self.start()
 
     def start(self) -> None:
-        """Begin a life. It ends when this process does: its standard input is closed then."""
+        """Begin a life. It ends when this process does: its standard input is closed then.
+
+        A session of its own keeps the terminal's Ctrl-C from it: stopping is told in good order.
+        """
         self._again_at = None
         self._begun_at = monotonic()
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(  # noqa: S603  our own commands
-                list(self.post.command), stdin=subprocess.PIPE, stdout=out, stderr=out
+                list(self.post.command),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
 
     @property
