@@ -163,7 +163,7 @@ def test_a_process_waits_for_a_coordinator_that_is_not_there_yet(group: Cluster)
     group.start_coordinator()
 
     joining.answer()
-    assert a.do("members") == ["a"]
+    a.do("wait_for", names=["a"])
 
 
 def test_a_process_does_not_wait_for_ever_for_a_coordinator(group: Cluster) -> None:

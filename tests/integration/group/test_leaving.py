@@ -74,7 +74,7 @@ def test_who_closes_while_it_owes_an_acknowledgement_is_named_as_draining(
     a.do("send", to="c", topic="gate", payload="held")
     c.wait_inside("held")
     calls = [peer.barrier("noon", INBOUND | PROCESSING) for peer in (a, b)]
-    theirs = c.barrier("noon")
+    c.barrier("noon")
     any_group.coordinator.wait_arrived("noon", "a", "b", "c")
 
     c.do("close")
@@ -83,8 +83,19 @@ def test_who_closes_while_it_owes_an_acknowledgement_is_named_as_draining(
         outcome = call.outcome()
         assert outcome.states == ("satisfied", "satisfied", "not requested", "downgraded")
         assert (outcome.processing.failure, outcome.processing.offender) == ("peer draining", "c")
+
+
+def test_who_closes_while_it_waits_for_others_hears_that_it_has_left(group: Cluster) -> None:
+    a, b, c = group.join("a", "b", "c")
+    calls = [b.barrier("noon"), c.barrier("noon")]
+    group.coordinator.wait_arrived("noon", "b", "c")
+
+    c.do("close")
+
     with pytest.raises(Raised, match="LeftTheGroup"):
-        theirs.answer()
+        calls[1].answer()
+    assert a.barrier("noon").outcome().is_satisfied
+    assert calls[0].outcome().is_satisfied
 
 
 def test_the_name_of_a_member_that_has_left_can_be_used_again(group: Cluster) -> None:
