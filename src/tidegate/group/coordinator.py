@@ -89,6 +89,7 @@ class Coordinator:
         self._halves: dict[Identity, tuple[Connection, Hello]] = {}
         self._lanes: dict[Identity, dict[Lane, Connection]] = {}
         self._clogged: set[Connection] = set()
+        self._overfull: set[Identity] = set()
         self._reads_messages = True
         self._beaten_at = self._looked_at = monotonic()
         self._stopping = Event()
@@ -190,13 +191,8 @@ class Coordinator:
 
     def _bury(self) -> None:
         """Let go of members that leave too much of what they are told untaken."""
-        broken = [
-            who
-            for who, lanes in self._lanes.items()
-            if any(connection.is_broken for connection in lanes.values())
-        ]
-        for who in broken:
-            self._part(who, Failure.PEER_LOST, None)
+        while self._overfull:
+            self._part(self._overfull.pop(), Failure.PEER_LOST, None)
 
     # --- who comes and goes ---
 
@@ -330,7 +326,8 @@ class Coordinator:
     def _weigh(self, connection: Connection) -> None:
         kept = len(connection.backlog)
         if connection.lane is Lane.CONTROL:
-            connection.is_broken = connection.is_broken or kept > MOST_CONTROL
+            if kept > MOST_CONTROL and connection.who is not None:
+                self._overfull.add(connection.who)
         elif kept > CLOGGED:
             self._clogged.add(connection)
             self._open_or_shut()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -39,10 +40,12 @@ def raw(length: int) -> Field:
 def one_of(kind: type[IntEnum]) -> Field:
     """A member of an enumeration."""
 
+    known = {int(member): member for member in kind}
+
     def take(number: int) -> IntEnum:
         try:
-            return kind(number)
-        except ValueError:
+            return known[number]
+        except KeyError:
             raise MalformedFrame(f"{number} is no {kind.__name__}") from None
 
     return Field("B", _as_it_is, take)
@@ -84,10 +87,14 @@ def _take_truth(number: int) -> bool:
     return bool(number)
 
 
+_FLAGS = {number: Require(number) for number in range(8)}
+
+
 def _take_flags(number: int) -> Require:
-    if number > Require.INBOUND | Require.OUTBOUND | Require.PROCESSING:
-        raise MalformedFrame(f"unknown flags in {number:#x}")
-    return Require(number)
+    try:
+        return _FLAGS[number]
+    except KeyError:
+        raise MalformedFrame(f"unknown flags in {number:#x}") from None
 
 
 def _take_seconds(seconds: float) -> float:
@@ -112,6 +119,7 @@ def _put_status(status: PhaseStatus) -> bytes:
     return _STATUS.pack(status.state, status.failure, status.offender, status.sequence)
 
 
+@lru_cache(1024)
 def _take_status(data: bytes) -> PhaseStatus:
     state, failure, offender, sequence = _STATUS.unpack(data)
     status = PhaseStatus(_STATE.take(state), _FAILURE.take(failure), offender, sequence)

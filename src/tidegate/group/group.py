@@ -30,7 +30,6 @@ from tidegate.group.verdicts import (
     Completion,
     Failure,
     Member,
-    Phase,
     Require,
     State,
     Timeouts,
@@ -70,8 +69,7 @@ class _Asked:
 
     def longest(self, group: Timeouts) -> float:
         """Seconds within which the coordinator has to have settled it, whatever others ask for."""
-        waits = [it.of(phase) for it in (self.timeouts, group) for phase in Phase]
-        return self.timeouts.rendezvous + max(waits)
+        return self.timeouts.rendezvous + max(self.timeouts.longest, group.longest)
 
 
 class Group:
@@ -176,7 +174,7 @@ class Group:
         """
         put_name(name)
         timeouts = Timeouts.all(timeout) if isinstance(timeout, int | float) else timeout
-        asked = _Asked(name, Require(require), timeouts or self.timeouts, timeouts is not None)
+        asked = _Asked(name, require, timeouts or self.timeouts, timeouts is not None)
         session = self._membership.wait_for_session(asked.timeouts.rendezvous)
         if session is None:
             return self._unanswered(asked, Failure.COORDINATOR_STOP)

@@ -44,11 +44,11 @@ class Entry:
     """Barrier calls that are not answered."""
     missed: dict[str, Missed] = field(default_factory=dict)
     """By barrier, the last round that was settled without it, while nobody has told it."""
+    identity: Identity = field(init=False)
+    """The member in its present life."""
 
-    @property
-    def identity(self) -> Identity:
-        """The member in its present life."""
-        return Identity(self.member.instance, self.member.boot)
+    def __post_init__(self) -> None:
+        self.identity = Identity(self.member.instance, self.member.boot)
 
     def seen(self, now: float) -> Member:
         """As it is to be shown to others."""

@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tidegate.group.verdicts import (
     NO_SEQUENCE,
     NOBODY,
+    PHASES,
     Failure,
     Phase,
     PhaseStatus,
@@ -37,6 +38,10 @@ from tidegate.group.wire import AckType
 
 WARN_AT = 0.5
 """The part of a bound after which those who are waited for are named in a warning."""
+
+
+Verdict: TypeAlias = tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus]
+"""By phase."""
 
 
 class Identity(NamedTuple):
@@ -77,7 +82,7 @@ class _Caller:
     """A member that has arrived, and what it was sent and has done when all had."""
 
     call: int
-    require: Require
+    require: int
     timeouts: Timeouts
     sent: int
     watermark: int = NO_SEQUENCE
@@ -113,10 +118,12 @@ class Round:
     _gone: list[tuple[Identity, Failure]] = field(default_factory=list)
     _waits: dict[Phase, _Wait] = field(default_factory=dict)
     _status: dict[Phase, PhaseStatus] = field(default_factory=dict)
+    _seen: dict[tuple[int, tuple[int, int, int, int]], Verdict] = field(default_factory=dict)
+    """Verdicts that were asked for: many callers see the same."""
 
     def __post_init__(self) -> None:
         self._pending = dict.fromkeys(self.members)
-        self._status = {phase: PhaseStatus(State.SATISFIED) for phase in Phase}
+        self._status = dict.fromkeys(PHASES, _SATISFIED)
 
     @property
     def is_settled(self) -> bool:
@@ -131,12 +138,12 @@ class Round:
     @property
     def callers(self) -> Sequence[tuple[Identity, int, Require]]:
         """Those who get a completion: who, by which call, with which requirements."""
-        return [(who, it.call, it.require) for who, it in self._callers.items()]
+        return [(who, it.call, _FLAGS[it.require]) for who, it in self._callers.items()]
 
     @property
-    def required(self) -> Require:
+    def required(self) -> int:
         """What its callers ask for, together."""
-        together = Require.NOTHING
+        together = 0
         for caller in self._callers.values():
             together |= caller.require
         return together
@@ -159,7 +166,7 @@ class Round:
     ) -> list[Ask]:
         """A member that is expected has arrived, behind `sent` messages of its own."""
         del self._pending[who]
-        self._callers[who] = _Caller(call, require, timeouts, sent)
+        self._callers[who] = _Caller(call, int(require), timeouts, sent)
         self._hasten(timeouts.rendezvous, now)
         return self._go_on(now)
 
@@ -220,23 +227,24 @@ class Round:
         """How a phase stands, for those who asked for it."""
         return self._status[phase]
 
-    def verdict(self, who: Identity) -> tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus]:
+    def verdict(self, who: Identity) -> Verdict:
         """What a caller gets for each phase."""
         caller = self._callers[who]
         at = (caller.watermark, caller.watermark, caller.sent, caller.processed)
         return self.seen_through(caller.require, at)
 
     def seen_through(
-        self, require: Require, at: tuple[int, int, int, int] = (NO_SEQUENCE,) * 4
-    ) -> tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus]:
+        self, require: int, at: tuple[int, int, int, int] = (NO_SEQUENCE,) * 4
+    ) -> Verdict:
         """The verdict for somebody with these requirements, and where its streams stand."""
-        rendezvous, inbound, outbound, processing = (
-            _placed(self._status[phase], at[phase])
-            if phase is Phase.RENDEZVOUS or phase.flag & require
-            else _NOT_REQUESTED
-            for phase in Phase
-        )
-        return rendezvous, inbound, outbound, processing
+        seen = self._seen.get((require, at))
+        if seen is None:
+            rendezvous, inbound, outbound, processing = (
+                _placed(self._status[phase], at[phase]) if phase.is_for(require) else _NOT_REQUESTED
+                for phase in PHASES
+            )
+            seen = self._seen[require, at] = rendezvous, inbound, outbound, processing
+        return seen
 
     def _hasten(self, bound: float, now: float) -> None:
         """The most impatient caller decides how long the round may gather."""
@@ -264,7 +272,7 @@ class Round:
         bounds = [
             caller.timeouts.of(ack.phase)
             for caller in self._callers.values()
-            if caller.require & ack.phase.flag
+            if ack.phase.is_for(caller.require)
         ]
         if not bounds:
             return []
@@ -307,12 +315,13 @@ class Round:
 
     def _fail_all(self, status: PhaseStatus) -> None:
         """Without a rendezvous nothing else can be promised."""
-        for phase in Phase:
+        for phase in PHASES:
             self._worsen(phase, status)
         self._settle()
 
     def _worsen(self, phase: Phase, status: PhaseStatus) -> None:
         self._status[phase] = self._status[phase].worse(status)
+        self._seen.clear()
 
     def _settle(self) -> None:
         self.stage = Stage.SETTLED
@@ -330,3 +339,5 @@ def _placed(status: PhaseStatus, sequence: int) -> PhaseStatus:
 
 
 _NOT_REQUESTED = PhaseStatus(State.NOT_REQUESTED, Failure.NONE, NOBODY)
+_SATISFIED = PhaseStatus(State.SATISFIED)
+_FLAGS = tuple(Require(number) for number in range(8))

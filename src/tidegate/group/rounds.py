@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.group.events import log, tell
 from tidegate.group.roster import Entry, Missed, Roster
-from tidegate.group.round import Ask, Identity, Round, Slow, Stage
-from tidegate.group.verdicts import Failure, Phase, PhaseStatus, Timeouts
+from tidegate.group.round import Ask, Identity, Round, Slow, Stage, Verdict
+from tidegate.group.verdicts import NOBODY, PHASES, Failure, Timeouts
 from tidegate.group.wire import (
     About,
     AckRequest,
@@ -62,8 +62,9 @@ class Rounds:
             entry.last_phase = f"arrived at {frame.barrier!r}"
             entry.missed.pop(frame.barrier, None)
             round_ = gathering or self._begin(frame.barrier)
-            tell("barrier.arrived", logging.DEBUG, barrier=frame.barrier, round=round_.number,
-                 member=entry.member.name)  # fmt: skip
+            if log.isEnabledFor(logging.DEBUG):
+                tell("barrier.arrived", logging.DEBUG, barrier=frame.barrier, round=round_.number,
+                     member=entry.member.name)  # fmt: skip
             asked = round_.arrive(
                 entry.identity, frame.call, frame.require, timeouts, entry.sent, now
             )
@@ -136,14 +137,15 @@ class Rounds:
     def _conclude(self, round_: Round, now: float) -> None:
         offenders = self._offenders(round_, now)
         sequences = {}
-        for who, call, require in round_.callers:
+        callers = round_.callers
+        for who, call, require in callers:
             entry = self._roster.get(who)
             if entry is not None:
                 entry.calls -= 1
                 sequences[entry.member.name] = entry.leading
                 verdict = round_.verdict(who)
                 self._complete(entry, call, require, verdict, offenders)
-        if round_.callers:
+        if callers:
             self._keep_for_the_late(round_, offenders)
         _log(round_, sequences)
         if not self._open:
@@ -154,7 +156,7 @@ class Rounds:
         entry: Entry,
         call: int,
         require: Require,
-        verdict: tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus],
+        verdict: Verdict,
         offenders: Iterable[About],
     ) -> None:
         for about in offenders:
@@ -163,7 +165,7 @@ class Rounds:
         self._send(entry.identity, Lane.CONTROL, completion)
 
     def _offenders(self, round_: Round, now: float) -> tuple[About, ...]:
-        named = {round_.status(phase).offender for phase in Phase}
+        named = {round_.status(phase).offender for phase in PHASES} - {NOBODY}
         return tuple(filter(None, (self._about(instance, now) for instance in sorted(named))))
 
     def _about(self, instance: int, now: float) -> About | None:
@@ -217,6 +219,6 @@ def _log(round_: Round, sequences: dict[str, int]) -> None:
     verdict = round_.seen_through(round_.required)
     level = logging.DEBUG if all(status.is_good for status in verdict) else logging.WARNING
     if log.isEnabledFor(level):
-        states = {str(phase): str(verdict[phase].state) for phase in Phase}
+        states = {str(phase): str(verdict[phase].state) for phase in PHASES}
         tell("barrier.settled", level, barrier=round_.barrier, round=round_.number, **states,
              sequences=sequences)  # fmt: skip

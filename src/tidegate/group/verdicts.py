@@ -44,13 +44,17 @@ class Phase(IntEnum):
     OUTBOUND = 2
     PROCESSING = 3
 
-    @property
-    def flag(self) -> Require:
-        """What a caller requires to be told of this phase; nothing for the rendezvous."""
-        return Require(1 << (self - 1)) if self else Require.NOTHING
+    def is_for(self, require: int) -> bool:
+        """Whether a caller with these requirements is told of this phase; all meet."""
+        return not self or bool(require & _BITS[self])
 
     def __str__(self) -> str:
         return self.name.lower()
+
+
+_BITS = (0, 1, 2, 4)
+"""By phase, the requirement; plain numbers, for flags are slow to combine."""
+PHASES = tuple(Phase)
 
 
 class State(IntEnum):
@@ -129,6 +133,11 @@ class Timeouts:
         """The same for every phase."""
         return cls(seconds, seconds, seconds, seconds)
 
+    @property
+    def longest(self) -> float:
+        """Of all of them."""
+        return max(self.rendezvous, self.inbound, self.outbound, self.processing)
+
     def of(self, phase: Phase) -> float:
         """Seconds for one phase."""
         return (self.rendezvous, self.inbound, self.outbound, self.processing)[phase]
@@ -185,7 +194,8 @@ class Completion:
     @property
     def is_satisfied(self) -> bool:
         """Whether the caller got everything it asked for."""
-        return all(self[phase].is_good for phase in Phase)
+        phases = (self.rendezvous, self.inbound, self.outbound, self.processing)
+        return all(phase.is_good for phase in phases)
 
     def raise_for_status(self) -> Completion:
         """Raise `BarrierFailed` unless everything asked for was given; else this completion."""

@@ -409,7 +409,7 @@ def test_a_satisfied_phase_was_satisfied_by_every_member(
         if verdict[Phase.RENDEZVOUS].state is State.SATISFIED:
             assert not round_.pending
         for ack in AckType:
-            if require & ack.phase.flag and verdict[ack.phase].state is State.SATISFIED:
+            if ack.phase.is_for(require) and verdict[ack.phase].state is State.SATISFIED:
                 assert history.confirmed[ack] == {A, B, C}
 
 
@@ -424,7 +424,7 @@ def test_time_settles_every_round_that_somebody_waits_in(
     assert history.round.is_settled
     for who, _, require in history.round.callers:
         for phase, status in zip(Phase, history.round.verdict(who), strict=True):
-            is_asked_for = phase is Phase.RENDEZVOUS or bool(require & phase.flag)
+            is_asked_for = phase.is_for(require)
             assert (status.state is not State.NOT_REQUESTED) == is_asked_for
             assert (status.failure is Failure.NONE) == (status.state <= State.SATISFIED)
 
