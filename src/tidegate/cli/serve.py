@@ -75,7 +75,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             colleague_in(deployment, group, name, "server", service.wakeups) as colleague,
         ):
             if colleague is not None:
-                service.watch.on_release = colleague.tell_news
+                service.watch.on_release = service.server.on_news = colleague.tell_news
             typer.echo(f"serving {found.name} at {listening.url}", err=True)
             duty: Duty = Fronting(service)
             if isinstance(service, Service):

@@ -91,6 +91,8 @@ class Server:
         self._wakeups = wakeups
         self._storage = Storage(place.root)
         self._plan = plan_hash(assembly.plan)
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when a source was closed or a run given up, for which others may wait."""
 
     # ── runs ──
 
@@ -129,7 +131,9 @@ class Server:
     def cancel(self, run: str) -> bool:
         """Give a run up, wherever it is; False when it was closed before."""
         found = self.known(run)
-        return self._database.transact(lambda c: close_run(c, found, RunState.CANCELLED))
+        is_closed = self._database.transact(lambda c: close_run(c, found, RunState.CANCELLED))
+        self.on_news()
+        return is_closed
 
     # ── data ──
 
@@ -156,6 +160,7 @@ class Server:
         for name in [source] if source is not None else self._pipeline.sources:
             self._readers(name)
             self._end(found, name, chunks)
+        self.on_news()
 
     # ── outcomes ──
 

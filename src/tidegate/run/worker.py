@@ -27,18 +27,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self, cast
 from uuid import uuid4
 
-from tidegate.errors import (
-    AlignmentError,
-    CountMismatch,
-    Fenced,
-    LaneConflict,
-    NotABatch,
-    ProcessorFailed,
-    StoreError,
-)
+from tidegate.errors import Fenced
 from tidegate.run import balance
 from tidegate.run.assemble import Workshop
 from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
+from tidegate.run.guilt import broke_a_rule, guilty, passes
 from tidegate.run.lives import Deaths, Life
 from tidegate.run.step import StepLoop
 from tidegate.run.tending import Tending
@@ -338,7 +331,7 @@ class Worker:
     def _recover(self, running: _Running, trouble: BaseException) -> None:
         """Begin again from what is committed, unless that has been tried too often."""
         log.warning("task %s is built anew after: %s", running.task, trouble)
-        is_dealt_with = self._fail_runs(trouble) or _passes(trouble)
+        is_dealt_with = self._fail_runs(trouble) or passes(trouble)
         deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.life)
         if deaths > MOST_DEATHS:
             self._gave_up = trouble
@@ -346,12 +339,12 @@ class Worker:
         if self._closed.wait(min(REBUILD_PAUSE * max(1, deaths), LONGEST_REBUILD_PAUSE)):
             self._give_back(running)
         else:
-            is_careful = _broke_a_rule(trouble) and not is_dealt_with
+            is_careful = broke_a_rule(trouble) and not is_dealt_with
             self._start(running.task, running.lease, is_careful=is_careful)
 
     def _fail_runs(self, trouble: BaseException) -> bool:
         """Runs that a processor could not handle would fail it again and again; if there are."""
-        failed = [Failed(number_of(run), str(trouble)) for run in _guilty(trouble)]
+        failed = [Failed(number_of(run), str(trouble)) for run in guilty(trouble)]
         if failed:
             self._database.transact(lambda c: fail_runs(c, failed))
         return bool(failed)
@@ -377,30 +370,6 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _guilty(trouble: BaseException) -> tuple[str, ...]:
-    """The run whose messages broke a rule; not those that the world around them has hurt.
-
-    Where several were handled together nobody knows which it was: they are read again with care.
-    """
-    if isinstance(trouble, CountMismatch | LaneConflict):
-        return (trouble.run,) if trouble.run else ()
-    if isinstance(trouble, ProcessorFailed) and _broke_a_rule(trouble) and len(trouble.runs) == 1:
-        return trouble.runs
-    return ()
-
-
-def _broke_a_rule(trouble: BaseException) -> bool:
-    return isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES)
-
-
-def _passes(trouble: BaseException) -> bool:
-    """Whether it is the database that could not be used, whatever the task did."""
-    return isinstance(trouble, StoreError) and trouble.retryable
-
-
-_BROKEN_RULES = (AlignmentError, NotABatch)
 
 
 def _unheard(task: str, barrier: Barrier) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,6 +39,8 @@ class HeldJobs(Jobs):
         self.held: int | None = None
         """The run whose jobs are held from here on."""
         self.at_work = 0
+        self.done: list[tuple[str, int]] = []
+        """The stages and shards that were done for that run."""
 
     def __call__(
         self, session: Session, prepared: PreparedStage, shares: Sequence[Share], **where: Any
@@ -45,6 +48,7 @@ class HeldJobs(Jobs):
         if self.held not in {share.run for share in shares}:
             return run_shares(session, prepared, shares, **where)
         self._count(1)
+        self.done += [(prepared.stage.id, it.shard) for it in shares if it.run == self.held]
         try:
             return super().__call__(session, prepared, shares, **where)
         finally:
@@ -173,3 +177,23 @@ def test_a_service_whose_job_is_held_closes_soon_and_another_completes_the_run(
             held.release()
             assert place.database.transact(publications) == {f"march#{client.id}": 1}
             assert sold(client, place, spark) == TEA
+
+
+# --- handing over ----------------------------------------------------------------------------
+
+
+def test_a_worker_that_drains_waits_for_its_jobs_and_nobody_runs_them_again(
+    held: HeldJobs, service: Service, place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    client = Client(service.server, "march", tmp_path)
+    held.hold(client)
+    client.sell()
+    held.wait_until_held()
+    assert service.worker.drain(0.5) is False  # they are at work
+    with serving(place, shop(), spark) as other:
+        wait_until(lambda: len(other.worker.tasks) > 0)
+        held.release()
+        assert service.worker.drain(30) is True
+        assert service.worker.tasks == ()
+        assert sold(client, place, spark) == TEA
+    assert max(Counter(held.done).values()) == 1

@@ -1,0 +1,36 @@
+"""Whose fault it is that a task has died: a run's, nobody's, or the database's."""
+
+from __future__ import annotations
+
+from tidegate.errors import (
+    AlignmentError,
+    CountMismatch,
+    LaneConflict,
+    NotABatch,
+    ProcessorFailed,
+    StoreError,
+)
+
+_BROKEN_RULES = (AlignmentError, NotABatch)
+
+
+def guilty(trouble: BaseException) -> tuple[str, ...]:
+    """The run whose messages broke a rule; not those that the world around them has hurt.
+
+    Where several were handled together nobody knows which it was: they are read again with care.
+    """
+    if isinstance(trouble, CountMismatch | LaneConflict):
+        return (trouble.run,) if trouble.run else ()
+    if isinstance(trouble, ProcessorFailed) and broke_a_rule(trouble) and len(trouble.runs) == 1:
+        return trouble.runs
+    return ()
+
+
+def broke_a_rule(trouble: BaseException) -> bool:
+    """Whether it is what the messages say that a processor cannot handle."""
+    return isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES)
+
+
+def passes(trouble: BaseException) -> bool:
+    """Whether it is the database that could not be used, whatever the task did."""
+    return isinstance(trouble, StoreError) and trouble.retryable
