@@ -97,18 +97,26 @@ def _take_flags(number: int) -> Require:
         raise MalformedFrame(f"unknown flags in {number:#x}") from None
 
 
+def _put_seconds(seconds: float) -> float:
+    return seconds + 0.0  # there is one zero on the wire
+
+
 def _take_seconds(seconds: float) -> float:
-    if not (math.isfinite(seconds) and seconds >= 0):
+    if not math.isfinite(seconds) or math.copysign(1.0, seconds) < 0:
         raise MalformedFrame(f"{seconds} is no number of seconds")
     return seconds
 
 
+_DOUBLE = Struct("<d")
+_NO_BOUND = _DOUBLE.pack(math.nan)  # one of the many that are not a number
+
+
 def _put_bound(seconds: float | None) -> float:
-    return math.nan if seconds is None else seconds
+    return math.nan if seconds is None else _put_seconds(seconds)
 
 
 def _take_bound(seconds: float) -> float | None:
-    return None if math.isnan(seconds) else _take_seconds(seconds)
+    return None if _DOUBLE.pack(seconds) == _NO_BOUND else _take_seconds(seconds)
 
 
 _STATUS = Struct("<BBQQ")
@@ -136,7 +144,7 @@ NAME = Field(f"{MAX_NAME}s", put_name, _take_name)
 TEXT = Field(f"{MAX_TEXT}s", _put_text, _take_text)
 TRUTH = Field("B", _as_it_is, _take_truth)
 FLAGS = Field("I", _as_it_is, _take_flags)
-SECONDS = Field("d", _as_it_is, _take_seconds)
+SECONDS = Field("d", _put_seconds, _take_seconds)
 BOUND = Field("d", _put_bound, _take_bound)
 """Seconds, or none for what the group has agreed on."""
 STATUS = Field(f"{_STATUS.size}s", _put_status, _take_status)

@@ -176,6 +176,6 @@ def test_a_process_does_not_wait_for_ever_for_a_coordinator(group: Cluster) -> N
 def test_two_coordinators_do_not_share_an_address(any_group: Cluster) -> None:
     (a,) = any_group.join("a")
 
-    with pytest.raises(EOFError):
+    with pytest.raises((EOFError, BrokenPipeError)):  # it has ended before or after it was asked
         any_group.start_another_coordinator()
     assert a.barrier("noon").outcome().is_satisfied
