@@ -30,14 +30,24 @@ class Lines(Telling):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._started = monotonic()
+        self._counted_at = self._started
 
     def tell(self, what: str) -> None:
         """A line with the time."""
         self._console.print(self._line(what), soft_wrap=True, markup=False)
 
+    def sent(self, chunks: int, of: int) -> None:
+        """How many chunks are there, now and then."""
+        if monotonic() - self._counted_at >= self.every:
+            self._counted_at = monotonic()
+            self._count(f"{chunks:,} of {of:,} chunks are delivered")
+
     def show(self, facts: RunFacts) -> None:
         """Why it is not done."""
         self.tell(why(facts))
+
+    def _count(self, what: str) -> None:
+        self.tell(what)
 
     def _line(self, what: str) -> str:
         return f"{monotonic() - self._started:6.1f} s  {what}"
@@ -57,6 +67,9 @@ class InMotion(Lines):
         bars = [Text(f"  {it.stage:<6}{_bar(it)} {it.processed:,} of {it.received:,} messages")
                 for it in stages(facts) if it.received]  # fmt: skip
         self._live.update(Group(Text(self._line(why(facts)), overflow="ellipsis"), *bars))
+
+    def _count(self, what: str) -> None:
+        self._live.update(Text(self._line(what)))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -79,6 +80,9 @@ class Telling:
 
     def tell(self, what: str) -> None:
         """Something has happened."""
+
+    def sent(self, chunks: int, of: int) -> None:
+        """So many chunks of all are delivered."""
 
     def show(self, facts: RunFacts) -> None:
         """This is how far the run has come."""
@@ -175,7 +179,7 @@ def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telli
     if _is_done(server, wanted.name, chunks):
         told.tell("these chunks were processed before; the results are written again")
         return
-    _send(server, chunks, wanted)
+    _send(server, chunks, wanted, told)
     told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
 
 
@@ -235,17 +239,18 @@ def _has(file: Path, sha256: str) -> bool:
         return False
 
 
-def _send(server: Taking[object], chunks: Chunks, wanted: RunOptions) -> None:
+def _send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telling) -> None:
     """To an open run of this name, else to one that begins here."""
     found = server.find(wanted.name)
     if found is None or found.state is not RunState.OPEN:
         server.begin(wanted.name, deadline=wanted.deadline)
     with suppress(RunEnded):  # waiting for it says how it ended
-        _deliver(server, chunks, wanted.name)
+        _deliver(server, chunks, wanted.name, told)
 
 
-def _deliver(server: Taking[object], chunks: Chunks, run: str) -> None:
+def _deliver(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
     """Send every file, a few at a time; a source is closed as soon as its last one is there."""
+    delivered, of = count(1), sum(_numbers(chunks).values())
     with ThreadPoolExecutor(DELIVERIES, thread_name_prefix="tidegate-deliver") as pool:
         closing = []
         for source, files in chunks.items():
@@ -257,6 +262,7 @@ def _deliver(server: Taking[object], chunks: Chunks, run: str) -> None:
         for source, sent in closing:
             for each in sent:
                 each.result()
+                told.sent(next(delivered), of)
             server.end(run, source, len(sent))
 
 

@@ -23,9 +23,12 @@ from tidegate.errors import InvalidServer, RefusedByServer, ServerUnreachable, T
 from tidegate.serve.refusals import Refusal, raised
 
 PATIENCE = 60.0
-"""Seconds for which a call is repeated."""
-SILENCE = 60.0
-"""Seconds of silence after which a connection counts as lost; the server's heartbeat is quicker."""
+"""Seconds for which a call is repeated after it has failed first."""
+SILENCE = 90.0
+"""Seconds of silence after which a connection counts as lost; the server tries its database for
+60."""
+WORK = 900.0
+"""The same where the server has to check a whole chunk, or to order a whole result."""
 PIECE = 1 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 SUCCESS = range(200, 300)
@@ -59,10 +62,21 @@ class Address:
             raise InvalidServer(url)
         return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
 
-    def connect(self) -> HTTPConnection:
+    def connect(self, silence: float) -> HTTPConnection:
         """A connection, which is made with the first request."""
         kind = HTTPSConnection if self.scheme == "https" else HTTPConnection
-        return kind(self.host, self.port, timeout=SILENCE)
+        return kind(self.host, self.port, timeout=silence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked, once."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes | IO[bytes] | None
+    silence: float = SILENCE
 
 
 class Calls:
@@ -78,7 +92,8 @@ class Calls:
         """What the server answers. `key` tells it that a call is the same as one before."""
         headers = {"idempotency-key": key} if key else {}
         sent = None if body is None else json.dumps(body).encode()
-        return self.until_answered(lambda: self._once(method, path, sent, headers, _whole))
+        asked = _Request(method, path, headers, sent)
+        return self._until_answered(lambda: self._once(asked, _whole))
 
     def send(self, path: str, file: Path, size: int) -> bytes:
         """Send a file; it is opened anew for every attempt."""
@@ -86,60 +101,49 @@ class Calls:
         def attempt() -> bytes:
             with file.open("rb") as opened:
                 length = {"content-length": str(size)}
-                return self._once("PUT", path, opened, length, _whole)
+                return self._once(_Request("PUT", path, length, opened, WORK), _whole)
 
-        return self.until_answered(attempt)
+        return self._until_answered(attempt)
 
     def fetch(self, path: str, take: Callable[[Iterator[bytes]], T]) -> T:
         """Let `take` read an answer piece by piece; from the start again if it is cut off."""
-        return self.until_answered(
-            lambda: self._once("GET", path, None, {}, lambda answer: take(_pieces(answer)))
-        )
+        asked = _Request("GET", path, {}, None, WORK)
+        return self._until_answered(lambda: self._once(asked, lambda answer: take(_pieces(answer))))
 
-    def until_answered(self, attempt: Callable[[], T]) -> T:
+    def _until_answered(self, attempt: Callable[[], T]) -> T:
         """Repeat what is lost or may succeed later, until patience ends with the last reason."""
-        deadline = monotonic() + self._patience
+        deadline: float | None = None
         for pause in _pauses():
             try:
                 return attempt()
-            except Lost as lost:
-                if monotonic() + pause > deadline:
-                    raise ServerUnreachable(self.url, self._patience, str(lost)) from lost
-            except TidegateError as error:
-                if not error.retryable or monotonic() + pause > deadline:
-                    raise
+            except (Lost, TidegateError) as error:
+                deadline = deadline or monotonic() + self._patience
+                self._refuse_late(error, monotonic() + pause > deadline)
             sleep(pause)
         raise AssertionError("pauses never end")
 
-    def _once(
-        self,
-        method: str,
-        path: str,
-        body: bytes | IO[bytes] | None,
-        headers: Mapping[str, str],
-        read: Callable[[HTTPResponse], T],
-    ) -> T:
-        with closing(self._address.connect()) as connection:
-            with _losses():
-                answer = self._asked(connection, method, path, body, headers)
-            return read(answer)
+    def _refuse_late(self, error: Lost | TidegateError, is_late: bool) -> None:
+        """Raise what is for good, and in the end everything."""
+        if isinstance(error, TidegateError) and (is_late or not error.retryable):
+            raise error
+        if is_late:
+            raise ServerUnreachable(self.url, self._patience, str(error)) from error
 
-    def _asked(
-        self,
-        connection: HTTPConnection,
-        method: str,
-        path: str,
-        body: bytes | IO[bytes] | None,
-        headers: Mapping[str, str],
-    ) -> HTTPResponse:
+    def _once(self, asked: _Request, read: Callable[[HTTPResponse], T]) -> T:
+        with closing(self._address.connect(asked.silence)) as connection:
+            with _losses():
+                answer = self._answered(connection, asked)
+            with answer:  # it may outlive the connection
+                if answer.status not in SUCCESS:
+                    raise _refused(answer)
+                return read(answer)
+
+    def _answered(self, connection: HTTPConnection, asked: _Request) -> HTTPResponse:
+        path, headers = self._address.path + asked.path, {**self._headers, **asked.headers}
         # A server that refuses a body does not read all of it; what it says is worth reading.
         with suppress(BrokenPipeError, ConnectionResetError):
-            every = {**self._headers, **headers}
-            connection.request(method, self._address.path + path, body=body, headers=every)
-        answer = connection.getresponse()
-        if answer.status not in SUCCESS:
-            raise _refused(answer)
-        return answer
+            connection.request(asked.method, path, body=asked.body, headers=headers)
+        return connection.getresponse()
 
 
 @contextmanager
@@ -152,7 +156,7 @@ def _losses() -> Iterator[None]:
 
 def _refused(answer: HTTPResponse) -> Exception:
     """What the server says; something else on the way may speak another language."""
-    body = answer.read()
+    body = _whole(answer)
     try:
         return raised(msgspec.json.decode(body, type=Refusal))
     except msgspec.DecodeError:

@@ -23,9 +23,9 @@ async def download(
     """The result of a sink. What is wrong shows before the first byte is sent."""
     held = ExitStack()
     try:
-        folder = await threads.deliver(held.enter_context, spool.folder())
-        pieces = await threads.deliver(account.result, run, sink, wanted, folder)
-        first = await threads.deliver(_next, pieces)
+        folder = await threads.give(held.enter_context, spool.folder())
+        pieces = await threads.give(account.result, run, sink, wanted, folder)
+        first = await threads.give(_next, pieces)
     except BaseException:
         held.close()
         raise
@@ -44,7 +44,7 @@ async def _sent(
         piece = first
         while piece is not None:
             yield piece
-            piece = await threads.deliver(_next, pieces)
+            piece = await threads.give(_next, pieces)
     finally:
         held.close()
 

@@ -1,7 +1,7 @@
 """A few threads for what waits, so that the event loop never does.
 
-Deliveries have threads of their own: however many chunks come, somebody has time to answer who
-asks how far a run is. The bounds are on what works at once; the rest waits its turn.
+Chunks and results have threads of their own: however many come and go, somebody has time to
+answer who asks how far a run is. The bounds are on what works at once; the rest waits its turn.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Limits:
     """Seconds within which the next bytes of a chunk have to come."""
     deliveries: int = 2
     """Chunks that are checked and copied at the same time."""
+    results: int = 2
+    """Results that are read, or ordered for CSV, at the same time."""
     calls: int = 4
     """Questions to PostgreSQL at the same time."""
 
@@ -39,8 +41,11 @@ class Threads:
 
     def __init__(self, limits: Limits) -> None:
         self._calls = ThreadPoolExecutor(limits.calls, thread_name_prefix="tidegate-http")
-        self._deliveries = ThreadPoolExecutor(
+        self._chunks = ThreadPoolExecutor(
             limits.deliveries, thread_name_prefix="tidegate-http-chunks"
+        )
+        self._results = ThreadPoolExecutor(
+            limits.results, thread_name_prefix="tidegate-http-results"
         )
         self.is_closing = False
 
@@ -49,8 +54,12 @@ class Threads:
         return await self._run(self._calls, partial(work, *args, **kwargs))
 
     async def deliver(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Something that reads or writes many rows."""
-        return await self._run(self._deliveries, partial(work, *args, **kwargs))
+        """Something about a chunk."""
+        return await self._run(self._chunks, partial(work, *args, **kwargs))
+
+    async def give(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Something about a result."""
+        return await self._run(self._results, partial(work, *args, **kwargs))
 
     async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         if self.is_closing:
@@ -60,7 +69,7 @@ class Threads:
     def close(self) -> None:
         """Wait for what is at work."""
         self.is_closing = True
-        for pool in (self._calls, self._deliveries):
+        for pool in (self._calls, self._chunks, self._results):
             pool.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Self:

@@ -7,6 +7,7 @@ of any size takes little memory. Rows come in the order of the files; only CSV i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from tidegate.spark.exchange import Batch
 
+BUFFER = 1 << 20
 ROWS = 1 << 16
 """How many rows are read at a time, and are a row group or a record batch of the stream."""
 
@@ -49,16 +51,28 @@ def parquet_stream(root: str, batches: Sequence[Batch], schema: StructType) -> I
 
 def _columns(schema: StructType) -> pa.Schema:
     """Nullable throughout, as they are in the files."""
-    return pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema)])
+    return pa.schema(
+        [field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")]
+    )
 
 
 def _tables(root: str, batches: Sequence[Batch], columns: pa.Schema) -> Iterator[pa.Table]:
     for batch in batches:
         for file in batch.files:
-            system, inside = locate(under(root, file))
-            with system.open_input_file(inside) as opened, parquet.ParquetFile(opened) as stored:
+            with _opened(under(root, file)) as stored:
                 for rows in stored.iter_batches(ROWS, columns=columns.names, use_threads=False):
                     yield pa.table(rows).select(columns.names).cast(columns)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[parquet.ParquetFile]:
+    """Read as it goes: Arrow would fetch all that will be needed beforehand, which is the file."""
+    system, inside = locate(file)
+    with (
+        system.open_input_file(inside) as opened,
+        parquet.ParquetFile(opened, buffer_size=BUFFER, pre_buffer=False) as stored,
+    ):
+        yield stored
 
 
 class _Written:

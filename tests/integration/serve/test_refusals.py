@@ -12,10 +12,13 @@ import pytest
 from pyarrow import parquet
 
 from tests.integration.run.shop import ask, files_of
-from tests.integration.serve.conftest import ANN, MOST, Asking, RunAsking, spooled
+from tests.integration.serve.conftest import ANN, MOST, TOKENS, Asking, RunAsking, spooled
 from tests.waiting import wait_until
+from tidegate.errors import DatabaseUnreachable
 from tidegate.run.deployment import Deployment
-from tidegate.serve import Listening
+from tidegate.run.service import Service
+from tidegate.serve import Limits, Listening, serving_http
+from tidegate.serve.account import Account
 
 SALES = b"item_id,quantity\n1,2\n"
 
@@ -46,7 +49,6 @@ def stored_as_text() -> bytes:
     return sink.getvalue()
 
 
-Put = Callable[[RunAsking], object]
 BAD_CHUNKS: dict[str, tuple[int, str, str, bytes]] = {
     "a value of another type": (422, "BadValue", "csv", b"item_id,quantity\n1,two\n"),
     "a line too long": (422, "BadLine", "csv", b"item_id,quantity\n1,2,3\n"),
@@ -198,3 +200,45 @@ def test_who_asks_twice_to_begin_a_run_with_the_same_key_has_begun_one(ann: Aski
     first = begin("one")
     assert begin("one") == first
     assert begin("two") == (409, None)
+
+
+def test_an_upload_that_does_not_go_on_is_given_up_and_leaves_nothing(
+    service: Service, place: Deployment
+) -> None:
+    with serving_http(service, place, "127.0.0.1:0", TOKENS, Limits(MOST, gap=0.2)) as listening:
+        run = Asking(listening).run("stalled")
+        path = "/pipelines/shop/runs/stalled/sources/sales/chunks/1?format=csv"
+        head = [f"PUT {path} HTTP/1.1", "host: localhost", f"authorization: Bearer {ANN}"]
+        lines = [*head, "content-length: 1000", "", ""]
+        with socket.create_connection((listening.host, listening.port), timeout=60) as sending:
+            sending.sendall("\r\n".join(lines).encode() + SALES)
+            answer = sending.recv(1 << 16)
+        assert b" 408 " in answer.splitlines()[0]
+        wait_until(lambda: spooled(place) == [])
+        assert recorded(place, run) == []
+
+
+def test_a_mistake_of_the_server_is_told_without_its_traceback(
+    ann: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret of the house")
+
+    monkeypatch.setattr(Account, "runs", fail)
+    answer = ann("GET", "/pipelines/shop/runs")
+    assert answer.refusal == (500, "ServerFailed")
+    assert b"secret" not in answer.body
+    assert b"Traceback" not in answer.body
+
+
+def test_a_database_that_is_away_is_a_passing_trouble_without_an_address(
+    ann: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DatabaseUnreachable("shop on db.example:5433", 60, "refused")
+
+    monkeypatch.setattr(Account, "runs", fail)
+    answer = ann("GET", "/pipelines/shop/runs")
+    assert answer.refusal == (503, "ServerTrouble")
+    assert answer.json["retryable"]
+    assert b"db.example" not in answer.body
