@@ -162,7 +162,7 @@ class Group:
         self,
         name: str,
         *,
-        require: Require = Require.INBOUND,
+        require: int = Require.INBOUND,
         timeout: float | Timeouts | None = None,
     ) -> Completion:
         """Meet all members that are not draining, with the guarantees that are required.
@@ -174,7 +174,9 @@ class Group:
         """
         put_name(name)
         timeouts = Timeouts.all(timeout) if isinstance(timeout, int | float) else timeout
-        asked = _Asked(name, require, timeouts or self.timeouts, timeouts is not None)
+        # An unknown flag is refused here; making sure costs nothing for those that are known.
+        flags = require if isinstance(require, Require) else Require(require)
+        asked = _Asked(name, flags, timeouts or self.timeouts, timeouts is not None)
         session = self._membership.wait_for_session(asked.timeouts.rendezvous)
         if session is None:
             return self._unanswered(asked, Failure.COORDINATOR_STOP)
