@@ -72,22 +72,24 @@ def probe(session: Session, root: str, stages: Mapping[str, PreparedStage], with
     with tried_folder(root) as tried:
         shared = shared_by(session, tried, within)
         if kind is not Kind.OTHER or not tried.files:
-            return Offer(kind, name, slots=_slots(session, kind), shared=shared)
+            return Offer(kind, name, slots=_slots(session, kind), shared=shared, within=within)
         lacks = lacking(session, tried.files[0])
         return Offer(kind, name, shared=shared, lacks=lacks, refused=(*_refused(session, stages),))
 
 
 def identify(session: Session) -> tuple[Kind, str]:
-    """The kind of a session's engine, and what to call it."""
-    if not is_remote(session):
-        master = str(session.conf.get(_MASTER))
-        is_local = master == "local" or master.startswith("local[")
-        return Kind.LOCAL if is_local else Kind.CLUSTER, f"Spark {session.version} on {master}"
-    answer = session.sql("select version()").first()
-    told = str(answer[0]) if answer else ""
-    if told.startswith(session.version):
-        return Kind.CONNECT, f"Spark {session.version} on {session.conf.get(_MASTER)}, over Connect"
-    return Kind.OTHER, f"a Connect server that is not Spark (its version is {told})"
+    """The kind of a session's engine, and what to call it.
+
+    Told by settings alone: over Connect the smallest query is a job, and nobody may be there to
+    run it. Every Spark has a master.
+    """
+    master = str(session.conf.get(_MASTER, ""))
+    if is_remote(session):
+        if not master:
+            return Kind.OTHER, "a Connect server that is not Spark"
+        return Kind.CONNECT, f"Spark {session.version} on {master}, over Connect"
+    is_local = master == "local" or master.startswith("local[")
+    return Kind.LOCAL if is_local else Kind.CLUSTER, f"Spark {session.version} on {master}"
 
 
 # --- Room for tasks --------------------------------------------------------------------------

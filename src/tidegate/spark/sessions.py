@@ -148,9 +148,16 @@ def _addresses(master: str) -> list[tuple[str, int]]:
     for scheme, port in _DEFAULT_PORTS.items():
         if master.startswith(scheme):
             places = master.removeprefix(scheme).split(";")[0].split("/")[0].split(",")
-            split = [urlsplit(f"//{place}") for place in places]
-            return [(it.hostname or "", it.port or port) for it in split]
+            return [_address(place, port) for place in places]
     return []
+
+
+def _address(place: str, default: int) -> tuple[str, int]:
+    split = urlsplit(f"//{place}")
+    try:
+        return split.hostname or "", split.port or default
+    except ValueError:  # no number, or none of a port
+        return place, default
 
 
 def _listens(address: tuple[str, int]) -> bool:

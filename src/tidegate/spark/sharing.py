@@ -26,7 +26,6 @@ from tidegate.spark.landing import discard
 if TYPE_CHECKING:
     from tidegate.spark.sessions import Session
 
-FOLDER = "probes"
 _FILES = 8
 """Several, so that several executors read them."""
 _ROWS = 64
@@ -46,7 +45,7 @@ class Tried:
 @contextmanager
 def tried_folder(root: str, files: int = _FILES) -> Iterator[Tried]:
     """Write small files below the root; they are gone at the end of the block."""
-    folder = f"{FOLDER}/{uuid4().hex}"
+    folder = f"probe-{uuid4().hex}"
     try:
         yield _written(root, folder, files)
     finally:

@@ -1,4 +1,4 @@
-"""Runs the coffee pipeline on an engine, in this process alone, and prints what came of it as JSON.
+"""Runs the coffee pipeline on an engine, or only asks whether it could, and prints what came of it.
 
 A process has one kind of session, so every test of an engine starts one of these.
 """
@@ -17,7 +17,7 @@ from tests.integration.engines.killing import Killer
 from tidegate.errors import EngineUnfit, SparkUnavailable
 from tidegate.run.deployment import open_deployment
 from tidegate.run.folders import RunOptions, chunks_in, run_folder
-from tidegate.spark import Session, open_session
+from tidegate.spark import Session, ensure_fit, open_session
 from tidegate_examples.coffee import pipeline
 
 
@@ -30,6 +30,8 @@ class Asked:
     data: str
     root: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    only_asks: bool = False
+    """Whether the engine is asked what it offers, and nothing is run."""
     workers: list[int] = field(default_factory=list)
     """Processes of workers one of whose executors is to be killed in the middle of the run."""
 
@@ -69,6 +71,11 @@ def main(asked: Asked) -> Came:
 
 def run(session: Session, asked: Asked, came: Came) -> None:
     folder = Path(asked.folder)
+    if asked.only_asks:
+        root = Path(asked.root or folder / "data")
+        root.mkdir(parents=True, exist_ok=True)
+        ensure_fit(session, str(root), {})
+        return
     with (
         open_deployment(folder / "deployment", data=asked.root) as place,
         Killer(session, asked.workers, Path(place.root)) if asked.workers else nullcontext() as it,

@@ -42,13 +42,20 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def data(folder: Path) -> Path:
-    write(folder / "coffee", Size(transactions=2_000, files=3), seed=11)
+    write(folder / "coffee", Size(transactions=1_000, files=2), seed=11)
     return folder / "coffee"
 
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Cluster]:
     with running_cluster(folder / "cluster", workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def deserted(folder: Path) -> Iterator[Cluster]:
+    """A master to whom no worker has come."""
+    with running_cluster(folder / "deserted", workers=0) as cluster:
         yield cluster
 
 
@@ -126,7 +133,7 @@ def test_executors_that_see_another_folder_are_found_out_before_anything_starts(
     cluster: Cluster, coffee_on: Run
 ) -> None:
     # Every process has a folder of its own under this path, as machines have without a shared disk.
-    came = coffee_on(cluster.url, root="/proc/self/cwd/data")
+    came = coffee_on(cluster.url, root="/proc/self/cwd/data", only_asks=True)
 
     assert came.error == "EngineUnfit"
     assert {it["what"] for it in came.complaints} == {"the data folder /proc/self/cwd/data"}
@@ -135,7 +142,8 @@ def test_executors_that_see_another_folder_are_found_out_before_anything_starts(
 def test_executors_larger_than_any_worker_are_refused_within_a_bound(
     cluster: Cluster, coffee_on: Run
 ) -> None:
-    came = coffee_on(cluster.url, {**SMALL, "spark.executor.memory": "3g"}, SHORT)
+    large = {**SMALL, "spark.executor.memory": "3g"}
+    came = coffee_on(cluster.url, large, SHORT, only_asks=True)
 
     (complaint,) = came.complaints
     assert complaint["required"] == "1 task slot on an executor of 3072 MiB"
@@ -143,13 +151,25 @@ def test_executors_larger_than_any_worker_are_refused_within_a_bound(
     assert complaint["available"] == f"0 within 8 s: {found}"
 
 
-def test_a_cluster_without_workers_is_refused_within_a_bound(folder: Path, coffee_on: Run) -> None:
-    with running_cluster(folder / "no-workers", workers=0) as alone:
-        came = coffee_on(alone.url, SMALL, SHORT)
+def test_a_cluster_without_workers_is_refused_within_a_bound(
+    deserted: Cluster, coffee_on: Run
+) -> None:
+    came = coffee_on(deserted.url, SMALL, SHORT)
 
     (complaint,) = came.complaints
     assert complaint["required"] == "1 task slot on an executor of 512 MiB"
     assert complaint["available"] == "0 within 8 s: no worker has registered with the master"
+
+
+def test_a_connect_server_without_executors_is_refused_within_a_bound(
+    deserted: Cluster, folder: Path, coffee_on: Run
+) -> None:
+    with running_connect_server(deserted.url, SMALL, folder / "deserted.log") as url:
+        came = coffee_on(url, {}, SHORT, only_asks=True)
+
+    (complaint,) = came.complaints
+    assert complaint["required"] == "1 task slot on an executor of 512 MiB"
+    assert complaint["available"] == "0 within 8 s"
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
