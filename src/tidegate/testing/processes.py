@@ -34,6 +34,8 @@ FROZEN = 10.0
 """Seconds for which a process is frozen: longer than its leases last."""
 BETWEEN = (4.0, 12.0)
 """Seconds between two faults."""
+TIMES = 2
+"""How often each kind of fault comes, at most."""
 FAULTS = (
     "kill a worker",
     "freeze a worker",
@@ -143,20 +145,31 @@ def _torment(
     at_work: Sequence[subprocess.Popen[bytes]],
     chance: random.Random,
 ) -> Iterator[str]:
-    """One fault after the other while somebody waits for results; every kind comes in turn."""
+    """One fault after the other while somebody waits for results; every kind comes in turn.
+
+    After some of each kind they are left alone: on a slow machine nobody would ever get anywhere.
+    """
     until = monotonic() + BOUND
-    number = chance.randrange(len(FAULTS))
-    while any(process.poll() is None for process in at_work):
-        if monotonic() > until:
-            for process in at_work:
-                process.kill()
-            raise ChaosFailed("processes", f"somebody is stuck after {BOUND:g} s")
-        sleep(chance.uniform(*BETWEEN))
-        if any(process.poll() is None for process in at_work):
-            fault = FAULTS[number % len(FAULTS)]
-            number += 1
-            if _befall(company, colleague, fault, chance):
-                yield fault
+    first = chance.randrange(len(FAULTS))
+    for number in range(first, first + TIMES * len(FAULTS)):
+        if _is_over(at_work, chance.uniform(*BETWEEN)):
+            return
+        fault = FAULTS[number % len(FAULTS)]
+        if _befall(company, colleague, fault, chance):
+            yield fault
+    if not _is_over(at_work, until - monotonic()):
+        for process in at_work:
+            process.kill()
+        raise ChaosFailed("processes", f"somebody is stuck after {BOUND:g} s")
+
+
+def _is_over(at_work: Sequence[subprocess.Popen[bytes]], seconds: float) -> bool:
+    """Whether nobody waits for results any more, after some time."""
+    until = monotonic() + seconds
+    for process in at_work:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, until - monotonic()))
+    return all(process.poll() is not None for process in at_work)
 
 
 def _befall(company: Company, colleague: Colleague, fault: str, chance: random.Random) -> bool:
