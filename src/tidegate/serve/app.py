@@ -42,8 +42,6 @@ from tidegate.serve.answers import (
 from tidegate.serve.asking import Beginning, Ending, asked_number, body_as
 from tidegate.serve.downloads import download
 from tidegate.serve.formats import CHUNKS, chunk_format, result_format
-from tidegate.serve.gate import Gate
-from tidegate.serve.threads import Limits, Threads
 from tidegate.serve.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -51,7 +49,9 @@ if TYPE_CHECKING:
 
     from tidegate.run.deployment import Deployment
     from tidegate.run.service import Front
-    from tidegate.serve.access import Tokens
+    from tidegate.serve.gate import Gate
+    from tidegate.serve.spool import Spool
+    from tidegate.serve.threads import Limits, Threads
     from tidegate.store import Run
 
 RUN = "/pipelines/{pipeline}/runs/{run}"
@@ -63,12 +63,14 @@ PAGE, MOST = 1000, 10_000
 def http_app(
     service: Front,
     place: Deployment,
-    tokens: Tokens | None,
+    gate: Gate,
+    *,
+    spool: Spool,
     threads: Threads,
-    limits: Limits | None = None,
+    limits: Limits,
 ) -> Starlette:
-    """The interface of a service. Without tokens everybody is the one client there is."""
-    endpoints = _Endpoints(service, place, Gate(tokens), threads, limits or Limits())
+    """The interface of a service, for those whom the gate lets in."""
+    endpoints = _Endpoints(service, place, gate, spool, threads, limits)
     return Starlette(
         routes=endpoints.routes(),
         exception_handlers={
@@ -82,22 +84,29 @@ def http_app(
 
 class _Endpoints:
     def __init__(
-        self, service: Front, place: Deployment, gate: Gate, threads: Threads, limits: Limits
+        self,
+        service: Front,
+        place: Deployment,
+        gate: Gate,
+        spool: Spool,
+        threads: Threads,
+        limits: Limits,
     ) -> None:
         self._service = service
         self._place = place
         self._gate = gate
         self._threads = threads
         self._limits = limits
-        self._uploads = Uploads(place.root, threads, limits)
+        self._spool = spool
+        self._uploads = Uploads(spool, threads, limits)
 
     def routes(self) -> list[Route]:
         """Every address, with the methods that it takes."""
         return [
             Route("/health", self.health),
             Route("/pipelines", self.pipelines),
-            Route("/pipelines/{pipeline}/runs", self.runs, methods=["GET"]),
-            Route("/pipelines/{pipeline}/runs", self.begin, methods=["POST"]),
+            # One route: of two, only the first would be named to who comes with a third method.
+            Route("/pipelines/{pipeline}/runs", self.runs_or_begin, methods=["GET", "POST"]),
             Route(RUN, self.status),
             Route(RUN + "/state", self.state),
             Route(RUN + "/why", self.why),
@@ -129,6 +138,9 @@ class _Endpoints:
         return Served(self._service.assembly.name, sources, sinks, self._limits.chunk_bytes)
 
     # ── runs ──
+
+    async def runs_or_begin(self, request: Request) -> Response:
+        return await (self.begin if request.method == "POST" else self.runs)(request)
 
     async def runs(self, request: Request) -> Response:
         account = self._account(request)
@@ -221,7 +233,7 @@ class _Endpoints:
         run, sink = request.path_params["run"], request.path_params["sink"]
         asked, accept = request.query_params.get("format"), request.headers.get("accept")
         wanted = result_format(asked, accept)
-        return await download(account, run, sink, wanted, self._uploads.spool, self._threads)
+        return await download(account, run, sink, wanted, self._spool, self._threads)
 
     # ── who asks for what ──
 

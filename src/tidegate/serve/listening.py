@@ -14,7 +14,8 @@ import uvicorn
 
 from tidegate.errors import InvalidListen, UnsafeListen
 from tidegate.serve.app import http_app
-from tidegate.serve.spool import Spool
+from tidegate.serve.gate import Gate
+from tidegate.serve.spool import spooling
 from tidegate.serve.threads import Limits, Threads
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ def serving_http(
     limits = limits or Limits()
     listener = _listener(address, is_open=tokens is None)
     host, port = listener.getsockname()[:2]
-    with listener, Threads(limits) as threads:
-        Spool(place.root).tidy()
-        app = http_app(service, place, tokens, threads, limits)
+    with listener, spooling(place.root) as spool, Threads(limits) as threads:
+        gate = Gate(tokens)
+        app = http_app(service, place, gate, spool=spool, threads=threads, limits=limits)
         server = _server(app)
         thread = Thread(target=server.run, args=([listener],), name="tidegate-http", daemon=True)
         thread.start()

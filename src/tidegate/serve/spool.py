@@ -1,16 +1,23 @@
 """The spool: where a chunk is put while it arrives, below the deployment's root.
 
+    uploads/<server>/…     chunks that arrive, and results on their way out
+    uploads/<server>.lock  held while that server lives
+
 A chunk is in nobody's way until it is whole: it is delivered from here and removed then, and so is
-what was cut off. What a server leaves that was killed is removed by the next one to start, once it
-is older than any chunk may take to arrive.
+what was cut off. A server that was killed leaves what it was receiving; the next one to start
+finds that nobody holds its lock any more and removes it. Where there are no locks, on a file
+system that is reached by a URI, it goes when it is older than any chunk may take to arrive.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from shutil import rmtree
+from tempfile import TemporaryDirectory
 from time import time
 from typing import Any
 from uuid import uuid4
@@ -20,38 +27,47 @@ from tidegate.spark.files import locate
 from tidegate.spark.landing import space_on
 
 FOLDER = "uploads"
+LOCK = ".lock"
 FORGOTTEN = 86_400.0
-"""Seconds after which what is spooled belongs to nobody; far more than an upload may take."""
+"""Seconds after which what is spooled elsewhere than on a disk belongs to nobody."""
+
+
+@contextmanager
+def spooling(root: str) -> Iterator[Spool]:
+    """A spool for one server until the end of the block; what dead servers have left is removed."""
+    if "://" in root or root.startswith("file:"):
+        _remove_forgotten(root)
+        with TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as local:
+            yield Spool(root, f"{FOLDER}/{uuid4().hex}", Path(local))
+        return
+    uploads = Path(root, FOLDER).absolute()
+    uploads.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(uploads)
+    with _held(uploads / uuid4().hex) as folder:
+        yield Spool(str(uploads.parent), f"{FOLDER}/{folder.name}", folder)
 
 
 class Spool:
-    """Files on their way in. Writing them waits for the disk."""
+    """Files on their way in and out. Writing them waits for the disk."""
 
-    def __init__(self, root: str) -> None:
-        self._system, self._base = locate(root.rstrip("/"))
-        self._is_local = "://" not in root and not root.startswith("file:")
-        self._root = self._base if self._is_local else root.rstrip("/")
-
-    def tidy(self) -> int:
-        """Remove what was left by servers that are gone; how many files that were."""
-        storage = Storage(self._root)
-        old = [it.path for it in storage.files(FOLDER) if it.written_at < time() - FORGOTTEN]
-        return storage.remove(old)
+    def __init__(self, root: str, folder: str, local: Path) -> None:
+        self._root = root.rstrip("/")
+        self._folder = folder
+        self._local = local
+        self._system, self._base = locate(self._root)
 
     def file(self, ending: str) -> Spooled:
         """A new file, whose name ends like this."""
-        name = f"{FOLDER}/{uuid4().hex}{ending}"
+        name = f"{self._folder}/{uuid4().hex}{ending}"
         with space_on(self._root):
-            self._system.create_dir(f"{self._base}/{FOLDER}", recursive=True)
+            self._system.create_dir(f"{self._base}/{self._folder}", recursive=True)
             stream = self._system.open_output_stream(f"{self._base}/{name}", compression=None)
         return Spooled(f"{self._root}/{name}", self._root, self._system, stream)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """A local folder for a result on its way out; gone at the end of the block."""
-        parent = Path(self._root, FOLDER) if self._is_local else Path(gettempdir())
-        parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=parent, ignore_cleanup_errors=True) as folder:
+        with TemporaryDirectory(dir=self._local, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
 
@@ -80,3 +96,50 @@ class Spooled:
             self._stream.close()
         with suppress(OSError):
             self._system.delete_file(locate(self.path)[1])
+
+
+# ── what is left ──
+
+
+def remove_abandoned(uploads: Path) -> None:
+    """Remove the folders of servers that hold their locks no more."""
+    for folder in uploads.iterdir():
+        if folder.is_dir() and (lock := _locked(_lock_of(folder))) is not None:
+            rmtree(folder, ignore_errors=True)
+            _lock_of(folder).unlink(missing_ok=True)
+            os.close(lock)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[Path]:
+    """A folder of our own. It is there only while its lock is held, so nobody takes it for left."""
+    lock = _locked(_lock_of(folder))
+    assert lock is not None, "nobody else knows this name"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
+        _lock_of(folder).unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(folder.name + LOCK)
+
+
+def _locked(file: Path) -> int | None:
+    """The lock, until it is closed; None if somebody has it."""
+    # Not inherited: a process that we start and that outlives us must not hold it.
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_forgotten(root: str) -> None:
+    storage = Storage(root)
+    storage.remove(it.path for it in storage.files(FOLDER) if it.written_at < time() - FORGOTTEN)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect
 
 from tidegate.errors import ChunkTooLarge, UploadInterrupted, UploadStalled
-from tidegate.serve.spool import Spool, Spooled
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from tidegate.serve.spool import Spool, Spooled
     from tidegate.serve.threads import Limits, Threads
 
 BLOCK = 1 << 20
@@ -27,8 +27,8 @@ is refused."""
 class Uploads:
     """Receives chunks, a few at a time."""
 
-    def __init__(self, root: str, threads: Threads, limits: Limits) -> None:
-        self.spool = Spool(root)
+    def __init__(self, spool: Spool, threads: Threads, limits: Limits) -> None:
+        self._spool = spool
         self._threads = threads
         self._limits = limits
         self._places = asyncio.Semaphore(limits.uploads)
@@ -41,7 +41,7 @@ class Uploads:
         arriving = _Arriving(request, source, number, self._limits)
         await arriving.refuse_announced()
         async with self._places:
-            file = await self._threads.deliver(self.spool.file, ending)
+            file = await self._threads.deliver(self._spool.file, ending)
             try:
                 await self._write(arriving, file)
                 yield file.path

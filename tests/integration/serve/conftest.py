@@ -128,4 +128,4 @@ def ben(listening: Listening) -> Asking:
 
 def spooled(place: Deployment) -> list[Path]:
     """What is in the spool."""
-    return [it for it in Path(place.root, "uploads").rglob("*") if it.is_file()]
+    return [it for it in Path(place.root, "uploads").glob("*/**/*") if it.is_file()]

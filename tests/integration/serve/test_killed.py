@@ -70,6 +70,8 @@ def test_a_server_that_is_killed_between_a_commit_and_its_answer_is_not_noticed_
             client.wait()
     assert client.returncode == 0, said.decode() + (deployment / "log").read_text()
     assert (out / "best.csv").read_text() == "item_name,sold\ntea,600000\n"
+    uploads = deployment / "data" / "uploads"
+    assert list(uploads.iterdir()) == [], "the second server has tidied up, for the first one too"
     assert (out / "bulk.csv").read_text() == "item_id,quantity\n1,200\n1,300\n"
 
 

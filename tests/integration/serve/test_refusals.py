@@ -191,6 +191,12 @@ def test_what_is_not_there_or_makes_no_sense_is_told_so(
     assert set(getattr(answer, "json", {})) == {"condition", "message", "fields", "retryable"}
 
 
+def test_a_wrong_method_is_told_which_are_right(ann: Asking) -> None:
+    answer = ann("DELETE", "/pipelines/shop/runs")
+    assert answer.refusal == (405, "WrongMethod")
+    assert {"GET", "POST"} <= set(answer.headers["allow"].split(", "))
+
+
 def test_who_asks_twice_to_begin_a_run_with_the_same_key_has_begun_one(ann: Asking) -> None:
     def begin(key: str) -> tuple[int, int | None]:
         path, asked = "/pipelines/shop/runs", {"run": "begun-twice"}

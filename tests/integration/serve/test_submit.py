@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.integration.run.shop import BOUND, ask, shop
-from tests.integration.serve.conftest import ANN, MOST, TOKENS
+from tests.integration.serve.conftest import ANN, MOST, TOKENS, spooled
 from tests.waiting import wait_until
 from tidegate.cli import app
 from tidegate.run.deployment import Deployment
@@ -257,4 +257,4 @@ def test_a_server_that_restarts_while_chunks_are_sent_is_not_noticed_by_its_clie
             assert result.result(BOUND) == {"best": 1, "bulk": 2}
     assert delivered(place, "august") == COUNT
     assert incarnations(place, "august") == 1
-    wait_until(lambda: not list(Path(place.root, "uploads").iterdir()))
+    wait_until(lambda: spooled(place) == [])
