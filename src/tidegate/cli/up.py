@@ -62,9 +62,11 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     with told_errors(as_json=False):
         from tidegate.run.company import Wanted, company
         from tidegate.run.deployment import open_deployment
+        from tidegate.serve import read_tokens, refuse_unsafe
 
         stopped = told_to_stop()
         found = find_pipeline(pipeline)
+        refuse_unsafe(listen, read_tokens(tokens) if tokens else None)
         common = ["--database", database] if database else []
         work = ["--spark", spark, *(["--shards", str(shards)] if shards else [])]
         serve = ["--listen", listen, *work, *(["--tokens", str(tokens)] if tokens else [])]

@@ -215,7 +215,10 @@ def _of_parquet(chunk: _Chunk, schema: pa.Schema) -> Iterator[pa.Table]:
     system, inside = locate(chunk.file)
     with (
         _readable(chunk),
-        parquet.ParquetFile(inside, filesystem=system, buffer_size=BLOCK_BYTES) as file,
+        # Read ahead, Arrow would keep about the whole file in memory.
+        parquet.ParquetFile(
+            inside, filesystem=system, buffer_size=BLOCK_BYTES, pre_buffer=False
+        ) as file,
     ):
         stored = file.schema_arrow
         places = places_of(schema, stored.names)
