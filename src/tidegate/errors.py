@@ -81,6 +81,17 @@ class UnknownPipeline(UsageError):
 
 
 @dataclass(eq=False)
+class UnknownStage(UsageError):
+    """A worker is to run a stage that the plan does not have."""
+
+    says = "{pipeline} has no stage {stage!r}; `tidegate explain` draws them: {known}"
+
+    stage: str
+    pipeline: str
+    known: str
+
+
+@dataclass(eq=False)
 class UnknownDemo(UsageError):
     """No demo is registered under this name."""
 

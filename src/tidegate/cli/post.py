@@ -32,9 +32,27 @@ ProcessName = Annotated[
     str | None,
     typer.Option("--name", help="What this process is called in the group.", show_default=False),
 ]
+Stages = Annotated[
+    str | None,
+    typer.Option(
+        "--stages",
+        help="Run only these stages of the plan, such as s1,s2; others have to run the rest.",
+        metavar="LIST",
+        show_default=False,
+    ),
+]
 WithParent = Annotated[
     bool, typer.Option("--with-parent", hidden=True, help="End when standard input is closed.")
 ]
+
+
+def listed_stages(stages: str | None) -> tuple[str, ...]:
+    """As they were written.
+
+    >>> listed_stages("s1, s2")
+    ('s1', 's2')
+    """
+    return tuple(it.strip() for it in (stages or "").split(",") if it.strip())
 
 
 def told_to_stop(*, with_parent: bool = False) -> Event:

@@ -11,7 +11,7 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
-from tidegate.cli.post import GroupAddress, told_to_stop
+from tidegate.cli.post import GroupAddress, Stages, told_to_stop
 
 DRAIN_BOUND = 300.0
 
@@ -50,6 +50,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
     ] = None,
     spark: SparkMaster = "local[*]",
+    stages: Stages = None,
     wait: Annotated[
         float, typer.Option(min=1, help="Seconds for everybody to be at work.")
     ] = 180.0,
@@ -74,7 +75,8 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         logging.basicConfig(filename=deployment / "logs" / "up.log", level=logging.INFO)
         # This process holds the deployment open, so that it outlives each of the others.
         with open_deployment(deployment, database):
-            wanted = Wanted(pipeline, deployment, workers, monitors, serve, work, common)
+            only = ["--stages", stages] if stages else []
+            wanted = Wanted(pipeline, deployment, workers, monitors, serve, [*work, *only], common)
             with company(wanted, meet_at) as at_work:
                 _say(f"starting {workers} workers, {monitors} monitors and a server for"
                      f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip

@@ -12,8 +12,10 @@ from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
 from tidegate.cli.post import (
     GroupAddress,
     ProcessName,
+    Stages,
     WithParent,
     colleague_in,
+    listed_stages,
     stand_and_tell,
     told_to_stop,
 )
@@ -32,6 +34,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
     ] = None,
     spark: SparkMaster = "local[*]",
+    stages: Stages = None,
     with_parent: WithParent = False,
 ) -> None:
     """Run tasks of a pipeline until interrupted.
@@ -50,7 +53,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         with (
             open_deployment(deployment, database) as place,
             session_on(spark) as session,
-            serving(place, found, session, shards) as service,
+            serving(place, found, session, shards, listed_stages(stages)) as service,
             colleague_in(deployment, group, name, "worker", service.wakeups) as colleague,
         ):
             if colleague is not None:

@@ -8,7 +8,7 @@ becomes as many links as its rows have ways to go.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -71,6 +71,14 @@ class Assembly:
         """The tasks where END passes when the monitor has released it."""
         nodes = (node for node in self.plan.nodes if isinstance(node, PhysicalBarrier))
         return tuple(task for node in nodes if node.released_by == MONITOR for task in tasks(node))
+
+    def tasks_of(self, stages: Sequence[str]) -> frozenset[str]:
+        """The tasks of these nodes of the plan, and of the barriers under them."""
+        barriers = {edge.upstream for node in self.plan.nodes if node.id in stages
+                    for edge in node.inputs
+                    if isinstance(self.plan.by_id[edge.upstream], PhysicalBarrier)}  # fmt: skip
+        wanted = {*stages, *barriers}
+        return frozenset(task for task, (node, _) in self.places.items() if node.id in wanted)
 
     def processor(self, task: str, workshop: Workshop) -> Processor:
         """A fresh processor for a task."""

@@ -1,15 +1,18 @@
 """How many tasks each worker has: as even as possible, with as few moves as possible.
 
-Every worker looks at who is here and who has what, and moves its own tasks only: it hands over what
-it has too many of and takes what nobody has. All see the same facts and follow the same rule, so
-they come to rest without having talked to each other.
+Every worker looks at who is here, what each is able to run and who has what, and works out for all
+of them who should have what. All see the same facts and follow the same rule, so they come to rest
+without having talked to each other; each carries out its own part only, hands over what it has too
+many of and takes what nobody has.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+
+Able = Mapping[str, Collection[str] | None]
+"""By worker the tasks that it runs; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +23,54 @@ class Moves:
     hand_over: tuple[str, ...] = ()
 
 
-def quota(worker: str, workers: Iterable[str], held: Mapping[str, int], tasks: int) -> int:
-    """How many tasks a worker should have.
+def decide(worker: str, able: Able, holders: Mapping[str, str | None]) -> Moves:
+    """The moves of one worker; `holders` has every task, with whoever holds it.
 
-    Where they cannot be even, those who have most keep one more: nothing moves for nothing.
-
-    >>> [quota(name, "abc", {"c": 5}, 5) for name in "abc"]
-    [2, 1, 2]
+    >>> decide("ann", {"ann": None, "ben": None}, {"t1": "ann", "t2": "ann", "t3": "ann"})
+    Moves(take=(), hand_over=('t3',))
     """
-    order = sorted(workers, key=lambda name: (-held.get(name, 0), name))
-    each, more = divmod(tasks, len(order))
-    return each + (order.index(worker) < more)
-
-
-def decide(worker: str, workers: Sequence[str], holders: Mapping[str, str | None]) -> Moves:
-    """The moves of one worker; `holders` has every task, with whoever holds it."""
-    mine = sorted(task for task, holder in holders.items() if holder == worker)
-    if worker not in workers:
+    mine = [task for task, holder in sorted(holders.items()) if holder == worker]
+    if worker not in able:
         return Moves(hand_over=tuple(mine))
-    held = Counter(holder for holder in holders.values() if holder in workers and holder)
-    enough = quota(worker, workers, held, len(holders))
-    free = sorted(task for task, holder in holders.items() if holder is None)
+    wanted = _assigned(able, holders)
     return Moves(
-        take=tuple(free[: max(0, enough - len(mine))]),
-        hand_over=tuple(mine[enough:]),
-    )
+        take=tuple(task for task, to in sorted(wanted.items())
+                   if to == worker and holders[task] is None),
+        hand_over=tuple(task for task in mine if wanted.get(task) != worker),
+    )  # fmt: skip
+
+
+def _assigned(able: Able, holders: Mapping[str, str | None]) -> dict[str, str]:
+    """Who should have which task; those that nobody here is able to run are missing."""
+    can = {task: [name for name in sorted(able) if _is_able(able[name], task)] for task in holders}
+    wanted = {
+        task: holder
+        for task, holder in sorted(holders.items())
+        if holder is not None and (holder in can[task] or not can[task] or holder not in able)
+    }
+    load = {name: sum(to == name for to in wanted.values()) for name in able}
+    left = [task for task in holders if task not in wanted and can[task]]
+    for task in sorted(left, key=lambda task: (len(can[task]), task)):
+        to = min(can[task], key=lambda name: (load[name], name))
+        wanted[task] = to
+        load[to] += 1
+    while _move_one(wanted, load, can):
+        pass
+    return wanted
+
+
+def _move_one(wanted: dict[str, str], load: dict[str, int], can: Mapping[str, list[str]]) -> bool:
+    """Move a task from somebody to somebody who has at least two fewer, if there is one."""
+    for giver in sorted(load, key=lambda name: (-load[name], name)):
+        for task in sorted((it for it, to in wanted.items() if to == giver), reverse=True):
+            taker = min(can[task], key=lambda name: (load[name], name), default=giver)
+            if load[taker] + 1 < load[giver]:
+                wanted[task] = taker
+                load[giver] -= 1
+                load[taker] += 1
+                return True
+    return False
+
+
+def _is_able(tasks: Collection[str] | None, task: str) -> bool:
+    return tasks is None or task in tasks

@@ -7,13 +7,13 @@ lease. A process may also do a part of it: `fronting` takes runs and has nobody 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.errors import OtherPlan, WorkerGaveUp, listed
+from tidegate.errors import OtherPlan, UnknownStage, WorkerGaveUp, listed
 from tidegate.plan import plan_hash
 from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.server import Server
@@ -92,15 +92,23 @@ def fronting(
 
 @contextmanager
 def serving(
-    place: Deployment, pipeline: Pipeline, session: Session, shards: int | None = None
+    place: Deployment,
+    pipeline: Pipeline,
+    session: Session,
+    shards: int | None = None,
+    stages: Sequence[str] = (),
 ) -> Iterator[Service]:
-    """Take the runs of a pipeline, watch them and work on them until the end of the block."""
+    """Take the runs of a pipeline, watch them and work on them until the end of the block.
+
+    With `stages`, work on those of the plan only; others have to do the rest.
+    """
     with ExitStack() as at_work:
         front = at_work.enter_context(fronting(place, pipeline, session, shards))
         ensure_fit(session, place.root, front.checked.stages)
         workshop = SparkWorkshop(front.checked, session, place.root)
         at_work.callback(workshop.close)
-        worker = Worker(place.database, front.assembly, workshop, front.wakeups)
+        _refuse_unknown(front.assembly, stages)
+        worker = Worker(place.database, front.assembly, workshop, front.wakeups, stages=stages)
         at_work.enter_context(worker)
         at_work.enter_context(Sweeper(place))
         its = (front.checked, front.assembly, front.server, front.wakeups, front.watch)
@@ -113,6 +121,13 @@ def watching(database: Database, pipeline: str, wakeups: Wakeups) -> Iterator[Wa
     explain = partial(why_not_done, database)
     with Watch(database, pipeline, wakeups, explain) as watch:
         yield watch
+
+
+def _refuse_unknown(assembly: Assembly, stages: Sequence[str]) -> None:
+    known = [node.id for node in assembly.plan.nodes]
+    for stage in stages:
+        if stage not in known:
+            raise UnknownStage(stage, assembly.name, listed(known, most=100))
 
 
 def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:

@@ -49,7 +49,7 @@ from tidegate.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from tidegate.run.assemble import Assembly
     from tidegate.signals import Barrier
@@ -70,6 +70,8 @@ LOOK_BOUND = 10.0
 """Seconds of it that a closing worker waits for its last look for tasks."""
 TASK = "task"
 WORKER = "worker"
+SEPARATOR = ","
+"""Between the parts of a seat's key: whose it is, and the stages that it is for."""
 SEAT = "seat"
 """The kind of lease that a worker holds while it shares the tasks of a pipeline with others."""
 
@@ -100,7 +102,7 @@ class Worker:
 
         with Worker(database, assembly, workshop, wakeups) as worker: …
 
-    Its name is unique to each of its lives.
+    Its name is unique to each of its lives. Of several, `stages` may say which tasks it takes.
     """
 
     def __init__(
@@ -110,7 +112,9 @@ class Worker:
         workshop: WorkshopOfWriters,
         wakeups: Wakeups,
         seconds: float = LEASE_SECONDS,
+        stages: Sequence[str] = (),
     ) -> None:
+        self._stages = tuple(stages)
         self._workshop = workshop
         self._database = database
         self._wakeups = wakeups
@@ -194,7 +198,7 @@ class Worker:
 
     def _sit_down(self, name: str) -> None:
         self._database.transact(lambda c: forget_below(c, SEAT, self._seats))
-        seat = self._acquire(SEAT, self._seats + name, name)
+        seat = self._acquire(SEAT, self._seats + SEPARATOR.join((name, *self._stages)), name)
         assert seat is not None, "nobody else has this name"
         self._seat = seat
         self._heartbeat.keep(seat)
@@ -235,10 +239,13 @@ class Worker:
     def _moves(self, connection: Connection) -> balance.Moves:
         keys = {task: task_topic(self._assembly.name, task) for task in self._assembly.places}
         held = holders(connection, TASK, keys.values())
-        workers = holders_below(connection, SEAT, self._seats)
-        return balance.decide(
-            self.name, workers, {task: held.get(key) for task, key in keys.items()}
-        )
+        seats = holders_below(connection, SEAT, self._seats)
+        able = {name: self._able(key.split(SEPARATOR)[1:]) for key, name in seats.items()}
+        return balance.decide(self.name, able, {task: held.get(key) for task, key in keys.items()})
+
+    def _able(self, stages: Sequence[str]) -> Collection[str] | None:
+        """The tasks of somebody who runs these stages; of no stages in particular, all."""
+        return self._assembly.tasks_of(stages) if stages else None
 
     def _finish(self, tasks: Iterable[str]) -> None:
         """Hand these over as soon as what is at work for them is committed."""

@@ -131,10 +131,10 @@ def holders(connection: psycopg.Connection, kind: str, keys: Iterable[str]) -> d
     return dict(rows.fetchall())
 
 
-def holders_below(connection: psycopg.Connection, kind: str, prefix: str) -> list[str]:
-    """Everybody who holds a thing of this kind whose key begins like this."""
+def holders_below(connection: psycopg.Connection, kind: str, prefix: str) -> dict[str, str]:
+    """Who holds which things of this kind whose keys begin like this."""
     rows = connection.execute(_SQL["holders_below"].sql, {"kind": kind, "prefix": prefix})
-    return [owner for (owner,) in rows]
+    return dict(rows.fetchall())
 
 
 def forget_below(connection: psycopg.Connection, kind: str, prefix: str) -> None:

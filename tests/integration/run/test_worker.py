@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
@@ -64,11 +64,14 @@ class Workshop:
 
 @contextmanager
 def working(
-    place: Deployment, assembly: Assembly, before: Handle = lambda _: None
+    place: Deployment,
+    assembly: Assembly,
+    before: Handle = lambda _: None,
+    stages: Sequence[str] = (),
 ) -> Iterator[Worker]:
     with (
         Wakeups(place.database) as wakeups,
-        Worker(place.database, assembly, Workshop(before), wakeups) as worker,
+        Worker(place.database, assembly, Workshop(before), wakeups, stages=stages) as worker,
     ):
         yield worker
 
@@ -292,3 +295,14 @@ def test_a_worker_that_cannot_finish_in_time_says_so(
         assert worker.drain(0.2) is False
         assert set(worker.tasks) <= set(SOURCE_TASKS)
         goes_on.set()
+
+
+def test_a_worker_for_some_stages_takes_their_tasks_and_no_others(
+    place: Deployment, assembly: Assembly
+) -> None:
+    node = assembly.places[SOURCE_TASKS[0]][0]
+    with working(place, assembly, stages=[node.id]) as some:
+        wait_until(lambda: set(some.tasks) == set(SOURCE_TASKS))
+        with working(place, assembly) as rest:
+            wait_until(lambda: {*some.tasks, *rest.tasks} == set(assembly.places))
+            assert set(some.tasks) <= set(SOURCE_TASKS)

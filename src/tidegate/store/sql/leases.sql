@@ -49,12 +49,12 @@ FROM tidegate.lease
 WHERE kind = %(kind)s AND key = ANY(%(keys)s) AND owner IS NOT NULL
 AND expires_at > clock_timestamp();
 
--- name: holders_below — Everybody who holds a key of a kind that begins like this.
-SELECT owner
+-- name: holders_below — Which keys of a kind that begin like this are held, and by whom.
+SELECT key, owner
 FROM tidegate.lease
 WHERE kind = %(kind)s AND starts_with(key, %(prefix)s) AND owner IS NOT NULL
 AND expires_at > clock_timestamp()
-ORDER BY owner;
+ORDER BY key;
 
 -- name: forget_below — Remove the keys of a kind that begin like this and that nobody holds.
 DELETE FROM tidegate.lease
