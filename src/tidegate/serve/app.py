@@ -29,7 +29,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tidegate.errors import InvalidRequest, TidegateError, UnknownPipeline
+from tidegate.errors import TidegateError, UnknownPipeline
 from tidegate.serve import events
 from tidegate.serve.account import Account, Seen, Served
 from tidegate.serve.answers import (
@@ -39,7 +39,7 @@ from tidegate.serve.answers import (
     refused_by_routing,
     refused_in_vain,
 )
-from tidegate.serve.asking import Beginning, Ending, asked_number, body_as
+from tidegate.serve.asking import Beginning, Ending, asked_chunk, asked_number, body_as
 from tidegate.serve.downloads import download
 from tidegate.serve.formats import CHUNKS, chunk_format, result_format
 from tidegate.serve.uploads import Uploads
@@ -206,7 +206,7 @@ class _Endpoints:
     async def deliver(self, request: Request) -> Response:
         """A chunk that is new is 201, one that was there 200; nothing is recorded of a bad one."""
         account = self._account(request)
-        run, source, number = _chunk_of(request)
+        run, source, number = asked_chunk(request)
         ending = CHUNKS[_format_of(request)]
         await self._threads.call(account.check_source, run, source, number)
         async with self._uploads.received(request, source, number, ending) as file:
@@ -243,13 +243,6 @@ class _Endpoints:
         if pipeline != served:
             raise UnknownPipeline(pipeline, "it is not served here", served)
         return Account(self._service, self._place, client)
-
-
-def _chunk_of(request: Request) -> tuple[str, str, int]:
-    path = request.path_params
-    if not path["number"].isascii() or not path["number"].isdigit():
-        raise InvalidRequest(f"{path['number']!r} is no number of a chunk; they are 1, 2, 3, …")
-    return path["run"], path["source"], int(path["number"][:20])
 
 
 def _format_of(request: Request) -> str:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 16
 """Of a body that is no chunk."""
 LARGEST = 2**63 - 2
+DIGITS = len(str(LARGEST))
+SHOWN = 40
+"""Characters of a wrong number that are repeated to who sent it."""
 
 T = TypeVar("T")
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -51,6 +54,27 @@ def asked_number(request: Request, name: str, default: int, most: int = LARGEST)
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and int(text[:20]) <= most):
-        raise InvalidRequest(f"{name} is {text!r}, and has to be a number from 0 to {most}")
-    return int(text)
+    number = _number(text)
+    if number is None or number > most:
+        raise InvalidRequest(f"{name} is {_short(text)}, and has to be a number from 0 to {most}")
+    return number
+
+
+def asked_chunk(request: Request) -> tuple[str, str, int]:
+    """The run, the source and the number in the address of a chunk; raises `InvalidRequest`."""
+    path = request.path_params
+    number = _number(path["number"])
+    if number is None:
+        said = _short(path["number"])
+        raise InvalidRequest(f"{said} is no number of a chunk; they are 1, 2, 3, …")
+    return path["run"], path["source"], number
+
+
+def _number(text: str) -> int | None:
+    """None for what is none, and for what has more digits than any number that is taken."""
+    is_one = len(text) <= DIGITS and text.isascii() and text.isdigit()
+    return int(text) if is_one else None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
