@@ -57,13 +57,17 @@ STATUS: Mapping[type[TidegateError], int] = {
     # the server
     errors.ServerFailed: 500,
     errors.ChunkNotCopied: 503,
-    errors.WorkerGaveUp: 503,
     errors.ServerTrouble: 503,
     errors.ServerStopping: 503,
     errors.NoSpace: 507,
 }
-INSIDE = (errors.StoreError, errors.SparkUnavailable, errors.GroupError)
-"""Whose fields say where things are in the deployment."""
+INSIDE = (
+    errors.StoreError,
+    errors.SparkUnavailable,
+    errors.GroupError,
+    errors.WorkerGaveUp,
+)
+"""Whose fields say where things are in the deployment, or what other clients do there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import fields
 
 import msgspec
 import pytest
+from starlette.requests import Request
 
 from tidegate import errors
 from tidegate.errors import (
@@ -20,7 +22,9 @@ from tidegate.errors import (
     TidegateError,
     UnknownToken,
     UsageError,
+    WorkerGaveUp,
 )
+from tidegate.serve.answers import refused
 from tidegate.serve.refusals import STATUS, Refusal, raised, refusal_of, status_of, told
 
 EVERY = [
@@ -64,6 +68,18 @@ def test_where_things_are_in_the_deployment_stays_there() -> None:
     assert error.retryable
     assert "db.example" not in msgspec.json.encode(refusal_of(error)).decode()
     assert status_of(error) == 503
+
+
+def test_why_a_worker_has_given_up_is_for_the_log_since_it_may_name_runs_of_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scope = {"type": "http", "method": "GET", "path": "/health", "headers": []}
+    gave_up = WorkerGaveUp("shop", "task s1 of ben/march has died on db.example")
+    answer = asyncio.run(refused(Request(scope), gave_up))
+    assert answer.status_code == 503
+    assert b"ServerTrouble" in answer.body
+    assert not any(it in bytes(answer.body) for it in (b"ben", b"march", b"db.example"))
+    assert "ben/march" in caplog.text
 
 
 @pytest.mark.parametrize("condition", ["Tomorrow", "listed", "TidegateError.__init__", "Exception"])
