@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -13,10 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.errors import CoordinatorUnreachable, NotAdmitted
+
 if TYPE_CHECKING:
     from tidegate.run.colleague import Colleague
     from tidegate.run.post import Duty
     from tidegate.store import Wakeups
+
+log = logging.getLogger(__name__)
 
 GroupAddress = Annotated[
     str | None,
@@ -85,7 +90,14 @@ def colleague_in(
         yield None
         return
     called = name or f"{role}-{socket.gethostname()[:32]}-{os.getpid()}"
-    colleague = Colleague.join(called, place, on_news=wakeups.wake_everybody)
+    try:
+        colleague = Colleague.join(called, place, on_news=wakeups.wake_everybody)
+    except (CoordinatorUnreachable, NotAdmitted) as trouble:
+        if address is not None:
+            raise
+        log.warning("%s works without its group: %s", called, trouble)
+        yield None
+        return
     try:
         yield colleague
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -68,7 +69,8 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         stopped = told_to_stop()
         found = find_pipeline(pipeline)
         refuse_unsafe(listen, read_tokens(tokens) if tokens else None)
-        common = ["--database", database] if database else []
+        if database:
+            os.environ["TIDEGATE_DATABASE"] = database  # a command line is for everybody to read
         work = ["--spark", spark, *(["--shards", str(shards)] if shards else [])]
         serve = ["--listen", listen, *work, *(["--tokens", str(tokens)] if tokens else [])]
         (deployment / "logs").mkdir(parents=True, exist_ok=True)
@@ -76,7 +78,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         # This process holds the deployment open, so that it outlives each of the others.
         with open_deployment(deployment, database):
             only = ["--stages", stages] if stages else []
-            wanted = Wanted(pipeline, deployment, workers, monitors, serve, [*work, *only], common)
+            wanted = Wanted(pipeline, deployment, workers, monitors, serve, [*work, *only])
             with company(wanted, meet_at) as at_work:
                 _say(f"starting {workers} workers, {monitors} monitors and a server for"
                      f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
@@ -99,7 +101,7 @@ def drain(
 ) -> None:
     """Let one process of a deployment finish what is at work, hand its tasks over, and end.
 
-    The runs go on meanwhile. Exit code 3 says that it has not gone in time.
+    The runs go on meanwhile. Exit code 3 says that it has not gone in time, 1 that it was lost.
     """
     with told_errors(as_json=False):
         from os import getpid
@@ -116,12 +118,15 @@ def drain(
             colleague.group.wait_for([worker], 5.0)
             colleague.order(worker, DRAIN)
             _say(f"{worker} finishes what is at work")
-            is_gone = colleague.wait_until_gone(worker, bound)
+            gone = colleague.wait_until_gone(worker, bound)
         finally:
             colleague.leave()
-        if not is_gone:
+        if gone is None:
             _say(f"{worker} has not gone after {bound:g} s; it goes on finishing")
             raise typer.Exit(3)
+        if gone.last is None:
+            _say(f"{worker} was lost before it could hand over; others take its tasks in seconds")
+            raise typer.Exit(1)
         _say(f"{worker} has handed over and gone")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from threading import TIMEOUT_MAX
 from time import monotonic
 from types import MappingProxyType
 from typing import Self
@@ -204,7 +205,7 @@ class Group:
         except CoordinatorUnreachable:
             self._membership.check()
             return self._unanswered(asked, Failure.COORDINATOR_STOP)
-        if not call.answered.acquire(timeout=bound):
+        if not call.answered.acquire(timeout=min(bound, TIMEOUT_MAX)):
             session.forget(number)
             raise NoAnswer(asked.barrier, bound)
         answer = call.answer

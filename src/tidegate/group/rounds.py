@@ -47,7 +47,7 @@ class Rounds:
         self._next = 1
         self._gathering: dict[str, Round] = {}
         self._open: dict[int, Round] = {}
-        self._gone: dict[int, About] = {}
+        self._gone: dict[Identity, About] = {}
         """Those who have gone, for as long as a round may have to name them."""
 
     def arrived(self, entry: Entry, frame: BarrierRequest, timeouts: Timeouts, now: float) -> None:
@@ -93,7 +93,7 @@ class Rounds:
         """A member has gone."""
         who = entry.identity
         if self._open:
-            self._gone[who.instance] = About.of(entry.seen(now), is_here=False)
+            self._gone[who] = About.of(entry.seen(now), is_here=False)
         for round_ in tuple(self._open.values()):
             self._proceed(round_, round_.drop(who, failure, now), now)
 
@@ -166,12 +166,14 @@ class Rounds:
 
     def _offenders(self, round_: Round, now: float) -> tuple[About, ...]:
         named = {round_.status(phase).offender for phase in PHASES} - {NOBODY}
-        return tuple(filter(None, (self._about(instance, now) for instance in sorted(named))))
+        spoken_of = (who for who in round_.members if who.instance in named)
+        return tuple(filter(None, (self._about(who, now) for who in spoken_of)))
 
-    def _about(self, instance: int, now: float) -> About | None:
-        if instance in self._gone:
-            return self._gone[instance]
-        entry = self._roster.by_instance(instance)
+    def _about(self, who: Identity, now: float) -> About | None:
+        """What is known of a member in that life of it."""
+        if who in self._gone:
+            return self._gone[who]
+        entry = self._roster.get(who)
         return About.of(entry.seen(now), is_here=True) if entry is not None else None
 
     def _keep_for_the_late(self, round_: Round, offenders: tuple[About, ...]) -> None:
@@ -196,7 +198,7 @@ class Rounds:
              why=str(reason))  # fmt: skip
 
     def _warn(self, round_: Round, slow: Slow, now: float) -> None:
-        waiting = [self._about(who.instance, now) for who in slow.waiting_for]
+        waiting = [self._about(who, now) for who in slow.waiting_for]
         tell("barrier.slow", logging.WARNING, barrier=round_.barrier, round=round_.number,
              phase=str(slow.phase), remaining=round(slow.remaining, 3),
              waiting_for=[str(about.member) for about in waiting if about])  # fmt: skip

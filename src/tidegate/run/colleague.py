@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from threading import Event, Lock
 from time import monotonic
 from typing import Self
@@ -53,6 +54,13 @@ class Stats(msgspec.Struct, frozen=True):
         return f"{self.name} ({self.role}): {done or 'nothing'}"
 
 
+@dataclass(frozen=True)
+class Gone:
+    """A colleague that is not here any more; without a last word it was lost."""
+
+    last: Stats | None
+
+
 class Colleague:
     """One process in the group of its deployment; the events are set by what others say."""
 
@@ -62,6 +70,8 @@ class Colleague:
         self._on_news = on_news
         self._noting = Lock()
         self._stats: dict[str, Stats] = {}
+        self._pause = Event()
+        """Never set."""
         self.is_told_to_stop = Event()
         self.is_told_to_drain = Event()
 
@@ -126,19 +136,26 @@ class Colleague:
 
     # --- waiting for the others ---
 
-    def wait_until_gone(self, name: str, timeout: float) -> bool:
-        """Whether a member leaves in time."""
-        return self._wait(lambda: all(member.name != name for member in self.members), timeout)
+    def wait_until_gone(self, name: str, timeout: float) -> Gone | None:
+        """How a member went, if it does in time: what it said last, or that it said nothing."""
+        if not self._wait(lambda: self._is_gone(name), timeout):
+            return None
+        last = self.stats.get(name)
+        return Gone(last if last is not None and last.is_final else None)
 
     def wait_for_final_stats(self, names: set[str], timeout: float) -> bool:
         """Whether all of these say in time what they did, or are gone without a word."""
 
         def is_over() -> bool:
             final = {stats.name for stats in self.stats.values() if stats.is_final}
-            here = {member.name for member in self.members}
-            return not (names & here) - final
+            return all(name in final or self._is_gone(name) for name in names)
 
         return self._wait(is_over, timeout)
+
+    def _is_gone(self, name: str) -> bool:
+        """Whether somebody is not here; nobody can tell without a coordinator."""
+        names = {member.name for member in self.members}
+        return self.group.is_connected and self.name in names and name not in names
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -154,7 +171,7 @@ class Colleague:
         while not condition():
             if monotonic() > until:
                 return False
-            self.is_told_to_stop.wait(LOOK)
+            self._pause.wait(LOOK)
         return True
 
     # --- hearing ---

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from time import monotonic
 from uuid import uuid4
 
-from tidegate.errors import CompanyIncomplete, MembersMissing, listed
+from tidegate.errors import CompanyIncomplete, GroupError, MembersMissing, listed
 from tidegate.group import Coordinator
 from tidegate.run import meeting
 from tidegate.run.colleague import FENCE_BOUND, STOP, Colleague, Stats
@@ -48,8 +48,6 @@ class Wanted:
     """The options of the server; none is started without them."""
     work: Sequence[str] = ()
     """The options of every worker."""
-    common: Sequence[str] = ()
-    """The options of everybody."""
 
     def posts(self) -> list[Post]:
         """One for each process."""
@@ -64,7 +62,7 @@ class Wanted:
     def _post(self, command: str, name: str, options: Sequence[str]) -> Post:
         asked = [sys.executable, "-m", "tidegate", command, self.pipeline]
         asked += ["--deployment", str(self.folder), "--name", name, "--with-parent"]
-        return Post(name, command, [*asked, *self.common, *options])
+        return Post(name, command, [*asked, *options])
 
 
 class Company:
@@ -88,7 +86,8 @@ class Company:
             if hopeless or monotonic() > until:
                 raise self._incomplete(bound)
         completion = self.colleague.fence(f"everybody is here {uuid4().hex[:8]}")
-        if not (completion.is_satisfied or stopped.is_set()):
+        offenders = {member.name for member in completion.offenders.values()} & self.names
+        if offenders and not stopped.is_set():  # guests may come and go
             raise CompanyIncomplete(str(completion), FENCE_BOUND, "")
 
     def keep(self, stopped: Event) -> None:
@@ -101,7 +100,8 @@ class Company:
         """Tell everybody to finish, and hear what each has done."""
         names = self.names
         self.colleague.hint(STOP)
-        self.colleague.fence(f"everybody goes {uuid4().hex[:8]}")
+        with suppress(GroupError):
+            self.colleague.fence(f"everybody goes {uuid4().hex[:8]}")
         self.colleague.wait_for_final_stats(names, HAND_OVER_BOUND)
         stats = self.colleague.stats
         return [stats[name] for name in sorted(stats)]
@@ -130,10 +130,11 @@ def company(wanted: Wanted, address: str) -> Iterator[Company]:
         place = MeetingPlace(coordinator.address, secret)
         place.save(folder)
         colleague = Colleague.join(CHIEF, place)
-        crew = Crew(wanted.posts(), folder / LOGS)
+        crew = Crew(folder / LOGS)
         try:
+            crew.start(wanted.posts())
             yield Company(crew, colleague)
         finally:
             crew.close(END_BOUND)
             colleague.leave()
-            meeting.forget(folder)
+            meeting.forget(folder, place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -141,9 +141,15 @@ class Hand:
 class Crew:
     """All of them."""
 
-    def __init__(self, posts: Sequence[Post], logs: Path) -> None:
+    def __init__(self, logs: Path) -> None:
         logs.mkdir(parents=True, exist_ok=True)
-        self.hands = {post.name: Hand(post, logs) for post in posts}
+        self._logs = logs
+        self.hands: dict[str, Hand] = {}
+
+    def start(self, posts: Iterable[Post]) -> None:
+        """Begin their first lives."""
+        for post in posts:
+            self.hands[post.name] = Hand(post, self._logs)
 
     def look(self) -> None:
         """Start those again that have died."""

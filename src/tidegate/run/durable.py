@@ -235,7 +235,8 @@ class DurableLanes:
 
     @property
     def _is_woken(self) -> bool:
-        is_at_hand = self._may_have_news or self._is_work_done
+        may_read = self._may_have_news and not self._is_finishing
+        is_at_hand = may_read or self._is_work_done
         return is_at_hand or self.is_closed or self._control.depth > 0
 
     @property

@@ -34,9 +34,10 @@ class MeetingPlace(msgspec.Struct, frozen=True):
         draft.replace(folder / FILE)
 
 
-def forget(folder: Path) -> None:
-    """Nobody coordinates here any more."""
-    (folder / FILE).unlink(missing_ok=True)
+def forget(folder: Path, place: MeetingPlace) -> None:
+    """Nobody coordinates there any more; somebody else may coordinate elsewhere by now."""
+    if find(folder) == place:
+        (folder / FILE).unlink(missing_ok=True)
 
 
 def find(

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
 
+from tidegate.errors import GroupError
 from tidegate.run.colleague import Colleague, Stats
 
 if TYPE_CHECKING:
@@ -136,11 +138,17 @@ def _is_told_to_go(colleague: Colleague | None) -> bool:
 
 
 def _say_goodbye(colleague: Colleague, stats: Stats) -> None:
+    """Everybody has heard of the tasks that are free before this process is gone.
+
+    Whatever the group makes of it, what was owned is handed over: this cannot fail any more.
+    """
     colleague.tell_news()
     colleague.tell_stats(stats)
-    if not colleague.is_told_to_stop.is_set():
-        # Everybody has heard of the tasks that are free before this process is gone.
-        completion = colleague.fence(f"{colleague.name} goes")
-        if not completion.is_satisfied:
-            log.warning("%s", completion)
-    colleague.leave()
+    try:
+        if colleague.group.is_connected and not colleague.is_told_to_stop.is_set():
+            completion = colleague.fence(f"goodbye {uuid4().hex[:8]}")
+            if not completion.is_satisfied:
+                log.warning("%s leaves: %s", colleague.name, completion)
+        colleague.leave()
+    except GroupError as trouble:
+        log.warning("%s leaves without a goodbye: %s", colleague.name, trouble)

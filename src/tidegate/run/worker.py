@@ -42,9 +42,11 @@ from tidegate.store import (
     acquire,
     fail_runs,
     forget_below,
+    guard,
     holders,
     holders_below,
     number_of,
+    seats_topic,
     task_topic,
 )
 
@@ -130,6 +132,7 @@ class Worker:
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._own = self._begin_life()
         self._looking = Tending("tidegate-worker", self._look, seconds / LOOKS_PER_LEASE)
+        self._unsubscribe = wakeups.subscribe(seats_topic(assembly.name), self._looking.hurry)
 
     @property
     def name(self) -> str:
@@ -172,13 +175,15 @@ class Worker:
         """
         self._closed.set()
         deadline = monotonic() + JOIN_BOUND
+        self._unsubscribe()
         self._looking.close(LOOK_BOUND)
         while (alive := self._alive()) and monotonic() < deadline:
             for each in alive:
                 each.lanes.close()
             for each in alive:
                 each.thread.join(max(0.0, deadline - monotonic()))
-        self._try_to_give_back(self._seat)
+        if not self._is_draining:
+            self._try_to_give_back(self._seat)
         self._try_to_give_back(self._own)
         self._heartbeat.close()
 
@@ -287,6 +292,8 @@ class Worker:
             self._running[task] = running
         if self._closed.is_set() or self._is_lost(running):
             lanes.close()  # whoever closes what is running may have looked before it was
+        elif self._is_draining:
+            lanes.finish()
 
     # ── running one ──
 
@@ -322,38 +329,43 @@ class Worker:
         return running.lease not in held or running.own not in held
 
     def _give_back(self, running: _Running) -> None:
-        with self._changing:
-            self._running.pop(running.task, None)
         self._try_to_give_back(running.lease)
         with self._changing:
+            self._running.pop(running.task, None)
             self._given_back.notify_all()
 
     def _try_to_give_back(self, lease: Lease) -> None:
         """At once if that is possible; it is not renewed any more in any case."""
         try:
-            self._heartbeat.give_back(lease)
+            self._heartbeat.give_back(lease, [seats_topic(self._assembly.name)])
         except Exception as trouble:  # noqa: BLE001  others have to be given back as well
             log.warning("%s %s is left to its lease: %s", lease.kind, lease.key, trouble)
 
     def _recover(self, running: _Running, trouble: BaseException) -> None:
         """Begin again from what is committed, unless that has been tried too often."""
         log.warning("task %s is built anew after: %s", running.task, trouble)
-        is_dealt_with = self._fail_runs(trouble) or passes(trouble)
+        is_dealt_with = self._fail_runs(running, trouble) or passes(trouble)
         deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.life)
         if deaths > MOST_DEATHS:
             self._gave_up = trouble
             self._closed.set()
-        if self._closed.wait(min(REBUILD_PAUSE * max(1, deaths), LONGEST_REBUILD_PAUSE)):
+        pause = min(REBUILD_PAUSE * max(1, deaths), LONGEST_REBUILD_PAUSE)
+        if self._closed.wait(pause) or self._is_lost(running):
             self._give_back(running)
         else:
             is_careful = broke_a_rule(trouble) and not is_dealt_with
             self._start(running.task, running.lease, is_careful=is_careful)
 
-    def _fail_runs(self, trouble: BaseException) -> bool:
+    def _fail_runs(self, running: _Running, trouble: BaseException) -> bool:
         """Runs that a processor could not handle would fail it again and again; if there are."""
         failed = [Failed(number_of(run), str(trouble)) for run in guilty(trouble)]
+
+        def fail(connection: Connection) -> None:
+            guard(connection, running.lease, running.own)
+            fail_runs(connection, failed)
+
         if failed:
-            self._database.transact(lambda c: fail_runs(c, failed))
+            self._database.transact(fail)
         return bool(failed)
 
     def _on_lost(self, lease: Lease) -> None:

@@ -80,7 +80,7 @@ from tidegate.store.steps import (
     commit_step,
     fail_runs,
 )
-from tidegate.store.topics import monitor_topic, run_topic, task_topic
+from tidegate.store.topics import monitor_topic, run_topic, seats_topic, task_topic
 from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
@@ -150,6 +150,7 @@ __all__ = [
     "rows_in",
     "run_facts",
     "run_topic",
+    "seats_topic",
     "tardy_runs",
     "task_topic",
     "to_reclaim",

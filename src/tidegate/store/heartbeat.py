@@ -14,8 +14,11 @@ from threading import Condition, Thread
 from time import monotonic
 from typing import Self
 
+import psycopg
+
 from tidegate.store.database import Database
 from tidegate.store.leases import RENEW_AT, Lease, release, renew
+from tidegate.store.wakeups import notify
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +69,19 @@ class Heartbeat:
             self._kept[lease.kind, lease.key] = lease
             self._changed.notify()
 
-    def give_back(self, lease: Lease) -> bool:
-        """Renew it no more and release it; False when it was lost before."""
+    def give_back(self, lease: Lease, wakes: Sequence[str] = ()) -> bool:
+        """Renew it no more and release it; False when it was lost before.
+
+        `wakes` are the topics of those who may want it.
+        """
         with self._changed:
             self._kept.pop((lease.kind, lease.key), None)
-        return self._database.transact(lambda connection: release(connection, lease))
+
+        def give(connection: psycopg.Connection) -> bool:
+            notify(connection, wakes)
+            return release(connection, lease)
+
+        return self._database.transact(give)
 
     def close(self) -> None:
         """Stop; what is still kept will expire."""

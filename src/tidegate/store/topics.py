@@ -8,6 +8,11 @@ def task_topic(pipeline: str, task: str) -> str:
     return f"{pipeline}/{task}"
 
 
+def seats_topic(pipeline: str) -> str:
+    """The topic of workers that share the tasks of the pipeline, for when some are free."""
+    return f"seats/{pipeline}"
+
+
 def run_topic(pipeline: str) -> str:
     """The topic of those who wait for a run of the pipeline to be closed."""
     return f"run/{pipeline}"

@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 from tidegate.errors import NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.run import meeting
-from tidegate.run.colleague import DRAIN, STOP, Colleague, Stats
+from tidegate.run.colleague import DRAIN, STOP, Colleague, Gone, Stats
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import stand
 
@@ -88,10 +88,10 @@ def test_one_that_is_told_to_drain_hands_over_and_goes(join: Join) -> None:
     chief.group.wait_for(["worker"])
     chief.order("worker", DRAIN)
 
-    assert chief.wait_until_gone("worker", 20)
+    final = Stats("worker", "test", {"steps": 3}, is_final=True)
+    assert chief.wait_until_gone("worker", 20) == Gone(final)
     thread.join(10)
     assert duty.is_handed_over
-    assert chief.stats["worker"] == Stats("worker", "test", {"steps": 3}, is_final=True)
 
 
 def test_all_that_are_told_to_stop_say_what_they_did(join: Join) -> None:
@@ -112,6 +112,24 @@ def test_one_that_dies_without_a_word_is_not_waited_for(join: Join) -> None:
     dying.group.close()
 
     assert chief.wait_for_final_stats({"dying"}, 20)
+
+
+def test_one_that_is_lost_is_gone_without_a_last_word(join: Join) -> None:
+    chief, dying = join("chief"), join("dying")
+    chief.group.wait_for(["dying"])
+    dying.group.close()
+
+    assert chief.wait_until_gone("dying", 20) == Gone(None)
+
+
+def test_nobody_is_gone_while_there_is_no_coordinator_to_tell() -> None:
+    secret = new_secret()
+    with Coordinator("tcp://127.0.0.1:0", secret=secret) as coordinator:
+        colleague = Colleague.join("left alone", MeetingPlace(coordinator.address, secret))
+    wait_until(lambda: not colleague.group.is_connected)
+
+    assert colleague.wait_until_gone("somebody", 0.5) is None
+    colleague.group.close()
 
 
 def test_without_a_coordinator_hints_are_lost_and_nothing_else(place: MeetingPlace) -> None:
@@ -144,7 +162,9 @@ def test_the_folder_of_a_deployment_tells_where_its_processes_meet(tmp_path: Pat
 
     assert meeting.find(tmp_path) == place
     assert (tmp_path / meeting.FILE).stat().st_mode & 0o077 == 0
-    meeting.forget(tmp_path)
+    meeting.forget(tmp_path, MeetingPlace("tcp://127.0.0.1:7002", new_secret()))
+    assert meeting.find(tmp_path) == place  # somebody else's
+    meeting.forget(tmp_path, place)
     assert meeting.find(tmp_path) is None
 
 

@@ -16,8 +16,14 @@ def post(name: str, program: str) -> Post:
     return Post(name, "test", [sys.executable, "-c", program])
 
 
+def crewed(folder: Path, *posts: Post) -> Crew:
+    crew = Crew(folder)
+    crew.start(posts)
+    return crew
+
+
 def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
-    crew = Crew([post("one", WAITS)], tmp_path)
+    crew = crewed(tmp_path, post("one", WAITS))
     try:
         hand = crew.hands["one"]
         first = hand.pid
@@ -35,7 +41,7 @@ def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
 
 
 def test_one_that_ends_by_itself_stays_away(tmp_path: Path) -> None:
-    crew = Crew([post("one", "pass"), post("other", WAITS)], tmp_path)
+    crew = crewed(tmp_path, post("one", "pass"), post("other", WAITS))
     try:
         wait_until(lambda: crew.hands["one"].is_gone)
         crew.look()
@@ -46,7 +52,7 @@ def test_one_that_ends_by_itself_stays_away(tmp_path: Path) -> None:
 
 
 def test_what_it_said_last_is_known(tmp_path: Path) -> None:
-    crew = Crew([post("one", "raise SystemExit('no such pipeline')")], tmp_path)
+    crew = crewed(tmp_path, post("one", "raise SystemExit('no such pipeline')"))
     wait_until(lambda: not crew.hands["one"].is_alive)
 
     assert crew.hands["one"].said_last() == "no such pipeline"
@@ -58,7 +64,7 @@ def test_one_that_does_not_listen_is_killed_in_the_end(tmp_path: Path) -> None:
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print(1, flush=True); time.sleep(60)"
     )
-    crew = Crew([post("deaf", deaf)], tmp_path)
+    crew = crewed(tmp_path, post("deaf", deaf))
     wait_until(lambda: "1" in crew.hands["deaf"].said_last())
 
     assert crew.close(0.2) == ["deaf"]
@@ -71,10 +77,11 @@ def test_they_end_with_the_process_that_started_them(tmp_path: Path) -> None:
 import os, signal
 from pathlib import Path
 from tidegate.run.crew import Crew, Post
-crew = Crew([Post("child", "test", {child!r})], Path({str(tmp_path)!r}))
+crew = Crew(Path({str(tmp_path)!r}))
+crew.start([Post("child", "test", {child!r})])
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    parent = Crew([post("parent", program)], tmp_path)
+    parent = crewed(tmp_path, post("parent", program))
     wait_until((tmp_path / "child.log").exists)
     wait_until(lambda: "over" in (tmp_path / "child.log").read_text())
     parent.close(10)
