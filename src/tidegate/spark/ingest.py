@@ -35,6 +35,7 @@ from tidegate.spark.files import PARQUET, locate
 from tidegate.spark.landing import land
 from tidegate.spark.quick_columns import Misfit, Unfit, fitted, places_of, refuse_misfits
 from tidegate.spark.quick_csv import Doubtful, QuickCsv
+from tidegate.spark.widths import GroupRows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -212,22 +213,33 @@ def _pieces(chunk: _Chunk) -> Iterator[bytes]:
 
 
 def _of_parquet(chunk: _Chunk, schema: pa.Schema) -> Iterator[pa.Table]:
-    system, inside = locate(chunk.file)
-    with (
-        _readable(chunk),
-        # Read ahead, Arrow would keep about the whole file in memory.
-        parquet.ParquetFile(
-            inside, filesystem=system, buffer_size=BLOCK_BYTES, pre_buffer=False
-        ) as file,
-    ):
+    with _readable(chunk), _opened_parquet(chunk) as file:
         stored = file.schema_arrow
         places = places_of(schema, stored.names)
         names = [stored.field(place).name for place in places]
         if any(stored.names.count(name) > 1 for name in names):
             raise Doubtful("two columns of one name")
         refuse_misfits(schema, [stored.field(place) for place in places])
-        batches = file.iter_batches(BLOCK_ROWS, columns=names, use_threads=False)
-        yield from fitted(schema, (batch.select(names) for batch in batches))
+        yield from fitted(schema, _groups(chunk, file, names))
+
+
+def _groups(
+    chunk: _Chunk, file: parquet.ParquetFile, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    with _opened_parquet(chunk, read_dictionary=[*names], metadata=file.metadata) as encoded:
+        rows = GroupRows(file, encoded)
+        for group in range(file.num_row_groups):
+            most = rows.at(group, names)
+            for batch in file.iter_batches(most, [group], columns=[*names], use_threads=False):
+                yield batch.select(names)
+
+
+def _opened_parquet(chunk: _Chunk, **how: object) -> parquet.ParquetFile:
+    system, inside = locate(chunk.file)
+    # Read ahead, Arrow would keep about the whole file in memory.
+    return parquet.ParquetFile(
+        inside, filesystem=system, buffer_size=BLOCK_BYTES, pre_buffer=False, **how
+    )
 
 
 def _of_arrow(chunk: _Chunk, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -254,8 +266,9 @@ def _batches(reader: ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
     numbers = range(0 if is_stream else reader.num_record_batches)
     for batch in reader if is_stream else map(reader.get_batch, numbers):
         batch.validate(full=True)
-        for start in range(0, batch.num_rows, BLOCK_ROWS):
-            yield batch.slice(start, BLOCK_ROWS)
+        rows = rows_of(batch)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 # --- What to blame ---------------------------------------------------------------------------

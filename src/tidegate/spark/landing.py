@@ -31,6 +31,8 @@ _CODEC = "lz4"
 
 GROUP_ROWS = 50_000
 """What a row group has at least: each costs every reader about a millisecond."""
+GROUP_BYTES = 64 << 20
+"""What is enough for a row group of fewer rows: it is in memory until it is written."""
 
 
 def land(root: str, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> Batch:
@@ -113,11 +115,14 @@ def _write(
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The tables, small ones put together."""
     gathered: list[pa.Table] = []
+    rows = size = 0
     for table in tables:
         gathered.append(table)
-        if sum(it.num_rows for it in gathered) >= GROUP_ROWS:
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
             yield pa.concat_tables(gathered)
             gathered.clear()
+            rows = size = 0
     if gathered:
         yield pa.concat_tables(gathered)
 

@@ -1,0 +1,65 @@
+"""How many rows of a chunk are read at a time, so that a small file does not fill the memory.
+
+A dictionary stores a value once, however often it is repeated: a file of a few hundred bytes may
+stand for gigabytes, and what it says of its size does not show it. So the widest value of every
+dictionary is looked at before the rows are. Values outside of dictionaries are as large as the
+file says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import compute, parquet, types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STEP_ROWS = 2048
+"""Of narrow rows: more at a time would hardly be read faster."""
+STEP_BYTES = 32 << 20
+"""That the rows read at a time may become."""
+
+
+def rows_of(batch: pa.RecordBatch) -> int:
+    """How many rows of a batch may be decoded at a time."""
+    return _rows(sum(map(_widest, batch.columns)))
+
+
+class GroupRows:
+    """How many rows of each row group of a Parquet file may be read at a time."""
+
+    def __init__(self, file: parquet.ParquetFile, encoded: parquet.ParquetFile) -> None:
+        """`encoded` is the same file, opened to keep its dictionaries."""
+        self._file = file
+        self._encoded = encoded
+
+    def at(self, group: int, names: Sequence[str]) -> int:
+        """For the columns of these names in this row group."""
+        about = self._file.metadata.row_group(group)
+        columns = [about.column(place) for place in range(about.num_columns)]
+        stored = sum(it.total_uncompressed_size for it in columns if it.path_in_schema in names)
+        if stored * min(about.num_rows, STEP_ROWS) <= STEP_BYTES:
+            return STEP_ROWS  # even if every value was as large as all that is stored
+        return _rows(self._widest(group, names) + stored // max(1, about.num_rows))
+
+    def _widest(self, group: int, names: Sequence[str]) -> int:
+        # One row is enough: a column has one dictionary per row group, which comes whole.
+        batches = self._encoded.iter_batches(1, [group], columns=[*names], use_threads=False)
+        first = next(batches, None)
+        return 0 if first is None else sum(map(_widest, first.columns))
+
+
+def _rows(width: int) -> int:
+    return max(1, min(STEP_ROWS, STEP_BYTES // max(1, width)))
+
+
+def _widest(column: pa.Array) -> int:
+    if not types.is_dictionary(column.type) or not _is_long(column.type.value_type):
+        return 0
+    return int(compute.max(compute.binary_length(column.dictionary)).as_py() or 0)
+
+
+def _is_long(kind: pa.DataType) -> bool:
+    return kind in {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
