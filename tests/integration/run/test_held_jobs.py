@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
@@ -18,10 +18,13 @@ from tests.waiting import wait_until
 from tidegate.run import workshop as workshops
 from tidegate.run.deployment import Deployment
 from tidegate.run.desk import ALONE_ROWS
+from tidegate.run.durable import DurableLanes
 from tidegate.run.service import Service, serving
+from tidegate.run.step import Step
 from tidegate.run.storage import Storage
 from tidegate.run.sweep import sweep
 from tidegate.run.worker import JOIN_BOUND
+from tidegate.signals import Edge
 from tidegate.spark import Batch, PreparedStage, Session, Share, run_shares
 from tidegate.store import RunState, publications
 
@@ -183,13 +186,28 @@ def test_a_service_whose_job_is_held_closes_soon_and_another_completes_the_run(
 
 
 def test_a_worker_that_drains_waits_for_its_jobs_and_nobody_runs_them_again(
-    held: HeldJobs, service: Service, place: Deployment, spark: Session, tmp_path: Path
+    held: HeldJobs,
+    service: Service,
+    place: Deployment,
+    spark: Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    reads: list[None] = []
+    read = DurableLanes.read
+
+    def counted(lanes: DurableLanes, room: Callable[[Edge], int]) -> Step | None:
+        reads.append(None)
+        return read(lanes, room)
+
+    monkeypatch.setattr(DurableLanes, "read", counted)
     client = Client(service.server, "march", tmp_path)
     held.hold(client)
     client.sell()
     held.wait_until_held()
+    reads.clear()
     assert service.worker.drain(0.5) is False  # they are at work
+    assert len(reads) < 20 * len(service.assembly.places)  # waiting is not spinning
     with serving(place, shop(), spark) as other:
         wait_until(lambda: len(other.worker.tasks) > 0)
         held.release()

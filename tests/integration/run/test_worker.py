@@ -189,6 +189,29 @@ def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
         wait_until(lambda: set(worker.tasks) == set(assembly.places))
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
+    place: Deployment,
+    assembly: Assembly,
+    counter: Server,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def robbed(step: Step) -> None:
+        if events(step):
+            steal = """
+                UPDATE tidegate.lease SET owner = 'thief', epoch = epoch + 1
+                WHERE kind = 'task' AND key LIKE '%%s1/%%' RETURNING key
+                """
+            assert ask(place.database, steal)
+            raise NotABatch(kind="str")
+
+    sell(counter, tmp_path, "march")
+    with working(place, assembly, robbed):
+        wait_until(lambda: "lets s1" in caplog.text)
+    assert counter.known("march").state is RunState.OPEN
+
+
 # --- looking for tasks -----------------------------------------------------------------------
 
 
