@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from starlette.responses import StreamingResponse
+from tidegate.serve.closing import ClosingResponse
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -21,32 +21,23 @@ async def download(
     account: Account, run: str, sink: str, wanted: ResultFormat, spool: Spool, threads: Threads
 ) -> Response:
     """The result of a sink. What is wrong shows before the first byte is sent."""
-    held = ExitStack()
-    try:
+    with ExitStack() as held:
         folder = await threads.give(held.enter_context, spool.folder())
         pieces = await threads.give(account.result, run, sink, wanted, folder)
         first = await threads.give(_next, pieces)
-    except BaseException:
-        held.close()
-        raise
-    name = f'attachment; filename="{sink}.{wanted.value}"'
-    return StreamingResponse(
-        _sent(first, pieces, held, threads),
-        media_type=wanted.media_type,
-        headers={"content-disposition": name},
-    )
+        name = f'attachment; filename="{sink}.{wanted.value}"'
+        headers = {"content-disposition": name}
+        sent = _sent(first, pieces, threads)
+        return ClosingResponse(sent, held.pop_all(), wanted.media_type, headers)
 
 
 async def _sent(
-    first: bytes | None, pieces: Iterator[bytes], held: ExitStack, threads: Threads
+    first: bytes | None, pieces: Iterator[bytes], threads: Threads
 ) -> AsyncIterator[bytes]:
-    try:
-        piece = first
-        while piece is not None:
-            yield piece
-            piece = await threads.give(_next, pieces)
-    finally:
-        held.close()
+    piece = first
+    while piece is not None:
+        yield piece
+        piece = await threads.give(_next, pieces)
 
 
 def _next(pieces: Iterator[bytes]) -> bytes | None:
