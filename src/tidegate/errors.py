@@ -1569,6 +1569,31 @@ class UploadStalled(ServeError):
 
 
 @dataclass(eq=False)
+class UploadTooSlow(ServeError):
+    """A chunk arrives so slowly that it would keep others waiting; nothing of it was kept."""
+
+    retryable: ClassVar[bool] = True
+    source: str
+    number: int
+    least: int
+    says: ClassVar[str] = (
+        "chunk {number} of source {source!r} came with less than {least} bytes per second, and"
+        " nothing of it was kept; send it again, or in smaller chunks"
+    )
+
+
+@dataclass(eq=False)
+class TooManyFollowers(ServeError):
+    """A client follows as many runs at a time as it may."""
+
+    retryable: ClassVar[bool] = True
+    most: int
+    says: ClassVar[str] = (
+        "this client has {most} streams of events open, and may not have more; close one of them"
+    )
+
+
+@dataclass(eq=False)
 class UnknownSink(ServeError):
     """A result was asked for that the pipeline does not have."""
 

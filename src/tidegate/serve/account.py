@@ -119,13 +119,13 @@ class Account:
         self._server = service.server
         self._database = place.database
         self._root = place.root
-        self._client = client
+        self.client = client
 
     # ── runs ──
 
     def runs(self, limit: int) -> list[RunSummary]:
         """The client's latest runs."""
-        pipeline, beginning = self._service.assembly.name, beginning_of(self._client)
+        pipeline, beginning = self._service.assembly.name, beginning_of(self.client)
         found = self._database.transact(lambda c: overview(c, pipeline, limit, beginning))
         return [replace(it, run=self._own(it.run)) for it in found]
 
@@ -133,7 +133,7 @@ class Account:
         self, run: str, warn_after: float | None, deadline: float | None, request: str | None
     ) -> Run:
         """Begin a run; who repeats a request by its key gets the run that it has begun."""
-        stored = stored_name(self._client, run)
+        stored = stored_name(self.client, run)
         key = uuid4() if request is None else uuid5(REQUESTS, f"{stored}\n{request}")
         with self._told(run):
             begun = self._server.begin_once(stored, key, warn_after=warn_after, deadline=deadline)
@@ -155,7 +155,7 @@ class Account:
     def explain(self, run: str) -> Explained:
         """Why a run is not done."""
         with self._told(run):
-            facts = self._server.facts(stored_name(self._client, run))
+            facts = self._server.facts(stored_name(self.client, run))
             own = replace(facts, run=self._own(facts.run))
             return Explained(why(own), reasons(own), own)
 
@@ -179,7 +179,7 @@ class Account:
     def deliver(self, run: str, source: str, number: int, file: str) -> bool:
         """Take a chunk that was spooled; False when it was there."""
         with self._told(run, file, f"chunk {number} of {source}"):
-            return self._server.deliver(stored_name(self._client, run), source, number, file)
+            return self._server.deliver(stored_name(self.client, run), source, number, file)
 
     def chunks(self, run: str, source: str, after: int, limit: int) -> SourceChunks:
         """What is there of a source."""
@@ -198,7 +198,7 @@ class Account:
     def end(self, run: str, source: str, chunks: int | None) -> None:
         """Say how many chunks a source has; None for those it has."""
         with self._told(run):
-            self._server.end(stored_name(self._client, run), source, chunks)
+            self._server.end(stored_name(self.client, run), source, chunks)
 
     # ── outcomes ──
 
@@ -227,7 +227,7 @@ class Account:
         """The batches of every sink; raises what became of a run that has none."""
         with self._told(run):
             try:
-                return self._server.wait(stored_name(self._client, run), timeout=0)
+                return self._server.wait(stored_name(self.client, run), timeout=0)
             except RunTimeout:
                 raise ResultsNotReady(run) from None
 
@@ -248,10 +248,10 @@ class Account:
     # ── how ──
 
     def _known(self, run: str) -> Run:
-        return self._server.known(stored_name(self._client, run))
+        return self._server.known(stored_name(self.client, run))
 
     def _own(self, run: Run) -> Run:
-        return replace(run, name=run.name.removeprefix(beginning_of(self._client)))
+        return replace(run, name=run.name.removeprefix(beginning_of(self.client)))
 
     def _refuse_unknown(self, source: str) -> None:
         known = self._service.assembly.sources
@@ -265,7 +265,7 @@ class Account:
             yield
         except TidegateError as error:
             _rename(
-                error, {beginning_of(self._client) + run: run, **({file: chunk} if file else {})}
+                error, {beginning_of(self.client) + run: run, **({file: chunk} if file else {})}
             )
             if isinstance(error, NoSpace):
                 error.where = "the server's disk"

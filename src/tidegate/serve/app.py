@@ -21,6 +21,8 @@ answer.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -98,6 +100,7 @@ class _Endpoints:
         self._threads = threads
         self._limits = limits
         self._spool = spool
+        self._followers = events.Followers(limits.followers)
         self._uploads = Uploads(spool, threads, limits)
 
     def routes(self) -> list[Route]:
@@ -177,14 +180,13 @@ class _Endpoints:
         account = self._account(request)
         last = events.EventId.read(request.headers.get("last-event-id"))
         name, number = request.path_params["run"], last.run if last else None
-        run = await self._threads.call(account.follow, name, number)
-        seen = await self._threads.call(account.see, run)
-        heard = last.place if last is not None and last.run == run.id else 0
-
-        async def look() -> Seen | None:
-            return await self._look(account, run)
-
-        return events.response(seen, look, heard)
+        with ExitStack() as held:
+            held.enter_context(self._followers.one_more(account.client))
+            run = await self._threads.call(account.follow, name, number)
+            seen = await self._threads.call(account.see, run)
+            heard = last.place if last is not None and last.run == run.id else 0
+            look = partial(self._look, account, run)
+            return events.response(seen, look, heard, held.pop_all())
 
     async def _look(self, account: Account, run: Run) -> Seen | None:
         if self._threads.is_closing:

@@ -12,17 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
 
+from tidegate.errors import TooManyFollowers
+from tidegate.serve.closing import ClosingResponse
 from tidegate.store import RunState
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from starlette.responses import Response
+
     from tidegate.serve.account import Seen
 
 LOOK = 1.0
@@ -124,9 +131,28 @@ async def stream(
         before, seen = seen, await look()
 
 
-def response(now: Seen, look: Callable[[], Awaitable[Seen | None]], heard: int) -> Response:
-    """The stream as an answer that nobody on the way keeps."""
+def response(
+    now: Seen, look: Callable[[], Awaitable[Seen | None]], heard: int, held: ExitStack
+) -> Response:
+    """The stream as an answer that nobody on the way keeps; what is held is let go at its end."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(
-        stream(now, look, heard), media_type="text/event-stream", headers=headers
-    )
+    return ClosingResponse(stream(now, look, heard), held, "text/event-stream", headers)
+
+
+class Followers:
+    """Counts who follows, so that one client does not take the time of all others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._now: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, client: str) -> Iterator[None]:
+        """One until the end of the block; raises `TooManyFollowers`."""
+        if self._now[client] >= self._most:
+            raise TooManyFollowers(self._most)
+        self._now[client] += 1
+        try:
+            yield
+        finally:
+            self._now[client] -= 1

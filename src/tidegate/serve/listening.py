@@ -64,7 +64,7 @@ def serving_http(
     with listener, spooling(place.root) as spool, Threads(limits) as threads:
         gate = Gate(tokens)
         app = http_app(service, place, gate, spool=spool, threads=threads, limits=limits)
-        server = _server(app)
+        server = _server(app, limits)
         thread = Thread(target=server.run, args=([listener],), name="tidegate-http", daemon=True)
         thread.start()
         try:
@@ -80,7 +80,7 @@ def refuse_unsafe(address: str, tokens: Tokens | None) -> None:
     _listener(address, is_open=tokens is None).close()
 
 
-def _server(app: Starlette) -> uvicorn.Server:
+def _server(app: Starlette, limits: Limits) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -90,6 +90,7 @@ def _server(app: Starlette) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE,
+        limit_concurrency=limits.connections,
     )
     return uvicorn.Server(config)
 

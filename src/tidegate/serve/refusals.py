@@ -33,6 +33,8 @@ STATUS: Mapping[type[TidegateError], int] = {
     errors.WrongMethod: 405,
     errors.UnknownResultFormat: 406,
     errors.UploadStalled: 408,
+    errors.UploadTooSlow: 408,
+    errors.TooManyFollowers: 429,
     # what has become of the run
     errors.RunExists: 409,
     errors.RunEnded: 409,

@@ -28,6 +28,14 @@ class Limits:
     """Chunks that arrive at the same time; the rest waits before it is read."""
     gap: float = 60.0
     """Seconds within which the next bytes of a chunk have to come."""
+    least_rate: int = 16 << 10
+    """Bytes per second that a chunk has to come with on average."""
+    patience: float = 60.0
+    """Seconds after which its rate is looked at."""
+    followers: int = 32
+    """Streams of events that one client may have at the same time."""
+    connections: int = 512
+    """Of all clients; who comes then is told to come again."""
     deliveries: int = 2
     """Chunks that are checked and copied at the same time."""
     results: int = 2

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 
-from tidegate.errors import ChunkTooLarge, UploadInterrupted, UploadStalled
+from tidegate.errors import ChunkTooLarge, UploadInterrupted, UploadStalled, UploadTooSlow
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -63,6 +64,8 @@ class _Arriving:
         self._number = number
         self._limits = limits
         self._pieces = request.stream()
+        self._waited = 0.0
+        """Seconds for the client alone, without those that our own disk took."""
 
     async def refuse_announced(self) -> None:
         """Refuse what says beforehand that it is too large."""
@@ -77,14 +80,22 @@ class _Arriving:
             length += len(piece)
             if length > self._limits.chunk_bytes:
                 raise await self._too_large()
+            self._refuse_slow(length)
             block += piece
             if len(block) >= BLOCK:
                 yield bytes(block)
                 block.clear()
         yield bytes(block)
 
+    def _refuse_slow(self, length: int) -> None:
+        """One that never stops and hardly goes on would keep its place for days."""
+        least = self._limits.least_rate
+        if self._waited > self._limits.patience and length < least * self._waited:
+            raise UploadTooSlow(self._source, self._number, least)
+
     async def _next(self) -> bytes:
         """The next piece; empty at the end."""
+        began_at = monotonic()
         try:
             async with asyncio.timeout(self._limits.gap):
                 async for piece in self._pieces:
@@ -94,6 +105,8 @@ class _Arriving:
             raise UploadStalled(self._source, self._number, self._limits.gap) from None
         except ClientDisconnect:
             raise UploadInterrupted(self._source, self._number) from None
+        finally:
+            self._waited += monotonic() - began_at
         return b""
 
     async def _too_large(self) -> ChunkTooLarge:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
+from tidegate.errors import TooManyFollowers
 from tidegate.serve.account import Seen
-from tidegate.serve.events import EventId, RunEvent, events, stream
+from tidegate.serve.events import EventId, Followers, RunEvent, events, response, stream
 from tidegate.store import Run, RunState
 from tidegate.store.status import StageStatus
 
@@ -86,3 +90,35 @@ def test_a_stream_ends_with_the_run() -> None:
 def test_a_stream_ends_when_the_server_does_and_beats_while_there_is_no_news() -> None:
     sent = heard_of([seen(), seen(), None], beat=0)
     assert [piece[:1] for piece in sent] == [b"i", b":", b":"]
+
+
+def test_a_client_follows_so_many_runs_at_a_time_and_others_do_not_count() -> None:
+    followers = Followers(2)
+    with followers.one_more("ann"), followers.one_more("ben"):
+        second = ExitStack()
+        second.enter_context(followers.one_more("ann"))
+        with pytest.raises(TooManyFollowers), followers.one_more("ann"):
+            pass
+        second.close()
+        with followers.one_more("ann"):
+            pass
+
+
+def test_a_follower_that_is_gone_before_the_first_event_counts_no_more() -> None:
+    followers, held = Followers(1), ExitStack()
+
+    async def look() -> Seen | None:
+        return None
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        raise OSError("gone")
+
+    held.enter_context(followers.one_more("ann"))
+    answer = response(seen(), look, 0, held)
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
+    with followers.one_more("ann"):
+        pass

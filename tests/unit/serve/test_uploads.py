@@ -1,0 +1,54 @@
+"""A chunk on its way in: whole, or given up in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from tidegate.errors import UploadTooSlow
+from tidegate.serve.spool import spooling
+from tidegate.serve.threads import Limits, Threads
+from tidegate.serve.uploads import Uploads
+
+PIECES = [b"item_id,quantity\n", b"1,2\n", b"1,3\n"]
+
+
+def received(root: Path, limits: Limits, pause: float = 0.0) -> bytes:
+    """What is spooled of a chunk that comes in pieces, with a pause before each."""
+    pieces: Iterator[bytes] = iter(PIECES)
+
+    async def receive() -> Message:
+        await asyncio.sleep(pause)
+        piece = next(pieces, b"")
+        return {"type": "http.request", "body": piece, "more_body": bool(piece)}
+
+    async def take() -> bytes:
+        uploads = Uploads(spool, threads, limits)
+        request = Request({"type": "http", "headers": []}, receive)
+        async with uploads.received(request, "sales", 1, ".csv") as file:
+            return await threads.deliver(Path(file).read_bytes)
+
+    with spooling(str(root)) as spool, Threads(limits) as threads:
+        try:
+            return asyncio.run(take())
+        finally:
+            assert [*root.rglob("*.csv")] == []
+
+
+def test_a_chunk_is_spooled_whole(tmp_path: Path) -> None:
+    assert received(tmp_path, Limits()) == b"".join(PIECES)
+
+
+def test_a_chunk_that_trickles_in_is_given_up_although_it_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(UploadTooSlow):
+        received(tmp_path, Limits(patience=0, least_rate=1 << 20), pause=0.01)
+
+
+def test_a_slow_beginning_is_forgiven(tmp_path: Path) -> None:
+    limits = Limits(patience=60, least_rate=1 << 20)
+    assert received(tmp_path, limits, pause=0.01) == b"".join(PIECES)
