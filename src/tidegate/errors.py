@@ -92,6 +92,19 @@ class UnknownStage(UsageError):
 
 
 @dataclass(eq=False)
+class ClusterShared(UsageError):
+    """Several workers on a cluster, of which the first would take everything."""
+
+    says = (
+        "each of the {workers} workers is an application of its own on {master}, and the first"
+        " would take all of its cores; say with --cores how many each may have"
+    )
+
+    master: str
+    workers: int
+
+
+@dataclass(eq=False)
 class UnknownDemo(UsageError):
     """No demo is registered under this name."""
 

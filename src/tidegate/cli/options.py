@@ -28,4 +28,13 @@ DatabaseUrl = Annotated[
         show_default=False,
     ),
 ]
+SparkCores = Annotated[
+    int | None,
+    typer.Option(
+        "--cores",
+        min=1,
+        help="How much of a Spark cluster each worker takes; by default the first takes all.",
+        show_default=False,
+    ),
+]
 SparkMaster = Annotated[str, typer.Option("--spark", help="A Spark master, or sc://host:port.")]

@@ -11,8 +11,9 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkCores, SparkMaster
 from tidegate.cli.post import GroupAddress, Stages, told_to_stop
+from tidegate.errors import ClusterShared
 
 DRAIN_BOUND = 300.0
 
@@ -51,6 +52,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
     ] = None,
     spark: SparkMaster = "local[*]",
+    cores: SparkCores = None,
     stages: Stages = None,
     wait: Annotated[
         float, typer.Option(min=1, help="Seconds for everybody to be at work.")
@@ -71,8 +73,14 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         refuse_unsafe(listen, read_tokens(tokens) if tokens else None)
         if database:
             os.environ["TIDEGATE_DATABASE"] = database  # a command line is for everybody to read
-        work = ["--spark", spark, *(["--shards", str(shards)] if shards else [])]
-        serve = ["--listen", listen, *work, *(["--tokens", str(tokens)] if tokens else [])]
+        is_cluster = spark.startswith("spark://")
+        if is_cluster and workers > 1 and cores is None:
+            raise ClusterShared(spark, workers)
+        split = ["--shards", str(shards)] if shards else []
+        work = ["--spark", spark, *split, *(["--cores", str(cores)] if cores else [])]
+        # The server computes next to nothing: it leaves the cluster to those who work.
+        serve = ["--listen", listen, "--spark", "local[1]" if is_cluster else spark, *split]
+        serve += ["--tokens", str(tokens)] if tokens else []
         (deployment / "logs").mkdir(parents=True, exist_ok=True)
         logging.basicConfig(filename=deployment / "logs" / "up.log", level=logging.INFO)
         # This process holds the deployment open, so that it outlives each of the others.

@@ -8,7 +8,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkCores, SparkMaster
 from tidegate.cli.post import (
     GroupAddress,
     ProcessName,
@@ -34,6 +34,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
     ] = None,
     spark: SparkMaster = "local[*]",
+    cores: SparkCores = None,
     stages: Stages = None,
     with_parent: WithParent = False,
 ) -> None:
@@ -52,7 +53,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         found = find_pipeline(pipeline)
         with (
             open_deployment(deployment, database) as place,
-            session_on(spark) as session,
+            session_on(spark, cores) as session,
             serving(place, found, session, shards, listed_stages(stages)) as service,
             colleague_in(deployment, group, name, "worker", service.wakeups) as colleague,
         ):

@@ -176,10 +176,13 @@ def _is_here(master: str) -> bool:
 
 
 @contextmanager
-def session_on(master: str = DEFAULT_MASTER) -> Iterator[Session]:
-    """A session on `master`; stopped afterwards unless it was there before."""
+def session_on(master: str = DEFAULT_MASTER, cores: int | None = None) -> Iterator[Session]:
+    """A session on `master`; stopped afterwards unless it was there before.
+
+    `cores` is what it takes of a cluster at most; by default that is everything.
+    """
     was_there = SparkSession.getActiveSession() is not None
-    session = open_session(master)
+    session = open_session(master, settings={"spark.cores.max": str(cores)} if cores else None)
     try:
         yield session
     finally:
