@@ -22,9 +22,9 @@ from time import monotonic, sleep
 
 from tidegate.errors import ChaosFailed
 from tidegate.run.colleague import Colleague
-from tidegate.run.company import CHIEF
 from tidegate.run.meeting import find
-from tidegate.store import EmbeddedServer, open_database
+from tidegate.run.watch import MONITOR
+from tidegate.store import EmbeddedServer, holders_below, open_database
 from tidegate.testing.runs import Trial, publications_of, results_in, why_not_once
 
 BOUND = 900.0
@@ -39,9 +39,10 @@ TIMES = 2
 FAULTS = (
     "kill a worker",
     "freeze a worker",
-    "kill a monitor",
+    "kill the leader",
     "kill PostgreSQL",
     "kill the server",
+    "freeze the leader",
 )
 NAME = "chaos"
 
@@ -174,17 +175,30 @@ def _is_over(at_work: Sequence[subprocess.Popen[bytes]], seconds: float) -> bool
 
 def _befall(company: Company, colleague: Colleague, fault: str, chance: random.Random) -> bool:
     """Whether somebody was hit."""
-    if fault == "kill PostgreSQL":
-        return _hit(EmbeddedServer(company.deployment / "postgres").pid, signal.SIGKILL)
-    kind = fault.rsplit(" ", 1)[1]
-    pids = [it.pid for it in colleague.members if it.name.startswith(kind) and it.name != CHIEF]
-    pid = chance.choice(sorted(pids)) if pids else None
-    if not fault.startswith("freeze"):
+    action, _, kind = fault.partition(" ")
+    pid = _victim(company, colleague, kind.split(" ")[-1], chance)
+    if action == "kill":
         return _hit(pid, signal.SIGKILL)
     is_hit = _hit(pid, signal.SIGSTOP)
     sleep(FROZEN)
     _hit(pid, signal.SIGCONT)
     return is_hit
+
+
+def _victim(company: Company, colleague: Colleague, kind: str, chance: random.Random) -> int | None:
+    if kind == "PostgreSQL":
+        return EmbeddedServer(company.deployment / "postgres").pid
+    if kind == "leader":
+        return _leader(company)
+    pids = [member.pid for member in colleague.members if member.name.startswith(kind)]
+    return chance.choice(sorted(pids)) if pids else None
+
+
+def _leader(company: Company) -> int | None:
+    """The process that leads the monitors: the owner of their lease begins with its id."""
+    with open_database(None, company.deployment) as database:
+        leaders = database.transact(lambda c: holders_below(c, MONITOR, ""))
+    return next((int(owner.partition("-")[0]) for owner in leaders.values()), None)
 
 
 def _hit(pid: int | None, sent: signal.Signals) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -9,10 +10,12 @@ from threading import Event, Thread
 import pytest
 
 from tests.waiting import wait_until
-from tidegate.errors import NoSecret, UnknownMember
+from tidegate.errors import CompanyIncomplete, NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.run import meeting
 from tidegate.run.colleague import DRAIN, STOP, Colleague, Gone, Stats
+from tidegate.run.company import Company
+from tidegate.run.crew import Crew, Post
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import stand
 
@@ -174,3 +177,36 @@ def test_whoever_gives_an_address_has_to_give_the_secret(tmp_path: Path) -> None
 
     found = meeting.find(tmp_path, "tcp://10.0.0.1:7001", {meeting.SECRET: "x" * 32})
     assert found == MeetingPlace("tcp://10.0.0.1:7001", b"x" * 32)
+
+
+# --- the beginning ---------------------------------------------------------------------------
+
+
+def test_whoever_does_not_come_is_named_with_what_it_said_last(join: Join, tmp_path: Path) -> None:
+    crew = Crew(tmp_path)
+    here = "import os; os.read(0, 1)"
+    absent = "print('no Spark here', flush=True); " + here
+    crew.start(Post(name, "test", [sys.executable, "-c", program])
+               for name, program in (("worker-1", here), ("worker-2", absent)))  # fmt: skip
+    try:
+        join("worker-1")
+        wait_until(lambda: "no Spark" in crew.hands["worker-2"].said_last())
+        with pytest.raises(CompanyIncomplete) as raised:
+            Company(crew, join("chief")).gather(Event(), bound=1.0)
+        assert raised.value.reason == "worker-2 did not come"
+        assert "worker-2 said last: no Spark here" in raised.value.said
+    finally:
+        crew.close(10)
+
+
+def test_one_that_dies_again_and_again_before_it_is_at_work_is_not_waited_for(
+    join: Join, tmp_path: Path
+) -> None:
+    crew = Crew(tmp_path)
+    crew.start([Post("worker-1", "test", [sys.executable, "-c", "raise SystemExit('no')"])])
+    try:
+        with pytest.raises(CompanyIncomplete):
+            Company(crew, join("chief")).gather(Event(), bound=300.0)
+        assert crew.hands["worker-1"].deaths > 1
+    finally:
+        crew.close(10)
