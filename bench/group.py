@@ -123,14 +123,10 @@ def _meet_peer(barrier: Barrier, rounds: int, told: SimpleQueue[list[float]]) ->
 
 
 def _spark(size: int) -> Figures:
-    from pyspark.sql import SparkSession
+    from tidegate.spark import open_session
 
-    session = (
-        SparkSession.builder.master(f"local[{size}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = open_session(f"local[{size}]")
     try:
         rows = session.range(size, numPartitions=size)
         found = rows.mapInArrow(_meet_in_spark, "seconds double", barrier=True).collect()
