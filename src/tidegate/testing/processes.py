@@ -1,8 +1,8 @@
 """The processes of a deployment die and freeze while clients wait for their results.
 
-`tidegate up` runs a server, monitors and workers; `tidegate submit --wait` is a client. Meanwhile,
-again and again, one of them is chosen and killed, or frozen for longer than its leases last, or
-PostgreSQL is killed. Every client must get the bytes that it gets without faults, each sink must
+`tidegate up` runs a server, monitors and workers; `tidegate submit --wait` is a client. Meanwhile
+one of them after the other is killed, or frozen for longer than its leases last, and PostgreSQL is
+killed. Every client must get the bytes that it gets without faults, each sink must
 have been published once, and nobody may be stuck.
 """
 
@@ -32,10 +32,10 @@ BOUND = 900.0
 START_BOUND = 240.0
 FROZEN = 10.0
 """Seconds for which a process is frozen: longer than its leases last."""
-BETWEEN = (4.0, 12.0)
+BETWEEN = (2.0, 8.0)
 """Seconds between two faults."""
-TIMES = 2
-"""How often each kind of fault comes, at most."""
+MOST_WAVES = 10
+"""How often the clients come, at most, until each kind of fault has hit somebody."""
 FAULTS = (
     "kill a worker",
     "freeze a worker",
@@ -115,17 +115,30 @@ class Company:
 
 
 def chaos_of_processes(company: Company, clients: Sequence[Client], seed: int) -> Iterator[Trial]:
-    """Without faults first, each client alone; then all of them at once while processes die."""
+    """Without faults first, each client alone; then all of them at once while processes die.
+
+    They come again, each time with another run, until every kind of fault has hit somebody.
+    """
     expected = {client.name: _alone(company, client) for client in clients}
     yield Trial("none", 0, 0.0)
-    started = monotonic()
+    chance = random.Random(seed)  # noqa: S311  faults are no secrets
+    left = chance.sample(FAULTS, len(FAULTS))
     with company.up() as colleague:
-        at_work = [company.submit(client) for client in clients]
-        faults = list(_torment(company, colleague, at_work, random.Random(seed)))  # noqa: S311
+        for wave in range(1, MOST_WAVES + 1):
+            started = monotonic()
+            its = [Client(f"{client.name}-{wave}", client.data) for client in clients]
+            at_work = [company.submit(client) for client in its]
+            faults = list(_torment(company, colleague, at_work, left, chance))
+            wanted = {
+                it.name: expected[client.name] for it, client in zip(its, clients, strict=True)
+            }
+            _check(company, its, wanted, at_work)
+            yield Trial(", ".join(faults) or "none", len(faults), monotonic() - started)
+            if not left:
+                break
         colleague.leave()
-    _check(company, clients, expected, at_work)
-    told = ", ".join(f"{faults.count(fault)} × {fault}" for fault in FAULTS)
-    yield Trial(told, len(faults), monotonic() - started)
+    if left:
+        raise ChaosFailed("processes", f"nobody was hit by: {', '.join(left)}")
 
 
 def _alone(company: Company, client: Client) -> dict[str, bytes]:
@@ -144,20 +157,16 @@ def _torment(
     company: Company,
     colleague: Colleague,
     at_work: Sequence[subprocess.Popen[bytes]],
+    left: list[str],
     chance: random.Random,
 ) -> Iterator[str]:
-    """One fault after the other while somebody waits for results; every kind comes in turn.
-
-    After some of each kind they are left alone: on a slow machine nobody would ever get anywhere.
-    """
+    """One fault of those left after the other, while somebody waits for results."""
     until = monotonic() + BOUND
-    first = chance.randrange(len(FAULTS))
-    for number in range(first, first + TIMES * len(FAULTS)):
-        if _is_over(at_work, chance.uniform(*BETWEEN)):
-            return
-        fault = FAULTS[number % len(FAULTS)]
-        if _befall(company, colleague, fault, chance):
-            yield fault
+    while left and not _is_over(at_work, chance.uniform(*BETWEEN)):
+        if _befall(company, colleague, left[0], chance):
+            yield left.pop(0)
+        else:
+            left.append(left.pop(0))  # nobody is there at the moment
     if not _is_over(at_work, until - monotonic()):
         for process in at_work:
             process.kill()
@@ -226,10 +235,19 @@ def _check(
     with open_database(None, company.deployment) as database:
         published = database.transact(publications_of)
     for client in clients:
-        of_client = [it for it in published if client.name in it.run]
+        of_client = [it for it in published if _name_of(it.run) == client.name]
         wrong = why_not_once(expected[client.name], of_client)
         if wrong is not None:
             raise ChaosFailed("processes", wrong)
+
+
+def _name_of(run: str) -> str:
+    """What a client calls a run that the server keeps.
+
+    >>> _name_of("local/client-1-2#7")
+    'client-1-2'
+    """
+    return run.rpartition("#")[0].rpartition("/")[2]
 
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
