@@ -28,6 +28,23 @@ DatabaseUrl = Annotated[
         show_default=False,
     ),
 ]
+ListenAt = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        help="Where clients come by HTTP; port 0 is any free one.",
+        metavar="HOST:PORT",
+    ),
+]
+TokensFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens",
+        help="Who may ask: lines of `client: SHA-256 of its token`.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
 SparkCores = Annotated[
     int | None,
     typer.Option(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkMaster
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment, ListenAt, SparkMaster, TokensFile
 from tidegate.cli.post import (
     GroupAddress,
     ProcessName,
@@ -26,17 +25,8 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
     ],
     deployment: ExistingDeployment,
-    listen: Annotated[
-        str, typer.Option(help="Where to listen; port 0 is any free one.", metavar="HOST:PORT")
-    ] = "127.0.0.1:8420",
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            help="Who may ask: lines of `client: SHA-256 of its token`.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
+    listen: ListenAt = "127.0.0.1:8420",
+    tokens: TokensFile = None,
     most_mb: Annotated[
         int, typer.Option("--max-chunk-mb", min=1, help="The largest chunk, in megabytes.")
     ] = 1024,

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkCores, SparkMaster
+from tidegate.cli.options import (
+    DatabaseUrl,
+    ExistingDeployment,
+    ListenAt,
+    SparkCores,
+    SparkMaster,
+    TokensFile,
+)
 from tidegate.cli.post import GroupAddress, Stages, told_to_stop
 from tidegate.errors import ClusterShared
 
@@ -28,17 +34,8 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     monitors: Annotated[
         int, typer.Option(min=0, help="Processes that watch the runs; one of them leads.")
     ] = 1,
-    listen: Annotated[
-        str, typer.Option(help="Where clients reach the server by HTTP.", metavar="HOST:PORT")
-    ] = "127.0.0.1:8420",
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            help="Who may ask: lines of `client: SHA-256 of its token`.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
+    listen: ListenAt = "127.0.0.1:8420",
+    tokens: TokensFile = None,
     meet_at: Annotated[
         str,
         typer.Option(
