@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
     from tidegate.run.service import Front
     from tidegate.serve.access import Tokens
 
+log = logging.getLogger(__name__)
+
 ADDRESS = "127.0.0.1:8420"
 LAST_PORT = 65_535
 GRACE = 10
 """Seconds for which requests at work may go on when the server stops."""
+MARGIN = 10
+"""Seconds more for the server itself to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,9 @@ def serving_http(
         finally:
             threads.is_closing = True  # those who follow a run let go
             server.should_exit = True
-            thread.join()
+            thread.join(GRACE + MARGIN)
+            if thread.is_alive():
+                log.warning("requests at %s:%s are still at work; they are left behind", host, port)
 
 
 def refuse_unsafe(address: str, tokens: Tokens | None) -> None:
