@@ -18,7 +18,7 @@ from tidegate.cli.options import (
     SparkMaster,
     TokensFile,
 )
-from tidegate.cli.post import GroupAddress, Stages, told_to_stop
+from tidegate.cli.post import GroupAddress, told_to_stop
 from tidegate.errors import ClusterShared
 
 DRAIN_BOUND = 300.0
@@ -50,7 +50,15 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     ] = None,
     spark: SparkMaster = "local[*]",
     cores: SparkCores = None,
-    stages: Stages = None,
+    stages: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Stages of the plan that a worker is for, such as s1,s2. Give it several times to"
+            " deal the lists out to the workers, in turn.",
+            metavar="LIST",
+            show_default=False,
+        ),
+    ] = None,
     wait: Annotated[
         float, typer.Option(min=1, help="Seconds for everybody to be at work.")
     ] = 180.0,
@@ -82,15 +90,14 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         logging.basicConfig(filename=deployment / "logs" / "up.log", level=logging.INFO)
         # This process holds the deployment open, so that it outlives each of the others.
         with open_deployment(deployment, database):
-            only = ["--stages", stages] if stages else []
-            wanted = Wanted(pipeline, deployment, workers, monitors, serve, [*work, *only])
+            wanted = Wanted(pipeline, deployment, workers, monitors, serve, work, stages or ())
             with company(wanted, meet_at) as at_work:
                 _say(f"starting {workers} workers, {monitors} monitors and a server for"
                      f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
                 at_work.gather(stopped, wait)
                 if not stopped.is_set():
                     _say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
-                at_work.keep(stopped)
+                at_work.keep(stopped, _say)
                 _say("stopping: what is at work is finished first")
                 for stats in at_work.stop():
                     _say(f"  {stats}")

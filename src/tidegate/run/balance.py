@@ -8,7 +8,7 @@ many of and takes what nobody has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 Able = Mapping[str, Collection[str] | None]
@@ -38,6 +38,15 @@ def decide(worker: str, able: Able, holders: Mapping[str, str | None]) -> Moves:
                    if to == worker and holders[task] is None),
         hand_over=tuple(task for task in mine if wanted.get(task) != worker),
     )  # fmt: skip
+
+
+def unattended(able: Able, tasks: Iterable[str]) -> tuple[str, ...]:
+    """The tasks that nobody here is able to run.
+
+    >>> unattended({"ann": {"t1"}, "ben": {"t1", "t2"}}, ["t1", "t2", "t3"])
+    ('t3',)
+    """
+    return tuple(it for it in tasks if not any(_is_able(its, it) for its in able.values()))
 
 
 def _assigned(able: Able, holders: Mapping[str, str | None]) -> dict[str, str]:

@@ -43,6 +43,8 @@ class Stats(msgspec.Struct, frozen=True):
     role: str
     did: dict[str, int]
     is_final: bool = False
+    warning: str = ""
+    """What whoever looks after the deployment should know."""
 
     def __str__(self) -> str:
         """For a list of all of them.

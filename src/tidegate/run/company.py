@@ -8,9 +8,10 @@ of each about what it has done.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -32,6 +33,8 @@ START_BOUND = 180.0
 MOST_DEATHS = 3
 """One that dies more often before it is at work will never be."""
 LOOK = 0.5
+PASSING = 5.0
+"""Seconds within which a warning may be over before anybody is told."""
 END_BOUND = 30.0
 """Seconds for a process to end once it has handed over."""
 
@@ -48,21 +51,47 @@ class Wanted:
     """The options of the server; none is started without them."""
     work: Sequence[str] = ()
     """The options of every worker."""
+    stages: Sequence[str] = ()
+    """Lists of the stages that workers are for, dealt out in turn; without any, all."""
 
     def posts(self) -> list[Post]:
         """One for each process."""
         workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
         monitors = [f"monitor-{number}" for number in range(1, self.monitors + 1)]
         posts = [self._post("monitor", name, ()) for name in monitors]
-        posts += [self._post("worker", name, self.work) for name in workers]
+        posts += [
+            self._post("worker", name, [*self.work, *only])
+            for name, only in zip(workers, self._dealt(), strict=False)
+        ]
         if self.serve is not None:
             posts.append(self._post("serve", "server", ["--no-tasks", *self.serve]))
         return posts
+
+    def _dealt(self) -> Iterator[Sequence[str]]:
+        return cycle([["--stages", its] for its in self.stages] or [[]])
 
     def _post(self, command: str, name: str, options: Sequence[str]) -> Post:
         asked = [sys.executable, "-m", "tidegate", command, self.pipeline]
         asked += ["--deployment", str(self.folder), "--name", name, "--with-parent"]
         return Post(name, command, [*asked, *options])
+
+
+class Warnings:
+    """Says what several may report, once, and only if it does not pass by itself."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._since: dict[str, float] = {}
+        self._said: set[str] = set()
+
+    def note(self, amiss: set[str], now: float) -> None:
+        """This is amiss now; what was said and is over may be said again."""
+        self._since = {it: self._since.get(it, now) for it in amiss}
+        self._said &= amiss
+        for warning in sorted(amiss - self._said):
+            if now - self._since[warning] >= PASSING:
+                self._said.add(warning)
+                self._say(warning)
 
 
 class Company:
@@ -90,10 +119,12 @@ class Company:
         if offenders and not stopped.is_set():  # guests may come and go
             raise CompanyIncomplete(str(completion), FENCE_BOUND, "")
 
-    def keep(self, stopped: Event) -> None:
-        """Start those again that die, until told to stop or all have gone."""
+    def keep(self, stopped: Event, say: Callable[[str], None]) -> None:
+        """Start those again that die, until told to stop or all have gone; say what is amiss."""
+        warnings = Warnings(say)
         while not (stopped.is_set() or self.crew.is_gone):
             self.crew.look()
+            warnings.note({it.warning for it in self.colleague.stats.values()} - {""}, monotonic())
             stopped.wait(LOOK)
 
     def stop(self) -> list[Stats]:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from tidegate.errors import GroupError
+from tidegate.errors import GroupError, listed
 from tidegate.run.colleague import Colleague, Stats
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class Duty(Protocol):
         """What was done so far, by what it is called."""
         ...
 
+    @property
+    def warning(self) -> str:
+        """What is not as it should be although the duty is done; empty if there is nothing."""
+        ...
+
 
 @dataclass
 class Working:
@@ -73,6 +78,12 @@ class Working:
             "releases": self.service.watch.releases,
         }
 
+    @property
+    def warning(self) -> str:
+        """Tasks that wait for somebody who may run their stages."""
+        tasks = self.service.worker.unattended
+        return f"no worker is there for {listed(tasks)}: see --stages" if tasks else ""
+
 
 @dataclass
 class Fronting:
@@ -92,6 +103,11 @@ class Fronting:
     def did(self) -> dict[str, int]:
         """As a monitor that stands by, it may have released runs."""
         return {"releases": self.front.watch.releases}
+
+    @property
+    def warning(self) -> str:
+        """Nothing."""
+        return ""
 
 
 @dataclass
@@ -114,6 +130,11 @@ class Monitoring:
         """What it has let through."""
         return {"releases": self.watch.releases}
 
+    @property
+    def warning(self) -> str:
+        """Nothing."""
+        return ""
+
 
 def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:
     """Do a duty until told to go, by a signal or by a colleague; whether nothing was dropped."""
@@ -122,7 +143,8 @@ def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:
         duty.check()
         if colleague is not None and monotonic() - told_at > STATS_EVERY:
             told_at = monotonic()
-            colleague.tell_stats(Stats(colleague.name, duty.role, duty.did()))
+            now = Stats(colleague.name, duty.role, duty.did(), warning=duty.warning)
+            colleague.tell_stats(now)
         stopped.wait(LOOK)
     is_clean = duty.hand_over(HAND_OVER_BOUND)
     if colleague is not None:

@@ -78,9 +78,10 @@ def fronting(
     """Take the runs of a pipeline and watch them until the end of the block; others work.
 
     Spark checks the whole declaration first, so a wrong column is an error at the user's line
-    before any data is touched.
+    before any data is touched; then it is checked itself, for it reads the chunks that come.
     """
     checked = check(pipeline, session, shards=shards)
+    ensure_fit(session, place.root, checked.stages)
     assembly = assemble(checked.plan)
     database = place.database
     _refuse_other_plans(database, checked.plan)
@@ -104,7 +105,6 @@ def serving(
     """
     with ExitStack() as at_work:
         front = at_work.enter_context(fronting(place, pipeline, session, shards))
-        ensure_fit(session, place.root, front.checked.stages)
         workshop = SparkWorkshop(front.checked, session, place.root)
         at_work.callback(workshop.close)
         _refuse_unknown(front.assembly, stages)

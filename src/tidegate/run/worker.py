@@ -12,7 +12,8 @@ go on. A task that dies with the same run again and again is the end of the work
 A worker has a lease of its own, under a name that also stands in the paths of what it writes. When
 that is lost, the sweeper may have taken the worker for dead and removed what it was writing, so it
 lets everything go and begins another life, under another name. A second lease is its seat among
-those who share: a worker that drains gives that back first.
+those who share: a worker that drains gives that back first, and so does one that cannot start what
+it takes, until it can, lest it keep tasks from those who could.
 """
 
 from __future__ import annotations
@@ -128,10 +129,17 @@ class Worker:
         self._changing = Lock()
         self._given_back = Condition(self._changing)
         self._is_draining = False
+        self.unattended: tuple[str, ...] = ()
+        """The tasks that no worker is there for, at its last look."""
         self._closed = Flag()
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._own = self._begin_life()
-        self._looking = Tending("tidegate-worker", self._look, seconds / LOOKS_PER_LEASE)
+        self._looking = Tending(
+            "tidegate-worker",
+            self._look,
+            seconds / LOOKS_PER_LEASE,
+            lay_down=lambda: self._try_to_give_back(self._seat),
+        )
         self._unsubscribe = wakeups.subscribe(seats_topic(assembly.name), self._looking.hurry)
 
     @property
@@ -208,6 +216,12 @@ class Worker:
         self._seat = seat
         self._heartbeat.keep(seat)
 
+    def _try_out(self) -> None:
+        """Raise what would keep this worker from starting a task."""
+        able = self._able(self._stages)
+        task = next(it for it in self._assembly.places if able is None or it in able)
+        self._assembly.processor(task, self._workshop)
+
     @property
     def _seats(self) -> str:
         """How the keys of all seats of this pipeline begin."""
@@ -232,6 +246,7 @@ class Worker:
         if self._own not in held:
             self._begin_another_life()
         elif self._seat not in held and not self._is_draining:
+            self._try_out()
             self._sit_down(self.name)
         moves = self._database.transact(self._moves)
         with self._changing:
@@ -246,6 +261,7 @@ class Worker:
         held = holders(connection, TASK, keys.values())
         seats = holders_below(connection, SEAT, self._seats)
         able = {name: self._able(key.split(SEPARATOR)[1:]) for key, name in seats.items()}
+        self.unattended = balance.unattended(able, keys)
         return balance.decide(self.name, able, {task: held.get(key) for task, key in keys.items()})
 
     def _able(self, stages: Sequence[str]) -> Collection[str] | None:

@@ -211,7 +211,7 @@ class _Endpoints:
         run, source, number = asked_chunk(request)
         ending = CHUNKS[_format_of(request)]
         await self._threads.call(account.check_source, run, source, number)
-        async with self._uploads.received(request, source, number, ending) as file:
+        async with self._uploads.received(account.client, request, source, number, ending) as file:
             is_new = await self._threads.deliver(account.deliver, run, source, number, file)
         return answer({"is_new": is_new}, 201 if is_new else 200)
 

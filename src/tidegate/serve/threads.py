@@ -24,8 +24,8 @@ class Limits:
     """How much the interface takes at once."""
 
     chunk_bytes: int = 1 << 30
-    uploads: int = 8
-    """Chunks that arrive at the same time; the rest waits before it is read."""
+    uploads: int = 4
+    """Chunks of one client that arrive at the same time; the rest waits before it is read."""
     gap: float = 60.0
     """Seconds within which the next bytes of a chunk have to come."""
     least_rate: int = 16 << 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.serve.spool import Spool, Spooled
     from tidegate.serve.threads import Limits, Threads
 
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 """Bytes that are written at a time."""
 DRAINED, DRAINING = 4 << 20, 2.0
 """Bytes of a refused chunk that are read, and seconds: who is still sending may not hear that it
@@ -26,22 +27,25 @@ is refused."""
 
 
 class Uploads:
-    """Receives chunks, a few at a time."""
+    """Receives chunks, a few of each client at a time: one that is slow is in nobody's way."""
 
     def __init__(self, spool: Spool, threads: Threads, limits: Limits) -> None:
         self._spool = spool
         self._threads = threads
         self._limits = limits
-        self._places = asyncio.Semaphore(limits.uploads)
+        self._places = defaultdict[str, asyncio.Semaphore](
+            lambda: asyncio.Semaphore(limits.uploads)
+        )
+        """By client."""
 
     @asynccontextmanager
     async def received(
-        self, request: Request, source: str, number: int, ending: str
+        self, client: str, request: Request, source: str, number: int, ending: str
     ) -> AsyncIterator[str]:
         """A file with the whole body; gone at the end of the block."""
         arriving = _Arriving(request, source, number, self._limits)
         await arriving.refuse_announced()
-        async with self._places:
+        async with self._places[client]:
             file = await self._threads.deliver(self._spool.file, ending)
             try:
                 await self._write(arriving, file)

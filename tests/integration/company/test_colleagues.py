@@ -6,18 +6,21 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
+from typing import cast
 
 import pytest
 
 from tests.waiting import wait_until
+from tidegate.cli.post import colleague_in
 from tidegate.errors import CompanyIncomplete, NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.run import meeting
 from tidegate.run.colleague import DRAIN, STOP, Colleague, Gone, Stats
-from tidegate.run.company import Company
+from tidegate.run.company import Company, Wanted, Warnings
 from tidegate.run.crew import Crew, Post
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import stand
+from tidegate.store import Wakeups
 
 Join = Callable[[str], Colleague]
 
@@ -60,6 +63,10 @@ class Duty:
     def did(self) -> dict[str, int]:
         return {"steps": 3}
 
+    @property
+    def warning(self) -> str:
+        return ""
+
 
 def standing(duty: Duty, colleague: Colleague, stopped: Event) -> Thread:
     thread = Thread(target=stand, args=(duty, colleague, stopped), daemon=True)
@@ -74,6 +81,45 @@ def test_news_reach_the_others(place: MeetingPlace, join: Join) -> None:
 
     assert heard.wait(10)
     listening.group.close()
+
+
+def test_news_of_colleagues_wake_whoever_waits_in_a_process_of_the_deployment(
+    place: MeetingPlace, join: Join, tmp_path: Path
+) -> None:
+    place.save(tmp_path)
+    woken = Event()
+
+    class Sleepers:
+        def wake_everybody(self) -> None:
+            woken.set()
+
+    with colleague_in(tmp_path, None, "worker-1", "worker", cast("Wakeups", Sleepers())):
+        join("telling").tell_news()
+        assert woken.wait(10)
+
+
+def test_one_that_goes_waits_until_everybody_is_through_with_the_news(
+    place: MeetingPlace,
+) -> None:
+    hears, goes_on, stopped = Event(), Event(), Event()
+
+    def slowly() -> None:
+        hears.set()
+        assert goes_on.wait(30)
+
+    busy = Colleague.join("busy", place, on_news=slowly)
+    going = Colleague.join("going", place)
+    going.group.wait_for(["busy"])
+    stopped.set()
+    thread = standing(Duty(), going, stopped)
+
+    assert hears.wait(10)
+    thread.join(1.0)
+    assert thread.is_alive(), "nobody may go before the others have dealt with what it said"
+    goes_on.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    busy.group.close()
 
 
 def test_a_fence_brings_everybody_together_although_one_alone_called_it(join: Join) -> None:
@@ -210,3 +256,22 @@ def test_one_that_dies_again_and_again_before_it_is_at_work_is_not_waited_for(
         assert crew.hands["worker-1"].deaths > 1
     finally:
         crew.close(10)
+
+
+def test_lists_of_stages_are_dealt_out_to_the_workers() -> None:
+    wanted = Wanted("shop", Path("here"), 3, 0, stages=["s1,s2", "s3"])
+
+    assert [post.command[-2:] for post in wanted.posts()] == [
+        ["--stages", "s1,s2"],
+        ["--stages", "s3"],
+        ["--stages", "s1,s2"],
+    ]
+
+
+def test_a_warning_is_said_once_and_only_if_it_stays() -> None:
+    said: list[str] = []
+    warnings = Warnings(said.append)
+    for now, amiss in enumerate(["a b", "a", "a", "a", "a", "a", "a b", "", "a"]):
+        warnings.note({*amiss.split()}, float(now))
+
+    assert said == ["a"]

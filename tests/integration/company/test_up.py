@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
-from tidegate.group import Member
-from tidegate.run.colleague import Colleague
+from tidegate.group import Group, Member
+from tidegate.run.colleague import NEWS, Colleague
 from tidegate.run.folders import RunOptions, Telling, chunks_of, send
+from tidegate.run.meeting import find
 from tidegate.serve import Calls, RemoteServer, remote_server
 from tidegate.store import Database, open_database
 from tidegate.testing import Company
@@ -122,6 +123,26 @@ def test_a_run_goes_through_all_of_them(at_work: AtWork, tmp_path: Path) -> None
     sent(at_work, "first", tmp_path)
 
     assert result(at_work, "first", tmp_path).splitlines()[1:] == ["item 50,201000"]
+
+
+def test_news_of_chunks_and_of_releases_travel_through_the_group(
+    at_work: AtWork, tmp_path: Path
+) -> None:
+    place = find(at_work.company.deployment)
+    assert place is not None
+    told: set[str] = set()
+    listening = Group.join(
+        "listening",
+        address=place.address,
+        secret=place.secret,
+        handlers={NEWS: lambda message: told.add(message.sender)},
+    )
+    sent(at_work, "news", tmp_path)
+    result(at_work, "news", tmp_path)
+
+    leader = next(it.name for it in listening.members if it.pid == at_work.leader()[0])
+    wait_until(lambda: {"server", leader} <= told, BOUND)
+    listening.close()
 
 
 def test_a_worker_that_is_killed_loses_its_tasks_and_is_started_again(

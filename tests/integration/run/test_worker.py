@@ -329,3 +329,39 @@ def test_a_worker_for_some_stages_takes_their_tasks_and_no_others(
         with working(place, assembly) as rest:
             wait_until(lambda: {*some.tasks, *rest.tasks} == set(assembly.places))
             assert set(some.tasks) <= set(SOURCE_TASKS)
+
+
+def test_a_worker_that_cannot_start_tasks_leaves_them_to_those_who_can(
+    place: Deployment, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken: set[object] = set()
+    processor = Assembly.processor
+
+    def picky(self: Assembly, task: str, workshop: Workshop) -> object:
+        if workshop in broken:
+            raise OSError("no more threads")
+        return processor(self, task, workshop)
+
+    monkeypatch.setattr(Assembly, "processor", picky)
+    cannot = Workshop(lambda _: None)
+    broken.add(cannot)
+    with (
+        Wakeups(place.database) as wakeups,
+        Worker(place.database, assembly, cannot, wakeups) as unlucky,
+        working(place, assembly) as able,
+    ):
+        wait_until(lambda: set(able.tasks) == set(assembly.places))
+        assert unlucky.tasks == ()
+        broken.clear()
+        wait_until(lambda: len(unlucky.tasks) >= len(assembly.places) // 2)
+
+
+def test_a_worker_knows_the_tasks_that_nobody_is_there_for(
+    place: Deployment, assembly: Assembly
+) -> None:
+    node = assembly.places[SOURCE_TASKS[0]][0]
+    others = set(assembly.places) - set(SOURCE_TASKS)
+    with working(place, assembly, stages=[node.id]) as some:
+        wait_until(lambda: set(some.unattended) == others)
+        with working(place, assembly):
+            wait_until(lambda: some.unattended == ())

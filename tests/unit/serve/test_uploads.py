@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from starlette.requests import Request
-from starlette.types import Message
+from starlette.types import Message, Receive
 
 from tidegate.errors import UploadTooSlow
 from tidegate.serve.spool import spooling
@@ -30,7 +30,7 @@ def received(root: Path, limits: Limits, pause: float = 0.0) -> bytes:
     async def take() -> bytes:
         uploads = Uploads(spool, threads, limits)
         request = Request({"type": "http", "headers": []}, receive)
-        async with uploads.received(request, "sales", 1, ".csv") as file:
+        async with uploads.received("ann", request, "sales", 1, ".csv") as file:
             return await threads.deliver(Path(file).read_bytes)
 
     with spooling(str(root)) as spool, Threads(limits) as threads:
@@ -52,3 +52,33 @@ def test_a_chunk_that_trickles_in_is_given_up_although_it_goes_on(tmp_path: Path
 def test_a_slow_beginning_is_forgiven(tmp_path: Path) -> None:
     limits = Limits(patience=60, least_rate=1 << 20)
     assert received(tmp_path, limits, pause=0.01) == b"".join(PIECES)
+
+
+def test_slow_chunks_of_one_client_are_in_nobody_elses_way(tmp_path: Path) -> None:
+    limits = Limits(uploads=1)
+    arrived = asyncio.Event()
+
+    async def never() -> Message:
+        arrived.set()
+        await asyncio.sleep(60)
+        raise AssertionError("it was waited for")
+
+    async def at_once() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def race() -> None:
+        uploads = Uploads(spool, threads, limits)
+
+        async def take(client: str, receive: Receive) -> None:
+            request = Request({"type": "http", "headers": []}, receive)
+            async with uploads.received(client, request, "sales", 1, ".csv"):
+                pass
+
+        slow = asyncio.create_task(take("slow", never))
+        await arrived.wait()
+        await asyncio.wait_for(take("quick", at_once), 10)
+        assert not slow.done()
+        slow.cancel()
+
+    with spooling(str(tmp_path)) as spool, Threads(limits) as threads:
+        asyncio.run(race())
