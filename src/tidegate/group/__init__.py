@@ -14,15 +14,15 @@ requires, and everybody gets one completion with a status for each phase.
 
 - `verdicts` are the words, `wire` the bytes, `round` the rules of one round: values and decisions.
 - `rounds`, `roster` and `coordination` are what a coordinator knows; `coordinator` is its thread.
-- `intake`, `boots`, `session` and `membership` are what a member knows; `group` is what a process
-  uses.
+- `handlers`, `intake`, `boots`, `session` and `membership` are what a member knows; `group` is what
+  a process uses.
 
 The group is who is here, not what has happened: nothing may depend on a message having arrived.
 """
 
 from tidegate.group.coordinator import Coordinator
 from tidegate.group.group import Group
-from tidegate.group.intake import Message
+from tidegate.group.handlers import Message
 from tidegate.group.proofs import new_secret
 from tidegate.group.verdicts import (
     INBOUND,

@@ -20,7 +20,7 @@ from tidegate.errors import (
 )
 from tidegate.group.address import Address
 from tidegate.group.fields import put_name
-from tidegate.group.intake import aside
+from tidegate.group.handlers import aside
 from tidegate.group.membership import JOINING, Handler, Membership
 from tidegate.group.proofs import checked_secret
 from tidegate.group.roster import instance_of

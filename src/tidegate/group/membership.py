@@ -23,7 +23,7 @@ from tidegate.group.admission import Applicant
 from tidegate.group.boots import Lives
 from tidegate.group.events import log, tell
 from tidegate.group.fields import put_name
-from tidegate.group.intake import Intake, Message
+from tidegate.group.handlers import Handlers, Message
 from tidegate.group.session import Session
 from tidegate.group.verdicts import Member, Timeouts
 from tidegate.group.wire import BOOT, About, Configure, Drain, Reason
@@ -47,6 +47,7 @@ class Membership:
         put_name(name)
         self.name = name
         self.handlers = dict(handlers or {})
+        self._at_work = Handlers(self._handle)
         self.timeouts = Timeouts()
         self._applicant = Applicant(
             name, bytes(BOOT), os.getpid(), socket.gethostname(), secret, address
@@ -167,12 +168,11 @@ class Membership:
 
     def _join(self, timeout: float) -> None:
         before = self._session
-        intake: Intake | None = before.intake if before is not None else None
         with self._changed:
             self._here.clear()
         boot = self._lives.next(is_again=before is not None)
         who = replace(self._applicant, boot=boot)
-        session = Session(who, timeout, self._handle, self._hear, intake)
+        session = Session(who, timeout, self._at_work, self._hear)
         with self._changed:
             is_late = self._closed.is_set()
             self._session = session
@@ -244,3 +244,4 @@ class Membership:
         with self._changed:
             self._end = self._end or end
             self._changed.notify_all()
+        self._at_work.close()

@@ -21,7 +21,8 @@ from tidegate.errors import CoordinatorUnreachable, MalformedFrame
 from tidegate.group.admission import Applicant, OpenLane, open_lane
 from tidegate.group.events import log
 from tidegate.group.framing import READ_SIZE
-from tidegate.group.intake import Intake, Message
+from tidegate.group.handlers import Handlers, Message
+from tidegate.group.intake import Intake
 from tidegate.group.verdicts import Failure, Member, PhaseStatus, Require, State
 from tidegate.group.wire import (
     About,
@@ -75,9 +76,8 @@ class Session:
         self,
         who: Applicant,
         timeout: float,
-        handle: Callable[[Message], None],
+        handlers: Handlers,
         heard: Callable[[About | Configure], None],
-        after: Intake | None = None,
     ) -> None:
         self._control = open_lane(who, Lane.CONTROL, timeout)
         try:
@@ -102,7 +102,7 @@ class Session:
         self.ended_by: Reason | None = None
         """Why the coordinator ended it, if it said so."""
         self.silence = self._control.welcome.silence
-        self.intake = Intake(handle, self._answer_what_is_due, after)
+        self.intake = Intake(handlers, self._answer_what_is_due)
         self._threads = [
             Thread(target=self._listen, name="group control", daemon=True),
             Thread(target=self._read_messages, name="group messages", daemon=True),
@@ -240,6 +240,7 @@ class Session:
             raise EOFError(f"the coordinator has been silent for {self.silence:g} s")
         if now - self._beaten_at >= lane.welcome.heartbeat:
             self._beaten_at = now
+            self.intake.warn(self.silence)
             with self._sending_control:
                 self._write(lane, Heartbeat())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -52,6 +53,7 @@ class Peer:
             "gate": self._at_the_gate,
             "fence": self._fence_within,
             "gate then fence": self._gate_then_fence,
+            "exit": lambda _: sys.exit(1),
             "drain": lambda _: self._drained.append(self._group.drain(20.0)),
         }
         self._group: Group

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.group.processes import Cluster, all_at
 from tidegate.group import INBOUND, NO_SEQUENCE, OUTBOUND, PROCESSING
 
@@ -186,9 +188,12 @@ def test_two_hundred_rounds_in_quick_succession_by_eight_processes(any_group: Cl
         assert {it["rendezvous"]["state"] for it in pending.answer()} == {"satisfied"}
 
 
-def test_a_handler_that_fails_is_through_and_the_next_ones_go_on(group: Cluster) -> None:
+@pytest.mark.parametrize("topic", ["slow", "exit"])
+def test_a_handler_that_fails_is_through_and_the_next_ones_go_on(
+    group: Cluster, topic: str
+) -> None:
     a, b = group.join("a", "b")
-    a.do("send", to="b", topic="slow", payload="not a number")
+    a.do("send", to="b", topic=topic, payload="not a number")
     a.do("send", to="b", topic="note", payload="behind it")
 
     assert all(it.is_satisfied for it in all_at([a, b], "noon", INBOUND | PROCESSING))

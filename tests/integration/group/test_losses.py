@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from time import monotonic
 
 import pytest
@@ -279,6 +280,76 @@ def test_a_handler_of_the_life_before_may_fence_in_the_next(
 
     assert a.barrier("noon", INBOUND | PROCESSING).outcome().is_satisfied
     wait_until(lambda: [it["processing"]["state"] for it in b.do("outcomes")] == ["satisfied"])
+
+
+def test_a_handler_that_outlives_its_life_is_named_while_it_holds_the_next_one_up(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(**FREEZABLE)
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    group.coordinator.kill()
+    group.restart_coordinator(a, b)
+
+    held = b.wait_event("handlers.held", topic="gate", sender="a")
+    a.do("send", to="b", topic="note", payload="of the next life")
+
+    assert held.facts["seconds"] >= FREEZABLE["silence"]
+    assert datetime.fromisoformat(held.facts["since"]) < datetime.now(UTC)
+    b.do("release", gate="held")
+    b.wait_event("handlers.freed", topic="gate", sender="a")
+    assert all(it.is_satisfied for it in all_at([a, b], "noon", INBOUND | PROCESSING))
+    assert [payload for _, _, payload in b.do("received")] == ["held", "of the next life"]
+
+
+def test_a_fence_names_who_is_still_at_work_on_what_its_life_before_was_sent(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(**FREEZABLE)
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    group.coordinator.kill()
+    group.restart_coordinator(a, b)
+
+    outcomes = all_at([a, b], "noon", INBOUND | PROCESSING, {"processing": 0.3})
+
+    for outcome in outcomes:
+        assert outcome.states == ("satisfied", "satisfied", "not requested", "failed")
+        assert (outcome.processing.failure, outcome.processing.offender) == ("timeout", "b")
+    assert b.do("drain", timeout=0.2) is False
+    b.do("release", gate="held")
+
+
+def test_lives_that_come_and_go_behind_a_handler_that_never_returns_cost_nothing(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(**FREEZABLE)
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    before = b.do("threads")
+
+    for _ in range(3):
+        group.coordinator.kill()
+        group.restart_coordinator(a, b)
+
+    wait_until(lambda: b.do("threads") == before)
+    b.do("release", gate="held")
+
+
+def test_a_handler_that_holds_up_the_messages_behind_it_is_named(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(**FREEZABLE)
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    a.do("publish", topic="note", times=7)
+
+    b.wait_event("handlers.held", topic="gate", sender="a", waiting=7)
+
+    b.do("release", gate="held")
 
 
 def test_a_round_that_names_a_life_that_is_over_does_not_remove_the_next(group: Cluster) -> None:
