@@ -22,6 +22,9 @@ class Event(Generic[T_co]):
     """Where an exchange sends it: the shard of the receiving stage. None goes to every lane."""
     port: int = 0
     """By which input of the fan-in it came (0 is a join's left side); set by the barrier node."""
+    version: int = 0
+    """The checkpoint for which it was made: part of a whole that the next one replaces. With 0 it
+    is there for good, and everything that comes is added to it."""
 
     def goes_to(self, shard: int | None) -> bool:
         """Whether a lane to this shard gets it; a lane that is no part of an exchange gets all."""
@@ -31,7 +34,7 @@ class Event(Generic[T_co]):
         """The same event, marked with the input it came by."""
         if port == self.port:
             return self
-        return Event(self.payload, self.run, self.shard, port)
+        return Event(self.payload, self.run, self.shard, port, self.version)
 
     def __str__(self) -> str:
         return f"event of run {self.run!r}: {_shown(self.payload)}"

@@ -38,7 +38,12 @@ def encode(message: StreamMessage) -> tuple[str, str]:
     """Kind and JSON of a message; its run is known by the lane."""
     match message:
         case Event():
-            return "event", _json(payload=message.payload, shard=message.shard, port=message.port)
+            return "event", _json(
+                payload=message.payload,
+                shard=message.shard,
+                port=message.port,
+                version=message.version,
+            )
         case Watermark():
             return "watermark", _json(time=message.time)
         case Barrier():
@@ -52,7 +57,8 @@ def decode(kind: str, text: str, run: str) -> StreamMessage:
     fields: dict[str, Any] = msgspec.json.decode(text)
     match kind:
         case "event":
-            return Event(fields["payload"], run, fields["shard"], fields["port"])
+            version = fields.get("version", 0)
+            return Event(fields["payload"], run, fields["shard"], fields["port"], version)
         case "watermark":
             return Watermark(fields["time"], run)
         case "barrier":
