@@ -1111,6 +1111,19 @@ class CoordinatorUnreachable(GroupError):
 
 
 @dataclass(eq=False)
+class CoordinatorBroken(GroupError):
+    """A coordinator has ended by a fault of its own. `__cause__` is that."""
+
+    retryable = True
+    address: str
+    reason: str
+    says: ClassVar[str] = (
+        "the coordinator of the group at {address} has ended by a fault of its own: {reason}."
+        " Start another one there, which its members will find; please report the fault"
+    )
+
+
+@dataclass(eq=False)
 class NotAdmitted(GroupError):
     """The coordinator, or whoever listens there, did not let this process in."""
 

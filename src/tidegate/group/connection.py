@@ -28,8 +28,6 @@ class Connection:
         self.who: Identity | None = None
         self.lane = Lane.CONTROL
         self.backlog = bytearray()
-        self.taken_at = self.opened_at
-        """When the other side last took something of what it is sent, if it has a backlog."""
         self.is_broken = False
         self._is_deaf = False
         """Whether the other side takes nothing any more; what it has said can still be read."""
@@ -64,14 +62,10 @@ class Connection:
         taken = self._send(data)
         if taken < len(data):
             self.backlog += data[taken:]
-            self.taken_at = monotonic()
 
     def flush(self) -> None:
         """Send more of what was kept."""
-        taken = self._send(self.backlog)
-        if taken:
-            del self.backlog[:taken]
-            self.taken_at = monotonic()
+        del self.backlog[: self._send(self.backlog)]
 
     def close(self) -> None:
         """Close the socket; what was not taken is lost."""

@@ -3,10 +3,11 @@
 It accepts connections, lets in those who prove to know the secret, hands what members say to
 `Coordination` and writes what that answers. A member has two connections: messages may pile up on
 one while acknowledgements and verdicts travel on the other. Whoever takes its messages too slowly
-holds up those who send, never those who acknowledge; if it takes none at all while they wait, it is
-lost like a silent one.
+holds up those who send, never those who acknowledge, and not for long: then it is lost like a
+silent one.
 
-Nobody outside can end it: garbage costs its sender the connection, silence its membership.
+Nobody outside can end it: garbage costs its sender the connection, silence its membership. A fault
+of its own ends it, with the open rounds completed as by a stop, and `check` tells of it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Self
 
-from tidegate.errors import CoordinatorUnreachable, MalformedFrame
+from tidegate.errors import CoordinatorBroken, CoordinatorUnreachable, MalformedFrame
 from tidegate.group.address import Address
 from tidegate.group.boots import gives_way
 from tidegate.group.connection import Connection
 from tidegate.group.coordination import Coordination
+from tidegate.group.door import Door
 from tidegate.group.events import log, tell
+from tidegate.group.flow import HOLDING, Flow
 from tidegate.group.proofs import checked_secret, coordinator_proof, is_proven
 from tidegate.group.roster import Entry, instance_of
 from tidegate.group.round import Identity
@@ -48,8 +51,6 @@ ADMISSION = 5.0
 """Seconds in which a connection must become a member's."""
 MOST_STRANGERS = 128
 """Connections that are not a member's yet."""
-CLOGGED = 8 << 20
-"""Bytes that a member has not taken at which nobody sends messages until it has taken half."""
 MOST_CONTROL = 4 << 20
 """Bytes of control that a member may leave untaken before it is lost."""
 JOIN_BOUND = 10.0
@@ -77,31 +78,34 @@ class Coordinator:
         self._heartbeat, self._silence, self._admission = heartbeat, silence, admission
         wanted = Address.parse(address)
         try:
-            self._listener = wanted.listen()
+            self._door = Door(wanted)
         except OSError as trouble:
             raise CoordinatorUnreachable(address, f"cannot listen there: {trouble}") from trouble
-        self._address = wanted.of(self._listener)
-        self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._group = Coordination(self._write, timeouts or Timeouts())
         self._strangers: set[Connection] = set()
         self._halves: dict[Identity, tuple[Connection, Hello]] = {}
         self._lanes: dict[Identity, dict[Lane, Connection]] = {}
-        self._clogged: set[Connection] = set()
-        self._overfull: set[Identity] = set()
+        self._flow = Flow(min(silence, HOLDING))
+        self._overfull: set[Connection] = set()
         self._reads_messages = True
         self._beaten_at = self._looked_at = monotonic()
         self._stopping = Event()
-        self.error: BaseException | None = None
+        self._fault: BaseException | None = None
         """What has ended the thread, if anything but closing did."""
-        self._thread = Thread(target=self._run, name=f"coordinator {self._address}", daemon=True)
+        self._thread = Thread(target=self._run, name=f"coordinator {self.address}", daemon=True)
         self._thread.start()
 
     @property
     def address(self) -> str:
         """Where members reach it, the port included that the system chose."""
-        return str(self._address)
+        return str(self._door.address)
+
+    def check(self) -> None:
+        """Raise `CoordinatorBroken` if a fault of its own has ended it."""
+        if self._fault is not None:
+            raise CoordinatorBroken(self.address, repr(self._fault)) from self._fault
 
     def __enter__(self) -> Self:
         return self
@@ -115,28 +119,38 @@ class Coordinator:
         with suppress(OSError):
             self._waker.send(b"\0")
         self._thread.join(JOIN_BOUND)
+        if self._thread.is_alive():
+            log.warning("the coordinator at %s does not end", self.address)
 
     # --- the loop ---
 
     def _run(self) -> None:
         try:
-            self._selector.register(self._listener, selectors.EVENT_READ)
+            self._door.open(self._selector)
             self._selector.register(self._woken, selectors.EVENT_READ)
             while not self._stopping.is_set():
                 self._turn()
+        except BaseException as fault:  # noqa: BLE001  a dead thread must never look alive
+            self._break(fault)
+        try:
             self._say_goodbye()
-        except BaseException as end:  # noqa: BLE001  a dead thread must never look alive
-            self.error = end
-            log.critical("the coordinator at %s has ended: %r", self._address, end, exc_info=True)
+        except Exception:  # noqa: BLE001  it has a fault; that it closes says as much
+            log.exception("the coordinator at %s could not complete every round", self.address)
         finally:
             self._close_everything()
+
+    def _break(self, fault: BaseException) -> None:
+        self._fault = fault
+        facts = {"address": self.address, "why": repr(fault)}
+        log.critical("the coordinator at %s has ended: %r", self.address, fault, exc_info=True,
+                     extra={"event": "coordinator.broken", "facts": facts})  # fmt: skip
 
     def _turn(self) -> None:
         due = self._look_after(monotonic())
         for key, events in self._selector.select(max(0.0, due - monotonic())):
             if isinstance(key.data, Connection):
                 self._serve(key.data, events)
-            elif key.fileobj is self._listener:
+            elif key.data is self._door:
                 self._accept()
         self._bury()
 
@@ -166,15 +180,14 @@ class Coordinator:
         if now - self._looked_at > self._silence / 2:
             for entry in self._group.roster:  # it was this side that did not listen
                 entry.heard_at = now
-            for connection in self._clogged:
-                connection.taken_at = now
+            self._flow.forgive(now)
         self._looked_at = now
-        due = self._group.tick(now)
         if now - self._beaten_at >= self._heartbeat:
             self._beaten_at = now
             self._beat(now)
+        dues = (self._group.tick(now), self._door.look(self._selector, now))
         next_beat = self._beaten_at + self._heartbeat
-        return next_beat if due is None else min(due, next_beat)
+        return min([next_beat, *(due for due in dues if due is not None)])
 
     def _beat(self, now: float) -> None:
         for entry in self._group.roster:
@@ -182,9 +195,8 @@ class Coordinator:
                 self._part(entry.identity, Failure.PEER_LOST, Reason.SILENT)
             else:
                 self._write(entry.identity, Lane.CONTROL, Heartbeat())
-        for connection in tuple(self._clogged):
-            if connection.who is not None and now - connection.taken_at > self._silence:
-                self._part(connection.who, Failure.PEER_LOST, Reason.SILENT)
+        for clogged in self._flow.late(now):
+            self._give_up(clogged)
         for stranger in tuple(self._strangers):
             if now - stranger.opened_at > self._admission:
                 self._turn_away(stranger, Reason.NOT_PROVEN)
@@ -192,17 +204,20 @@ class Coordinator:
     def _bury(self) -> None:
         """Let go of members that leave too much of what they are told untaken."""
         while self._overfull:
-            self._part(self._overfull.pop(), Failure.PEER_LOST, None)
+            self._give_up(self._overfull.pop())
+
+    def _give_up(self, connection: Connection) -> None:
+        if connection.who is not None and connection.who in self._lanes:
+            tell("member.too_slow", logging.WARNING, member=self._name_of(connection),
+                 lane=connection.lane.name.lower(), untaken=len(connection.backlog))  # fmt: skip
+            self._part(connection.who, Failure.PEER_LOST, Reason.TOO_SLOW)
 
     # --- who comes and goes ---
 
     def _accept(self) -> None:
-        try:
-            sock, where = self._listener.accept()
-        except OSError:
+        connection = self._door.accept(self._selector, monotonic())
+        if connection is None:
             return
-        peer = f"{where[0]}:{where[1]}" if where else str(self._address)
-        connection = Connection(sock, peer)
         if len(self._strangers) >= MOST_STRANGERS:
             connection.close()
             return
@@ -294,9 +309,8 @@ class Coordinator:
         with suppress(KeyError, ValueError):
             self._selector.unregister(connection)
         connection.close()
-        if connection in self._clogged:
-            self._clogged.discard(connection)
-            self._open_or_shut()
+        self._flow.forget(connection)
+        self._open_or_shut()
 
     # --- writing ---
 
@@ -324,24 +338,20 @@ class Coordinator:
         self._weigh(connection)
 
     def _weigh(self, connection: Connection) -> None:
-        kept = len(connection.backlog)
-        if connection.lane is Lane.CONTROL:
-            if kept > MOST_CONTROL and connection.who is not None:
-                self._overfull.add(connection.who)
-        elif kept > CLOGGED:
-            self._clogged.add(connection)
+        if connection.lane is Lane.MESSAGES:
+            self._flow.weigh(connection, monotonic())
             self._open_or_shut()
-        elif kept < CLOGGED // 2 and connection in self._clogged:
-            self._clogged.discard(connection)
-            self._open_or_shut()
+        elif connection.who is not None and len(connection.backlog) > MOST_CONTROL:
+            self._overfull.add(connection)
 
     def _open_or_shut(self) -> None:
         """Take messages only while everybody takes theirs."""
-        if self._reads_messages is not bool(self._clogged):
+        if self._reads_messages is self._flow.is_free:
             return
-        self._reads_messages = not self._clogged
-        tell("messages.flow" if self._reads_messages else "messages.held", logging.WARNING,
-             waiting_for=[self._name_of(connection) for connection in self._clogged])  # fmt: skip
+        self._reads_messages = self._flow.is_free
+        waiting_for = [self._name_of(connection) for connection in self._flow.clogged]
+        event = "messages.flow" if self._reads_messages else "messages.held"
+        tell(event, logging.WARNING, waiting_for=waiting_for)
         for lanes in tuple(self._lanes.values()):
             self._watch(lanes[Lane.MESSAGES])
 
@@ -360,8 +370,7 @@ class Coordinator:
                 connection.close()
         for stranger in self._strangers:
             stranger.close()
-        self._listener.close()
-        self._address.clear()
+        self._door.close()
         self._selector.close()
         self._waker.close()
         self._woken.close()

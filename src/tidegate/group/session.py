@@ -49,6 +49,9 @@ SEND_BOUND = 30.0
 LEAVING = 3.0
 """Seconds for which a process that leaves waits until its messages have been taken."""
 
+GIVEN_UP = {Reason.SILENT, Reason.TOO_SLOW, Reason.MALFORMED}
+"""Ends of a session by which the coordinator goes on and this process is lost to it."""
+
 
 @dataclass(slots=True)
 class Call:
@@ -118,7 +121,7 @@ class Session:
     @property
     def failure(self) -> Failure:
         """What has become of the calls that were open when it ended."""
-        return Failure.PEER_LOST if self.ended_by is Reason.SILENT else Failure.COORDINATOR_STOP
+        return Failure.PEER_LOST if self.ended_by in GIVEN_UP else Failure.COORDINATOR_STOP
 
     # --- what the process says ---
 

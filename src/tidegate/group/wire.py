@@ -74,6 +74,7 @@ class Reason(IntEnum):
     STOPPING = 8
     TOO_MANY = 9
     NAME_TAKEN = 10
+    TOO_SLOW = 11
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", " ")

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
+from time import process_time
+from unittest import mock
 
 from tests.integration.group.talking import obey, tell_events
 from tidegate.group import Coordinator
+from tidegate.group.coordination import Coordination
+
+
+def lack_descriptors(*, lack: bool) -> None:
+    """Let this process open nothing more, or as much as it may."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3 if lack else most, most))
+
+
+def have_a_fault() -> None:
+    """Let the coordinator run into a mistake of its own."""
+    fault = ZeroDivisionError("one too many")
+    mock.patch.object(Coordination, "tick", side_effect=fault).start()
 
 
 def main(address: str, secret: str, heartbeat: str, silence: str, admission: str) -> None:
@@ -21,7 +37,11 @@ def main(address: str, secret: str, heartbeat: str, silence: str, admission: str
     obey(
         {
             "address": lambda: coordinator.address,
+            "check": coordinator.check,
             "close": coordinator.close,
+            "have_a_fault": have_a_fault,
+            "lack_descriptors": lack_descriptors,
+            "seconds_of_work": process_time,
             "descriptors": lambda: len(list(Path("/proc/self/fd").iterdir())),
         }
     )

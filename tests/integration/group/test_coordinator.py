@@ -179,3 +179,59 @@ def test_two_coordinators_do_not_share_an_address(any_group: Cluster) -> None:
     with pytest.raises((EOFError, BrokenPipeError)):  # it has ended before or after it was asked
         any_group.start_another_coordinator()
     assert a.barrier("noon").outcome().is_satisfied
+
+
+def test_a_coordinator_without_descriptors_waits_and_serves_its_members(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    group.coordinator.do("lack_descriptors", lack=True)
+    c = group.peer("c")
+    joining = c.begin("join", timeout=20.0)
+    shut = group.coordinator.wait_event("door.shut")
+    before = group.coordinator.do("seconds_of_work")
+
+    assert all(it.is_satisfied for it in all_at([a, b], "noon", INBOUND | PROCESSING))
+    assert a.barrier("night", timeout=1.5).outcome().seconds >= 1.5
+    worked = group.coordinator.do("seconds_of_work") - before
+
+    assert worked < 0.5
+    assert "open files" in shut.facts["why"]
+    assert group.coordinator.count_events("door.shut") == 1
+    assert not joining.is_done
+    group.coordinator.do("lack_descriptors", lack=False)
+    joining.answer()
+    group.coordinator.wait_event("door.open")
+    group.meet(a, b, c)
+    assert all(it.is_satisfied for it in all_at([a, b, c], "dawn"))
+
+
+def test_a_coordinator_that_breaks_completes_its_rounds_and_says_what_broke(
+    any_group: Cluster,
+) -> None:
+    a, b = any_group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    alone = a.barrier("dawn", INBOUND)
+    calls = [peer.barrier("noon", OUTBOUND | PROCESSING) for peer in (a, b)]
+    any_group.coordinator.wait_arrived("dawn", "a")
+    any_group.coordinator.wait_acknowledged("noon", "outbound", 2)
+    any_group.coordinator.do("check")
+
+    any_group.coordinator.do("have_a_fault")
+
+    assert alone.outcome().rendezvous.failure == "coordinator stop"
+    for call in calls:
+        outcome = call.outcome()
+        assert outcome.states == ("satisfied", "not requested", "satisfied", "failed")
+        assert outcome.processing.failure == "coordinator stop"
+    with pytest.raises(Raised, match=r"CoordinatorBroken: .*ZeroDivisionError\('one too many'\)"):
+        any_group.coordinator.do("check")
+    any_group.coordinator.wait_event("coordinator.broken", address=any_group.address)
+    b.do("release", gate="held")
+    any_group.restart_coordinator(a, b)
+    assert all(it.is_satisfied for it in all_at([a, b], "night"))
+
+
+def test_a_coordinator_that_was_closed_is_not_broken(group: Cluster) -> None:
+    group.coordinator.do("close")
+
+    group.coordinator.do("check")

@@ -8,6 +8,7 @@ from time import monotonic
 
 import pytest
 
+from tests.integration.group.lanes import admitted, trickling
 from tests.integration.group.processes import Cluster, Raised, all_at
 from tests.waiting import wait_until
 from tidegate.group import INBOUND, OUTBOUND, PROCESSING
@@ -263,6 +264,45 @@ def test_a_member_that_lives_and_takes_nothing_is_lost_when_it_holds_everybody_u
     c.do("release", gate="held")
     group.meet(a, b, c)
     assert all(it.is_satisfied for it in all_at([a, b, c], "noon", INBOUND | PROCESSING))
+
+
+def test_a_member_that_takes_a_little_now_and_then_is_lost_and_the_others_go_on(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(**FREEZABLE)
+    a, b = group.join("a", "b")
+    with admitted(group, "slow") as lanes, trickling(lanes):
+        a.do("wait_for", names=["slow"])
+        b.do("wait_for", names=["slow"])
+        calls = [a.barrier("noon"), b.barrier("noon")]
+        group.coordinator.wait_arrived("noon", "a", "b")
+        a.do("publish_bytes", topic="note", size=1 << 20, times=64)
+        for call in calls:
+            lost = call.outcome().rendezvous
+            assert (lost.failure, lost.offender) == ("peer lost", "slow")
+
+    late = group.coordinator.wait_event("member.too_slow", lane="messages")
+    assert late.facts["member"].startswith("slow (pid 7 on nowhere;")
+    assert 4 << 20 <= late.facts["untaken"] <= 16 << 20
+    assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND | OUTBOUND))
+    b.wait_for_counts({"a": 64})
+
+
+def test_who_is_given_up_hears_why_and_comes_back(paced: Callable[..., Cluster]) -> None:
+    group = paced(**FREEZABLE)
+    a, b = group.join("a", "b")
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    waiting = b.barrier("noon")
+    group.coordinator.wait_arrived("noon", "b")
+
+    a.do("publish_bytes", topic="other", size=1 << 20, times=110)
+
+    assert waiting.outcome().rendezvous.failure == "peer lost"
+    b.wait_event("group.lost", why="too slow")
+    b.do("release", gate="held")
+    group.meet(a, b)
+    assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND | PROCESSING))
 
 
 def test_a_handler_of_the_life_before_may_fence_in_the_next(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.integration.group.lanes import admitted, connected, read_to_the_end
 from tests.integration.group.processes import Cluster, Nursery, Peer, Raised, all_at
 from tests.unit.group.test_wire import any_frame
 from tests.waiting import wait_until
@@ -59,24 +59,6 @@ def busy(nursery: Nursery) -> Iterator[tuple[Cluster, list[Peer]]]:
     """A group with two members, for all of these tests."""
     with Cluster(nursery) as group:
         yield group, group.join("a", "b")
-
-
-@contextmanager
-def connected(address: str) -> Iterator[socket.socket]:
-    connection = Address.parse(address).connect(5.0)
-    with connection:
-        connection.settimeout(20.0)
-        yield connection
-
-
-def read_to_the_end(connection: socket.socket) -> bytes:
-    said = b""
-    try:
-        while data := connection.recv(1 << 16):
-            said += data
-    except ConnectionError:
-        pass
-    return said
 
 
 @GARBAGE
@@ -128,20 +110,6 @@ def test_a_member_that_says_anything_in_the_right_form_cannot_end_the_coordinato
 def assert_all_is_well(peers: list[Peer]) -> None:
     wait_until(lambda: all(peer.do("members") == ["a", "b"] for peer in peers))
     assert all(it.is_satisfied for it in all_at(peers, "noon"))
-
-
-@contextmanager
-def admitted(group: Cluster, name: str) -> Iterator[dict[Lane, socket.socket]]:
-    """The connections of a member that can say whatever it wants."""
-    address = Address.parse(group.address)
-    who = Applicant(
-        name, os.urandom(BOOT - 1) + b"\0", 7, "nowhere", group.secret.encode(), address
-    )
-    control = open_lane(who, Lane.CONTROL, 5.0).socket
-    with control, open_lane(who, Lane.MESSAGES, 5.0).socket as messages:
-        control.settimeout(20.0)
-        messages.settimeout(20.0)
-        yield {Lane.CONTROL: control, Lane.MESSAGES: messages}
 
 
 def test_who_talks_nonsense_is_named(group: Cluster) -> None:

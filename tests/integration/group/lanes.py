@@ -1,0 +1,75 @@
+"""Connections to a coordinator in the hands of a test, which may say and take what it wants."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from tests.integration.group.processes import Cluster
+from tidegate.group.address import Address
+from tidegate.group.admission import Applicant, open_lane
+from tidegate.group.wire import BOOT, Heartbeat, Lane
+
+SIP = 1 << 16
+"""Bytes that a trickling member takes at a time."""
+PAUSE = 0.04
+"""Seconds between two times."""
+
+
+@contextmanager
+def connected(address: str) -> Iterator[socket.socket]:
+    connection = Address.parse(address).connect(5.0)
+    with connection:
+        connection.settimeout(20.0)
+        yield connection
+
+
+def read_to_the_end(connection: socket.socket) -> bytes:
+    said = b""
+    try:
+        while data := connection.recv(1 << 16):
+            said += data
+    except ConnectionError:
+        pass
+    return said
+
+
+@contextmanager
+def admitted(group: Cluster, name: str) -> Iterator[dict[Lane, socket.socket]]:
+    """The connections of a member that can say whatever it wants."""
+    address = Address.parse(group.address)
+    who = Applicant(
+        name, os.urandom(BOOT - 1) + b"\0", 7, "nowhere", group.secret.encode(), address
+    )
+    control = open_lane(who, Lane.CONTROL, 5.0).socket
+    with control, open_lane(who, Lane.MESSAGES, 5.0).socket as messages:
+        control.settimeout(20.0)
+        messages.settimeout(20.0)
+        yield {Lane.CONTROL: control, Lane.MESSAGES: messages}
+
+
+@contextmanager
+def trickling(lanes: dict[Lane, socket.socket]) -> Iterator[None]:
+    """Its heart beats, and it takes some bytes of its messages now and then."""
+    done = Event()
+    # With a large buffer the system would tell the other side only now and then that there is room.
+    lanes[Lane.MESSAGES].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SIP)
+
+    def trickle() -> None:
+        while not done.wait(PAUSE):
+            try:
+                lanes[Lane.CONTROL].sendall(Heartbeat().pack())
+                lanes[Lane.MESSAGES].recv(SIP)
+            except OSError:
+                return
+
+    thread = Thread(target=trickle)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
