@@ -24,7 +24,7 @@ from tidegate.group.handlers import aside
 from tidegate.group.membership import JOINING, Handler, Membership
 from tidegate.group.proofs import checked_secret
 from tidegate.group.roster import instance_of
-from tidegate.group.session import Session, failed_phases
+from tidegate.group.session import Call, Session, failed_phases
 from tidegate.group.verdicts import (
     NO_SEQUENCE,
     NOBODY,
@@ -68,9 +68,9 @@ class _Asked:
         waits = (it.rendezvous, it.outbound, it.processing)
         return BarrierRequest(number, self.barrier, self.require, *waits)
 
-    def longest(self, group: Timeouts) -> float:
-        """Seconds within which the coordinator has to have settled it, whatever others ask for."""
-        return self.timeouts.rendezvous + max(self.timeouts.longest, group.longest)
+    def gathering(self, group: Timeouts) -> float:
+        """Seconds within which all have come or it has failed."""
+        return self.timeouts.rendezvous if self.is_own else group.rendezvous
 
 
 class Group:
@@ -168,10 +168,12 @@ class Group:
     ) -> Completion:
         """Meet all members that are not draining, with the guarantees that are required.
 
-        `timeout` bounds each phase of the round, for everybody in it when it is the shortest;
-        without it the group's own apply. The completion says what came of it; what fails is told
-        there and not raised, except that `InboundIncomplete` is about this process alone and
-        `BarrierRefused` about a call that is in no round.
+        `timeout` bounds each phase that is required and the rendezvous, for everybody in the round
+        when it is the shortest; without it the group's own apply. All get their completions when
+        the phases of all are over, also those that only others require and bound. The completion
+        says what came of it; what fails is told there and not raised, except that
+        `InboundIncomplete` is about this process alone and `BarrierRefused` about a call that is in
+        no round.
         """
         put_name(name)
         timeouts = Timeouts.all(timeout) if isinstance(timeout, int | float) else timeout
@@ -199,15 +201,16 @@ class Group:
         return self.barrier(name, require=Require.INBOUND | Require.PROCESSING, timeout=timeout)
 
     def _meet(self, session: Session, asked: _Asked) -> Completion:
-        bound = asked.longest(self.timeouts) + session.silence
+        began = monotonic()
         try:
             number, call = session.call(asked.request)
         except CoordinatorUnreachable:
             self._membership.check()
             return self._unanswered(asked, Failure.COORDINATOR_STOP)
-        if not call.answered.acquire(timeout=min(bound, TIMEOUT_MAX)):
-            session.forget(number)
-            raise NoAnswer(asked.barrier, bound)
+        if not self._is_answered(call, asked, session.silence):
+            if session.forget(number):
+                raise NoAnswer(asked.barrier, monotonic() - began)
+            call.answered.acquire()  # it comes at the last moment
         answer = call.answer
         if answer is None:
             self._membership.check()
@@ -216,6 +219,20 @@ class Group:
             why = WHY.get(answer.reason, str(answer.reason))
             raise BarrierRefused(asked.barrier, self.name, why)
         return _completed(asked.barrier, answer, call.offenders)
+
+    def _is_answered(self, call: Call, asked: _Asked, silence: float) -> bool:
+        """Whether the answer comes within all bounds of its round, which may be set meanwhile.
+
+        The call may be held up behind messages on its way, and so may the answer: not for longer
+        than a member may be silent.
+        """
+        began, left = monotonic(), 0.0
+        while not call.answered.acquire(timeout=min(max(0.0, left), TIMEOUT_MAX)):
+            due = max(began + asked.gathering(self.timeouts), call.due)
+            left = due + 2 * silence - monotonic()
+            if left <= 0:
+                return False
+        return True
 
     def _unanswered(self, asked: _Asked, failure: Failure) -> Completion:
         phases = failed_phases(asked.require, failure)

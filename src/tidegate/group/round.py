@@ -66,6 +66,10 @@ class Ask:
     who: Identity
     ack: AckType
     target: int
+    call: int
+    """By which it has arrived."""
+    within: float
+    """Seconds that the phase may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +285,10 @@ class Round:
         bound = min(bounds)
         owing = dict.fromkeys(self._callers)
         self._waits[ack.phase] = _Wait(owing, now + bound * WARN_AT, now + bound)
-        return [Ask(who, ack, caller.watermark) for who, caller in self._callers.items()]
+        return [
+            Ask(who, ack, caller.watermark, caller.call, bound)
+            for who, caller in self._callers.items()
+        ]
 
     def _leave_behind(self, who: Identity, failure: Failure) -> None:
         self._gone.append((who, failure))

@@ -130,7 +130,8 @@ class Rounds:
             del self._gathering[round_.barrier]
         for ask in asked:
             where = (self._leading(ask.who), round_.number, round_.generation)
-            self._send(ask.who, Lane.CONTROL, AckRequest(*where, ask.ack, ask.target))
+            request = AckRequest(*where, ask.ack, ask.target, ask.call, ask.within)
+            self._send(ask.who, Lane.CONTROL, request)
         if round_.is_settled and self._open.pop(round_.number, None) is not None:
             self._conclude(round_, now)
 
@@ -147,7 +148,7 @@ class Rounds:
                 self._complete(entry, call, require, verdict, offenders)
         if callers:
             self._keep_for_the_late(round_, offenders)
-        _log(round_, sequences)
+        _log(round_, sequences, offenders)
         if not self._open:
             self._gone.clear()
 
@@ -217,10 +218,12 @@ def _refused(entry: Entry, gathering: Round | None) -> Reason | None:
     return None
 
 
-def _log(round_: Round, sequences: dict[str, int]) -> None:
+def _log(round_: Round, sequences: dict[str, int], offenders: Iterable[About]) -> None:
     verdict = round_.seen_through(round_.required)
     level = logging.DEBUG if all(status.is_good for status in verdict) else logging.WARNING
     if log.isEnabledFor(level):
         states = {str(phase): str(verdict[phase].state) for phase in PHASES}
+        failures = {str(it): str(verdict[it].failure) for it in PHASES if not verdict[it].is_good}
         tell("barrier.settled", level, barrier=round_.barrier, round=round_.number, **states,
+             failures=failures, offenders=[str(about.member) for about in offenders],
              sequences=sequences)  # fmt: skip

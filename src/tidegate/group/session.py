@@ -62,6 +62,8 @@ class Call:
     offenders: Mapping[int, Member] = field(default_factory=dict)
     """Those whom the answer names, as they were then."""
     answered: Lock = field(default_factory=Lock)
+    due: float = 0.0
+    """When the phases that its round waits for are over at the latest, as far as was told."""
 
     def __post_init__(self) -> None:
         self.answered.acquire()
@@ -146,11 +148,12 @@ class Session:
                 self._write(self._messages, request)
         return number, call
 
-    def forget(self, number: int) -> None:
-        """Nobody waits for this answer any more."""
-        self._calls.pop(number, None)
+    def forget(self, number: int) -> bool:
+        """Nobody waits for this answer any more; whether it has not come at the last moment."""
+        is_open = self._calls.pop(number, None) is not None
         if not self._calls:
             self._idle.set()
+        return is_open
 
     def wait_idle(self, timeout: float) -> bool:
         """Whether nobody waits in a barrier any more, in time."""
@@ -252,6 +255,7 @@ class Session:
             case BarrierCompletion() | Refusal():
                 self._answer(frame)
             case AckRequest():
+                self._note_how_long(frame)
                 with self._asking:
                     self._asked.append(frame)
                 self._answer_what_is_due()
@@ -266,6 +270,12 @@ class Session:
                 self.end(frame.reason)
             case _:
                 raise MalformedFrame(f"{type(frame).__name__} is not for a member")
+
+    def _note_how_long(self, frame: AckRequest) -> None:
+        """Others may grant more time than the caller would; it gets its answer behind theirs."""
+        call = self._calls.get(frame.call)
+        if call is not None:
+            call.due = max(call.due, monotonic() + frame.within)
 
     def _answer(self, frame: BarrierCompletion | Refusal) -> None:
         call = self._calls.pop(frame.call, None)

@@ -133,11 +133,6 @@ class Timeouts:
         """The same for every phase."""
         return cls(seconds, seconds, seconds, seconds)
 
-    @property
-    def longest(self) -> float:
-        """Of all of them."""
-        return max(self.rendezvous, self.inbound, self.outbound, self.processing)
-
     def of(self, phase: Phase) -> float:
         """Seconds for one phase."""
         return (self.rendezvous, self.inbound, self.outbound, self.processing)[phase]

@@ -177,7 +177,7 @@ class AckRequest(Frame):
     """The coordinator asks for a word when the member is at `target` in what it is sent."""
 
     kind = 17
-    layout = (U64, U64, U32, one_of(AckType), U64)
+    layout = (U64, U64, U32, one_of(AckType), U64, U64, SECONDS)
 
     sequence: int
     """The leading position of what is sent to the member, when this is."""
@@ -185,6 +185,10 @@ class AckRequest(Frame):
     generation: int
     ack: AckType
     target: int
+    call: int
+    """Of the member, in this round."""
+    within: float
+    """Seconds that the phase may take: so long the call may have to wait, whoever asked for it."""
 
 
 @dataclass(frozen=True, slots=True)

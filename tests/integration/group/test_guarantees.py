@@ -8,6 +8,7 @@ from tests.integration.group.processes import Cluster, all_at
 from tidegate.group import INBOUND, NO_SEQUENCE, OUTBOUND, PROCESSING
 
 NAMES = ("a", "b", "c", "d")
+PHASES = ("rendezvous", "inbound", "outbound", "processing")
 
 
 def test_processes_that_only_meet_all_get_the_same_verdict(any_group: Cluster) -> None:
@@ -65,6 +66,54 @@ def test_sequences_are_positions_in_the_streams_of_messages(group: Cluster) -> N
     assert [it.outbound.sequence for it in outcomes] == [3, 1, 0]
     assert [it.processing.sequence for it in outcomes] == [0, 3, 4]
     assert [it.sequence for it in outcomes] == [0, 3, 4]
+
+
+def test_the_event_of_a_settled_round_has_its_states_and_where_the_streams_stood(
+    group: Cluster,
+) -> None:
+    a, b, c = group.join("a", "b", "c")
+    a.do("publish", topic="note", times=3)
+    b.do("send", to="c", topic="note")
+
+    calls = [a.barrier("noon"), b.barrier("noon", INBOUND), c.barrier("noon", PROCESSING)]
+    outcomes = [call.outcome() for call in calls]
+
+    settled = group.coordinator.wait_event("barrier.settled", barrier="noon")
+    assert settled.facts == {
+        "barrier": "noon",
+        "round": 1,
+        "rendezvous": "satisfied",
+        "inbound": "satisfied",
+        "outbound": "not requested",
+        "processing": "satisfied",
+        "failures": {},
+        "offenders": [],
+        "sequences": {"a": 0, "b": 3, "c": 4},
+    }
+    assert [it.sequence for it in outcomes] == [0, 3, 4]
+    assert group.coordinator.count_events("barrier.settled", barrier="noon") == 1
+
+
+def test_the_event_of_a_round_that_failed_says_what_and_by_whom(group: Cluster) -> None:
+    a, b = group.join("a", "b")
+    b.do("publish", topic="note", times=2)
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+
+    all_at([a, b], "noon", OUTBOUND | PROCESSING, {"processing": 0.2})
+
+    settled = group.coordinator.wait_event("barrier.settled", barrier="noon").facts
+    assert [settled[phase] for phase in PHASES] == [
+        "satisfied",
+        "not requested",
+        "satisfied",
+        "failed",
+    ]
+    assert settled["failures"] == {"processing": "timeout"}
+    (offender,) = settled["offenders"]
+    assert offender.startswith(f"b (pid {b.pid} on ")
+    assert settled["sequences"] == {"a": 2, "b": 1}
+    b.do("release", gate="held")
 
 
 def test_what_was_not_requested_has_no_sequence(group: Cluster) -> None:

@@ -205,6 +205,26 @@ def test_a_caller_waits_for_the_phases_that_others_asked_for(
     assert all(call.outcome().is_satisfied for call in calls)
 
 
+def test_a_caller_in_a_hurry_waits_as_long_as_others_grant_the_phases_they_asked_for(
+    paced: Callable[..., Cluster],
+) -> None:
+    group = paced(heartbeat=0.2, silence=1.0)
+    a, b = group.join("a", "b")
+    a.do("configure", rendezvous=0.3, inbound=0.3, outbound=0.3, processing=0.3)
+    a.do("send", to="b", topic="gate", payload="held")
+    b.wait_inside("held")
+    patient = b.barrier("noon", PROCESSING, {"rendezvous": 20.0, "processing": 8.0})
+    group.coordinator.wait_arrived("noon", "b")
+    hasty = a.barrier("noon", timeout=0.3)
+    group.coordinator.wait_event("barrier.slow", barrier="noon", phase="processing")
+
+    assert not hasty.is_done
+    b.do("release", gate="held")
+
+    assert hasty.outcome().states == ("satisfied", *["not requested"] * 3)
+    assert patient.outcome().is_satisfied
+
+
 def test_a_caller_that_lacks_messages_does_not_wait_for_a_coordinator_that_has_gone(
     group: Cluster,
 ) -> None:

@@ -82,7 +82,9 @@ def test_every_caller_is_told_of_what_it_asked_for_and_of_nothing_else() -> None
     arrive(round_, B, OUTBOUND)
     asked = arrive(round_, C, NOTHING)
 
-    assert asked == [Ask(who, AckType.OUTBOUND, LEADING[who]) for who in (A, B, C)]
+    assert asked == [
+        Ask(who, AckType.OUTBOUND, LEADING[who], call=who.instance, within=30) for who in (A, B, C)
+    ]
     for who in (A, B, C):
         confirm(round_, who, AckType.OUTBOUND)
     good, no = State.SATISFIED, State.NOT_REQUESTED

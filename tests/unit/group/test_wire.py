@@ -60,7 +60,7 @@ def raw(length: int) -> st.SearchStrategy[bytes]:
 acks = st.sampled_from(AckType)
 frames: dict[type[Frame], st.SearchStrategy[Frame]] = {
     BarrierRequest: st.builds(BarrierRequest, u64, names, flags, bounds, bounds, bounds),
-    AckRequest: st.builds(AckRequest, u64, u64, u32, acks, u64),
+    AckRequest: st.builds(AckRequest, u64, u64, u32, acks, u64, u64, seconds),
     AckResponse: st.builds(AckResponse, u64, u64, u32, acks, u64, st.booleans()),
     BarrierCompletion: st.builds(BarrierCompletion, u64, u64, flags, *[statuses] * 4),
     Refusal: st.builds(Refusal, u64, st.sampled_from(Reason)),
@@ -95,7 +95,7 @@ def test_a_frame_comes_back_as_it_went_in(frame: Frame) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "size"),
-    [(BarrierRequest, 100), (AckRequest, 29), (AckResponse, 30), (BarrierCompletion, 92)],
+    [(BarrierRequest, 100), (AckRequest, 45), (AckResponse, 30), (BarrierCompletion, 92)],
 )
 @given(data=st.data())
 def test_the_frames_of_a_barrier_have_one_size(
@@ -107,12 +107,14 @@ def test_the_frames_of_a_barrier_have_one_size(
 
 
 def test_the_layout_is_little_endian_and_begins_with_the_version() -> None:
-    request = AckRequest(sequence=1, round=2, generation=3, ack=AckType.PROCESSING, target=258)
+    where = {"sequence": 1, "round": 2, "generation": 3}
+    request = AckRequest(**where, ack=AckType.PROCESSING, target=258, call=4, within=1.0)
 
     assert request.pack() == (
-        bytes([VERSION, 17, 0, 0]) + (29).to_bytes(4, "little")
+        bytes([VERSION, 17, 0, 0]) + (45).to_bytes(4, "little")
         + (1).to_bytes(8, "little") + (2).to_bytes(8, "little") + (3).to_bytes(4, "little")
-        + bytes([2]) + (258).to_bytes(8, "little")
+        + bytes([2]) + (258).to_bytes(8, "little") + (4).to_bytes(8, "little")
+        + bytes([0, 0, 0, 0, 0, 0, 0xF0, 0x3F])
     )  # fmt: skip
 
 
