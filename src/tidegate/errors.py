@@ -830,6 +830,66 @@ class RunTimeout(RunError):
 
 
 @dataclass(eq=False)
+class NothingToCut(RunError):
+    """A checkpoint was asked for when no source of the run can bring anything new."""
+
+    run: str
+    says: ClassVar[str] = (
+        "run {run!r} cannot be cut: all its sources have ended. Wait for its results instead"
+    )
+
+
+@dataclass(eq=False)
+class CheckpointUnderWay(RunError):
+    """A checkpoint was asked for while another is not over; there is one at a time."""
+
+    retryable: ClassVar[bool] = True
+
+    run: str
+    number: int
+    says: ClassVar[str] = (
+        "run {run!r} cannot be cut now: checkpoint {number} is under way. Wait for it"
+    )
+
+
+@dataclass(eq=False)
+class CheckpointPending(RunError):
+    """A checkpoint is not over within the time that somebody was ready to wait; it goes on."""
+
+    retryable: ClassVar[bool] = True
+
+    run: str
+    number: int
+    seconds: float
+    says: ClassVar[str] = (
+        "checkpoint {number} of run {run!r} is not over after {seconds:g} s, and goes on"
+    )
+
+
+@dataclass(eq=False)
+class CheckpointAborted(RunError):
+    """A checkpoint was given up. The run goes on, and its number is not used again."""
+
+    run: str
+    number: int
+    reason: str
+    offender: str
+    says: ClassVar[str] = (
+        "checkpoint {number} of run {run!r} was given up: {reason}. Held up by {offender}"
+    )
+
+
+@dataclass(eq=False)
+class NoSuchCut(RunError):
+    """A cut was asked for that the run does not have, or not any more."""
+
+    run: str
+    wanted: str
+    known: str
+    says: ClassVar[str] = "run {run!r} does not have {wanted}; there is: {known}"
+
+
+@dataclass(eq=False)
 class UndeclaredMessages(RunError):
     """The monitor found messages processed that nobody declared."""
 

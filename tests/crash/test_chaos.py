@@ -19,7 +19,17 @@ from tidegate.store import (
     commit_step,
     open_database,
 )
-from tidegate.testing import QUICK, Subject, chaos, compare, generated
+from tidegate.testing import (
+    QUICK,
+    Client,
+    Company,
+    Subject,
+    chaos,
+    chaos_of_processes,
+    compare,
+    generated,
+)
+from tidegate.testing.processes import FAULTS
 
 
 @pytest.fixture
@@ -37,6 +47,15 @@ def test_coffee_gives_the_same_results_whatever_is_killed(folder: Path) -> None:
     assert [fault for fault in died if fault.startswith("crash at")] == [
         trial.fault for trial in trials if trial.fault.startswith("crash at")
     ]
+
+
+@pytest.mark.timeout(1500)
+def test_coffee_gives_the_same_results_whichever_process_dies_or_freezes(folder: Path) -> None:
+    clients = [Client("client-1", generated("coffee", folder / "data", seed=3))]
+    trials = list(chaos_of_processes(Company("coffee", folder), clients, seed=3))
+
+    hit = [fault for trial in trials[1:] for fault in trial.fault.split(", ") if trial.deaths]
+    assert sorted(hit) == sorted(FAULTS)
 
 
 def test_a_result_that_differs_by_one_byte_is_told(folder: Path) -> None:

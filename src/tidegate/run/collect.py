@@ -1,4 +1,8 @@
-"""The collecting end: where all sinks of a run meet and are published together."""
+"""The collecting end: where all sinks of a run meet and are published together.
+
+At a checkpoint it has what every sink gave up to that point. What a sink gave for good is part of
+the collector's state from there on; what it gave for this checkpoint is replaced by the next.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import msgspec
 
 from tidegate.run.processors import Operator
 from tidegate.run.stages import SinkResult
-from tidegate.run.step import Outcome, Result
+from tidegate.run.step import Outcome, Remembered, Result
 from tidegate.signals import Barrier, Event
 
 if TYPE_CHECKING:
@@ -20,10 +24,27 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Arrived:
-    """The results of a run so far, from how many messages."""
+    """The results of a run so far."""
 
-    results: list[SinkResult] = field(default_factory=list)
+    state: list[SinkResult] = field(default_factory=list)
+    """As of the last checkpoint."""
+    added: list[SinkResult] = field(default_factory=list)
+    passing: dict[int, list[SinkResult]] = field(default_factory=dict)
+    """By checkpoint what is for that one only."""
     messages: int = 0
+    """How many came since the last checkpoint."""
+
+    def add(self, event: Event[object]) -> None:
+        its = self.passing.setdefault(event.version, []) if event.version else self.added
+        its.append(_result(event.payload))
+
+    def snapshot(self, number: int) -> Remembered:
+        added, outputs = tuple(self.added), tuple(self.passing.get(number, ()))
+        self.state += added
+        self.added.clear()
+        self.passing.clear()
+        self.messages = 0
+        return Remembered(tuple((0, it) for it in added), outputs)
 
 
 class ResultCollector(Operator):
@@ -38,16 +59,21 @@ class ResultCollector(Operator):
         self._arrived: dict[str, _Arrived] = {}
 
     def unsettled(self, edge: Edge, run: str) -> int:
-        """What is kept has no effect until END."""
+        """What is kept has no effect until the next barrier."""
         arrived = self._arrived.get(run)
         return arrived.messages if arrived else 0
+
+    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+        """Have again what was kept at the last checkpoint."""
+        arrived = self._arrived.setdefault(run, _Arrived())
+        arrived.state += [_result(payload) for _, payload in state]
 
     def on_cancel(self, run: str) -> None:
         """Forget what had arrived."""
         self._arrived.pop(run, None)
 
     def handle(self, step: Step) -> Outcome:
-        """Keep results; at END publish all of the run's."""
+        """Keep results; at a checkpoint say what there is, at END publish all of the run's."""
         outcome = Outcome()
         for message in step.messages:
             self._take(message, outcome)
@@ -57,11 +83,18 @@ class ResultCollector(Operator):
         arrived = self._arrived.setdefault(message.run, _Arrived())
         arrived.messages += 1
         if isinstance(message, Event):
-            arrived.results.append(_result(message.payload))
-        elif isinstance(message, Barrier) and message.is_end:
-            del self._arrived[message.run]
-            outcome.results.extend(self._published(message.run, arrived.results))
-            outcome.data.append(message)
+            arrived.add(message)
+        elif isinstance(message, Barrier):
+            self._pass(message, arrived, outcome)
+
+    def _pass(self, barrier: Barrier, arrived: _Arrived, outcome: Outcome) -> None:
+        if barrier.is_end:
+            del self._arrived[barrier.run]
+            results = [*arrived.state, *arrived.added]
+            outcome.results.extend(self._published(barrier.run, results))
+        elif barrier.is_checkpoint:
+            outcome.remembered[barrier.run] = arrived.snapshot(barrier.id)
+        outcome.data.append(barrier)
 
     def _published(self, run: str, results: Sequence[SinkResult]) -> Iterable[Result]:
         for sink in self._sinks:

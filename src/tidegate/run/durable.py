@@ -6,7 +6,9 @@ their effect (`unsettled`), and the lane's cursor stays before them: after a cra
 again, and the memory comes back by itself.
 
 A fan-in reads nothing behind a barrier that waits (`is_waiting`): what would be held in memory
-stays on its lane. The step that completes the barrier moves the cursors of all lanes over it and
+stays on its lane. A checkpoint's barrier that leaves the task takes along what the task keeps from
+there on, as its state; after a crash the processor gets that back and reads what came behind. The
+step that completes a barrier moves the cursors of all lanes over it and
 sends it on, in one transaction. A watermark has its effect when it is read, while the fan-in goes
 on needing it; it is looked up on its lane after a crash (`recall`).
 
@@ -27,6 +29,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Protocol
 
@@ -35,6 +38,7 @@ from tidegate.run import outgoing
 from tidegate.run.inbox import Inbox
 from tidegate.run.memory import STEP_MESSAGES
 from tidegate.run.outgoing import OpenRun, Outlet
+from tidegate.run.remembering import Seal, acknowledged, checkpoints
 from tidegate.run.step import Outcome, Processor, Step
 from tidegate.run.wiring import HEAD, Link, edges_into
 from tidegate.signals import Bell, Carrier, Channel, Edge, Instant, StreamMessage
@@ -44,16 +48,19 @@ from tidegate.store import (
     Connection,
     Database,
     LaneName,
+    LaneState,
     Lease,
     Run,
     StepCommit,
     Unread,
+    aborted_among,
     closed_among,
     commit_step,
     lanes_of,
     last_watermarks,
     monitor_topic,
     released,
+    state_of,
     task_topic,
     unread,
 )
@@ -75,6 +82,14 @@ class DurableProcessor(Processor, Protocol):
 
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """Know again the last watermark of each lane, and the last one that went forward."""
+        ...
+
+    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+        """Have again what was kept at the last checkpoint, each with the input it came by."""
+        ...
+
+    def withdraw(self, run: str, number: int) -> None:
+        """Wait no longer for the copies of a checkpoint's barrier, and take no late ones."""
         ...
 
     def forget(self, run: str) -> None:
@@ -111,6 +126,7 @@ class _News:
     messages: list[Unread]
     closed: set[int]
     released: set[int]
+    aborted: Mapping[int, tuple[int, ...]]
 
 
 class DurableLanes:
@@ -129,12 +145,14 @@ class DurableLanes:
         links: Sequence[Link],
         owned: Ownership,
         monitored: Sequence[str] = (),
+        seal: Seal = lambda _: (),
     ) -> None:
         self._database = database
         self._pipeline = pipeline
         self._task = processor.name
         self._processor = processor
         self._owned = owned
+        self._seal = seal
         self._monitored = frozenset(monitored)
         self._edges = edges_into(links, self._task) or (Edge(0, HEAD),)
         self._shards = _shards_by_lane(links, self._task)
@@ -204,9 +222,10 @@ class DurableLanes:
             ended_runs=tuple(outgoing.ended(self._runs, outcome.data)),
             failed=tuple(outgoing.failed(self._runs, outcome.failed)),
             wakes=tuple(self._wakes(outcome.data)),
+            acknowledged=tuple(acknowledged(self._runs, self._task, outcome, self._seal)),
             runs=tuple(state.run.id for state in touched),
         )
-        if commit.advances or commit.sent or commit.ended_runs or commit.failed:
+        if commit.changes:
             committed = self._database.transact(lambda connection: commit_step(connection, commit))
             crash_point("step.after_commit")
             if commit.published:
@@ -290,6 +309,7 @@ class DurableLanes:
         self._may_have_news = False
         news = self._database.transact(self._look)
         self._forget(news.closed)
+        self._withdraw(news.aborted)
         self._released |= news.released
         for message in news.messages:
             self._inbox(message).keep(message)
@@ -309,7 +329,24 @@ class DurableLanes:
         freed: set[int] = set()
         if self._is_gated and waiting:
             freed = released(connection, self._task, waiting)
-        return _News(messages, closed, freed)
+        # Asked last: whoever sees the next barrier has to know what became of the one before.
+        aborted = aborted_among(connection, known) if self._may_be_aborted(messages) else {}
+        return _News(messages, closed, freed, aborted)
+
+    def _may_be_aborted(self, messages: Iterable[Unread]) -> bool:
+        """Whether a barrier is there or waits, so that it is worth asking."""
+        if any(checkpoints(it.message for it in messages)):
+            return True
+        return any(
+            self._processor.is_waiting(inbox.edge, key)
+            for key, state in self._runs.items()
+            for inbox in state.inboxes
+        )
+
+    def _withdraw(self, aborted: Mapping[int, tuple[int, ...]]) -> None:
+        for key, state in self._runs.items():
+            for number in aborted.get(state.run.id, ()):
+                self._processor.withdraw(key, number)
 
     def _forget(self, closed: Iterable[int]) -> None:
         gone = set(closed)
@@ -326,7 +363,7 @@ class DurableLanes:
         return next(inbox for inbox in self._runs[key].inboxes if inbox.id == message.lane)
 
     def _open(self, run: Run) -> OpenRun:
-        lanes = self._database.transact(lambda connection: lanes_of(connection, run, self._task))
+        lanes, state, aborted = self._database.transact(partial(self._known_of, run=run))
         edges = {(edge.upstream, edge.index): edge for edge in self._edges}
         inboxes, outlets = [], []
         for lane in lanes:
@@ -339,7 +376,19 @@ class DurableLanes:
                 outlets.append(Outlet(lane.id, name, shard))
         opened = OpenRun(run, tuple(inboxes), tuple(outlets))
         self._recall(opened)
+        if state:
+            self._processor.restore(run.key, state)
+        for number in aborted:
+            self._processor.withdraw(run.key, number)
         return opened
+
+    def _known_of(
+        self, connection: Connection, run: Run
+    ) -> tuple[list[LaneState], list[tuple[int, object]], Sequence[int]]:
+        """A run's lanes, what this task keeps of it, and the checkpoints that were given up."""
+        lanes = lanes_of(connection, run, self._task)
+        aborted = aborted_among(connection, [run.id]).get(run.id, ())
+        return lanes, state_of(connection, run, self._task), aborted
 
     def _recall(self, opened: OpenRun) -> None:
         """Give the processor back what it knew of time; it does not know a run that is fresh."""
@@ -374,6 +423,8 @@ class DurableLanes:
             yield task_topic(self._pipeline, receiver)
         if self._is_gated or (self._monitored & receivers and any(outgoing.ends(messages))):
             yield monitor_topic(self._pipeline)
+        elif not receivers and any(checkpoints(messages)):
+            yield monitor_topic(self._pipeline)  # the collecting end has it
 
     def _note(self, commit: StepCommit, touched: Iterable[OpenRun], outcome: Outcome) -> None:
         self._behind -= {state.run.key for state in touched} | outcome.failed.keys()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic
 
 from tidegate.errors import LaneClosed, UnfinishedAlignment
-from tidegate.run.step import Outcome, Step, blame
+from tidegate.run.step import Outcome, Remembered, Step, blame
 from tidegate.signals import (
     WHOLE_PIPELINE,
     Aligner,
@@ -60,6 +61,12 @@ class Operator:
 
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """An operator passes watermarks on and need not know them again."""
+
+    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+        """Have again what was kept at the last checkpoint; by default nothing is kept."""
+
+    def withdraw(self, run: str, number: int) -> None:
+        """An operator passes barriers on at once."""
 
     @property
     def share(self) -> int:
@@ -130,6 +137,8 @@ class BarrierProcessor:
         self._whole_data = self._whole[Carrier.DATA]
         self._last_instant = dict.fromkeys(Carrier, 0)
         self._ended_by: dict[Edge, Barrier] = {}
+        self._first_copies: dict[str, float] = {}
+        """By run when the first copy of a checkpoint's barrier came that is pending."""
 
     @property
     def name(self) -> str:
@@ -170,6 +179,18 @@ class BarrierProcessor:
         """Know again, after a crash, the last watermark of each lane of a run."""
         self._aligner(Carrier.DATA, run).recall(watermarks, forwarded)
 
+    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+        """What it keeps is on its lanes."""
+
+    def withdraw(self, run: str, number: int) -> None:
+        """A checkpoint was given up: nobody waits for its copies, and late ones do not count.
+
+        For durable lanes, of which nothing was read behind the barrier; see `InstantKind.ABORT`.
+        """
+        released = self._aligner(Carrier.DATA, run).abort(number)
+        self._first_copies.pop(run, None)
+        assert not released, "nothing is held behind a barrier that stays on its lane"
+
     @property
     def share(self) -> int:
         """It only passes on what others work on."""
@@ -190,6 +211,7 @@ class BarrierProcessor:
     def forget(self, run: str) -> None:
         """A run was closed: whatever waits here of it waits in vain."""
         self._data.pop(run, None)
+        self._first_copies.pop(run, None)
         self._forget_idle_control(run)
 
     def handle(self, step: Step) -> Outcome:
@@ -225,6 +247,8 @@ class BarrierProcessor:
         if edge in self._ended_by and carrier is Carrier.DATA:
             closed_by = str(self._ended_by[edge])
             raise LaneClosed(upstream=str(edge), message=str(message), closed_by=closed_by)
+        if isinstance(message, Barrier) and message.is_checkpoint:
+            self._first_copies.setdefault(message.run, monotonic())
         released = self._whole[carrier].accept(edge, message)
         if isinstance(message, Barrier) and message.is_terminal and carrier is Carrier.DATA:
             self._ended_by[edge] = message
@@ -252,9 +276,17 @@ class BarrierProcessor:
             message = delivery.message
             if isinstance(message, Barrier):
                 self._leave(carrier, message)
+                self._note_wait(delivery, outcome)
             elif isinstance(message, Event):
                 message = message.arriving_by(delivery.edge.port)
             outcome.add(carrier, (message,))
+
+    def _note_wait(self, delivery: Delivery, outcome: Outcome) -> None:
+        """How long the first copy of a checkpoint's barrier waited for the last."""
+        barrier = delivery.message
+        if isinstance(barrier, Barrier) and barrier.is_checkpoint:
+            waited = monotonic() - self._first_copies.pop(barrier.run, monotonic())
+            outcome.remembered[barrier.run] = Remembered(waited=waited, last=delivery.edge.upstream)
 
     def _leave(self, carrier: Carrier, barrier: Barrier) -> None:
         """A barrier goes forward: forget what it ends, and see that it leaves nothing behind."""

@@ -34,7 +34,9 @@ from tidegate.errors import (
 )
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
+from tidegate.run.cuts import Cuts
 from tidegate.run.durable import lane_names
+from tidegate.run.injecting import Injection
 from tidegate.run.storage import Storage
 from tidegate.run.watch import OVERDUE
 from tidegate.run.wiring import HEAD
@@ -91,6 +93,9 @@ class Server:
         self._wakeups = wakeups
         self._storage = Storage(place.root)
         self._plan = plan_hash(assembly.plan)
+        self.injection = Injection(self._database, pipeline.name, wakeups, self._ends)
+        """Of the barriers of checkpoints."""
+        self.cuts = Cuts(self._database, assembly.plan, wakeups, self.known, self.injection.look)
         self.on_news: Callable[[], None] = lambda: None
         """Called when a source was closed or a run given up, for which others may wait."""
 

@@ -88,7 +88,8 @@ def fronting(
     database.transact(lambda c: record_gates(c, plan_hash(checked.plan), assembly.monitored))
     with Wakeups(database) as wakeups, watching(database, assembly.name, wakeups) as watch:
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
-        yield Front(checked, assembly, server, wakeups, watch)
+        with server.injection:
+            yield Front(checked, assembly, server, wakeups, watch)
 
 
 @contextmanager

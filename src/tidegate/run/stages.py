@@ -1,10 +1,11 @@
 """Stages as processors: what a stage of the plan does with the batches of each run.
 
 A narrow stage answers every step. A stateful stage keeps the batches of a run (their names, not
-their rows) by input, and answers when the run's END has come; over durable lanes they stay on
-their lane until then. Either way the work is handed to the stage's desk, which makes Spark jobs
-of it. Nobody waits for a job: the other runs go on, and what it made follows when it is done. A
-run whose job fails is named in the outcome.
+their rows) by input, and answers when the run's END has come, or a checkpoint: then for that one
+alone, and the next answer replaces it. Over durable lanes batches stay on their lane until the next
+barrier, which makes them part of the stage's state. Either way the work is handed to the stage's
+desk, which makes Spark jobs of it. Nobody waits for a job: the other runs go on, and what it made
+follows when it is done. A run whose job fails is named in the outcome.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 from tidegate.errors import NotABatch, StageFailed, TidegateError
 from tidegate.run.pace import FIRST, next_share
 from tidegate.run.processors import Operator
-from tidegate.run.step import Outcome, Step
+from tidegate.run.step import Outcome, Remembered, Step
 from tidegate.signals import Barrier, Carrier, Event, StreamMessage
 from tidegate.spark import Batch, Share, passes_through
 from tidegate.store import number_of
@@ -48,6 +49,10 @@ class _Turn:
     messages: list[StreamMessage] = field(default_factory=list)
     is_due: bool = False
     others: list[StreamMessage] = field(default_factory=list)
+    version: int = 0
+    """The checkpoint that all of it is for, if it is for one."""
+    added: tuple[tuple[int, Batch], ...] = ()
+    """What has become part of the stage's state by it."""
 
     @property
     def bytes(self) -> int:
@@ -66,10 +71,32 @@ class _AtWork:
 
 @dataclass(slots=True)
 class _Kept:
-    """What a stateful stage has of a run: batches by input, from how many messages."""
+    """What a stateful stage has of a run, each batch with its input."""
 
-    inputs: list[list[Batch]]
+    state: list[tuple[int, Batch]] = field(default_factory=list)
+    """As of the last checkpoint; there for good, like what was added since."""
+    added: list[tuple[int, Batch]] = field(default_factory=list)
+    passing: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
+    """By checkpoint what is there for that one only."""
     messages: int = 0
+    """How many came since the last checkpoint."""
+
+    def add(self, event: Event[object]) -> None:
+        its = self.passing.setdefault(event.version, []) if event.version else self.added
+        its.append((event.port, _batch(event)))
+
+    def up_to(self, version: int) -> list[tuple[int, Batch]]:
+        """All that there is at a checkpoint, or with 0 at the end."""
+        return [*self.state, *self.added, *self.passing.get(version, ())]
+
+    def snapshot(self) -> tuple[tuple[int, Batch], ...]:
+        """Make what was added part of the state; what that was."""
+        added = tuple(self.added)
+        self.state += added
+        self.added.clear()
+        self.passing.clear()
+        self.messages = 0
+        return added
 
 
 class StageOperator(Operator):
@@ -99,9 +126,14 @@ class StageOperator(Operator):
         return not (self._stage.is_stateful or passes_through(self._stage))
 
     def unsettled(self, edge: Edge, run: str) -> int:
-        """What is kept has no effect until END."""
+        """What is kept has no effect until the next barrier."""
         kept = self._kept.get(run)
         return kept.messages if kept else 0
+
+    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+        """Have again what was kept at the last checkpoint."""
+        kept = self._kept.setdefault(run, _Kept())
+        kept.state += [(port, msgspec.convert(batch, Batch)) for port, batch in state]
 
     def is_waiting(self, edge: Edge, run: str) -> bool:
         """Whether a job is at work for this run."""
@@ -130,7 +162,7 @@ class StageOperator(Operator):
                 outcome.later.add(run)
             else:
                 batches = [(None, batch) for its in turn.inputs for batch in its]
-                outcome.data.extend((*self._events(run, batches), *turn.others))
+                outcome.data.extend((*self._events(run, batches, turn.version), *turn.others))
         return outcome
 
     def finished(self) -> Sequence[tuple[Step, Outcome]]:
@@ -164,21 +196,41 @@ class StageOperator(Operator):
         if self._stage.is_stateful:
             self._keep(message, turn)
         elif isinstance(message, Event):
-            turn.inputs[message.port].append(_batch(message))
-            turn.is_due = True
+            self._take(message, turn)
         else:
             turn.others.append(message)
 
+    def _take(self, event: Event[object], turn: _Turn) -> None:
+        """What was made for an earlier checkpoint, whose barrier never came, is of no use."""
+        batch = _batch(event)
+        if event.version > turn.version:
+            turn.inputs = self._nothing()
+            turn.version = event.version
+        if event.version == turn.version:
+            turn.inputs[event.port].append(batch)
+            turn.is_due = True
+
     def _keep(self, message: StreamMessage, turn: _Turn) -> None:
         """A watermark promises nothing before the rows have gone, so END takes it along."""
-        kept = self._kept.setdefault(message.run, _Kept(self._nothing()))
+        kept = self._kept.setdefault(message.run, _Kept())
         kept.messages += 1
         if isinstance(message, Event):
-            kept.inputs[message.port].append(_batch(message))
-        elif isinstance(message, Barrier) and message.is_end:
-            turn.inputs = self._kept.pop(message.run).inputs
-            turn.is_due = True
+            kept.add(message)
+        elif isinstance(message, Barrier) and (message.is_end or message.is_checkpoint):
+            self._answer(message, kept, turn)
+        elif isinstance(message, Barrier):
             turn.others.append(message)
+
+    def _answer(self, barrier: Barrier, kept: _Kept, turn: _Turn) -> None:
+        turn.version = 0 if barrier.is_end else barrier.id
+        for port, batch in kept.up_to(turn.version):
+            turn.inputs[port].append(batch)
+        turn.is_due = True
+        turn.others.append(barrier)
+        if barrier.is_end:
+            del self._kept[barrier.run]
+        else:
+            turn.added = kept.snapshot()
 
     def _hand_in(self, run: str, turn: _Turn, step: Step) -> None:
         inputs = tuple(tuple(batches) for batches in turn.inputs)
@@ -193,15 +245,18 @@ class StageOperator(Operator):
             outcome.failed[run] = failure
             self._kept.pop(run, None)
         else:
-            outcome.data.extend((*self._events(run, made.items()), *work.turn.others))
+            turn = work.turn
+            outcome.data.extend((*self._events(run, made.items(), turn.version), *turn.others))
+            outcome.remembered[run] = Remembered(turn.added)
             self._adapt(work.turn.bytes, monotonic() - work.started_at)
 
     def _events(
-        self, run: str, made: Iterable[tuple[int | None, Batch]]
+        self, run: str, made: Iterable[tuple[int | None, Batch]], version: int
     ) -> Iterable[Event[object]]:
         sink = self._stage.sink
         for shard, batch in made:
-            yield Event(batch if sink is None else SinkResult(sink, batch), run, shard)
+            payload = batch if sink is None else SinkResult(sink, batch)
+            yield Event(payload, run, shard, version=version)
 
     def _adapt(self, taken: int, seconds: float) -> None:
         if taken and not self._stage.is_stateful:

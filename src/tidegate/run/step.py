@@ -47,6 +47,20 @@ class Result:
     batches: tuple[object, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a task has of a run when a checkpoint's barrier leaves it; payloads name their files."""
+
+    kept: tuple[tuple[int, object], ...] = ()
+    """What was added to its state since the last one, each with the input that it came by."""
+    outputs: tuple[object, ...] = ()
+    """The collecting end only: what sinks gave for this checkpoint alone."""
+    waited: float = 0.0
+    """Seconds from the first copy of the barrier to the last."""
+    last: str = ""
+    """Who brought the last one."""
+
+
 @dataclass(slots=True)
 class Outcome:
     """What a step leads to. Each list stays on its own channel; they are never mixed."""
@@ -59,6 +73,9 @@ class Outcome:
     """Runs that cannot be completed, each with its cause; the others go on."""
     later: set[str] = field(default_factory=set)
     """Runs for which work goes on: what follows from their part comes with `finished`."""
+
+    remembered: dict[str, Remembered] = field(default_factory=dict)
+    """By run, where a checkpoint's barrier goes forward and there is something to say about it."""
 
     @property
     def terminal(self) -> ControlSignal | None:

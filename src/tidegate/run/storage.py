@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pyarrow import fs as arrow_fs
+
+from tidegate.store import SealedFile
+
+BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,18 @@ class Storage:
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder."""
         return [it.base_name for it in self._infos(folder, recursive=False) if not it.is_file]
+
+    def seal(self, files: Sequence[str]) -> list[SealedFile]:
+        """The size and SHA-256 of each file; `FileNotFoundError` where one is gone."""
+        return [self._seal(file) for file in files]
+
+    def _seal(self, file: str) -> SealedFile:
+        with self._system.open_input_stream(f"{self._root}/{file}") as stream:
+            digest, size = hashlib.sha256(), 0
+            while block := stream.read(BLOCK):
+                digest.update(block)
+                size += len(block)
+        return SealedFile(file, size, digest.hexdigest())
 
     def remove(self, files: Iterable[str]) -> int:
         """Remove files; how many there were. Their folders stay, for others may write to them."""

@@ -17,6 +17,7 @@ from uuid import uuid4
 from tidegate.errors import StoreError, UndeclaredMessages
 from tidegate.faults import crash_point
 from tidegate.monitor import Fault, Release, decide
+from tidegate.run.cutting import Coordinator
 from tidegate.run.tending import Tending
 from tidegate.store import (
     Heartbeat,
@@ -66,6 +67,8 @@ class Watch:
         """Called when something was let through."""
         self.releases = 0
         """How often it has let an END through."""
+        self.coordinator = Coordinator(database, pipeline)
+        """Of checkpoints."""
         self._explain = explain
         self._seconds = seconds
         self._owner = f"{getpid()}-{uuid4().hex[:12]}"
@@ -106,6 +109,7 @@ class Watch:
         if lease is None:
             return
         self._release(lease)
+        self.coordinator.look(lease)
         self._hold_to_bounds(lease)
 
     def _lead(self) -> Lease | None:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from tidegate.run.assemble import Assembly
     from tidegate.signals import Barrier
-    from tidegate.store import Connection, Database, Wakeups
+    from tidegate.store import Connection, Database, SealedFile, Wakeups
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,10 @@ class WorkshopOfWriters(Workshop, Protocol):
 
     def write_as(self, writer: str) -> None:
         """From here on write under this name."""
+        ...
+
+    def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
+        """How files are recognised that a checkpoint names."""
         ...
 
 
@@ -298,6 +302,7 @@ class Worker:
             self._assembly.links,
             Ownership(lease, (own,)),
             self._assembly.monitored,
+            self._workshop.seal,
         )
         life = Life(lanes, processor, is_careful=is_careful)
         work = partial(self._work, task, StepLoop(processor, life, _unheard))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.run.collect import ResultCollector
 from tidegate.run.desk import Desk
 from tidegate.run.stages import StageOperator
+from tidegate.run.storage import Storage
 from tidegate.spark import prefer_this_thread, run_shares
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tidegate.plan import PhysicalResultCollect, PhysicalStage
     from tidegate.run.desk import Made, Work
     from tidegate.spark import Checked, PreparedStage, Session, Share
+    from tidegate.store import SealedFile
 
 
 class SparkWorkshop:
@@ -29,6 +31,7 @@ class SparkWorkshop:
         self._prepared = checked.stages
         self._session = session
         self._root = root
+        self._storage = Storage(root)
         self._writer = "nobody"
         self._desks = {
             id: Desk(id, partial(self._perform, prepared), partial(prefer_this_thread, session))
@@ -38,6 +41,10 @@ class SparkWorkshop:
     def write_as(self, writer: str) -> None:
         """From here on batches are written under this name."""
         self._writer = writer
+
+    def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
+        """The size and SHA-256 of files."""
+        return self._storage.seal(files)
 
     @property
     def work(self) -> Mapping[str, Work]:

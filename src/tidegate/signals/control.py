@@ -88,6 +88,11 @@ class Barrier:
         """Whether it closes its run's lane."""
         return self.kind is BarrierKind.END_OF_RUN
 
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether everything before it is one consistent cut."""
+        return self.kind is BarrierKind.CHECKPOINT
+
     def counting(self, count: int) -> Barrier:
         """The same END, declaring how many messages came before it."""
         return replace(self, count=count)

@@ -6,10 +6,13 @@ transaction again when the server went away under it. What has one owner at a ti
 `Lease`, and whoever writes for it calls `guard` in the same transaction. Chunks come in by
 `record_chunk`, and `end_source` says how many there are. Messages travel from task to task on
 durable lanes: `commit_step` moves cursors, appends what followed, publishes and closes runs, at
-once or not at all. The monitor decides on what `unreleased` tells. `Wakeups` tell the sleepers.
+once or not at all. The monitor decides on what `unreleased` tells, the coordinator of checkpoints
+on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 """
 
+from tidegate.store import cuts
 from tidegate.store.chunks import Chunk
+from tidegate.store.cuts import Acknowledged, Kept, SealedFile, aborted_among, state_of
 from tidegate.store.database import Connection, Database, open_database
 from tidegate.store.deliveries import end_source, find_chunk, record_chunk
 from tidegate.store.embedded import EmbeddedServer, Listen
@@ -80,11 +83,12 @@ from tidegate.store.steps import (
     commit_step,
     fail_runs,
 )
-from tidegate.store.topics import monitor_topic, run_topic, seats_topic, task_topic
+from tidegate.store.topics import cut_topic, monitor_topic, run_topic, seats_topic, task_topic
 from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
     "FETCH",
+    "Acknowledged",
     "Advance",
     "Chunk",
     "Committed",
@@ -93,6 +97,7 @@ __all__ = [
     "EmbeddedServer",
     "Failed",
     "Heartbeat",
+    "Kept",
     "LaneName",
     "LaneState",
     "LaneStatus",
@@ -104,18 +109,22 @@ __all__ = [
     "RunFacts",
     "RunState",
     "RunSummary",
+    "SealedFile",
     "Sent",
     "SinkRows",
     "SourceStatus",
     "StepCommit",
     "Unread",
     "Wakeups",
+    "aborted_among",
     "acquire",
     "append",
     "begin_run",
     "close_run",
     "closed_among",
     "commit_step",
+    "cut_topic",
+    "cuts",
     "end_source",
     "facts_of",
     "fail_runs",
@@ -151,6 +160,7 @@ __all__ = [
     "run_facts",
     "run_topic",
     "seats_topic",
+    "state_of",
     "tardy_runs",
     "task_topic",
     "to_reclaim",

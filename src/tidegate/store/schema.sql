@@ -34,6 +34,7 @@ CREATE TABLE tidegate.run (
     plan text NOT NULL DEFAULT '',         -- what its tasks were made from
     reclaimed_at timestamptz,              -- when its lanes were removed
     request uuid UNIQUE,                   -- who asks twice to begin it gets it twice
+    cutting jsonb,                         -- how it is cut; null: only when asked
     UNIQUE (pipeline, name, incarnation)
 );
 
@@ -84,6 +85,7 @@ CREATE TABLE tidegate.source (
     declared bigint CHECK (declared >= 0), -- how many there will be; null: not said yet
     declared_at timestamptz,
     ended_at timestamptz,                  -- when all of them were there and END was sent
+    injected bigint NOT NULL DEFAULT 0,    -- the last checkpoint whose barrier is on its lanes
     PRIMARY KEY (run_id, name)
 ) WITH (fillfactor = 70);
 
@@ -98,6 +100,7 @@ CREATE TABLE tidegate.chunk (
     files jsonb NOT NULL,                  -- relative to the deployment's root
     shard integer NOT NULL,
     delivered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    behind bigint NOT NULL DEFAULT 0,      -- the checkpoint whose barrier it came behind
     PRIMARY KEY (run_id, source, number),
     FOREIGN KEY (run_id, source) REFERENCES tidegate.source ON DELETE CASCADE
 );
@@ -125,4 +128,64 @@ CREATE TABLE tidegate.gate (
     plan text NOT NULL,
     task text NOT NULL,
     PRIMARY KEY (plan, task)
+);
+
+-- A point in every lane of a run. A number is used once, whatever becomes of it.
+CREATE TABLE tidegate.checkpoint (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    number bigint NOT NULL CHECK (number > 0),
+    id uuid NOT NULL UNIQUE,               -- sorts by time
+    epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 281474976710656),
+    state text NOT NULL DEFAULT 'triggered' CHECK (
+        state IN ('triggered', 'injected', 'aligning', 'acknowledged', 'committed', 'aborted')
+    ),
+    triggered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    injected_at timestamptz,
+    aligning_at timestamptz,
+    acknowledged_at timestamptz,
+    settled_at timestamptz,                -- when it was committed or aborted
+    reason text,                           -- why it was aborted
+    offender text,                         -- and who is to blame
+    manifest jsonb,                        -- what a committed one holds
+    PRIMARY KEY (run_id, number)
+);
+
+-- One at a time.
+CREATE UNIQUE INDEX checkpoint_open ON tidegate.checkpoint (run_id)
+    WHERE state NOT IN ('committed', 'aborted');
+
+-- The tasks that a checkpoint's barrier has left.
+CREATE TABLE tidegate.acknowledgement (
+    run_id bigint NOT NULL,
+    number bigint NOT NULL,
+    task text NOT NULL,
+    acknowledged_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    waited double precision NOT NULL DEFAULT 0,  -- seconds from its first copy to its last
+    last text,                             -- who brought that
+    bytes bigint NOT NULL DEFAULT 0,       -- of the files that were added
+    PRIMARY KEY (run_id, number, task),
+    FOREIGN KEY (run_id, number) REFERENCES tidegate.checkpoint ON DELETE CASCADE
+);
+
+-- What tasks keep of a run: each row from the checkpoint on that added it.
+CREATE TABLE tidegate.state (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    task text NOT NULL,
+    number bigint NOT NULL,
+    place integer NOT NULL,
+    input integer NOT NULL,                -- the task's input that it came by
+    payload jsonb NOT NULL,
+    files jsonb NOT NULL DEFAULT '[]',     -- path, bytes and SHA-256 of each
+    PRIMARY KEY (run_id, task, number, place)
+);
+
+-- What sinks gave for one checkpoint, and the next replaces; visible once that is committed.
+CREATE TABLE tidegate.output (
+    run_id bigint NOT NULL,
+    number bigint NOT NULL,
+    place integer NOT NULL,
+    payload jsonb NOT NULL,
+    files jsonb NOT NULL DEFAULT '[]',
+    PRIMARY KEY (run_id, number, place),
+    FOREIGN KEY (run_id, number) REFERENCES tidegate.checkpoint ON DELETE CASCADE
 );

@@ -16,6 +16,7 @@ import psycopg
 
 from tidegate.errors import LaneConflict
 from tidegate.faults import crash_point
+from tidegate.store.cuts import Acknowledged, acknowledge
 from tidegate.store.lanes import Sent, put
 from tidegate.store.leases import Lease, check_held, hold_leases
 from tidegate.store.messages import as_json
@@ -68,8 +69,15 @@ class StepCommit:
     failed: tuple[Failed, ...] = ()
     also: tuple[Lease, ...] = ()
     """Further leases under which it is written."""
+    acknowledged: tuple[Acknowledged, ...] = ()
+    """Checkpoints whose barriers leave the task."""
     runs: tuple[int, ...] = ()
     """Runs it touches, named here to hear also of those whose lanes are gone."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.advances or self.sent or self.acknowledged or self.closing)
 
     @property
     def closing(self) -> bool:
@@ -114,6 +122,8 @@ def commit_step(connection: psycopg.Connection, step: StepCommit) -> Committed:
         notify(connection, {*step.wakes, *_closing_topics(connection, step, closed, runs)})
     if step.published:
         crash_point("publish.before_commit")
+    if step.acknowledged:
+        crash_point("cut.acknowledge.before_commit")
     crash_point("step.before_commit")
     return Committed(is_new or bool(closed), _closed_before(step, runs))
 
@@ -146,6 +156,8 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
     appended = put(connection, step.sent) if step.sent else None
     if step.published:
         _publish(connection, step.published)
+    if step.acknowledged:
+        acknowledge(connection, step.acknowledged)
     failed = {failure.run: failure.cause for failure in reversed(step.failed)}
     closed = _close(connection, step.ended_runs, failed) if step.closing else None
     if not step.closing:

@@ -18,6 +18,11 @@ def run_topic(pipeline: str) -> str:
     return f"run/{pipeline}"
 
 
+def cut_topic(pipeline: str) -> str:
+    """The topic of those who append to the sources of runs, for when barriers are wanted."""
+    return f"cut/{pipeline}"
+
+
 def monitor_topic(pipeline: str) -> str:
     """The topic of whoever watches the runs of the pipeline and releases them."""
     return f"monitor/{pipeline}"

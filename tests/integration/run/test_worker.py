@@ -23,7 +23,7 @@ from tidegate.run.server import Server
 from tidegate.run.step import Outcome, Step
 from tidegate.run.worker import MOST_DEATHS, Worker
 from tidegate.signals import Event
-from tidegate.store import Connection, Lease, RunState, Wakeups, acquire
+from tidegate.store import Connection, Lease, RunState, SealedFile, Wakeups, acquire
 
 Handle = Callable[[Step], None]
 SOURCE_TASKS = ("s1/0", "s1/1")
@@ -54,6 +54,9 @@ class Workshop:
 
     def write_as(self, writer: str) -> None:
         pass
+
+    def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
+        return ()
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> Operator:
         return Staged(name, self._before)

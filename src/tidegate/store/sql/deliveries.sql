@@ -16,11 +16,12 @@ WHERE run_id = %(run)s AND source = %(source)s AND number = %(number)s;
 
 -- name: add_chunk — Remember a chunk, and that there is one more.
 WITH added AS (
-    INSERT INTO tidegate.chunk (run_id, source, number, sha256, rows, bytes, files, shard)
-    VALUES (
-        %(run)s, %(source)s, %(number)s, %(sha256)s, %(rows)s, %(bytes)s,
-        to_jsonb(%(files)s::text[]), %(shard)s
-    )
+    INSERT INTO tidegate.chunk (run_id, source, number, sha256, rows, bytes, files, shard, behind)
+    SELECT
+        run_id, name, %(number)s, %(sha256)s, %(rows)s, %(bytes)s,
+        to_jsonb(%(files)s::text[]), %(shard)s, injected
+    FROM tidegate.source
+    WHERE run_id = %(run)s AND name = %(source)s
 )
 UPDATE tidegate.source
 SET delivered = delivered + 1,

@@ -41,7 +41,7 @@ DELETE FROM tidegate.lane WHERE run_id = %(run)s;
 -- name: remove_releases — Remove the releases of a run.
 DELETE FROM tidegate.release WHERE run_id = %(run)s;
 
--- name: files_named — The files that the results of runs name; in open ones also what is on its way.
+-- name: files_named — The files that results, states and cuts name; in open runs also the rest.
 SELECT DISTINCT file
 FROM (
     SELECT jsonb_path_query(message.payload, '$.**.files[*]') #>> '{}'
@@ -54,6 +54,14 @@ FROM (
     FROM tidegate.run
     JOIN tidegate.chunk ON chunk.run_id = run.id
     WHERE run.id = ANY(%(runs)s::bigint[]) AND run.state = 'open'
+    UNION ALL
+    SELECT jsonb_path_query(state.files, '$[*].path') #>> '{}'
+    FROM tidegate.state
+    WHERE run_id = ANY(%(runs)s::bigint[])
+    UNION ALL
+    SELECT jsonb_path_query(output.files, '$[*].path') #>> '{}'
+    FROM tidegate.output
+    WHERE run_id = ANY(%(runs)s::bigint[])
     UNION ALL
     SELECT jsonb_path_query(batches, '$.**.files[*]') #>> '{}'
     FROM tidegate.result

@@ -1,0 +1,35 @@
+"""Checkpoints: one point in every lane of a run, at which all sinks publish together.
+
+A checkpoint is triggered for a run under a number that is never used again. Its barrier is injected
+at every source that has not ended, travels in order with the data, and is aligned at every fan-in.
+Each task that it leaves has acknowledged it, and with it what the task keeps from there on; the
+collecting end has then what every sink gave up to this point. One row commits all of that: a cut.
+
+    triggered ─▶ injected ─▶ aligning ─▶ acknowledged ─▶ committed
+        └───────────┴────────────┴────────────┴────────▶ aborted, with reason and offender
+
+`decide` looks at the facts of one run and says what is to be done next; it reads and writes
+nothing.
+"""
+
+from tidegate.checkpoint.decide import Abort, Advance, Commit, Fail, Rest, Trigger, Verdict, decide
+from tidegate.checkpoint.facts import CutFacts, Cutting, UnderWay, Waiting
+from tidegate.checkpoint.life import OVER, TRANSITIONS, CheckpointState
+
+__all__ = [
+    "OVER",
+    "TRANSITIONS",
+    "Abort",
+    "Advance",
+    "CheckpointState",
+    "Commit",
+    "CutFacts",
+    "Cutting",
+    "Fail",
+    "Rest",
+    "Trigger",
+    "UnderWay",
+    "Verdict",
+    "Waiting",
+    "decide",
+]

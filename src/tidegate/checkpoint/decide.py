@@ -1,0 +1,133 @@
+"""The decision: begin a checkpoint, move it on, commit it, or give it up and say whose fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidegate.checkpoint.facts import CutFacts, UnderWay
+from tidegate.checkpoint.life import CheckpointState
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """There is nothing to do now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Begin a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The one under way has come this far."""
+
+    to: CheckpointState
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everybody has acknowledged the one under way: make it a cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Give the one under way up."""
+
+    reason: str
+    offender: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Too many have failed: the run does."""
+
+    cause: str
+
+
+Verdict = Rest | Trigger | Advance | Commit | Abort | Fail
+
+_S = CheckpointState
+
+
+def decide(facts: CutFacts) -> Verdict:
+    """What the facts of one run lead to.
+
+    >>> from tidegate.checkpoint import Cutting
+    >>> decide(CutFacts(Cutting(every=5.0), "c", since=4.0))
+    Rest()
+    >>> decide(CutFacts(Cutting(every=5.0), "c", since=6.0))
+    Trigger()
+    >>> decide(CutFacts(Cutting(), "c", under_way=UnderWay(7, _S.INJECTED, 301.0)))
+    Abort(reason='nobody acknowledged it within 300 s', offender='c')
+    """
+    if facts.under_way is not None:
+        return _about(facts, facts.under_way)
+    tolerated = facts.cutting.tolerated
+    if facts.is_open and tolerated is not None and facts.failures > tolerated:
+        return Fail(f"{facts.failures} checkpoints in a row have failed")
+    return Trigger() if _is_due(facts) else Rest()
+
+
+def _is_due(facts: CutFacts) -> bool:
+    if not (facts.is_open and facts.has_open_source) or facts.cutting.every is None:
+        return False
+    return facts.since >= max(facts.cutting.every, facts.cutting.pause)
+
+
+def _about(facts: CutFacts, it: UnderWay) -> Verdict:
+    is_complete = facts.collector in it.acknowledged
+    if is_complete and it.state is _S.ACKNOWLEDGED:
+        return _in_time_to_commit(facts, it)
+    if not facts.is_open and not is_complete:
+        return Abort("the run was closed", "whoever closed it")
+    return next(_broken_bounds(facts, it), None) or _progress(it, is_complete=is_complete)
+
+
+def _in_time_to_commit(facts: CutFacts, it: UnderWay) -> Verdict:
+    bound = facts.cutting.commit
+    if it.complete_for is not None and it.complete_for > bound:
+        return Abort(f"it was not committed within {bound:g} s", "the coordinator")
+    return Commit()
+
+
+def _progress(it: UnderWay, *, is_complete: bool) -> Verdict:
+    """One state after the other, so that each is seen, however fast they follow each other."""
+    following = {
+        _S.TRIGGERED: _S.INJECTED if is_complete or not it.owing else None,
+        _S.INJECTED: _S.ALIGNING if it.acknowledged or it.waiting else None,
+        _S.ALIGNING: _S.ACKNOWLEDGED if is_complete else None,
+    }
+    to = following.get(it.state)
+    return Advance(to) if to is not None else Rest()
+
+
+def _broken_bounds(facts: CutFacts, it: UnderWay) -> Iterator[Abort]:
+    if facts.collector in it.acknowledged:
+        return
+    bound = facts.cutting.alignment
+    for waiting in it.waiting:
+        if waiting.missing and waiting.seconds > bound:
+            yield Abort(f"{waiting.task} has waited {waiting.seconds:.1f} s of {bound:g} s for the"
+                        f" rest of its copies", ", ".join(waiting.missing))  # fmt: skip
+    bound = facts.cutting.acknowledgement
+    if it.age > bound:
+        yield Abort(_why_not_acknowledged(it, bound), _offender(facts, it))
+
+
+def _why_not_acknowledged(it: UnderWay, bound: float) -> str:
+    if it.owing:
+        return f"it was not injected within {bound:g} s"
+    if not it.waiting:
+        return f"nobody acknowledged it within {bound:g} s"
+    return f"it was not acknowledged within {bound:g} s"
+
+
+def _offender(facts: CutFacts, it: UnderWay) -> str:
+    """A source that owes it, else who has it from all sides and keeps it, else who waits."""
+    if it.owing:
+        return ", ".join(f"source {source}" for source in it.owing)
+    at_work = [waiting.task for waiting in it.waiting if not waiting.missing]
+    missing = [name for waiting in it.waiting for name in waiting.missing]
+    return ", ".join(dict.fromkeys(at_work or missing)) or facts.collector

@@ -1,0 +1,140 @@
+"""What clients ask of the cuts of their runs: take one now, wait for it, read all sinks of one.
+
+    number = server.cuts.begin("march")
+    cut = server.cuts.wait("march", number, 60.0)
+    cut.results["q3"]
+
+Whoever reads a cut sees all sinks at the same point: what follows from the chunks before the
+barrier at each source, and from none behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event as Flag
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidegate.checkpoint import OVER, CheckpointState
+from tidegate.errors import (
+    CheckpointAborted,
+    CheckpointPending,
+    CheckpointUnderWay,
+    NoSuchCut,
+    NothingToCut,
+    RunError,
+    listed,
+)
+from tidegate.plan import PhysicalResultCollect
+from tidegate.run.cutting import new_id
+from tidegate.run.stages import SinkResult
+from tidegate.spark import Batch
+from tidegate.store import cuts, run_topic
+
+if TYPE_CHECKING:
+    from tidegate.plan import PhysicalPlan
+    from tidegate.store import Connection, Database, Run, Wakeups
+    from tidegate.store.cuts import Checkpoint
+
+GLANCE = 1.0
+"""Seconds after which somebody who waits looks again although nobody woke it."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One cut of a run."""
+
+    number: int
+    manifest: Mapping[str, Any]
+    results: Mapping[str, list[Batch]]
+    """For every sink what it shows there."""
+
+
+class Cuts:
+    """The cuts of a pipeline's runs. `known` finds a run by its name."""
+
+    def __init__(
+        self,
+        database: Database,
+        plan: PhysicalPlan,
+        wakeups: Wakeups,
+        known: Callable[[str], Run],
+        injected: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._plan = plan
+        self._wakeups = wakeups
+        self._known = known
+        self._injected = injected
+
+    def begin(self, run: str) -> int:
+        """Begin a checkpoint now; its number. Raises `NothingToCut` or `CheckpointUnderWay`."""
+        found = self._known(run)
+        number = self._database.transact(lambda c: cuts.trigger(c, found, new_id()))
+        if number is None:
+            raise self._why_not(found)
+        self._injected()
+        return number
+
+    def all(self, run: str) -> list[Checkpoint]:
+        """All checkpoints of a run that are remembered, the oldest first."""
+        found = self._known(run)
+        return self._database.transact(lambda c: cuts.checkpoints_of(c, found))
+
+    def read(self, run: str, number: int | None = None) -> Cut:
+        """What all sinks show at one cut, by default at the latest; or `NoSuchCut`."""
+        found = self._known(run)
+        return self._database.transact(lambda c: self._read(c, found, number))
+
+    def wait(self, run: str, number: int, timeout: float) -> Cut:
+        """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
+        found = self._known(run)
+        changed = Flag()
+        unsubscribe = self._wakeups.subscribe(run_topic(self._plan.pipeline), changed.set)
+        deadline = monotonic() + timeout
+        try:
+            while not self._is_cut(found, number):
+                left = min(GLANCE, deadline - monotonic())
+                if left <= 0:
+                    raise CheckpointPending(run, number, timeout)
+                changed.wait(left)
+                changed.clear()
+        finally:
+            unsubscribe()
+        return self.read(run, number)
+
+    def _read(self, connection: Connection, run: Run, number: int | None) -> Cut:
+        cut = cuts.cut_of(connection, run, number)
+        if cut is None:
+            known = [it for it in cuts.checkpoints_of(connection, run)
+                     if it.state is CheckpointState.COMMITTED]  # fmt: skip
+            wanted = "any cut" if number is None else f"cut {number}"
+            raise NoSuchCut(run.name, wanted, listed([str(it.number) for it in known]))
+        given = cuts.given_by(connection, run, self._plan.root.id, cut.number)
+        return Cut(cut.number, cut.manifest, self._by_sink(given))
+
+    def _is_cut(self, run: Run, number: int) -> bool:
+        known = self._database.transact(lambda c: cuts.checkpoints_of(c, run))
+        it = next((each for each in known if each.number == number), None)
+        if it is None:
+            raise NoSuchCut(run.name, f"cut {number}", listed([str(it.number) for it in known]))
+        if it.state is CheckpointState.ABORTED:
+            raise CheckpointAborted(run.name, number, it.reason or "", it.offender or "nobody")
+        return it.state is CheckpointState.COMMITTED
+
+    def _why_not(self, run: Run) -> RunError:
+        known = self._database.transact(lambda c: cuts.checkpoints_of(c, run))
+        under_way = [it.number for it in known if it.state not in OVER]
+        return CheckpointUnderWay(run.name, under_way[-1]) if under_way else NothingToCut(run.name)
+
+    def _by_sink(self, given: Sequence[object]) -> dict[str, list[Batch]]:
+        """An empty result is a result too."""
+        collector = self._plan.root
+        assert isinstance(collector, PhysicalResultCollect)
+        found: dict[str, list[Batch]] = {sink: [] for sink in collector.sinks}
+        for result in msgspec.convert(given, list[SinkResult]):
+            found[result.sink].append(result.batch)
+        return found

@@ -1,0 +1,87 @@
+"""The coordinator of checkpoints: triggers, moves on, commits and gives up those of all runs.
+
+It is part of whoever watches a pipeline, under the same lease. It observes facts, lets
+`tidegate.checkpoint` decide and writes the verdict; whoever takes over sees the same facts.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import tidegate
+from tidegate.checkpoint import Abort, Advance, Commit, Fail, Rest, Trigger, Verdict, decide
+from tidegate.faults import crash_point
+from tidegate.store import RunState, close_run, cuts, guard
+
+if TYPE_CHECKING:
+    from tidegate.checkpoint import CutFacts
+    from tidegate.store import Connection, Database, Lease, Run
+
+log = logging.getLogger(__name__)
+
+VERSIONS = {"tidegate": tidegate.__version__, "pyspark": version("pyspark")}
+
+
+def new_id() -> UUID:
+    """The id of another checkpoint."""
+    return uuid4()
+
+
+class Coordinator:
+    """Looks after the checkpoints of one pipeline's runs."""
+
+    def __init__(self, database: Database, pipeline: str) -> None:
+        self._database = database
+        self._pipeline = pipeline
+        self.cuts = 0
+        """How many it has committed."""
+
+    def look(self, lease: Lease) -> None:
+        """Do what is due, until nothing is."""
+        while self._turn(lease):
+            pass
+
+    def _turn(self, lease: Lease) -> bool:
+        """One verdict for each run; whether there may be another at once."""
+        verdicts = []
+        for run, facts in self._database.transact(lambda c: cuts.to_cut(c, self._pipeline)):
+            verdict = decide(facts)
+            if not isinstance(verdict, Rest):
+                write = partial(self._write, lease=lease, run=run, facts=facts, verdict=verdict)
+                self._database.transact(write)
+                self._tell(run, facts, verdict)
+                verdicts.append(verdict)
+        return any(isinstance(verdict, Advance) for verdict in verdicts)
+
+    def _write(
+        self, connection: Connection, lease: Lease, run: Run, facts: CutFacts, verdict: Verdict
+    ) -> None:
+        guard(connection, lease)
+        number = facts.under_way.number if facts.under_way else 0
+        match verdict:
+            case Trigger():
+                cuts.trigger(connection, run, new_id())
+            case Advance(to):
+                cuts.advance(connection, run, number, to)
+            case Commit():
+                cuts.commit(connection, run, number, VERSIONS)
+                cuts.retire(connection, run, facts.cutting.retained)
+            case Abort(reason, offender):
+                cuts.abort(connection, run, number, reason, offender)
+            case Fail(cause):
+                close_run(connection, run, RunState.FAILED, cause)
+            case Rest():
+                pass
+
+    def _tell(self, run: Run, facts: CutFacts, verdict: Verdict) -> None:
+        number = facts.under_way.number if facts.under_way else 0
+        if isinstance(verdict, Commit):
+            crash_point("cut.commit.after_commit")
+            self.cuts += 1
+        elif isinstance(verdict, Abort):
+            log.warning("checkpoint %d of run %s is given up: %s (%s)",
+                        number, run.name, verdict.reason, verdict.offender)  # fmt: skip

@@ -1,0 +1,56 @@
+"""What a task says when a checkpoint's barrier leaves it, and what it is told when it begins again.
+
+Files are sealed as they are remembered: their sizes and SHA-256 are what a restore compares them
+with, before it changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.run.stages import SinkResult
+from tidegate.run.step import Remembered
+from tidegate.signals import Barrier
+from tidegate.spark import Batch
+from tidegate.store import Acknowledged, Kept, SealedFile, number_of
+
+if TYPE_CHECKING:
+    from tidegate.run.outgoing import OpenRun
+    from tidegate.run.step import Outcome
+    from tidegate.signals import StreamMessage
+
+Seal = Callable[[Sequence[str]], Sequence[SealedFile]]
+"""How files of the deployment are sealed, in their order."""
+
+
+def checkpoints(messages: Iterable[StreamMessage]) -> Iterator[Barrier]:
+    """The barriers of checkpoints among messages."""
+    return (it for it in messages if isinstance(it, Barrier) and it.is_checkpoint)
+
+
+def acknowledged(
+    runs: Mapping[str, OpenRun], task: str, outcome: Outcome, seal: Seal
+) -> Iterator[Acknowledged]:
+    """For every checkpoint whose barrier goes forward, what the task has at that point."""
+    for barrier in checkpoints(outcome.data):
+        if barrier.run in runs:
+            said = outcome.remembered.get(barrier.run, Remembered())
+            yield Acknowledged(
+                run=number_of(barrier.run),
+                number=barrier.id,
+                task=task,
+                kept=tuple(_kept(port, payload, seal) for port, payload in said.kept),
+                outputs=tuple(_kept(0, payload, seal) for payload in said.outputs),
+                waited=said.waited,
+                last=said.last,
+            )
+
+
+def _kept(port: int, payload: object, seal: Seal) -> Kept:
+    return Kept(port, payload, tuple(seal(_files(payload))))
+
+
+def _files(payload: object) -> Sequence[str]:
+    batch = payload.batch if isinstance(payload, SinkResult) else payload
+    return batch.files if isinstance(batch, Batch) else ()

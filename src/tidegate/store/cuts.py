@@ -1,0 +1,326 @@
+"""Checkpoints in PostgreSQL: triggered, injected, acknowledged, and committed by one row.
+
+What a task keeps from a barrier on (`Kept`) is written by the step in which the barrier leaves it,
+together with its cursors. So a task that is built anew reads its state here and the messages behind
+the barrier on its lanes. A state belongs to every checkpoint from the one that added it on: taking
+one costs what has changed, not what there is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from tidegate.checkpoint import CheckpointState, CutFacts, Cutting, UnderWay, Waiting
+from tidegate.errors import RunEnded
+from tidegate.faults import crash_point
+from tidegate.signals import BarrierKind
+from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
+from tidegate.store.messages import as_json, message_id
+from tidegate.store.queries import queries
+from tidegate.store.runs import LaneName, Run, closing_topics, hold_open
+from tidegate.store.topics import cut_topic, monitor_topic, run_topic, task_topic
+from tidegate.store.wakeups import notify
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A file as it has to be found again."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Something that a task keeps: for which of its inputs, what, and the files that it names."""
+
+    input: int
+    payload: object
+    files: tuple[SealedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A barrier has left a task: what the task keeps from here on, what sinks gave up to here."""
+
+    run: int
+    number: int
+    task: str
+    kept: tuple[Kept, ...] = ()
+    outputs: tuple[Kept, ...] = ()
+    waited: float = 0.0
+    """Seconds from the first to the last copy."""
+    last: str = ""
+    """Who brought the last copy."""
+
+    @property
+    def bytes(self) -> int:
+        """Of the files that were added."""
+        return sum(file.bytes for each in (*self.kept, *self.outputs) for file in each.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A barrier that a source of a run has to inject."""
+
+    run: Run
+    source: str
+    number: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint of a run, for people."""
+
+    number: int
+    id: UUID
+    epoch: int
+    state: CheckpointState
+    triggered_at: datetime
+    seconds: float
+    waited: float
+    bytes: int
+    slowest: str | None
+    reason: str | None
+    offender: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A committed checkpoint."""
+
+    number: int
+    manifest: Mapping[str, Any]
+
+
+# ── beginning ──
+
+
+def set_cutting(connection: psycopg.Connection, run: Run, cutting: Cutting) -> None:
+    """Say how a run is to be cut."""
+    connection.execute(_SQL["set_cutting"].sql, {"run": run.id, "cutting": as_json(cutting)})
+    notify(connection, [monitor_topic(run.pipeline)])
+
+
+def trigger(connection: psycopg.Connection, run: Run, id: UUID) -> int | None:
+    """Begin a checkpoint: its number, or None while another is under way or all sources have ended.
+
+    Raises `RunEnded` when the run is closed.
+    """
+    hold_open(connection, run, "*")
+    asked = {"run": run.id, "pipeline": run.pipeline, "id": id}
+    row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
+    if row is None:
+        return None
+    notify(connection, [cut_topic(run.pipeline), monitor_topic(run.pipeline)])
+    crash_point("cut.trigger.before_commit")
+    return int(row[0])
+
+
+def owed(connection: psycopg.Connection, pipeline: str) -> list[Owed]:
+    """The barriers that sources still have to inject."""
+    rows = connection.execute(_SQL["owed"].sql, {"pipeline": pipeline})
+    return [Owed(Run.from_row(*row[:6]), *row[6:]) for row in rows]
+
+
+def inject(connection: psycopg.Connection, owing: Owed, lanes: Sequence[LaneName]) -> bool:
+    """Put a source's barrier on its lanes; False when it is there, or is not wanted any more."""
+    run, source, number = owing.run, owing.source, owing.number
+    try:
+        hold_open(connection, run, source)
+    except RunEnded:
+        return False
+    asked = {"run": run.id, "source": source, "number": number}
+    row = connection.execute(_SQL["hold_injection"].sql, asked).fetchone()
+    if row is None or not row[0]:
+        return False
+    barrier = BarrierKind.CHECKPOINT.with_id(number, run.key)
+    ids = lane_ids(find_lanes(connection, run, lanes).fetchall(), run, lanes)
+    put(connection, [
+        Sent(ids[lane], message_id(run.key, source, "checkpoint", number, lane.to_task), barrier)
+        for lane in lanes
+    ])  # fmt: skip
+    connection.execute(_SQL["note_injected"].sql, asked)
+    topics = {task_topic(run.pipeline, lane.to_task) for lane in lanes}
+    notify(connection, {*topics, monitor_topic(run.pipeline)})
+    crash_point("cut.inject.before_commit")
+    return True
+
+
+# ── acknowledging: part of a step ──
+
+
+def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged]) -> None:
+    """Write what tasks say when barriers leave them."""
+    rows = [
+        {"run_id": it.run, "number": it.number, "task": it.task, "waited": it.waited,
+         "last": it.last, "bytes": it.bytes}
+        for it in given
+    ]  # fmt: skip
+    connection.execute(_SQL["acknowledge"].sql, {"given": as_json(rows)})
+    for name, kept in (("remember", _kept(given)), ("stage", _outputs(given))):
+        if kept:
+            connection.execute(_SQL[name].sql, {"given": as_json(kept)})
+
+
+def _kept(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+    return [
+        {"task": it.task, **_row(it, place, each)}
+        for it in given
+        for place, each in enumerate(it.kept)
+    ]
+
+
+def _outputs(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+    return [_row(it, place, each) for it in given for place, each in enumerate(it.outputs)]
+
+
+def _row(it: Acknowledged, place: int, kept: Kept) -> dict[str, object]:
+    return {
+        "run_id": it.run,
+        "number": it.number,
+        "place": place,
+        "input": kept.input,
+        "payload": kept.payload,
+        "files": kept.files,
+    }
+
+
+def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[tuple[int, object]]:
+    """What a task keeps of a run, by input, in the order in which it came."""
+    rows = connection.execute(_SQL["state_of"].sql, {"run": run.id, "task": task})
+    return [(port, msgspec.json.decode(payload)) for port, payload in rows]
+
+
+def aborted_among(
+    connection: psycopg.Connection, runs: Collection[int]
+) -> dict[int, tuple[int, ...]]:
+    """The numbers of withdrawn checkpoints, by run."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for run, number in connection.execute(_SQL["aborted_among"].sql, {"runs": list(runs)}):
+        found[run].append(number)
+    return {run: tuple(numbers) for run, numbers in found.items()}
+
+
+# ── deciding ──
+
+
+def to_cut(connection: psycopg.Connection, pipeline: str) -> list[tuple[Run, CutFacts]]:
+    """The runs that are cut or have a checkpoint under way, with what is known of each."""
+    rows = connection.execute(_SQL["to_cut"].sql, {"pipeline": pipeline}).fetchall()
+    return [_cut_facts(connection, *row) for row in rows]
+
+
+def _cut_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CutFacts]:
+    run = Run.from_row(*row[:6])
+    cutting, collector, has_open_source, since, failures = row[6:]
+    return run, CutFacts(
+        cutting=msgspec.json.decode(cutting, type=Cutting) if cutting else Cutting(),
+        collector=collector,
+        is_open=run.state.value == "open",
+        has_open_source=has_open_source,
+        since=since,
+        failures=failures,
+        under_way=_under_way(connection, run),
+    )
+
+
+def _under_way(connection: psycopg.Connection, run: Run) -> UnderWay | None:
+    row = connection.execute(_SQL["under_way"].sql, {"run": run.id}).fetchone()
+    if row is None:
+        return None
+    number, _, state, age, complete_for, owing, acknowledged = row
+    return UnderWay(
+        number,
+        CheckpointState(state),
+        age,
+        tuple(owing),
+        frozenset(acknowledged),
+        tuple(_waiting(connection, run, number)),
+        complete_for,
+    )
+
+
+def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[Waiting]:
+    missing: dict[tuple[str, float], list[str]] = defaultdict(list)
+    asked = {"run": run.id, "number": number}
+    for task, upstream, is_here, seconds in connection.execute(_SQL["waiting"].sql, asked):
+        missing[task, seconds] += [] if is_here else [upstream]
+    for (task, seconds), upstreams in missing.items():
+        yield Waiting(task, tuple(upstreams), seconds)
+
+
+def advance(connection: psycopg.Connection, run: Run, number: int, to: CheckpointState) -> None:
+    """Note how far a checkpoint has come."""
+    asked = {"run": run.id, "number": number, "state": to.value}
+    connection.execute(_SQL["advance"].sql, asked)
+
+
+def abort(
+    connection: psycopg.Connection, run: Run, number: int, reason: str, offender: str
+) -> bool:
+    """Give a checkpoint up and tell the run's tasks; False when it was over before."""
+    asked = {"run": run.id, "number": number, "reason": reason, "offender": offender}
+    if not connection.execute(_SQL["abort"].sql, asked).rowcount:
+        return False
+    connection.execute(_SQL["drop_outputs"].sql, {"run": run.id, "number": number})
+    notify(connection, closing_topics(connection, [run.id]))
+    crash_point("cut.abort.before_commit")
+    return True
+
+
+def commit(
+    connection: psycopg.Connection, run: Run, number: int, versions: Mapping[str, str]
+) -> bool:
+    """Make a checkpoint a cut, by one row; False when it was over before."""
+    asked = {"run": run.id, "number": number, "versions": as_json(versions)}
+    if not connection.execute(_SQL["commit"].sql, asked).rowcount:
+        return False
+    notify(connection, [run_topic(run.pipeline)])
+    crash_point("cut.commit.before_commit")
+    return True
+
+
+# ── looking ──
+
+
+def checkpoints_of(connection: psycopg.Connection, run: Run) -> list[Checkpoint]:
+    """All checkpoints of a run that are remembered, the oldest first."""
+    rows = connection.execute(_SQL["checkpoints_of"].sql, {"run": run.id})
+    return [_checkpoint(*row) for row in rows]
+
+
+def _checkpoint(number: int, id: UUID, epoch: int, state: str, *more: Any) -> Checkpoint:
+    return Checkpoint(number, id, epoch, CheckpointState(state), *more)
+
+
+def cut_of(connection: psycopg.Connection, run: Run, number: int | None = None) -> Cut | None:
+    """A cut of a run, by default the latest; None if there is none such."""
+    asked = {"run": run.id, "number": number}
+    row = connection.execute(_SQL["manifest_of"].sql, asked).fetchone()
+    return Cut(*row) if row else None
+
+
+def given_by(connection: psycopg.Connection, run: Run, collector: str, number: int) -> list[object]:
+    """Everything that all sinks show at a cut, as the collecting end kept it."""
+    asked = {"run": run.id, "task": collector, "number": number}
+    return [payload for (payload,) in connection.execute(_SQL["given_by"].sql, asked)]
+
+
+def retire(connection: psycopg.Connection, run: Run, retained: int) -> int:
+    """Forget all checkpoints before the last few cuts; how many were."""
+    asked = {"run": run.id, "retained": retained}
+    return connection.execute(_SQL["retire"].sql, asked).rowcount
+
+
+_SQL = queries("cuts")

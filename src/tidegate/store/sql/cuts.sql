@@ -1,0 +1,274 @@
+-- Checkpoints: one point in every lane of a run, and what was there.
+-- Locks are taken as everywhere: runs first, then sources and checkpoints, then lanes.
+
+-- name: set_cutting — Say how a run is to be cut.
+UPDATE tidegate.run SET cutting = %(cutting)s::jsonb WHERE id = %(run)s;
+
+-- name: trigger — Begin a checkpoint unless one is under way or every source has ended.
+-- Its epoch is that of whoever coordinates: it grows with every change of hands.
+INSERT INTO tidegate.checkpoint (run_id, number, id, epoch)
+SELECT
+    %(run)s, coalesce(max(number), 0) + 1, %(id)s,
+    coalesce((
+        SELECT epoch FROM tidegate.lease WHERE kind = 'monitor' AND key = %(pipeline)s
+    ), 0)
+FROM tidegate.checkpoint
+WHERE run_id = %(run)s
+HAVING EXISTS (SELECT FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NULL)
+ON CONFLICT DO NOTHING
+RETURNING number;
+
+-- name: owed — The barriers that sources of a pipeline's runs have to inject.
+SELECT
+    run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
+    source.name, checkpoint.number, checkpoint.epoch
+FROM tidegate.checkpoint
+JOIN tidegate.run ON run.id = checkpoint.run_id
+JOIN tidegate.source ON source.run_id = run.id
+WHERE checkpoint.state NOT IN ('committed', 'aborted')
+    AND run.pipeline = %(pipeline)s AND run.state = 'open'
+    AND source.ended_at IS NULL AND source.injected < checkpoint.number
+ORDER BY run.id, source.name;
+
+-- name: hold_injection — Whether a source still has to inject this barrier; it stays so.
+SELECT source.injected < checkpoint.number AND source.ended_at IS NULL
+FROM tidegate.checkpoint
+JOIN tidegate.source ON source.run_id = checkpoint.run_id AND source.name = %(source)s
+WHERE checkpoint.run_id = %(run)s AND checkpoint.number = %(number)s
+    AND checkpoint.state NOT IN ('committed', 'aborted')
+FOR NO KEY UPDATE OF source
+FOR SHARE OF checkpoint;
+
+-- name: note_injected — Remember the last barrier of a source.
+UPDATE tidegate.source SET injected = %(number)s WHERE run_id = %(run)s AND name = %(source)s;
+
+-- name: acknowledge — What tasks say when a barrier leaves them; those of closed runs say nothing.
+INSERT INTO tidegate.acknowledgement (run_id, number, task, waited, last, bytes)
+SELECT given.run_id, given.number, given.task, given.waited, given.last, given.bytes
+FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
+    run_id bigint, number bigint, task text, waited double precision, last text, bytes bigint
+)
+JOIN tidegate.checkpoint USING (run_id, number)
+JOIN tidegate.run ON run.id = given.run_id
+WHERE run.state = 'open'
+ON CONFLICT DO NOTHING;
+
+-- name: remember — What tasks keep from a barrier on.
+INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
+SELECT given.run_id, given.task, given.number, given.place, given.input, given.payload, given.files
+FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
+    run_id bigint, task text, number bigint, place integer, input integer, payload jsonb,
+    files jsonb
+)
+JOIN tidegate.run ON run.id = given.run_id
+WHERE run.state = 'open'
+ON CONFLICT DO NOTHING;
+
+-- name: stage — What sinks gave for one checkpoint; visible when that is committed.
+INSERT INTO tidegate.output (run_id, number, place, payload, files)
+SELECT given.run_id, given.number, given.place, given.payload, given.files
+FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
+    run_id bigint, number bigint, place integer, payload jsonb, files jsonb
+)
+JOIN tidegate.checkpoint USING (run_id, number)
+JOIN tidegate.run ON run.id = given.run_id
+WHERE run.state = 'open'
+ON CONFLICT DO NOTHING;
+
+-- name: state_of — What a task of a run keeps, in the order in which it came.
+SELECT input, payload::text
+FROM tidegate.state
+WHERE run_id = %(run)s AND task = %(task)s
+ORDER BY number, place;
+
+-- name: aborted_among — The checkpoints of runs that were withdrawn.
+SELECT run_id, number
+FROM tidegate.checkpoint
+WHERE run_id = ANY(%(runs)s::bigint[]) AND state = 'aborted'
+ORDER BY run_id, number;
+
+-- name: to_cut — The runs of a pipeline that are cut, or have a checkpoint under way.
+SELECT
+    run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
+    run.cutting::text,
+    coalesce((
+        SELECT lane.to_task FROM tidegate.lane
+        WHERE lane.run_id = run.id AND NOT EXISTS (
+            SELECT FROM tidegate.lane AS next
+            WHERE next.run_id = run.id AND next.from_task = lane.to_task
+        )
+        LIMIT 1
+    ), ''),
+    EXISTS (SELECT FROM tidegate.source WHERE run_id = run.id AND ended_at IS NULL),
+    extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.settled_at))::float8,
+    coalesce(past.failures, 0)
+FROM tidegate.run
+LEFT JOIN LATERAL (
+    SELECT
+        max(settled_at) AS settled_at,
+        count(*) FILTER (
+            WHERE state = 'aborted' AND number > coalesce(
+                (SELECT max(number) FROM tidegate.checkpoint AS good
+                 WHERE good.run_id = run.id AND good.state = 'committed'), 0)
+        ) AS failures,
+        bool_or(state NOT IN ('committed', 'aborted')) AS is_under_way
+    FROM tidegate.checkpoint
+    WHERE run_id = run.id
+) AS past ON true
+WHERE run.pipeline = %(pipeline)s
+    AND ((run.state = 'open' AND run.cutting IS NOT NULL) OR past.is_under_way)
+ORDER BY run.id;
+
+-- name: under_way — The checkpoint of a run that is neither committed nor aborted.
+SELECT
+    number, epoch, state,
+    extract(epoch FROM clock_timestamp() - triggered_at)::float8,
+    extract(epoch FROM clock_timestamp() - acknowledged_at)::float8,
+    ARRAY(
+        SELECT name FROM tidegate.source
+        WHERE source.run_id = checkpoint.run_id AND ended_at IS NULL AND injected < number
+        ORDER BY name
+    ),
+    ARRAY(
+        SELECT task FROM tidegate.acknowledgement
+        WHERE acknowledgement.run_id = checkpoint.run_id
+            AND acknowledgement.number = checkpoint.number
+        ORDER BY task
+    )
+FROM tidegate.checkpoint
+WHERE run_id = %(run)s AND state NOT IN ('committed', 'aborted');
+
+-- name: waiting — Where a barrier waits: the lanes into tasks that some lane has brought it to.
+WITH arrived AS (
+    SELECT lane.id, lane.to_task, message.sent_at
+    FROM tidegate.lane
+    JOIN tidegate.cursor ON cursor.lane_id = lane.id
+    JOIN tidegate.message ON message.lane_id = lane.id AND message.seq > cursor.seq
+    WHERE lane.run_id = %(run)s AND message.kind = 'barrier'
+        AND message.payload ->> 'kind' = 'checkpoint'
+        AND (message.payload ->> 'id')::bigint = %(number)s
+)
+SELECT
+    lane.to_task, lane.from_task, arrived.id IS NOT NULL,
+    extract(epoch FROM clock_timestamp() - min(arrived.sent_at) OVER (PARTITION BY lane.to_task))
+        ::float8
+FROM tidegate.lane
+LEFT JOIN arrived ON arrived.id = lane.id
+WHERE lane.run_id = %(run)s AND lane.to_task IN (SELECT to_task FROM arrived)
+    AND (lane.declared IS NULL OR arrived.id IS NOT NULL)
+    AND NOT EXISTS (
+        SELECT FROM tidegate.acknowledgement
+        WHERE acknowledgement.run_id = lane.run_id AND number = %(number)s
+            AND task = lane.to_task
+    )
+ORDER BY lane.to_task, lane.from_task;
+
+-- name: advance — Where a checkpoint has come to, unless it is over.
+UPDATE tidegate.checkpoint
+SET state = %(state)s,
+    injected_at = CASE WHEN %(state)s = 'injected' THEN clock_timestamp() ELSE injected_at END,
+    aligning_at = CASE WHEN %(state)s = 'aligning' THEN clock_timestamp() ELSE aligning_at END,
+    acknowledged_at = CASE
+        WHEN %(state)s = 'acknowledged' THEN clock_timestamp() ELSE acknowledged_at
+    END
+WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
+
+-- name: abort — Give a checkpoint up; the first reason is the one kept.
+UPDATE tidegate.checkpoint
+SET state = 'aborted', settled_at = clock_timestamp(), reason = %(reason)s, offender = %(offender)s
+WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
+
+-- name: drop_outputs — Forget what sinks gave for a checkpoint.
+DELETE FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s;
+
+-- name: commit — The one row by which a cut becomes visible, with all of its sinks.
+UPDATE tidegate.checkpoint
+SET state = 'committed', settled_at = clock_timestamp(),
+    acknowledged_at = coalesce(acknowledged_at, clock_timestamp()),
+    manifest = jsonb_build_object(
+        'id', id,
+        'number', number,
+        'epoch', epoch,
+        'plan', (SELECT plan FROM tidegate.run WHERE id = %(run)s),
+        'versions', %(versions)s::jsonb,
+        'sources', (
+            SELECT jsonb_object_agg(name, jsonb_build_object(
+                'chunks', (
+                    SELECT count(*) FROM tidegate.chunk
+                    WHERE chunk.run_id = source.run_id AND chunk.source = source.name
+                        AND behind < %(number)s
+                ),
+                'ended', ended_at IS NOT NULL AND injected < %(number)s
+            ))
+            FROM tidegate.source WHERE run_id = %(run)s
+        ),
+        'added', coalesce((
+            SELECT jsonb_agg(
+                jsonb_build_object('task', task, 'input', input, 'files', files)
+                ORDER BY task, place
+            )
+            FROM tidegate.state WHERE run_id = %(run)s AND number = %(number)s
+        ), '[]'),
+        'outputs', coalesce((
+            SELECT jsonb_agg(payload || jsonb_build_object('files', files) ORDER BY place)
+            FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s
+        ), '[]')
+    )
+WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
+
+-- name: checkpoints_of — All checkpoints of a run, with who acknowledged last.
+SELECT
+    checkpoint.number, checkpoint.id, checkpoint.epoch, checkpoint.state,
+    checkpoint.triggered_at,
+    extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
+    coalesce(acknowledged.waited, 0), coalesce(acknowledged.bytes, 0)::bigint,
+    acknowledged.slowest, reason, offender
+FROM tidegate.checkpoint
+LEFT JOIN LATERAL (
+    SELECT
+        max(waited) AS waited, sum(bytes) AS bytes,
+        (array_agg(task ORDER BY acknowledged_at DESC, task))[1] AS slowest
+    FROM tidegate.acknowledgement
+    WHERE acknowledgement.run_id = checkpoint.run_id
+        AND acknowledgement.number = checkpoint.number
+) AS acknowledged ON true
+WHERE checkpoint.run_id = %(run)s
+ORDER BY checkpoint.number;
+
+-- name: manifest_of — The manifest of a committed checkpoint, by default the latest.
+SELECT number, manifest
+FROM tidegate.checkpoint
+WHERE run_id = %(run)s AND state = 'committed' AND number = coalesce(%(number)s, number)
+ORDER BY number DESC
+LIMIT 1;
+
+-- name: given_by — What the collecting end had for all sinks at a cut.
+SELECT payload
+FROM (
+    SELECT number, place, payload
+    FROM tidegate.state
+    WHERE run_id = %(run)s AND task = %(task)s AND number <= %(number)s
+    UNION ALL
+    SELECT number, place, payload
+    FROM tidegate.output
+    WHERE run_id = %(run)s AND number = %(number)s
+) AS given
+ORDER BY number, place;
+
+-- name: retire — Forget checkpoints before the last few that were committed.
+DELETE FROM tidegate.checkpoint
+WHERE run_id = %(run)s AND number < (
+    SELECT min(number)
+    FROM (
+        SELECT number FROM tidegate.checkpoint
+        WHERE run_id = %(run)s AND state = 'committed'
+        ORDER BY number DESC
+        LIMIT %(retained)s
+    ) AS retained
+);
+
+-- name: prune — Remove messages of a run that have had their effect; watermarks are looked up.
+DELETE FROM tidegate.message
+USING tidegate.lane, tidegate.cursor
+WHERE lane.run_id = %(run)s AND cursor.lane_id = lane.id
+    AND message.lane_id = lane.id AND message.seq < cursor.seq AND message.kind <> 'watermark';

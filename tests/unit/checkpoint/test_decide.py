@@ -1,0 +1,194 @@
+"""What the coordinator of checkpoints decides, as plain values and under Hypothesis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.checkpoint import (
+    OVER,
+    TRANSITIONS,
+    Abort,
+    Advance,
+    CheckpointState,
+    Commit,
+    CutFacts,
+    Cutting,
+    Fail,
+    Rest,
+    Trigger,
+    UnderWay,
+    Waiting,
+    decide,
+)
+
+S = CheckpointState
+EVERY = Cutting(every=5.0, alignment=10.0, acknowledgement=30.0, commit=3.0, tolerated=2)
+IDLE = CutFacts(EVERY, "c", since=6.0)
+
+
+def under_way(state: CheckpointState, **more: object) -> CutFacts:
+    return replace(IDLE, under_way=replace(UnderWay(4, state, 1.0), **more))
+
+
+# --- beginning -------------------------------------------------------------------------------
+
+
+def test_one_is_triggered_when_the_interval_has_passed() -> None:
+    assert decide(IDLE) == Trigger()
+    assert decide(replace(IDLE, since=4.9)) == Rest()
+
+
+def test_a_run_that_is_cut_only_when_asked_triggers_nothing() -> None:
+    assert decide(replace(IDLE, cutting=Cutting())) == Rest()
+
+
+def test_the_pause_holds_also_for_a_shorter_interval() -> None:
+    hurried = replace(EVERY, every=0.1, pause=8.0)
+
+    assert decide(replace(IDLE, cutting=hurried)) == Rest()
+
+
+def test_nothing_is_triggered_when_all_sources_have_ended_or_the_run_is_closed() -> None:
+    assert decide(replace(IDLE, has_open_source=False)) == Rest()
+    assert decide(replace(IDLE, is_open=False)) == Rest()
+
+
+def test_a_run_fails_when_more_fail_in_a_row_than_it_tolerates() -> None:
+    assert decide(replace(IDLE, failures=2)) == Trigger()
+    assert decide(replace(IDLE, failures=3)) == Fail("3 checkpoints in a row have failed")
+    patient = replace(EVERY, tolerated=None)
+    assert decide(replace(IDLE, failures=99, cutting=patient)) == Trigger()
+
+
+# --- going on --------------------------------------------------------------------------------
+
+
+def test_it_is_injected_when_no_source_owes_it() -> None:
+    assert decide(under_way(S.TRIGGERED, owing=("sales",))) == Rest()
+    assert decide(under_way(S.TRIGGERED)) == Advance(S.INJECTED)
+
+
+def test_it_aligns_once_somebody_has_it() -> None:
+    assert decide(under_way(S.INJECTED)) == Rest()
+    assert decide(under_way(S.INJECTED, acknowledged=frozenset({"s1"}))) == Advance(S.ALIGNING)
+    assert decide(under_way(S.INJECTED, waiting=(Waiting("b", ("s2",), 1.0),))) == Advance(
+        S.ALIGNING
+    )
+
+
+def test_it_is_committed_when_the_collecting_end_has_it() -> None:
+    everybody = frozenset({"s1", "b", "c"})
+
+    assert decide(under_way(S.ALIGNING, acknowledged=everybody)) == Advance(S.ACKNOWLEDGED)
+    assert decide(under_way(S.ACKNOWLEDGED, acknowledged=everybody)) == Commit()
+
+
+def test_it_is_committed_also_when_the_run_has_ended_meanwhile() -> None:
+    complete = under_way(S.ACKNOWLEDGED, acknowledged=frozenset({"c"}))
+
+    assert decide(replace(complete, is_open=False)) == Commit()
+
+
+# --- giving up -------------------------------------------------------------------------------
+
+
+def test_a_fan_in_that_waits_too_long_names_who_has_not_delivered() -> None:
+    stuck = under_way(S.ALIGNING, waiting=(Waiting("b7", ("s5/0", "s5/1"), 12.0),))
+    verdict = decide(stuck)
+
+    assert isinstance(verdict, Abort)
+    assert verdict.offender == "s5/0, s5/1"
+    assert "b7 has waited 12.0 s of 10 s" in verdict.reason
+
+
+def test_a_task_that_has_it_from_all_sides_may_take_longer_than_an_alignment() -> None:
+    assert decide(under_way(S.ALIGNING, waiting=(Waiting("s4", (), 12.0),))) == Rest()
+
+
+def test_a_source_that_never_injects_is_named() -> None:
+    late = under_way(S.TRIGGERED, owing=("sales",), age=31.0)
+
+    assert decide(late) == Abort("it was not injected within 30 s", "source sales")
+
+
+def test_whoever_keeps_it_is_named_before_those_who_wait_for_him() -> None:
+    waiting = (Waiting("b", ("s4",), 5.0), Waiting("s4", (), 20.0))
+    late = under_way(S.ALIGNING, waiting=waiting, age=31.0)
+
+    assert decide(late) == Abort("it was not acknowledged within 30 s", "s4")
+
+
+def test_one_of_a_closed_run_is_given_up() -> None:
+    verdict = decide(replace(under_way(S.ALIGNING), is_open=False))
+
+    assert isinstance(verdict, Abort)
+    assert verdict.reason == "the run was closed"
+
+
+def test_one_that_nobody_commits_in_time_is_given_up() -> None:
+    late = under_way(S.ACKNOWLEDGED, acknowledged=frozenset({"c"}), complete_for=3.5)
+
+    assert decide(late) == Abort("it was not committed within 3 s", "the coordinator")
+
+
+# --- always ----------------------------------------------------------------------------------
+
+SECONDS = st.floats(0, 100)
+NAMES = st.sampled_from(["s1", "s2", "b", "c"])
+CHECKPOINTS = st.builds(
+    UnderWay,
+    number=st.integers(1, 9),
+    state=st.sampled_from([state for state in S if state not in OVER]),
+    age=SECONDS,
+    owing=st.lists(NAMES, max_size=2).map(tuple),
+    acknowledged=st.frozensets(NAMES),
+    waiting=st.lists(st.builds(Waiting, NAMES, st.lists(NAMES).map(tuple), SECONDS)).map(tuple),
+    complete_for=st.none() | SECONDS,
+)
+FACTS = st.builds(
+    CutFacts,
+    cutting=st.just(EVERY),
+    collector=st.just("c"),
+    is_open=st.booleans(),
+    has_open_source=st.booleans(),
+    since=SECONDS,
+    failures=st.integers(0, 5),
+    under_way=st.none() | CHECKPOINTS,
+)
+
+
+@given(FACTS)
+def test_nothing_ever_happens_that_the_table_does_not_have(facts: CutFacts) -> None:
+    verdict = decide(facts)
+    if facts.under_way is None:
+        assert isinstance(verdict, Rest | Trigger | Fail)
+        return
+    following = TRANSITIONS[facts.under_way.state]
+    match verdict:
+        case Advance(to):
+            assert to in following
+        case Commit():
+            assert S.COMMITTED in following
+            assert "c" in facts.under_way.acknowledged
+        case Abort(reason, offender):
+            assert S.ABORTED in following
+            assert reason
+            assert offender
+        case _:
+            assert verdict == Rest()
+
+
+@given(CHECKPOINTS)
+def test_every_checkpoint_is_over_some_time(checkpoint: UnderWay) -> None:
+    facts = replace(IDLE, under_way=replace(checkpoint, age=1e6, complete_for=None))
+    for _ in range(len(S)):
+        verdict = decide(facts)
+        if not isinstance(verdict, Advance):
+            break
+        assert facts.under_way is not None
+        facts = replace(facts, under_way=replace(facts.under_way, state=verdict.to))
+
+    assert isinstance(verdict, Commit | Abort)
