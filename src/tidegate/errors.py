@@ -1313,9 +1313,10 @@ class InboundIncomplete(GroupError):
     received: int
     target: int
     seconds: float
+    reason: str
     says: ClassVar[str] = (
         "barrier {barrier!r} is complete, but of the {target} messages sent to this process only"
-        " {received} have arrived within {seconds:g} s; its handlers may be too slow for them"
+        " {received} have arrived within {seconds:.1f} s; {reason}"
     )
 
 

@@ -92,5 +92,7 @@ class Address:
                 return  # binding there will say what is wrong
             try:
                 self.connect(1.0).close()
-            except OSError:
+            except ConnectionRefusedError:
                 Path(self.path).unlink()
+            except OSError:
+                return  # somebody listens there who is too busy

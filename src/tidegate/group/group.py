@@ -49,6 +49,8 @@ WHY = {
     Reason.NOT_A_MEMBER: "it joined after the round had begun; call again when that is over",
     Reason.TOO_MANY: "it waits in too many barriers at once",
 }
+LOST = "the connection to the coordinator was lost, and the others with it"
+SLOW = "its handlers may be too slow for them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +244,11 @@ class Group:
         inbound = completion.inbound
         if inbound.state is not State.SATISFIED:
             return
-        seconds = asked.timeouts.inbound
-        if not session.intake.wait_received(inbound.sequence, seconds):
-            received = session.intake.received
-            raise InboundIncomplete(asked.barrier, received, inbound.sequence, seconds)
+        began = monotonic()
+        if not session.intake.wait_received(inbound.sequence, asked.timeouts.inbound):
+            why = LOST if session.over.is_set() else SLOW
+            place = (session.intake.received, inbound.sequence, monotonic() - began)
+            raise InboundIncomplete(asked.barrier, *place, why)
 
     # --- going ---
 

@@ -6,8 +6,9 @@ import os
 import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from threading import Condition, Event, Thread
+from threading import TIMEOUT_MAX, Condition, Event, Thread
 from time import monotonic
+from typing import NoReturn
 
 from tidegate.errors import (
     CoordinatorUnreachable,
@@ -90,16 +91,21 @@ class Membership:
             return sorted(names - {it.name for it in self._present()})
 
         with self._changed:
-            if not self._changed.wait_for(lambda: not missing() or self._is_over, timeout):
+            if not self._wait_for(lambda: not missing() or self._is_over, timeout):
                 present = sorted(it.name for it in self._present())
                 raise MembersMissing(listed(missing()), timeout, listed(present))
         self.check()
 
     def configure(self, timeouts: Timeouts) -> None:
         """Change the group's timeouts, and wait until this process has heard of it."""
-        self.session().say(Configure.to(timeouts))
+        session = self.session()
+        session.say(Configure.to(timeouts))
         with self._changed:
-            self._changed.wait_for(lambda: self.timeouts == timeouts, JOINING)
+            self._changed.wait_for(
+                lambda: self.timeouts == timeouts or session.over.is_set(), JOINING
+            )
+        if self.timeouts != timeouts and session.over.is_set():
+            self._raise_lost()
 
     def _hear(self, what: About | Configure) -> None:
         with self._changed:
@@ -142,10 +148,7 @@ class Membership:
         """The session at work, or `CoordinatorUnreachable`."""
         self.check()
         session = self._live()
-        if session is None:
-            address = str(self._applicant.address)
-            raise CoordinatorUnreachable(address, "the connection was lost")
-        return session
+        return session or self._raise_lost()
 
     def wait_for_session(self, timeout: float) -> Session | None:
         """The session at work, if there is one in time."""
@@ -153,7 +156,7 @@ class Membership:
         session = self._live()
         if session is None:
             with self._changed:
-                self._changed.wait_for(lambda: self.is_connected or self._is_over, timeout)
+                self._wait_for(lambda: self.is_connected or self._is_over, timeout)
             self.check()
             session = self._live()
         return session
@@ -161,6 +164,13 @@ class Membership:
     def _live(self) -> Session | None:
         session = self._session
         return session if session is not None and not session.over.is_set() else None
+
+    def _raise_lost(self) -> NoReturn:
+        self.check()
+        raise CoordinatorUnreachable(str(self._applicant.address), "the connection was lost")
+
+    def _wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
+        return self._changed.wait_for(condition, min(timeout, TIMEOUT_MAX))
 
     @property
     def _is_over(self) -> bool:
@@ -173,15 +183,24 @@ class Membership:
         boot = self._lives.next(is_again=before is not None)
         who = replace(self._applicant, boot=boot)
         session = Session(who, timeout, self._at_work, self._hear)
-        with self._changed:
-            is_late = self._closed.is_set()
-            self._session = session
-            session.start()
-            self._changed.notify_all()
+        try:
+            is_late = self._begin(session)
+        except BaseException:
+            session.end(None)
+            session.close()
+            raise
         if is_late:
             self._leave(session)
         elif self._is_draining:
             session.say(Drain())
+
+    def _begin(self, session: Session) -> bool:
+        """Be a member by it; whether this process has left meanwhile."""
+        with self._changed:
+            session.start()
+            self._session = session
+            self._changed.notify_all()
+            return self._closed.is_set()
 
     def _stay(self) -> None:
         """Join again whenever a session has ended, until this process leaves or is replaced."""
@@ -191,6 +210,8 @@ class Membership:
             session.over.wait()
             if self._closed.is_set():
                 return
+            with self._changed:
+                self._changed.notify_all()
             session.close()
             tell("group.lost", member=self.name, why=str(session.ended_by))
             if session.ended_by is Reason.REPLACED:
@@ -210,6 +231,9 @@ class Membership:
                 return
             except NotAdmitted as refused:
                 log.warning("%s", refused)
+                pause = LONGEST_PAUSE
+            except Exception:  # noqa: BLE001  a process that lacks something for a moment
+                log.exception("%s could not join the group again", self.name)
                 pause = LONGEST_PAUSE
             else:
                 return

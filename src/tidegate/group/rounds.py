@@ -92,7 +92,7 @@ class Rounds:
     def drop(self, entry: Entry, failure: Failure, now: float) -> None:
         """A member has gone."""
         who = entry.identity
-        if self._open:
+        if self._may_name(who):
             self._gone[who] = About.of(entry.seen(now), is_here=False)
         for round_ in tuple(self._open.values()):
             self._proceed(round_, round_.drop(who, failure, now), now)
@@ -149,8 +149,8 @@ class Rounds:
         if callers:
             self._keep_for_the_late(round_, offenders)
         _log(round_, sequences, offenders)
-        if not self._open:
-            self._gone.clear()
+        for who in [who for who in self._gone if not self._may_name(who)]:
+            del self._gone[who]
 
     def _complete(
         self,
@@ -169,6 +169,9 @@ class Rounds:
         named = {round_.status(phase).offender for phase in PHASES} - {NOBODY}
         spoken_of = (who for who in round_.members if who.instance in named)
         return tuple(filter(None, (self._about(who, now) for who in spoken_of)))
+
+    def _may_name(self, who: Identity) -> bool:
+        return any(who in round_.members for round_ in self._open.values())
 
     def _about(self, who: Identity, now: float) -> About | None:
         """What is known of a member in that life of it."""

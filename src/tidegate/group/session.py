@@ -203,7 +203,8 @@ class Session:
     def close(self) -> None:
         """Give the connections back, once nobody listens to them."""
         for thread in self._threads:
-            thread.join(SEND_BOUND)
+            if thread.is_alive():
+                thread.join(SEND_BOUND)
         self._control.socket.close()
         self._messages.socket.close()
 
@@ -294,7 +295,7 @@ class Session:
                 for frame in lane.frames.feed(data):
                     self._take_in(frame)
             trouble: Exception = EOFError("the coordinator has closed the connection")
-        except (OSError, MalformedFrame) as caught:
+        except Exception as caught:  # noqa: BLE001  who reads no more must not look alive
             trouble = caught
         # A goodbye on the other lane says more than the end of this one.
         self.over.wait(self._control.welcome.heartbeat)

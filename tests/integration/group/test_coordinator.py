@@ -91,6 +91,17 @@ def test_a_barrier_without_a_coordinator_fails_at_its_bound(group: Cluster) -> N
         a.do("publish", topic="note")
 
 
+def test_timeouts_that_no_coordinator_has_confirmed_are_not_agreed_on(group: Cluster) -> None:
+    (a,) = group.join("a")
+    group.coordinator.freeze()
+    configuring = a.begin("configure", rendezvous=0.2)
+
+    group.coordinator.kill()
+
+    with pytest.raises(Raised, match="CoordinatorUnreachable"):
+        configuring.answer()
+
+
 def test_a_process_that_looks_for_its_coordinator_can_leave(group: Cluster) -> None:
     (a,) = group.join("a")
     group.coordinator.kill()
