@@ -4,6 +4,7 @@
     ├── UsageError              something was asked for by a name that means nothing here
     ├── DeclarationError        the user's pipeline is wrong; points at the user's line
     ├── AlignmentError          a barrier broke the rules of a fan-in
+    ├── CheckpointError         a barrier of a checkpoint is none, or did not get where it should
     ├── ChannelError            a lane between two processors cannot be used any more
     ├── RunError                a live pipeline or one of its runs cannot do what was asked
     ├── GroupError              a process and its group do not come together
@@ -491,6 +492,63 @@ class CountMismatch(AlignmentError):
     )
 
 
+# ── Checkpoint barriers ─────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False)
+class CheckpointError(TidegateError):
+    """A barrier of a checkpoint is none, or did not get where it should."""
+
+
+@dataclass(eq=False)
+class InvalidCheckpointBarrier(CheckpointError):
+    """Numbers that no checkpoint barrier has."""
+
+    checkpoint_id: int
+    epoch: int
+    flags: int
+    reason: str
+    says: ClassVar[str] = (
+        "there is no barrier of checkpoint {checkpoint_id} with epoch {epoch} and flags {flags}:"
+        " {reason}. Take the numbers from the run's coordinator"
+    )
+
+
+@dataclass(eq=False)
+class MalformedBarrier(CheckpointError):
+    """Bytes that nobody packed as a barrier or a command."""
+
+    what: str
+    data: str
+    reason: str
+    says: ClassVar[str] = (
+        "0x{data} is no packed {what}: {reason}. The sender runs another version, or the bytes"
+        " were damaged"
+    )
+
+
+@dataclass(eq=False)
+class InvalidCheckpointId(CheckpointError):
+    """What was given as the id of a checkpoint's manifest is none."""
+
+    text: str
+    reason: str
+    says: ClassVar[str] = "{text!r} is no id of a checkpoint: {reason}. Copy it from its manifest"
+
+
+@dataclass(eq=False)
+class BarrierInjectionFailed(CheckpointError):
+    """A source could not put a barrier on its lanes; it takes part in no checkpoint any more."""
+
+    source: str
+    barrier: str
+    reason: str
+    says: ClassVar[str] = (
+        "source {source!r} could not inject {barrier}: {reason}. The checkpoint cannot complete;"
+        " abort it and restart the source"
+    )
+
+
 # ── Channels ────────────────────────────────────────────────────────────────────────────
 
 
@@ -887,6 +945,20 @@ class NoSuchCut(RunError):
     wanted: str
     known: str
     says: ClassVar[str] = "run {run!r} does not have {wanted}; there is: {known}"
+
+
+@dataclass(eq=False)
+class CutDamaged(RunError):
+    """A run was to be restored to a cut whose files are gone or not as they were."""
+
+    run: str
+    number: int
+    files: str
+    intact: str
+    says: ClassVar[str] = (
+        "run {run!r} cannot be restored to cut {number}: {files} gone or damaged; nothing was"
+        " changed. The newest cut before it that is intact: {intact}"
+    )
 
 
 @dataclass(eq=False)

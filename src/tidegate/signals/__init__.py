@@ -5,12 +5,19 @@ of two channels (`Carrier`). Instants are acted on when read. Barriers travel in
 data and are held at each fan-in by an `Aligner` until every upstream has delivered them; END
 closes a run's lane. Messages move between two processors through a `Channel`.
 
+Checkpoints begin at the sources: a coordinator tells each source's `BarrierInjector` through its
+handle which `CheckpointBarrier` to inject, the read loop polls it between batches, and a
+`BarrierEmitter` puts it on the source's channels. The room is plain Python that is also compiled
+into installed packages (docs/adr/0011-signals-are-compiled-where-they-can-be.md).
+
 Nothing here knows about Spark, PostgreSQL or threads of its own.
 """
 
 from tidegate.signals.aligner import Aligner, Delivery, Edge, Pending
 from tidegate.signals.bell import Bell
 from tidegate.signals.channel import Channel
+from tidegate.signals.checkpoint import EMPTY_COMMAND, CheckpointBarrier, InjectBarrier
+from tidegate.signals.checkpoint_id import CheckpointId, CheckpointIds
 from tidegate.signals.control import (
     WHOLE_PIPELINE,
     Barrier,
@@ -20,21 +27,31 @@ from tidegate.signals.control import (
     Instant,
     InstantKind,
 )
+from tidegate.signals.emitter import BarrierEmitter
 from tidegate.signals.ids import SignalIds
+from tidegate.signals.injector import BarrierInjector, InjectorHandle
 from tidegate.signals.messages import Event, StreamMessage, Watermark
 
 __all__ = [
+    "EMPTY_COMMAND",
     "WHOLE_PIPELINE",
     "Aligner",
     "Barrier",
+    "BarrierEmitter",
+    "BarrierInjector",
     "BarrierKind",
     "Bell",
     "Carrier",
     "Channel",
+    "CheckpointBarrier",
+    "CheckpointId",
+    "CheckpointIds",
     "ControlSignal",
     "Delivery",
     "Edge",
     "Event",
+    "InjectBarrier",
+    "InjectorHandle",
     "Instant",
     "InstantKind",
     "Pending",

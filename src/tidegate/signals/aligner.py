@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import ClassVar, final
+
+from mypy_extensions import mypyc_attr
 
 from tidegate.errors import (
     BarrierOverlap,
@@ -32,43 +34,85 @@ from tidegate.errors import (
 )
 from tidegate.signals.control import Barrier, Instant
 from tidegate.signals.messages import StreamMessage, Watermark
+from tidegate.signals.value import Value
 
 DEFAULT_HOLD = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+@final
+@mypyc_attr(acyclic=True)
+class Edge(Value):
     """One arriving lane of a processor, numbered from 0. A child listed twice has two edges."""
+
+    __slots__ = ("index", "input", "upstream")
+    __match_args__: ClassVar[tuple[str, ...]] = ("index", "upstream", "input")
 
     index: int
     upstream: str
-    input: int | None = None
+    input: int | None
     """Which input of the plan's node the lane is part of, when that has several lanes."""
+
+    def __init__(
+        self,
+        index: int,
+        upstream: str,
+        input: int | None = None,  # noqa: A002  it is the word of the plan
+    ) -> None:
+        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "upstream", upstream)
+        object.__setattr__(self, "input", input)
 
     @property
     def port(self) -> int:
         """The input by which its events arrive: 0 is the left side of a join, 1 the right."""
         return self.index if self.input is None else self.input
 
+    def _fields(self) -> tuple[object, ...]:
+        return self.index, self.upstream, self.input
+
     def __str__(self) -> str:
         return f"{self.upstream} (input {self.index})"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+@final
+class Delivery(Value):
     """A message and the edge it came by."""
+
+    __slots__ = ("edge", "message")
+    __match_args__: ClassVar[tuple[str, ...]] = ("edge", "message")
 
     edge: Edge
     message: StreamMessage
 
+    def __init__(self, edge: Edge, message: StreamMessage) -> None:
+        object.__setattr__(self, "edge", edge)
+        object.__setattr__(self, "message", message)
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+    def _fields(self) -> tuple[object, ...]:
+        return self.edge, self.message
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Pending(Value):
     """A barrier that waits, who has delivered it (in order of arrival) and who has not."""
+
+    __slots__ = ("arrived", "barrier", "missing")
+    __match_args__: ClassVar[tuple[str, ...]] = ("barrier", "arrived", "missing")
 
     barrier: Barrier
     arrived: tuple[Edge, ...]
     missing: tuple[Edge, ...]
+
+    def __init__(
+        self, barrier: Barrier, arrived: tuple[Edge, ...], missing: tuple[Edge, ...]
+    ) -> None:
+        object.__setattr__(self, "barrier", barrier)
+        object.__setattr__(self, "arrived", arrived)
+        object.__setattr__(self, "missing", missing)
+
+    def _fields(self) -> tuple[object, ...]:
+        return self.barrier, self.arrived, self.missing
 
 
 class _Lane:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event
+from typing import Final, final
 
 
+@final
 class Bell:
     """Wakes the one thread that sleeps on it.
 
@@ -20,7 +22,7 @@ class Bell:
 
     def __init__(self) -> None:
         self._asleep = False
-        self._rung = Event()
+        self._rung: Final = Event()
 
     def ring(self) -> None:
         """Wake the owner if it sleeps."""

@@ -11,8 +11,12 @@ put that loses the race against the taker's departure raises instead of vanishin
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from threading import Lock
 from time import monotonic
+from typing import Final, final
+
+from mypy_extensions import i64
 
 from tidegate.errors import ChannelClosed, ChannelTimeout
 from tidegate.signals.bell import Bell
@@ -22,6 +26,7 @@ DEFAULT_CAPACITY = 1024
 DEFAULT_RESERVE = 64
 
 
+@final
 class Channel:
     """A single-producer, single-consumer queue of messages with backpressure.
 
@@ -40,12 +45,15 @@ class Channel:
         if capacity < 1 or reserve < 1:
             raise ValueError(f"channel {name!r} needs a capacity and a reserve of at least 1")
         self.name = name
-        self.capacity = capacity
-        self.peak_depth = 0
-        self._limit = capacity + reserve
-        self._queue: deque[StreamMessage] = deque()
-        self._arrivals = arrivals or Bell()
-        self._room = room or Bell()
+        self.capacity: i64 = capacity
+        self.peak_depth: i64 = 0
+        self._limit: i64 = capacity + reserve
+        self._queue: Final[deque[StreamMessage]] = deque()
+        # Looking a method up costs as much as calling it.
+        self._append: Final[Callable[[StreamMessage], None]] = self._queue.append
+        self._popleft: Final[Callable[[], StreamMessage]] = self._queue.popleft
+        self._arrivals: Final = Bell() if arrivals is None else arrivals
+        self._room: Final = Bell() if room is None else room
         self._closing = Lock()
         self._closed = False
         self._departed = False
@@ -82,10 +90,10 @@ class Channel:
         """Put without waiting; False when there is no room."""
         if self._closed:
             raise ChannelClosed(channel=self.name, message=str(message))
-        depth = len(self._queue)
-        if depth >= (self._limit if message.is_signal else self.capacity):
+        depth: i64 = len(self._queue)
+        if depth >= self.capacity and (depth >= self._limit or not message.is_signal):
             return False
-        self._queue.append(message)
+        self._append(message)
         if self._closed:
             self._take_back_if_departed(message)  # type: ignore[unreachable]  # other threads close
         if depth >= self.peak_depth:
@@ -106,7 +114,7 @@ class Channel:
         """Take without waiting; None when nothing is there."""
         if not self._queue:
             return None
-        message = self._queue.popleft()
+        message = self._popleft()
         self._room.ring()
         return message
 

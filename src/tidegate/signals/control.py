@@ -8,11 +8,15 @@ pipeline turns it into a signal by giving it an id (`kind.with_id(n)`). Whoever 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, Final, final
 
-from tidegate.errors import InvalidSignalId
+from mypy_extensions import mypyc_attr
+
+from tidegate.errors import InvalidCheckpointBarrier, InvalidSignalId
+from tidegate.signals.checkpoint import CheckpointBarrier
+from tidegate.signals.value import Value
 
 WHOLE_PIPELINE = ""
 """The `run` of a signal that is meant for everything that flows, not for one run."""
@@ -28,8 +32,8 @@ class Carrier(Enum):
 class BarrierKind(Enum):
     """What a barrier means, before the head has given it an id.
 
-    >>> BarrierKind.SYNC_TEST.with_id(7, run="march")
-    Barrier(id=7, kind=<BarrierKind.SYNC_TEST: 'sync_test'>, run='march', count=None)
+    >>> print(BarrierKind.SYNC_TEST.with_id(7, run="march"))
+    sync_test #7 of run 'march'
     """
 
     GRACEFUL_END = "graceful_end"
@@ -66,17 +70,52 @@ class InstantKind(Enum):
         return Instant(_checked(id), self, run, target)
 
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
+@final
+@mypyc_attr(acyclic=True)
+class Barrier(Value):
     """A synchronisation point: the same one on every lane, recognised by its id and kind."""
 
-    is_signal: ClassVar[bool] = True
+    __slots__ = ("checkpoint", "count", "id", "kind", "run")
+    __match_args__: ClassVar[tuple[str, ...]] = ("id", "kind", "run", "count", "checkpoint")
+    is_signal: Final = True
+    is_barrier: Final = True
 
     id: int
     kind: BarrierKind
-    run: str = WHOLE_PIPELINE
-    count: int | None = None
+    run: str
+    count: int | None
     """END only: how many messages of the run came before it on this lane."""
+    checkpoint: CheckpointBarrier | None
+    """CHECKPOINT only: the value that travels in it, with epoch and flags."""
+
+    def __init__(
+        self,
+        id: int,
+        kind: BarrierKind,
+        run: str = WHOLE_PIPELINE,
+        count: int | None = None,
+        checkpoint: CheckpointBarrier | None = None,
+    ) -> None:
+        if checkpoint is not None:
+            _check_carries(id, kind, checkpoint)
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "run", run)
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "checkpoint", checkpoint)
+
+    @staticmethod
+    def of_checkpoint(checkpoint: CheckpointBarrier, run: str = WHOLE_PIPELINE) -> Barrier:
+        """The message in which a checkpoint's barrier travels on the lanes of a run."""
+        return Barrier(checkpoint.checkpoint_id, BarrierKind.CHECKPOINT, run, checkpoint=checkpoint)
+
+    def as_barrier(self) -> Barrier | None:
+        """Itself."""
+        return self
+
+    def map(self, change: Callable[[Any], object]) -> Barrier:
+        """Itself: only payloads of events are changed."""
+        return self
 
     @property
     def is_terminal(self) -> bool:
@@ -95,32 +134,62 @@ class Barrier:
 
     def counting(self, count: int) -> Barrier:
         """The same END, declaring how many messages came before it."""
-        return replace(self, count=count)
+        return Barrier(self.id, self.kind, self.run, count, self.checkpoint)
 
     def is_copy_of(self, other: Barrier) -> bool:
-        """Whether both are the same point; the count differs from lane to lane."""
+        """Whether both are the same point.
+
+        The count differs from lane to lane, and so may the checkpoint's flags: a barrier that
+        has waited too long goes on unaligned.
+        """
         return self.id == other.id and self.kind is other.kind and self.run == other.run
+
+    def _fields(self) -> tuple[object, ...]:
+        return self.id, self.kind, self.run, self.count, self.checkpoint
 
     def __str__(self) -> str:
         return f"{self.kind.value} #{self.id}" + _of_run(self.run)
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+@final
+@mypyc_attr(acyclic=True)
+class Instant(Value):
     """A signal that is acted on at once. Its id tells a fan-in which copies are repeats."""
 
-    is_signal: ClassVar[bool] = True
+    __slots__ = ("id", "kind", "run", "target")
+    __match_args__: ClassVar[tuple[str, ...]] = ("id", "kind", "run", "target")
+    is_signal: Final = True
+    is_barrier: Final = False
 
     id: int
     kind: InstantKind
-    run: str = WHOLE_PIPELINE
-    target: int = 0
+    run: str
+    target: int
     """ABORT only: the id of the barrier that is withdrawn."""
+
+    def __init__(
+        self, id: int, kind: InstantKind, run: str = WHOLE_PIPELINE, target: int = 0
+    ) -> None:
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "run", run)
+        object.__setattr__(self, "target", target)
+
+    def as_barrier(self) -> Barrier | None:
+        """None: nobody waits for it."""
+        return None
+
+    def map(self, change: Callable[[Any], object]) -> Instant:
+        """Itself: only payloads of events are changed."""
+        return self
 
     @property
     def is_terminal(self) -> bool:
         """Whether a processor stops after forwarding it."""
         return self.kind.is_terminal
+
+    def _fields(self) -> tuple[object, ...]:
+        return self.id, self.kind, self.run, self.target
 
     def __str__(self) -> str:
         target = f" of barrier #{self.target}" if self.target else ""
@@ -134,6 +203,17 @@ def _checked(id: int) -> int:
     if id < 1:
         raise InvalidSignalId(id=id)
     return id
+
+
+def _check_carries(id: int, kind: BarrierKind, checkpoint: CheckpointBarrier) -> None:
+    if kind is BarrierKind.CHECKPOINT and checkpoint.checkpoint_id == id:
+        return
+    raise InvalidCheckpointBarrier(
+        checkpoint_id=checkpoint.checkpoint_id,
+        epoch=checkpoint.epoch,
+        flags=checkpoint.flags,
+        reason=f"it cannot travel in a barrier {kind.value} #{id}",
+    )
 
 
 def _of_run(run: str) -> str:

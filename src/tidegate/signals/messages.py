@@ -1,13 +1,19 @@
-"""What travels on a data channel: events, watermarks and signals, in one order."""
+"""What travels on a data channel: events, watermarks and signals, in one order.
+
+Every message can be asked the same: `is_signal`, `is_barrier`, `as_barrier()`, and `map`, which
+changes the payload of an event and leaves everything else as it is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tidegate.signals.control import Barrier, Instant
 
 T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +21,7 @@ class Event(Generic[T_co]):
     """One batch of a run's data. Tidegate moves it and never looks inside."""
 
     is_signal: ClassVar[bool] = False
+    is_barrier: ClassVar[bool] = False
 
     payload: T_co
     run: str
@@ -36,6 +43,14 @@ class Event(Generic[T_co]):
             return self
         return Event(self.payload, self.run, self.shard, port, self.version)
 
+    def as_barrier(self) -> Barrier | None:
+        """None: nobody waits for it."""
+        return None
+
+    def map(self, change: Callable[[T_co], U]) -> Event[U]:
+        """The same event with another payload."""
+        return Event(change(self.payload), self.run, self.shard, self.port, self.version)
+
     def __str__(self) -> str:
         return f"event of run {self.run!r}: {_shown(self.payload)}"
 
@@ -45,9 +60,18 @@ class Watermark:
     """A promise that no event at or before `time` (milliseconds since 1970) follows."""
 
     is_signal: ClassVar[bool] = False
+    is_barrier: ClassVar[bool] = False
 
     time: int
     run: str
+
+    def as_barrier(self) -> Barrier | None:
+        """None: nobody waits for it."""
+        return None
+
+    def map(self, change: Callable[[Any], object]) -> Watermark:
+        """Itself: only payloads of events are changed."""
+        return self
 
     def __str__(self) -> str:
         return f"watermark {self.time} of run {self.run!r}"
