@@ -197,6 +197,7 @@ class Round:
             return []
         if who in self._pending:
             del self._pending[who]
+            self._gone.append((who, failure))
             self._worsen(Phase.RENDEZVOUS, _because(failure, who))
             if failure is not Failure.PEER_DRAINING:
                 self._fail_all(_because(failure, who))

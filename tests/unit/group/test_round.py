@@ -151,6 +151,20 @@ def test_a_member_that_drains_before_it_arrives_downgrades_the_rendezvous() -> N
     assert inbound.state is State.SATISFIED
 
 
+def test_a_member_that_drains_before_it_arrives_downgrades_what_it_could_not_confirm() -> None:
+    round_ = opened()
+    arrive(round_, A, EVERYTHING)
+    arrive(round_, B, PROCESSING)
+    round_.drain(C, now=1)
+    for who in (A, B):
+        for ack in AckType:
+            confirm(round_, who, ack)
+
+    good, less = State.SATISFIED, State.DOWNGRADED
+    assert states(round_, A) == [less, good, less, less]
+    assert round_.verdict(B)[Phase.PROCESSING].offender == C.instance
+
+
 def test_the_last_one_awaited_may_settle_a_round_by_draining() -> None:
     round_ = opened()
     arrive(round_, A)
