@@ -36,6 +36,7 @@ CRASH_POINTS: dict[str, str] = {
     "release.after_commit": "releases are committed and nobody was told",
     "publish.before_commit": "the results of a run are written and not committed",
     "publish.after_commit": "the results of a run are committed and nobody was told",
+    "restore.before_commit": "a run begins again at a cut and that is not committed",
     "results.before_write": "a run is complete and none of its results is written out",
     "results.after_write": "a complete run's results are written out and nobody was told",
     "step.before_commit": "a step is written and not committed",

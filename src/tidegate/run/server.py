@@ -37,6 +37,7 @@ from tidegate.plan import plan_hash
 from tidegate.run.cuts import Cuts
 from tidegate.run.durable import lane_names
 from tidegate.run.injecting import Injection
+from tidegate.run.restoring import restore
 from tidegate.run.storage import Storage
 from tidegate.run.watch import OVERDUE
 from tidegate.run.wiring import HEAD
@@ -48,6 +49,7 @@ from tidegate.store import (
     RunState,
     begin_run,
     close_run,
+    cuts,
     end_source,
     find_chunk,
     find_run,
@@ -64,11 +66,12 @@ from tidegate.store.status import delivered_chunks
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tidegate.checkpoint import Cutting
     from tidegate.pipeline import Pipeline
     from tidegate.run.assemble import Assembly
     from tidegate.run.deployment import Deployment
     from tidegate.spark import Schema, Session
-    from tidegate.store import RunFacts, Wakeups
+    from tidegate.store import Connection, RunFacts, Wakeups
 
 GLANCE = 1.0
 """Seconds after which a waiting client looks again although nobody woke it."""
@@ -85,6 +88,7 @@ class Server:
         session: Callable[[], Session],
         wakeups: Wakeups,
     ) -> None:
+        self._place = place
         self._database = place.database
         self._root = place.root
         self._pipeline = pipeline
@@ -102,10 +106,16 @@ class Server:
     # ── runs ──
 
     def begin(
-        self, run: str, *, warn_after: float | None = None, deadline: float | None = None
+        self,
+        run: str,
+        *,
+        warn_after: float | None = None,
+        deadline: float | None = None,
+        cutting: Cutting | None = None,
     ) -> Run:
         """Open a run under a name that no open run has. The bounds are seconds from here."""
-        return self.begin_once(run, uuid4(), warn_after=warn_after, deadline=deadline)
+        bounds = {"warn_after": warn_after, "deadline": deadline}
+        return self.begin_once(run, uuid4(), **bounds, cutting=cutting)
 
     def begin_once(
         self,
@@ -114,6 +124,7 @@ class Server:
         *,
         warn_after: float | None = None,
         deadline: float | None = None,
+        cutting: Cutting | None = None,
     ) -> Run:
         """As `begin`; who asks again under the same request gets the run that it has begun."""
         begin = partial(
@@ -127,7 +138,20 @@ class Server:
             deadline=deadline,
             request=request,
         )
-        return self._database.transact(begin)
+
+        def begin_and_cut(connection: Connection) -> Run:
+            begun = begin(connection)
+            if cutting is not None:
+                cuts.set_cutting(connection, begun, cutting)
+            return begun
+
+        return self._database.transact(begin_and_cut)
+
+    def restore(self, run: str, number: int | None = None) -> Run:
+        """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
+        restored = restore(self._place, self._assembly, self.known(run), number)
+        self.on_news()
+        return restored
 
     def find(self, run: str) -> Run | None:
         """The run that has this name now or had it last."""

@@ -47,6 +47,13 @@ class Storage:
         """The size and SHA-256 of each file; `FileNotFoundError` where one is gone."""
         return [self._seal(file) for file in files]
 
+    def find(self, file: str) -> SealedFile | None:
+        """A file as it is now; None when it is gone."""
+        try:
+            return self._seal(file)
+        except FileNotFoundError:
+            return None
+
     def _seal(self, file: str) -> SealedFile:
         with self._system.open_input_stream(f"{self._root}/{file}") as stream:
             digest, size = hashlib.sha256(), 0

@@ -10,7 +10,7 @@ once or not at all. The monitor decides on what `unreleased` tells, the coordina
 on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 """
 
-from tidegate.store import cuts
+from tidegate.store import cuts, restoring
 from tidegate.store.chunks import Chunk
 from tidegate.store.cuts import Acknowledged, Kept, SealedFile, aborted_among, state_of
 from tidegate.store.database import Connection, Database, open_database
@@ -155,6 +155,7 @@ __all__ = [
     "released",
     "remove_closed_runs",
     "renew",
+    "restoring",
     "results_of",
     "rows_in",
     "run_facts",

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -252,12 +254,12 @@ def _under_way(connection: psycopg.Connection, run: Run) -> UnderWay | None:
 
 
 def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[Waiting]:
-    missing: dict[tuple[str, float], list[str]] = defaultdict(list)
     asked = {"run": run.id, "number": number}
-    for task, upstream, is_here, seconds in connection.execute(_SQL["waiting"].sql, asked):
-        missing[task, seconds] += [] if is_here else [upstream]
-    for (task, seconds), upstreams in missing.items():
-        yield Waiting(task, tuple(upstreams), seconds)
+    rows = connection.execute(_SQL["waiting"].sql, asked).fetchall()
+    for task, its in groupby(rows, key=itemgetter(0)):
+        lanes = [*its]
+        missing = tuple(upstream for _, upstream, is_here, _ in lanes if not is_here)
+        yield Waiting(task, missing, lanes[0][3])
 
 
 def advance(connection: psycopg.Connection, run: Run, number: int, to: CheckpointState) -> None:

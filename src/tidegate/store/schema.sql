@@ -35,6 +35,7 @@ CREATE TABLE tidegate.run (
     reclaimed_at timestamptz,              -- when its lanes were removed
     request uuid UNIQUE,                   -- who asks twice to begin it gets it twice
     cutting jsonb,                         -- how it is cut; null: only when asked
+    lineage bigint[] NOT NULL DEFAULT '{}',  -- the runs that it was restored from, oldest first
     UNIQUE (pipeline, name, incarnation)
 );
 
@@ -134,7 +135,7 @@ CREATE TABLE tidegate.gate (
 CREATE TABLE tidegate.checkpoint (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     number bigint NOT NULL CHECK (number > 0),
-    id uuid NOT NULL UNIQUE,               -- sorts by time
+    id uuid NOT NULL,                      -- sorts by time; a restored run has the same
     epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 281474976710656),
     state text NOT NULL DEFAULT 'triggered' CHECK (
         state IN ('triggered', 'injected', 'aligning', 'acknowledged', 'committed', 'aborted')

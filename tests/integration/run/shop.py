@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import tidegate as tg
+from tidegate.checkpoint import Cutting
 from tidegate.run.deployment import Deployment
 from tidegate.run.server import Server
 from tidegate.run.storage import Storage
@@ -34,12 +35,19 @@ def shop(name: str = "shop") -> tg.Pipeline:
 class Client:
     """Begins a run, writes chunks of CSV and delivers them."""
 
-    def __init__(self, server: Server, run: str, folder: Path, **bounds: float) -> None:
+    def __init__(
+        self,
+        server: Server,
+        run: str,
+        folder: Path,
+        cutting: Cutting | None = None,
+        **bounds: float,
+    ) -> None:
         self.server = server
         self.run = run
         self._folder = folder / run
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.id = server.begin(run, **bounds).id
+        self.id = server.begin(run, cutting=cutting, **bounds).id
 
     def sales(self, number: int, *rows: tuple[int, int]) -> bool:
         return self.deliver("sales", number, self.sales_file(number, rows))

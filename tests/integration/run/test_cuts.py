@@ -6,15 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.run.shop import BOUND, Client, Row, ask, rows
+from tests.integration.run.jobs import Jobs
+from tests.integration.run.shop import BOUND, Client, Row, files_of, rows, shop
 from tests.waiting import wait_until
 from tidegate.checkpoint import CheckpointState, Cutting
-from tidegate.errors import CheckpointAborted, NoSuchCut, NothingToCut
+from tidegate.errors import (
+    CheckpointAborted,
+    CheckpointUnderWay,
+    CutDamaged,
+    NoSuchCut,
+    NothingToCut,
+)
 from tidegate.run.cuts import Cut
 from tidegate.run.deployment import Deployment
-from tidegate.run.service import Service
+from tidegate.run.service import Service, serving
+from tidegate.run.storage import Storage
+from tidegate.run.sweep import sweep
 from tidegate.spark import Session
 from tidegate.store import cuts
+
+RICE_AND_TEA = ((1, "tea"), (2, "rice"))
 
 
 def shown(spark: Session, place: Deployment, cut: Cut) -> dict[str, list[Row]]:
@@ -30,7 +41,7 @@ def test_every_cut_shows_all_sinks_at_one_point(
     common: Service, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "dripping", tmp_path)
-    client.items(1, (1, "tea"), (2, "rice"))
+    client.items(1, *RICE_AND_TEA)
     client.sales(1, (1, 7), (2, 200))
     first = take(common, client)
     client.sales(2, (1, 300))
@@ -48,3 +59,162 @@ def test_every_cut_shows_all_sinks_at_one_point(
     assert rows(spark, common_place, final["best"]) == [("rice", 600_000)]
     again = common.server.cuts.read(client.run, first.number)
     assert shown(spark, common_place, again) == shown(spark, common_place, first)
+
+
+def test_a_run_that_is_restored_ends_with_what_it_would_have_ended_with(
+    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    client = Client(common.server, "restored", tmp_path)
+    client.items(1, *RICE_AND_TEA)
+    client.sales(1, (1, 7), (2, 200))
+    first = take(common, client)
+    client.sales(2, (1, 300))
+    take(common, client)
+    earlier = common.server.known(client.run)
+    restored = common.server.restore(client.run, first.number)
+    client.sales(3, (2, 400))
+    third = take(common, client)
+    client.end()
+    final = client.wait()
+
+    assert restored.incarnation == earlier.incarnation + 1
+    assert third.number == 3
+    assert shown(spark, common_place, third)["best"] == [("rice", 600_000)]
+    assert sorted(rows(spark, common_place, final["bulk"])) == [(1, 300), (2, 200), (2, 400)]
+    assert rows(spark, common_place, final["best"]) == [("rice", 600_000)]
+
+
+def test_a_source_that_has_ended_counts_as_delivered_also_after_a_restore(
+    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    client = Client(common.server, "ended", tmp_path)
+    client.items(1, *RICE_AND_TEA)
+    common.server.end(client.run, "items")
+    client.sales(1, (1, 7), (2, 200))
+    first = take(common, client)
+    client.sales(2, (1, 300))
+    common.server.restore(client.run, first.number)
+    second = take(common, client)
+    client.end()
+    final = client.wait()
+
+    assert first.manifest["sources"]["items"] == {"chunks": 1, "ended": True}
+    assert first.manifest["sources"]["sales"] == {"chunks": 1, "ended": False}
+    assert shown(spark, common_place, first)["best"] == [("rice", 200_000)]
+    assert shown(spark, common_place, second)["best"] == [("tea", 307_000)]
+    assert rows(spark, common_place, final["best"]) == [("tea", 307_000)]
+
+
+def test_a_run_without_open_sources_is_not_cut(common: Service, tmp_path: Path) -> None:
+    client = Client(common.server, "whole", tmp_path)
+    client.sell()
+
+    with pytest.raises(NothingToCut):
+        common.server.cuts.begin(client.run)
+    client.wait()
+
+
+def test_a_cut_that_is_not_there_is_an_error_that_names_those_that_are(
+    common: Service, tmp_path: Path
+) -> None:
+    client = Client(common.server, "few", tmp_path)
+    take(common, client)
+
+    with pytest.raises(NoSuchCut) as told:
+        common.server.cuts.read(client.run, 9)
+    assert (told.value.wanted, told.value.known) == ("cut 9", "1")
+    common.server.cancel(client.run)
+
+
+def test_a_run_is_cut_by_itself_and_only_the_last_cuts_are_kept(
+    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    client = Client(common.server, "periodic", tmp_path, Cutting(every=0.5, retained=2))
+    client.items(1, *RICE_AND_TEA)
+    client.sales(1, (1, 7))
+
+    def numbers() -> list[int]:
+        every = common.server.cuts.all(client.run)
+        return [it.number for it in every if it.state is CheckpointState.COMMITTED]
+
+    wait_until(lambda: max(numbers(), default=0) >= 4, BOUND)
+    assert len(numbers()) <= 2
+    latest = common.server.cuts.read(client.run)
+    assert shown(spark, common_place, latest)["best"] == [("tea", 7000)]
+    client.end()
+    assert rows(spark, common_place, client.wait()["best"]) == [("tea", 7000)]
+
+
+def test_a_cut_with_a_damaged_file_is_refused_and_an_intact_one_is_named(
+    common: Service, common_place: Deployment, tmp_path: Path
+) -> None:
+    client = Client(common.server, "damaged", tmp_path)
+    client.items(1, *RICE_AND_TEA)
+    client.sales(1, (1, 7))
+    intact = take(common, client)
+    client.sales(2, (2, 200))
+    second = take(common, client)
+    run = common.server.known(client.run)
+    broken = next(file["path"] for it in second.manifest["added"] for file in it["files"])
+    path = Path(common_place.root, broken)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+
+    with pytest.raises(CutDamaged) as told:
+        common.server.restore(client.run)
+    assert (told.value.files, told.value.intact) == (broken, f"cut {intact.number}")
+    assert common.server.known(client.run) == run, "nothing was changed"
+    common.server.cancel(client.run)
+
+
+def test_a_state_survives_whoever_had_it(place: Deployment, spark: Session, tmp_path: Path) -> None:
+    with serving(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path)
+        client.items(1, *RICE_AND_TEA)
+        client.sales(1, (1, 7), (2, 200))
+        take(service, client)
+    sweep(place.database, Storage(place.root))
+    with serving(place, shop(), spark) as service:
+        client.server = service.server
+        client.sales(2, (1, 300))
+        second = take(service, client)
+        client.end()
+        final = client.wait()
+        assert shown(spark, place, second) == {
+            "best": [("tea", 307_000)],
+            "bulk": [(1, 300), (2, 200)],
+        }
+        assert rows(spark, place, final["best"]) == [("tea", 307_000)]
+    sweep(place.database, Storage(place.root))
+    assert shown(spark, place, second)["best"] == [("tea", 307_000)], "a cut can still be read"
+    assert len(files_of(place, client.id)) > 0
+
+
+def test_a_checkpoint_that_is_held_up_is_given_up_and_the_next_one_is_right(
+    place: Deployment, spark: Session, tmp_path: Path, jobs: Jobs
+) -> None:
+    with serving(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path, Cutting(acknowledgement=1.0))
+        run = service.server.known(client.run)
+        client.items(1, *RICE_AND_TEA)
+        jobs.goes_on.clear()
+        client.sales(1, (1, 7), (2, 200))
+        number = service.server.cuts.begin(client.run)
+        with pytest.raises(CheckpointUnderWay):
+            service.server.cuts.begin(client.run)
+        with pytest.raises(CheckpointAborted) as told:
+            service.server.cuts.wait(client.run, number, BOUND)
+        assert "within 1 s" in told.value.reason
+        assert set(told.value.offender.split(", ")) <= {"s1/0", "s5/0"}, "who has a job at work"
+        place.database.transact(lambda c: cuts.set_cutting(c, run, Cutting()))
+        jobs.goes_on.set()
+        client.sales(2, (1, 300))
+        second = take(service, client)
+        client.end()
+        final = client.wait()
+
+    assert second.number == number + 1
+    assert shown(spark, place, second) == {
+        "best": [("tea", 307_000)],
+        "bulk": [(1, 300), (2, 200)],
+    }
+    assert rows(spark, place, final["best"]) == [("tea", 307_000)]

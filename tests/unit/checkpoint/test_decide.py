@@ -29,8 +29,17 @@ EVERY = Cutting(every=5.0, alignment=10.0, acknowledgement=30.0, commit=3.0, tol
 IDLE = CutFacts(EVERY, "c", since=6.0)
 
 
-def under_way(state: CheckpointState, **more: object) -> CutFacts:
-    return replace(IDLE, under_way=replace(UnderWay(4, state, 1.0), **more))
+def under_way(
+    state: CheckpointState,
+    *,
+    age: float = 1.0,
+    owing: tuple[str, ...] = (),
+    acknowledged: frozenset[str] = frozenset(),
+    waiting: tuple[Waiting, ...] = (),
+    complete_for: float | None = None,
+) -> CutFacts:
+    it = UnderWay(4, state, age, owing, acknowledged, waiting, complete_for)
+    return replace(IDLE, under_way=it)
 
 
 # --- beginning -------------------------------------------------------------------------------
@@ -183,12 +192,8 @@ def test_nothing_ever_happens_that_the_table_does_not_have(facts: CutFacts) -> N
 
 @given(CHECKPOINTS)
 def test_every_checkpoint_is_over_some_time(checkpoint: UnderWay) -> None:
-    facts = replace(IDLE, under_way=replace(checkpoint, age=1e6, complete_for=None))
-    for _ in range(len(S)):
-        verdict = decide(facts)
-        if not isinstance(verdict, Advance):
-            break
-        assert facts.under_way is not None
-        facts = replace(facts, under_way=replace(facts.under_way, state=verdict.to))
+    late = replace(checkpoint, age=1e6, complete_for=None)
+    while isinstance(verdict := decide(replace(IDLE, under_way=late)), Advance):
+        late = replace(late, state=verdict.to)
 
     assert isinstance(verdict, Commit | Abort)

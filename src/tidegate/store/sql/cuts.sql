@@ -107,7 +107,7 @@ LEFT JOIN LATERAL (
     SELECT
         max(settled_at) AS settled_at,
         count(*) FILTER (
-            WHERE state = 'aborted' AND number > coalesce(
+            WHERE state = 'aborted' AND settled_at > run.begun_at AND number > coalesce(
                 (SELECT max(number) FROM tidegate.checkpoint AS good
                  WHERE good.run_id = run.id AND good.state = 'committed'), 0)
         ) AS failures,
@@ -150,8 +150,9 @@ WITH arrived AS (
 )
 SELECT
     lane.to_task, lane.from_task, arrived.id IS NOT NULL,
-    extract(epoch FROM clock_timestamp() - min(arrived.sent_at) OVER (PARTITION BY lane.to_task))
-        ::float8
+    extract(epoch FROM statement_timestamp() - min(arrived.sent_at) OVER (
+        PARTITION BY lane.to_task
+    ))::float8
 FROM tidegate.lane
 LEFT JOIN arrived ON arrived.id = lane.id
 WHERE lane.run_id = %(run)s AND lane.to_task IN (SELECT to_task FROM arrived)

@@ -42,28 +42,43 @@ DELETE FROM tidegate.lane WHERE run_id = %(run)s;
 DELETE FROM tidegate.release WHERE run_id = %(run)s;
 
 -- name: files_named — The files that results, states and cuts name; in open runs also the rest.
+-- Runs that were restored from these name files of theirs as well. One that was cut and has not
+-- ended may be restored, also when it is closed: it needs its state and the chunks behind its cuts.
+WITH family AS (
+    SELECT
+        id, state = 'open' AS is_open,
+        state = 'open' OR (
+            state <> 'ended' AND EXISTS (
+                SELECT FROM tidegate.checkpoint
+                WHERE run_id = run.id AND checkpoint.state = 'committed'
+            )
+        ) AS may_go_on
+    FROM tidegate.run
+    WHERE id = ANY(%(runs)s::bigint[]) OR lineage && %(runs)s::bigint[]
+)
 SELECT DISTINCT file
 FROM (
     SELECT jsonb_path_query(message.payload, '$.**.files[*]') #>> '{}'
-    FROM tidegate.run
-    JOIN tidegate.lane ON lane.run_id = run.id
+    FROM family
+    JOIN tidegate.lane ON lane.run_id = family.id
     JOIN tidegate.message ON message.lane_id = lane.id
-    WHERE run.id = ANY(%(runs)s::bigint[]) AND run.state = 'open' AND message.kind = 'event'
+    WHERE is_open AND message.kind = 'event'
     UNION ALL
     SELECT jsonb_array_elements_text(chunk.files)
-    FROM tidegate.run
-    JOIN tidegate.chunk ON chunk.run_id = run.id
-    WHERE run.id = ANY(%(runs)s::bigint[]) AND run.state = 'open'
+    FROM family
+    JOIN tidegate.chunk ON chunk.run_id = family.id
+    WHERE may_go_on
     UNION ALL
-    SELECT jsonb_path_query(state.files, '$[*].path') #>> '{}'
-    FROM tidegate.state
-    WHERE run_id = ANY(%(runs)s::bigint[])
+    SELECT jsonb_path_query(kept.files, '$[*].path') #>> '{}'
+    FROM family
+    JOIN tidegate.state AS kept ON kept.run_id = family.id
+    WHERE may_go_on OR kept.payload ? 'sink'
     UNION ALL
     SELECT jsonb_path_query(output.files, '$[*].path') #>> '{}'
-    FROM tidegate.output
-    WHERE run_id = ANY(%(runs)s::bigint[])
+    FROM family
+    JOIN tidegate.output ON output.run_id = family.id
     UNION ALL
     SELECT jsonb_path_query(batches, '$.**.files[*]') #>> '{}'
-    FROM tidegate.result
-    WHERE run_id = ANY(%(runs)s::bigint[])
+    FROM family
+    JOIN tidegate.result ON result.run_id = family.id
 ) AS named (file);

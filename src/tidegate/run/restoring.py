@@ -1,0 +1,78 @@
+"""Restoring a run to one of its cuts: what it needs is checked before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint import CheckpointState
+from tidegate.errors import CutDamaged, NoSuchCut, OtherPlan, listed
+from tidegate.plan import plan_hash
+from tidegate.run.durable import lane_names
+from tidegate.run.storage import Storage
+from tidegate.run.wiring import HEAD
+from tidegate.store import LaneName, cuts, restoring
+
+if TYPE_CHECKING:
+    from tidegate.run.assemble import Assembly
+    from tidegate.run.deployment import Deployment
+    from tidegate.store import Database, Run
+    from tidegate.store.restoring import Graph
+
+
+def restore(place: Deployment, assembly: Assembly, run: Run, number: int | None = None) -> Run:
+    """Begin a run again at a cut, by default its latest.
+
+    Raises `NoSuchCut`, `OtherPlan`, or `CutDamaged`, which names the newest cut that is intact.
+    """
+    database, storage = place.database, Storage(place.root)
+    known = _cuts(database, run)
+    wanted = number if number is not None else max(known, default=0)
+    if wanted not in known:
+        asked = "any cut" if number is None else f"cut {number}"
+        raise NoSuchCut(run.name, asked, listed([str(it) for it in known]))
+    _refuse_other_plan(database, assembly, run, wanted)
+    damaged = _damaged(database, storage, run, wanted)
+    if damaged:
+        intact = next(_intact(database, storage, run, [it for it in known if it < wanted]), None)
+        raise CutDamaged(run.name, wanted, listed(damaged), f"cut {intact}" if intact else "none")
+    graph = graph_of(assembly)
+    return database.transact(lambda c: restoring.restore(c, run, wanted, graph))
+
+
+def graph_of(assembly: Assembly) -> Graph:
+    """The lanes of a plan, as its runs have them."""
+    sources = {
+        source: [[LaneName(HEAD, task) for task in tasks] for tasks in readers]
+        for source, readers in assembly.sources.items()
+    }
+    heads = [lane.to_task for each in sources.values() for lanes in each for lane in lanes]
+    return restoring.Graph(plan_hash(assembly.plan), lane_names(assembly.links, heads), sources)
+
+
+def _cuts(database: Database, run: Run) -> list[int]:
+    every = database.transact(lambda c: cuts.checkpoints_of(c, run))
+    return [it.number for it in every if it.state is CheckpointState.COMMITTED]
+
+
+def _refuse_other_plan(database: Database, assembly: Assembly, run: Run, number: int) -> None:
+    cut = database.transact(lambda c: cuts.cut_of(c, run, number))
+    assert cut is not None
+    if cut.manifest["plan"] != plan_hash(assembly.plan):
+        raise OtherPlan(run.pipeline, plan_hash(assembly.plan), run.name)
+
+
+def _damaged(database: Database, storage: Storage, run: Run, number: int) -> list[str]:
+    """The files of a cut that are not as they were, or gone; and those of chunks behind it."""
+    sealed = database.transact(lambda c: restoring.sealed_files(c, run, number))
+    behind = database.transact(lambda c: restoring.files_behind(c, run, number))
+    wrong = [it.path for it in sealed if storage.find(it.path) != it]
+    return [*wrong, *(file for file in behind if storage.find(file) is None)]
+
+
+def _intact(
+    database: Database, storage: Storage, run: Run, numbers: Sequence[int]
+) -> Iterator[int]:
+    """The newest first."""
+    return (it for it in sorted(numbers, reverse=True)
+            if not _damaged(database, storage, run, it))  # fmt: skip

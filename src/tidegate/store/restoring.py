@@ -1,0 +1,126 @@
+"""Restoring: a run begins again at one of its cuts, as another incarnation under the same name.
+
+The new incarnation has the states of the cut, and on the lanes of its sources what was delivered
+behind it. Whatever still works for the old one finds a closed run: its writes change nothing. A
+task that had ended before the cut stays ended: its END is put on the lanes out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from tidegate.faults import crash_point
+from tidegate.signals import BarrierKind, Event
+from tidegate.store.chunks import Chunk
+from tidegate.store.cuts import SealedFile
+from tidegate.store.deliveries import END_ID
+from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
+from tidegate.store.messages import message_id
+from tidegate.store.queries import queries
+from tidegate.store.runs import LaneName, Run, RunState, begin_run, close_run, closing_topics
+from tidegate.store.wakeups import notify
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The lanes of a plan, and those of them that come from sources."""
+
+    plan: str
+    lanes: Sequence[LaneName]
+    sources: Mapping[str, Sequence[Sequence[LaneName]]]
+
+
+def sealed_files(connection: psycopg.Connection, run: Run, number: int) -> list[SealedFile]:
+    """The files that the states of a cut name, as they have to be found."""
+    rows = connection.execute(_SQL["sealed"].sql, {"run": run.id, "number": number})
+    return [SealedFile(*row) for row in rows]
+
+
+def files_behind(connection: psycopg.Connection, run: Run, number: int) -> list[str]:
+    """The files of the chunks that were delivered behind a cut."""
+    rows = connection.execute(_SQL["behind"].sql, {"run": run.id, "number": number})
+    return [file for (file,) in rows]
+
+
+def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Graph) -> Run:
+    """Begin a run again at a cut. It is closed if it was open, and its name goes on."""
+    close_run(connection, earlier, RunState.CANCELLED, f"it was restored to cut {number}")
+    run = begin_run(
+        connection,
+        earlier.pipeline,
+        earlier.name,
+        graph.lanes,
+        sources=tuple(graph.sources),
+        plan=graph.plan,
+    )
+    asked = {"run": earlier.id, "number": number}
+    tasks = [task for (task,) in connection.execute(_SQL["acknowledged_by"].sql, asked)]
+    _copy(connection, run, earlier, number, tasks)
+    sent = [*_replayed(connection, run, number, graph), *_ends(connection, run, graph, tasks)]
+    put(connection, _on_lanes(connection, run, graph, sent))
+    connection.execute(_SQL["pass_over"].sql, {"run": run.id, "tasks": tasks})
+    notify(connection, closing_topics(connection, [run.id]))
+    crash_point("restore.before_commit")
+    return run
+
+
+def _copy(
+    connection: psycopg.Connection, run: Run, earlier: Run, number: int, tasks: Collection[str]
+) -> None:
+    asked = {"run": run.id, "earlier": earlier.id, "number": number, "tasks": list(tasks)}
+    for name in (
+        "inherit",
+        "copy_sources",
+        "copy_chunks",
+        "copy_checkpoints",
+        "copy_acknowledgements",
+        "copy_outputs",
+        "copy_states",
+        "copy_releases",
+    ):
+        connection.execute(_SQL[name].sql, asked)
+
+
+_Message = tuple[LaneName, tuple[str | int, ...], Event[object] | None]
+"""A lane, what makes the id of the message, and the message; None is END."""
+
+
+def _replayed(
+    connection: psycopg.Connection, run: Run, number: int, graph: Graph
+) -> Iterator[_Message]:
+    rows = connection.execute(_SQL["chunks_behind"].sql, {"run": run.id, "number": number})
+    for source, at, sha256, rows_, size, files, shard in rows.fetchall():
+        chunk = Chunk(source, at, sha256, rows_, size, tuple(files), shard)
+        for lanes in graph.sources[source]:
+            yield lanes[shard], (source, at), Event(chunk.batch, run.key)
+
+
+def _ends(
+    connection: psycopg.Connection, run: Run, graph: Graph, tasks: Collection[str]
+) -> Iterator[_Message]:
+    """Of sources that have ended, and of tasks that had ended before the cut."""
+    for (source,) in connection.execute(_SQL["ended_sources"].sql, {"run": run.id}).fetchall():
+        for lanes in graph.sources[source]:
+            for lane in lanes:
+                yield lane, (source, "end"), None
+    heads = {lane.from_task for each in graph.sources.values() for lanes in each for lane in lanes}
+    for lane in graph.lanes:
+        if lane.from_task not in heads and lane.from_task not in tasks:
+            yield lane, (lane.from_task, lane.input, "end"), None
+
+
+def _on_lanes(
+    connection: psycopg.Connection, run: Run, graph: Graph, messages: Sequence[_Message]
+) -> list[Sent]:
+    ids = lane_ids(find_lanes(connection, run, graph.lanes).fetchall(), run, graph.lanes)
+    end = BarrierKind.END_OF_RUN.with_id(END_ID, run.key)
+    return [
+        Sent(ids[lane], message_id(run.key, *cause, lane.to_task), message or end)
+        for lane, cause, message in messages
+    ]
+
+
+_SQL = queries("restoring")

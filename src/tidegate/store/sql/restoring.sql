@@ -1,0 +1,95 @@
+-- A run begins again at a cut, as another incarnation of it.
+
+-- name: sealed — The files that a cut's states name.
+SELECT DISTINCT file ->> 'path', (file ->> 'bytes')::bigint, file ->> 'sha256'
+FROM tidegate.state, jsonb_array_elements(files) AS file
+WHERE run_id = %(run)s AND number <= %(number)s;
+
+-- name: behind — The files of the chunks behind a cut.
+SELECT jsonb_array_elements_text(files)
+FROM tidegate.chunk
+WHERE run_id = %(run)s AND behind >= %(number)s;
+
+-- name: acknowledged_by — The tasks that the barrier of a checkpoint has left.
+SELECT task FROM tidegate.acknowledgement WHERE run_id = %(run)s AND number = %(number)s;
+
+-- name: inherit — What a run has from the one that it is restored from.
+UPDATE tidegate.run
+SET cutting = earlier.cutting, lineage = earlier.lineage || earlier.id
+FROM tidegate.run AS earlier
+WHERE run.id = %(run)s AND earlier.id = %(earlier)s;
+
+-- name: copy_sources — Its sources have what was delivered; their barriers are counted on.
+UPDATE tidegate.source
+SET delivered = earlier.delivered, declared = earlier.declared, declared_at = earlier.declared_at,
+    ended_at = earlier.ended_at, injected = greatest(%(number)s, earlier.injected)
+FROM tidegate.source AS earlier
+WHERE source.run_id = %(run)s AND earlier.run_id = %(earlier)s AND earlier.name = source.name;
+
+-- name: copy_chunks — All its chunks; those behind the cut come behind its barrier again.
+INSERT INTO tidegate.chunk (
+    run_id, source, number, sha256, rows, bytes, files, shard, delivered_at, behind
+)
+SELECT
+    %(run)s, source, number, sha256, rows, bytes, files, shard, delivered_at,
+    CASE WHEN behind < %(number)s THEN behind ELSE greatest(%(number)s, (
+        SELECT max(injected) FROM tidegate.source WHERE run_id = %(earlier)s
+    )) END
+FROM tidegate.chunk
+WHERE run_id = %(earlier)s;
+
+-- name: copy_checkpoints — The cuts up to this one; later numbers are used up.
+INSERT INTO tidegate.checkpoint (
+    run_id, number, id, epoch, state, triggered_at, injected_at, aligning_at, acknowledged_at,
+    settled_at, reason, offender, manifest
+)
+SELECT
+    %(run)s, number, id, epoch,
+    CASE WHEN number <= %(number)s THEN state ELSE 'aborted' END,
+    triggered_at, injected_at, aligning_at, acknowledged_at,
+    coalesce(settled_at, triggered_at),
+    CASE WHEN number <= %(number)s THEN reason ELSE 'the run was restored to an earlier cut' END,
+    CASE WHEN number <= %(number)s THEN offender ELSE 'whoever restored it' END,
+    CASE WHEN number <= %(number)s THEN manifest END
+FROM tidegate.checkpoint
+WHERE run_id = %(earlier)s;
+
+-- name: copy_acknowledgements — Who acknowledged them.
+INSERT INTO tidegate.acknowledgement (run_id, number, task, acknowledged_at, waited, last, bytes)
+SELECT %(run)s, number, task, acknowledged_at, waited, last, bytes
+FROM tidegate.acknowledgement
+WHERE run_id = %(earlier)s AND number <= %(number)s;
+
+-- name: copy_outputs — What sinks gave for each of them.
+INSERT INTO tidegate.output (run_id, number, place, payload, files)
+SELECT %(run)s, number, place, payload, files
+FROM tidegate.output
+WHERE run_id = %(earlier)s AND number <= %(number)s;
+
+-- name: copy_states — What tasks keep that have not ended.
+INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
+SELECT %(run)s, task, number, place, input, payload, files
+FROM tidegate.state
+WHERE run_id = %(earlier)s AND number <= %(number)s AND task = ANY(%(tasks)s::text[]);
+
+-- name: copy_releases — Where END has passed already.
+INSERT INTO tidegate.release (run_id, task, released_at)
+SELECT %(run)s, task, released_at
+FROM tidegate.release
+WHERE run_id = %(earlier)s AND NOT task = ANY(%(tasks)s::text[]);
+
+-- name: chunks_behind — The chunks behind a cut, in the order of their delivery.
+SELECT source, number, sha256, rows, bytes, files, shard
+FROM tidegate.chunk
+WHERE run_id = %(run)s AND behind >= %(number)s
+ORDER BY source, delivered_at, number;
+
+-- name: ended_sources — The sources that have ended.
+SELECT name FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NOT NULL ORDER BY name;
+
+-- name: pass_over — The lanes into tasks that have ended are read up to their END.
+UPDATE tidegate.cursor
+SET seq = lane.sent
+FROM tidegate.lane
+WHERE cursor.lane_id = lane.id AND lane.run_id = %(run)s
+    AND NOT lane.to_task = ANY(%(tasks)s::text[]);
