@@ -87,7 +87,7 @@ class CheckpointBarrier(Value):
         try:
             return CheckpointBarrier(checkpoint_id, epoch, flags)
         except InvalidCheckpointBarrier as invalid:
-            raise _malformed("checkpoint barrier", data, invalid.reason) from invalid
+            raise _malformed("checkpoint barrier", data, invalid.reason, invalid) from invalid
 
     def _fields(self) -> tuple[object, ...]:
         return self.checkpoint_id, self.epoch, self.flags
@@ -143,7 +143,7 @@ class InjectBarrier(Value):
         try:
             return InjectBarrier(word >> 64, (word >> 16) & (_EPOCHS - 1), bool(word >> 15 & 1))
         except InvalidCheckpointBarrier as invalid:
-            raise _malformed("command to inject", data, invalid.reason) from invalid
+            raise _malformed("command to inject", data, invalid.reason, invalid) from invalid
 
     def _fields(self) -> tuple[object, ...]:
         return self.checkpoint_id, self.epoch, self.is_unaligned
@@ -163,5 +163,9 @@ def _check(checkpoint_id: int, epoch: int, flags: int) -> None:
     )
 
 
-def _malformed(what: str, data: bytes, reason: str) -> MalformedBarrier:
-    return MalformedBarrier(what=what, data=data.hex(), reason=reason)
+def _malformed(
+    what: str, data: bytes, reason: str, cause: Exception | None = None
+) -> MalformedBarrier:
+    malformed = MalformedBarrier(what=what, data=data.hex(), reason=reason)
+    malformed.__cause__ = cause  # compiled, `raise … from` forgets it
+    return malformed

@@ -101,6 +101,7 @@ class BarrierEmitter:
         failure = BarrierInjectionFailed(
             source=self._injector.source, barrier=str(barrier), reason=str(cause)
         )
+        failure.__cause__ = cause  # compiled, `raise … from` forgets it
         self.failed = failure
         self._tell(failure)
         return failure

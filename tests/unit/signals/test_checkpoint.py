@@ -16,6 +16,7 @@ EPOCHS = st.integers(0, 2**48 - 1)
 BARRIERS = st.builds(CheckpointBarrier, IDS, EPOCHS, st.integers(0, 1))
 COMMANDS = st.builds(InjectBarrier, IDS, EPOCHS, st.booleans())
 
+NO_ID = bytes(2) + b"\x07" + bytes(13)
 REFUSED = [(0, 0), (-1, 0), (2**64, 0), (2**64 + 7, 0), (1, -1), (1, 2**48), (1, 2**64)]
 
 
@@ -85,6 +86,13 @@ def test_bytes_that_are_no_barrier_are_refused(data: bytes) -> None:
     assert refused.value.data == data.hex()
 
 
+def test_bytes_with_wrong_numbers_keep_the_first_cause() -> None:
+    for unpack, data in [(CheckpointBarrier.unpack, bytes(24)), (InjectBarrier.unpack, NO_ID)]:
+        with pytest.raises(MalformedBarrier) as refused:
+            unpack(data)
+        assert isinstance(refused.value.__cause__, InvalidCheckpointBarrier)
+
+
 @given(COMMANDS)
 @example(InjectBarrier(2**64 - 1, 2**48 - 1, True))
 @example(InjectBarrier(1, 2**48 - 1))
@@ -111,7 +119,7 @@ def test_the_empty_command_says_that_there_is_none() -> None:
         bytes(17),
         b"\x01" + InjectBarrier(1, 0).pack()[1:],
         b"\x00\x40" + InjectBarrier(1, 0).pack()[2:],
-        bytes(2) + b"\x07" + bytes(13),
+        NO_ID,
     ],
     ids=["short", "long", "lowest bit", "highest reserved bit", "epoch without id"],
 )
