@@ -97,9 +97,13 @@ class Warnings:
 class Company:
     """The processes at work, and this one among them."""
 
-    def __init__(self, crew: Crew, colleague: Colleague) -> None:
+    def __init__(
+        self, crew: Crew, colleague: Colleague, check: Callable[[], None] = lambda: None
+    ) -> None:
         self.crew = crew
         self.colleague = colleague
+        self._check = check
+        """Raises what has ended the coordinator, if it did not end by being closed."""
 
     @property
     def names(self) -> set[str]:
@@ -111,6 +115,7 @@ class Company:
         until = monotonic() + bound
         while not (stopped.is_set() or self._are_all_here()):
             self.crew.look()
+            self._check()
             hopeless = any(hand.deaths > MOST_DEATHS for hand in self.crew.hands.values())
             if hopeless or monotonic() > until:
                 raise self._incomplete(bound)
@@ -124,6 +129,7 @@ class Company:
         warnings = Warnings(say)
         while not (stopped.is_set() or self.crew.is_gone):
             self.crew.look()
+            self._check()
             warnings.note({it.warning for it in self.colleague.stats.values()} - {""}, monotonic())
             stopped.wait(LOOK)
 
@@ -164,7 +170,7 @@ def company(wanted: Wanted, address: str) -> Iterator[Company]:
         crew = Crew(folder / LOGS)
         try:
             crew.start(wanted.posts())
-            yield Company(crew, colleague)
+            yield Company(crew, colleague, coordinator.check)
         finally:
             crew.close(END_BOUND)
             colleague.leave()

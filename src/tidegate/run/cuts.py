@@ -29,8 +29,8 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.plan import PhysicalResultCollect
-from tidegate.run.cutting import new_id
 from tidegate.run.stages import SinkResult
+from tidegate.signals import CheckpointId
 from tidegate.spark import Batch
 from tidegate.store import cuts, run_topic
 
@@ -73,7 +73,7 @@ class Cuts:
     def begin(self, run: str) -> int:
         """Begin a checkpoint now; its number. Raises `NothingToCut` or `CheckpointUnderWay`."""
         found = self._known(run)
-        number = self._database.transact(lambda c: cuts.trigger(c, found, new_id()))
+        number = self._database.transact(lambda c: cuts.trigger(c, found, CheckpointId.new()))
         if number is None:
             raise self._why_not(found)
         self._injected()

@@ -10,11 +10,11 @@ import logging
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
 
 import tidegate
 from tidegate.checkpoint import Abort, Advance, Commit, Fail, Rest, Trigger, Verdict, decide
 from tidegate.faults import crash_point
+from tidegate.signals import CheckpointId
 from tidegate.store import RunState, close_run, cuts, guard
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VERSIONS = {"tidegate": tidegate.__version__, "pyspark": version("pyspark")}
-
-
-def new_id() -> UUID:
-    """The id of another checkpoint."""
-    return uuid4()
 
 
 class Coordinator:
@@ -64,7 +59,7 @@ class Coordinator:
         number = facts.under_way.number if facts.under_way else 0
         match verdict:
             case Trigger():
-                cuts.trigger(connection, run, new_id())
+                cuts.trigger(connection, run, CheckpointId.new())
             case Advance(to):
                 cuts.advance(connection, run, number, to)
             case Commit():

@@ -181,7 +181,9 @@ class Server:
         batch = self._ingest(found, source, number, shard, file)
         chunk = Chunk(source, number, sha256, batch.rows, batch.bytes, batch.files, shard)
         lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
-        return self._record(found, chunk, lanes)
+        is_new = self._record(found, chunk, lanes)
+        self.injection.after_chunk(found, source)
+        return is_new
 
     def end(self, run: str, source: str | None = None, chunks: int | None = None) -> None:
         """Close a source that has so many chunks, by default those delivered; or all sources."""

@@ -23,7 +23,7 @@ import psycopg
 from tidegate.checkpoint import CheckpointState, CutFacts, Cutting, UnderWay, Waiting
 from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
-from tidegate.signals import BarrierKind
+from tidegate.signals import Barrier, CheckpointBarrier
 from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
 from tidegate.store.messages import as_json, message_id
 from tidegate.store.queries import queries
@@ -120,7 +120,7 @@ def trigger(connection: psycopg.Connection, run: Run, id: UUID) -> int | None:
     Raises `RunEnded` when the run is closed.
     """
     hold_open(connection, run, "*")
-    asked = {"run": run.id, "pipeline": run.pipeline, "id": id}
+    asked = {"run": run.id, "id": id}
     row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
     if row is None:
         return None
@@ -135,21 +135,27 @@ def owed(connection: psycopg.Connection, pipeline: str) -> list[Owed]:
     return [Owed(Run.from_row(*row[:6]), *row[6:]) for row in rows]
 
 
-def inject(connection: psycopg.Connection, owing: Owed, lanes: Sequence[LaneName]) -> bool:
+def inject(
+    connection: psycopg.Connection,
+    run: Run,
+    source: str,
+    barrier: CheckpointBarrier,
+    lanes: Sequence[LaneName],
+) -> bool:
     """Put a source's barrier on its lanes; False when it is there, or is not wanted any more."""
-    run, source, number = owing.run, owing.source, owing.number
     try:
         hold_open(connection, run, source)
     except RunEnded:
         return False
+    number = barrier.checkpoint_id
     asked = {"run": run.id, "source": source, "number": number}
     row = connection.execute(_SQL["hold_injection"].sql, asked).fetchone()
     if row is None or not row[0]:
         return False
-    barrier = BarrierKind.CHECKPOINT.with_id(number, run.key)
+    message = Barrier.of_checkpoint(barrier, run.key)
     ids = lane_ids(find_lanes(connection, run, lanes).fetchall(), run, lanes)
     put(connection, [
-        Sent(ids[lane], message_id(run.key, source, "checkpoint", number, lane.to_task), barrier)
+        Sent(ids[lane], message_id(run.key, source, "checkpoint", number, lane.to_task), message)
         for lane in lanes
     ])  # fmt: skip
     connection.execute(_SQL["note_injected"].sql, asked)

@@ -10,6 +10,7 @@ import msgspec
 from tidegate.signals import (
     Barrier,
     BarrierKind,
+    CheckpointBarrier,
     Event,
     Instant,
     InstantKind,
@@ -47,7 +48,10 @@ def encode(message: StreamMessage) -> tuple[str, str]:
         case Watermark():
             return "watermark", _json(time=message.time)
         case Barrier():
-            return "barrier", _json(id=message.id, kind=message.kind.value, count=message.count)
+            its = message.checkpoint
+            of_checkpoint = {} if its is None else {"epoch": its.epoch, "flags": its.flags}
+            kind = message.kind.value
+            return "barrier", _json(id=message.id, kind=kind, count=message.count, **of_checkpoint)
         case Instant():
             return "instant", _json(id=message.id, kind=message.kind.value, target=message.target)
 
@@ -62,10 +66,17 @@ def decode(kind: str, text: str, run: str) -> StreamMessage:
         case "watermark":
             return Watermark(fields["time"], run)
         case "barrier":
-            return Barrier(fields["id"], BarrierKind(fields["kind"]), run, fields["count"])
+            return _barrier(fields, run)
         case "instant":
             return Instant(fields["id"], InstantKind(fields["kind"]), run, fields["target"])
     raise ValueError(f"{kind!r} is no kind of message")
+
+
+def _barrier(fields: dict[str, Any], run: str) -> Barrier:
+    its = None
+    if "epoch" in fields:
+        its = CheckpointBarrier(fields["id"], fields["epoch"], fields["flags"])
+    return Barrier(fields["id"], BarrierKind(fields["kind"]), run, fields["count"], its)
 
 
 def _json(**fields: object) -> str:

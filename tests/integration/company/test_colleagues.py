@@ -12,7 +12,7 @@ import pytest
 
 from tests.waiting import wait_until
 from tidegate.cli.post import colleague_in
-from tidegate.errors import CompanyIncomplete, NoSecret, UnknownMember
+from tidegate.errors import CompanyIncomplete, CoordinatorBroken, NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.run import meeting
 from tidegate.run.colleague import DRAIN, STOP, Colleague, Gone, Stats
@@ -275,3 +275,16 @@ def test_a_warning_is_said_once_and_only_if_it_stays() -> None:
         warnings.note({*amiss.split()}, float(now))
 
     assert said == ["a"]
+
+
+def test_a_company_whose_coordinator_is_broken_says_so(join: Join, tmp_path: Path) -> None:
+    def broken() -> None:
+        raise CoordinatorBroken("tcp://127.0.0.1:7001", "KeyError: 3")
+
+    crew = Crew(tmp_path)
+    crew.start([Post("worker-1", "test", [sys.executable, "-c", "import os; os.read(0, 1)"])])
+    try:
+        with pytest.raises(CoordinatorBroken):
+            Company(crew, join("chief"), broken).keep(Event(), lambda _: None)
+    finally:
+        crew.close(10)

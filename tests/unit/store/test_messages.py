@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tidegate.signals import (
     Barrier,
     BarrierKind,
+    CheckpointBarrier,
     Event,
     Instant,
     InstantKind,
@@ -25,9 +26,12 @@ JSON = st.recursive(
     max_leaves=8,
 )
 MESSAGES: st.SearchStrategy[StreamMessage] = st.one_of(
-    st.builds(Event, JSON, st.just(RUN), st.none() | st.integers(0, 9), st.integers(0, 3)),
+    st.builds(Event, JSON, st.just(RUN), st.none() | st.integers(0, 9), st.integers(0, 3), NUMBERS),
     st.builds(Watermark, st.integers(-(2**53), 2**53), st.just(RUN)),
     st.builds(Barrier, NUMBERS, st.sampled_from(BarrierKind), st.just(RUN), st.none() | NUMBERS),
+    st.builds(CheckpointBarrier, NUMBERS, st.integers(0, 2**48 - 1), st.integers(0, 1)).map(
+        lambda its: Barrier.of_checkpoint(its, RUN)
+    ),
     st.builds(Instant, NUMBERS, st.sampled_from(InstantKind), st.just(RUN), NUMBERS),
 )
 

@@ -5,13 +5,8 @@
 UPDATE tidegate.run SET cutting = %(cutting)s::jsonb WHERE id = %(run)s;
 
 -- name: trigger — Begin a checkpoint unless one is under way or every source has ended.
--- Its epoch is that of whoever coordinates: it grows with every change of hands.
 INSERT INTO tidegate.checkpoint (run_id, number, id, epoch)
-SELECT
-    %(run)s, coalesce(max(number), 0) + 1, %(id)s,
-    coalesce((
-        SELECT epoch FROM tidegate.lease WHERE kind = 'monitor' AND key = %(pipeline)s
-    ), 0)
+SELECT %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s
 HAVING EXISTS (SELECT FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NULL)
