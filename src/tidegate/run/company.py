@@ -7,6 +7,7 @@ of each about what it has done.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,15 +16,24 @@ from itertools import cycle
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from typing import Self
 from uuid import uuid4
 
-from tidegate.errors import CompanyIncomplete, GroupError, MembersMissing, listed
+from tidegate.errors import (
+    CompanyIncomplete,
+    CoordinatorBroken,
+    GroupError,
+    MembersMissing,
+    listed,
+)
 from tidegate.group import Coordinator
 from tidegate.run import meeting
 from tidegate.run.colleague import FENCE_BOUND, STOP, Colleague, Stats
 from tidegate.run.crew import Crew, Post
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import HAND_OVER_BOUND
+
+log = logging.getLogger(__name__)
 
 LOGS = "logs"
 CHIEF = "up"
@@ -98,12 +108,12 @@ class Company:
     """The processes at work, and this one among them."""
 
     def __init__(
-        self, crew: Crew, colleague: Colleague, check: Callable[[], None] = lambda: None
+        self, crew: Crew, colleague: Colleague, tend: Callable[[], None] = lambda: None
     ) -> None:
         self.crew = crew
         self.colleague = colleague
-        self._check = check
-        """Raises what has ended the coordinator, if it did not end by being closed."""
+        self._tend = tend
+        """Looks after the coordinator."""
 
     @property
     def names(self) -> set[str]:
@@ -115,7 +125,7 @@ class Company:
         until = monotonic() + bound
         while not (stopped.is_set() or self._are_all_here()):
             self.crew.look()
-            self._check()
+            self._tend()
             hopeless = any(hand.deaths > MOST_DEATHS for hand in self.crew.hands.values())
             if hopeless or monotonic() > until:
                 raise self._incomplete(bound)
@@ -129,7 +139,7 @@ class Company:
         warnings = Warnings(say)
         while not (stopped.is_set() or self.crew.is_gone):
             self.crew.look()
-            self._check()
+            self._tend()
             warnings.note({it.warning for it in self.colleague.stats.values()} - {""}, monotonic())
             stopped.wait(LOOK)
 
@@ -158,19 +168,42 @@ class Company:
         return CompanyIncomplete(f"{names} did not come", bound, said)
 
 
+class Chair:
+    """The coordinator of the group, begun again should a fault of its own end it."""
+
+    def __init__(self, address: str, secret: bytes) -> None:
+        self._secret = secret
+        self.coordinator = Coordinator(address, secret=secret)
+
+    def look(self) -> None:
+        """See that there is one; its members come back by themselves."""
+        try:
+            self.coordinator.check()
+        except CoordinatorBroken as fault:
+            log.critical("%s", fault, exc_info=True)
+            self.coordinator.close()
+            self.coordinator = Coordinator(self.coordinator.address, secret=self._secret)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.coordinator.close()
+
+
 @contextmanager
 def company(wanted: Wanted, address: str) -> Iterator[Company]:
     """Start everybody, coordinate them, and end them all afterwards."""
     secret = meeting.secret_for()
     folder = wanted.folder
-    with Coordinator(address, secret=secret) as coordinator:
-        place = MeetingPlace(coordinator.address, secret)
+    with Chair(address, secret) as chair:
+        place = MeetingPlace(chair.coordinator.address, secret)
         place.save(folder)
         colleague = Colleague.join(CHIEF, place)
         crew = Crew(folder / LOGS)
         try:
             crew.start(wanted.posts())
-            yield Company(crew, colleague, coordinator.check)
+            yield Company(crew, colleague, chair.look)
         finally:
             crew.close(END_BOUND)
             colleague.leave()

@@ -12,11 +12,11 @@ import pytest
 
 from tests.waiting import wait_until
 from tidegate.cli.post import colleague_in
-from tidegate.errors import CompanyIncomplete, CoordinatorBroken, NoSecret, UnknownMember
+from tidegate.errors import CompanyIncomplete, NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.run import meeting
 from tidegate.run.colleague import DRAIN, STOP, Colleague, Gone, Stats
-from tidegate.run.company import Company, Wanted, Warnings
+from tidegate.run.company import Chair, Company, Wanted, Warnings
 from tidegate.run.crew import Crew, Post
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import stand
@@ -277,14 +277,18 @@ def test_a_warning_is_said_once_and_only_if_it_stays() -> None:
     assert said == ["a"]
 
 
-def test_a_company_whose_coordinator_is_broken_says_so(join: Join, tmp_path: Path) -> None:
-    def broken() -> None:
-        raise CoordinatorBroken("tcp://127.0.0.1:7001", "KeyError: 3")
+def test_a_coordinator_that_a_fault_of_its_own_has_ended_is_begun_again() -> None:
+    secret = new_secret()
+    with Chair("tcp://127.0.0.1:0", secret) as chair:
+        first = chair.coordinator
+        colleague = Colleague.join("worker-1", MeetingPlace(first.address, secret))
+        first._fault = KeyError(3)  # noqa: SLF001  nothing else breaks it
+        first.close()
+        chair.look()
 
-    crew = Crew(tmp_path)
-    crew.start([Post("worker-1", "test", [sys.executable, "-c", "import os; os.read(0, 1)"])])
-    try:
-        with pytest.raises(CoordinatorBroken):
-            Company(crew, join("chief"), broken).keep(Event(), lambda _: None)
-    finally:
-        crew.close(10)
+        assert chair.coordinator is not first
+        assert chair.coordinator.address == first.address
+        other = Colleague.join("worker-2", MeetingPlace(first.address, secret))
+        other.group.wait_for(["worker-1"], 30.0)
+        for each in (colleague, other):
+            each.group.close()
