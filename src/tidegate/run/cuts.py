@@ -12,35 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Event as Flag
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidegate.checkpoint import OVER, CheckpointState
-from tidegate.errors import (
-    CheckpointAborted,
-    CheckpointPending,
-    CheckpointUnderWay,
-    NoSuchCut,
-    NothingToCut,
-    RunError,
-    listed,
-)
+from tidegate.checkpoint import CheckpointState
+from tidegate.errors import NoSuchCut, listed
 from tidegate.plan import PhysicalResultCollect
+from tidegate.run import taking
 from tidegate.run.stages import SinkResult
-from tidegate.signals import CheckpointId
 from tidegate.spark import Batch
-from tidegate.store import cuts, run_topic
+from tidegate.store import cuts
 
 if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
     from tidegate.store import Connection, Database, Run, Wakeups
     from tidegate.store.cuts import Checkpoint
-
-GLANCE = 1.0
-"""Seconds after which somebody who waits looks again although nobody woke it."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +59,7 @@ class Cuts:
 
     def begin(self, run: str) -> int:
         """Begin a checkpoint now; its number. Raises `NothingToCut` or `CheckpointUnderWay`."""
-        found = self._known(run)
-        number = self._database.transact(lambda c: cuts.trigger(c, found, CheckpointId.new()))
-        if number is None:
-            raise self._why_not(found)
+        number = taking.begin(self._database, self._known(run))
         self._injected()
         return number
 
@@ -91,19 +75,7 @@ class Cuts:
 
     def wait(self, run: str, number: int, timeout: float) -> Cut:
         """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
-        found = self._known(run)
-        changed = Flag()
-        unsubscribe = self._wakeups.subscribe(run_topic(self._plan.pipeline), changed.set)
-        deadline = monotonic() + timeout
-        try:
-            while not self._is_cut(found, number):
-                left = min(GLANCE, deadline - monotonic())
-                if left <= 0:
-                    raise CheckpointPending(run, number, timeout)
-                changed.wait(left)
-                changed.clear()
-        finally:
-            unsubscribe()
+        taking.wait(self._database, self._wakeups, self._known(run), number, timeout)
         return self.read(run, number)
 
     def _read(self, connection: Connection, run: Run, number: int | None) -> Cut:
@@ -115,20 +87,6 @@ class Cuts:
             raise NoSuchCut(run.name, wanted, listed([str(it.number) for it in known]))
         given = cuts.given_by(connection, run, self._plan.root.id, cut.number)
         return Cut(cut.number, cut.manifest, self._by_sink(given))
-
-    def _is_cut(self, run: Run, number: int) -> bool:
-        known = self._database.transact(lambda c: cuts.checkpoints_of(c, run))
-        it = next((each for each in known if each.number == number), None)
-        if it is None:
-            raise NoSuchCut(run.name, f"cut {number}", listed([str(it.number) for it in known]))
-        if it.state is CheckpointState.ABORTED:
-            raise CheckpointAborted(run.name, number, it.reason or "", it.offender or "nobody")
-        return it.state is CheckpointState.COMMITTED
-
-    def _why_not(self, run: Run) -> RunError:
-        known = self._database.transact(lambda c: cuts.checkpoints_of(c, run))
-        under_way = [it.number for it in known if it.state not in OVER]
-        return CheckpointUnderWay(run.name, under_way[-1]) if under_way else NothingToCut(run.name)
 
     def _by_sink(self, given: Sequence[object]) -> dict[str, list[Batch]]:
         """An empty result is a result too."""
