@@ -109,6 +109,17 @@ class MergeAggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class CondenseAggregate:
+    """Group partial results of many batches by `by` and merge their states; they stay partial.
+
+    No plan has it: a stage makes few batches of many by it, of what it keeps.
+    """
+
+    by: tuple[str, ...]
+    columns: tuple[AggregateColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartialTop:
     """Of one batch, keep only rows that can still be among the first `n` per `per`."""
 
@@ -162,6 +173,7 @@ Step: TypeAlias = (
     | Aggregate
     | PartialAggregate
     | MergeAggregate
+    | CondenseAggregate
     | PartialTop
     | Top
     | Join

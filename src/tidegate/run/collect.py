@@ -20,6 +20,7 @@ from tidegate.signals import Barrier, Event
 if TYPE_CHECKING:
     from tidegate.run.step import Step
     from tidegate.signals import Edge, StreamMessage
+    from tidegate.store import Held
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class _Arrived:
         self.added.clear()
         self.passing.clear()
         self.messages = 0
-        return Remembered(tuple((0, it) for it in added), outputs)
+        return Remembered(tuple((0, it) for it in added), outputs=outputs)
 
 
 class ResultCollector(Operator):
@@ -63,10 +64,10 @@ class ResultCollector(Operator):
         arrived = self._arrived.get(run)
         return arrived.messages if arrived else 0
 
-    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+    def restore(self, run: str, state: Sequence[Held]) -> None:
         """Have again what was kept at the last checkpoint."""
         arrived = self._arrived.setdefault(run, _Arrived())
-        arrived.state += [_result(payload) for _, payload in state]
+        arrived.state += [_result(held.payload) for held in state]
 
     def on_cancel(self, run: str) -> None:
         """Forget what had arrived."""

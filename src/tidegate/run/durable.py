@@ -47,6 +47,7 @@ from tidegate.store import (
     Advance,
     Connection,
     Database,
+    Held,
     LaneName,
     LaneState,
     Lease,
@@ -84,8 +85,8 @@ class DurableProcessor(Processor, Protocol):
         """Know again the last watermark of each lane, and the last one that went forward."""
         ...
 
-    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
-        """Have again what was kept at the last checkpoint, each with the input it came by."""
+    def restore(self, run: str, state: Sequence[Held]) -> None:
+        """Have again what was kept at the last checkpoint."""
         ...
 
     def withdraw(self, run: str, number: int) -> None:
@@ -384,7 +385,7 @@ class DurableLanes:
 
     def _known_of(
         self, connection: Connection, run: Run
-    ) -> tuple[list[LaneState], list[tuple[int, object]], Sequence[int]]:
+    ) -> tuple[list[LaneState], list[Held], Sequence[int]]:
         """A run's lanes, what this task keeps of it, and the checkpoints that were given up."""
         lanes = lanes_of(connection, run, self._task)
         aborted = aborted_among(connection, [run.id]).get(run.id, ())

@@ -25,6 +25,7 @@ from tidegate.signals import (
     StreamMessage,
 )
 from tidegate.signals.aligner import DEFAULT_HOLD
+from tidegate.store import Held
 
 
 class Operator:
@@ -62,7 +63,7 @@ class Operator:
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """An operator passes watermarks on and need not know them again."""
 
-    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+    def restore(self, run: str, state: Sequence[Held]) -> None:
         """Have again what was kept at the last checkpoint; by default nothing is kept."""
 
     def withdraw(self, run: str, number: int) -> None:
@@ -179,7 +180,7 @@ class BarrierProcessor:
         """Know again, after a crash, the last watermark of each lane of a run."""
         self._aligner(Carrier.DATA, run).recall(watermarks, forwarded)
 
-    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+    def restore(self, run: str, state: Sequence[Held]) -> None:
         """What it keeps is on its lanes."""
 
     def withdraw(self, run: str, number: int) -> None:

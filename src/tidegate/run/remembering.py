@@ -41,6 +41,7 @@ def acknowledged(
                 number=barrier.id,
                 task=task,
                 kept=tuple(_kept(port, payload, seal) for port, payload in said.kept),
+                condensed=said.condensed,
                 outputs=tuple(_kept(0, payload, seal) for payload in said.outputs),
                 waited=said.waited,
                 last=said.last,

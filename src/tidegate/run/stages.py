@@ -14,12 +14,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidegate.errors import NotABatch, StageFailed, TidegateError
+from tidegate.run.keeping import Keeping
 from tidegate.run.pace import FIRST, next_share
 from tidegate.run.processors import Operator
 from tidegate.run.step import Outcome, Remembered, Step
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.run.desk import Desk, Made
     from tidegate.signals import Edge
     from tidegate.spark import PreparedStage
+    from tidegate.store import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class _Turn:
     others: list[StreamMessage] = field(default_factory=list)
     version: int = 0
     """The checkpoint that all of it is for, if it is for one."""
-    added: tuple[tuple[int, Batch], ...] = ()
+    remembered: Remembered = field(default_factory=Remembered)
     """What has become part of the stage's state by it."""
 
     @property
@@ -69,48 +72,26 @@ class _AtWork:
     started_at: float
 
 
-@dataclass(slots=True)
-class _Kept:
-    """What a stateful stage has of a run, each batch with its input."""
-
-    state: list[tuple[int, Batch]] = field(default_factory=list)
-    """As of the last checkpoint; there for good, like what was added since."""
-    added: list[tuple[int, Batch]] = field(default_factory=list)
-    passing: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
-    """By checkpoint what is there for that one only."""
-    messages: int = 0
-    """How many came since the last checkpoint."""
-
-    def add(self, event: Event[object]) -> None:
-        its = self.passing.setdefault(event.version, []) if event.version else self.added
-        its.append((event.port, _batch(event)))
-
-    def up_to(self, version: int) -> list[tuple[int, Batch]]:
-        """All that there is at a checkpoint, or with 0 at the end."""
-        return [*self.state, *self.added, *self.passing.get(version, ())]
-
-    def snapshot(self) -> tuple[tuple[int, Batch], ...]:
-        """Make what was added part of the state; what that was."""
-        added = tuple(self.added)
-        self.state += added
-        self.added.clear()
-        self.passing.clear()
-        self.messages = 0
-        return added
-
-
 class StageOperator(Operator):
     """One shard of a stage. Payloads are a `Batch` in, a `Batch` or a `SinkResult` out.
 
     The port of an event says which input of the stage it belongs to.
     """
 
-    def __init__(self, name: str, shard: int, stage: PreparedStage, desk: Desk) -> None:
+    def __init__(
+        self,
+        name: str,
+        shard: int,
+        stage: PreparedStage,
+        desk: Desk,
+        condense: Callable[[int, Share], Future[Made]] | None = None,
+    ) -> None:
         super().__init__(name)
+        self._condense = condense
         self._shard = shard
         self._stage = stage
         self._desk = desk
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Keeping] = {}
         self._at_work: dict[str, _AtWork] = {}
         self._work_done: Callable[[], None] = lambda: None
         self._share = FIRST
@@ -130,10 +111,9 @@ class StageOperator(Operator):
         kept = self._kept.get(run)
         return kept.messages if kept else 0
 
-    def restore(self, run: str, state: Sequence[tuple[int, object]]) -> None:
+    def restore(self, run: str, state: Sequence[Held]) -> None:
         """Have again what was kept at the last checkpoint."""
-        kept = self._kept.setdefault(run, _Kept())
-        kept.state += [(port, msgspec.convert(batch, Batch)) for port, batch in state]
+        self._kept.setdefault(run, Keeping()).restore(state)
 
     def is_waiting(self, edge: Edge, run: str) -> bool:
         """Whether a job is at work for this run."""
@@ -212,16 +192,16 @@ class StageOperator(Operator):
 
     def _keep(self, message: StreamMessage, turn: _Turn) -> None:
         """A watermark promises nothing before the rows have gone, so END takes it along."""
-        kept = self._kept.setdefault(message.run, _Kept())
+        kept = self._kept.setdefault(message.run, Keeping())
         kept.messages += 1
         if isinstance(message, Event):
-            kept.add(message)
+            kept.add(message.port, _batch(message), message.version)
         elif isinstance(message, Barrier) and (message.is_end or message.is_checkpoint):
             self._answer(message, kept, turn)
         elif isinstance(message, Barrier):
             turn.others.append(message)
 
-    def _answer(self, barrier: Barrier, kept: _Kept, turn: _Turn) -> None:
+    def _answer(self, barrier: Barrier, kept: Keeping, turn: _Turn) -> None:
         turn.version = 0 if barrier.is_end else barrier.id
         for port, batch in kept.up_to(turn.version):
             turn.inputs[port].append(batch)
@@ -230,7 +210,13 @@ class StageOperator(Operator):
         if barrier.is_end:
             del self._kept[barrier.run]
         else:
-            turn.added = kept.snapshot()
+            turn.remembered = kept.snapshot(barrier.id)
+            if self._condense is not None:
+                kept.condense(barrier.id, partial(self._condensed, number_of(barrier.run)))
+
+    def _condensed(self, run: int, port: int, batches: Sequence[Batch]) -> Future[Made]:
+        assert self._condense is not None
+        return self._condense(port, Share(run, self._shard, (tuple(batches),)))
 
     def _hand_in(self, run: str, turn: _Turn, step: Step) -> None:
         inputs = tuple(tuple(batches) for batches in turn.inputs)
@@ -247,7 +233,7 @@ class StageOperator(Operator):
         else:
             turn = work.turn
             outcome.data.extend((*self._events(run, made.items(), turn.version), *turn.others))
-            outcome.remembered[run] = Remembered(turn.added)
+            outcome.remembered[run] = turn.remembered
             self._adapt(work.turn.bytes, monotonic() - work.started_at)
 
     def _events(

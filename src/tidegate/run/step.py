@@ -53,6 +53,8 @@ class Remembered:
 
     kept: tuple[tuple[int, object], ...] = ()
     """What was added to its state since the last one, each with the input that it came by."""
+    condensed: tuple[tuple[int, int], ...] = ()
+    """By input the checkpoint up to which its state is in `kept` in another form."""
     outputs: tuple[object, ...] = ()
     """The collecting end only: what sinks gave for this checkpoint alone."""
     waited: float = 0.0

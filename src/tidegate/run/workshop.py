@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidegate.run.collect import ResultCollector
 from tidegate.run.desk import Desk
 from tidegate.run.stages import StageOperator
 from tidegate.run.storage import Storage
-from tidegate.spark import prefer_this_thread, run_shares
+from tidegate.spark import condensing, prefer_this_thread, run_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
 
     from tidegate.plan import PhysicalResultCollect, PhysicalStage
     from tidegate.run.desk import Made, Work
@@ -33,6 +35,8 @@ class SparkWorkshop:
         self._root = root
         self._storage = Storage(root)
         self._writer = "nobody"
+        self._adding = Lock()
+        self._condensing: dict[tuple[str, int], Desk] = {}
         self._desks = {
             id: Desk(id, partial(self._perform, prepared), partial(prefer_this_thread, session))
             for id, prepared in checked.stages.items()
@@ -53,13 +57,23 @@ class SparkWorkshop:
 
     def close(self) -> None:
         """Take no more work."""
-        for desk in self._desks.values():
-            desk.close()
+        with self._adding:
+            for desk in (*self._desks.values(), *self._condensing.values()):
+                desk.close()
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
         """A stage hands its work to its desk."""
         prepared, desk = self._prepared[stage.id], self._desks[stage.id]
-        return StageOperator(name, shard, prepared, desk)
+        return StageOperator(name, shard, prepared, desk, partial(self._condense, prepared))
+
+    def _condense(self, prepared: PreparedStage, port: int, share: Share) -> Future[Made]:
+        """One batch of many, at a desk of its own: nobody waits for it."""
+        key = prepared.stage.id, port
+        with self._adding:
+            if key not in self._condensing:
+                perform = partial(self._perform, condensing(prepared, port))
+                self._condensing[key] = Desk(f"{prepared.stage.id}-condensing-{port}", perform)
+            return self._condensing[key].submit(share)
 
     def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
         """Where all sinks meet."""

@@ -11,6 +11,7 @@ that everything runs on a classic session and over Spark Connect alike.
 
 from tidegate.spark.analyze import Checked, analyze, check
 from tidegate.spark.causes import is_in_the_data
+from tidegate.spark.condense import condensing
 from tidegate.spark.engines import Offer
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.ingest import digest, ingest, ingest_table
@@ -34,6 +35,7 @@ __all__ = [
     "Share",
     "analyze",
     "check",
+    "condensing",
     "digest",
     "ensure_fit",
     "ingest",

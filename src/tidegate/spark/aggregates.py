@@ -87,6 +87,16 @@ def partial_aggregate(
     return _grouped(rows, by, states)
 
 
+def condense_aggregate(
+    partials: DataFrame, by: Sequence[str], columns: Sequence[AggregateColumn]
+) -> DataFrame:
+    """One partial result of many, with the same columns and types."""
+    states = [fn.expr(state.merge).alias(state.name) for it in columns for state in it.states]
+    merged = _grouped(partials, by, states)
+    return merged.select(*(column(it.name).cast(it.dataType).alias(it.name)
+                           for it in partials.schema))  # fmt: skip
+
+
 def merge_aggregate(
     partials: DataFrame, by: Sequence[str], columns: Sequence[AggregateColumn], types: CallTypes
 ) -> DataFrame:

@@ -12,7 +12,7 @@ on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 
 from tidegate.store import cuts, restoring
 from tidegate.store.chunks import Chunk
-from tidegate.store.cuts import Acknowledged, Kept, SealedFile, aborted_among, state_of
+from tidegate.store.cuts import Acknowledged, Held, Kept, SealedFile, aborted_among, state_of
 from tidegate.store.database import Connection, Database, open_database
 from tidegate.store.deliveries import end_source, find_chunk, record_chunk
 from tidegate.store.embedded import EmbeddedServer, Listen
@@ -97,6 +97,7 @@ __all__ = [
     "EmbeddedServer",
     "Failed",
     "Heartbeat",
+    "Held",
     "Kept",
     "LaneName",
     "LaneState",

@@ -59,6 +59,8 @@ class Acknowledged:
     task: str
     kept: tuple[Kept, ...] = ()
     outputs: tuple[Kept, ...] = ()
+    condensed: tuple[tuple[int, int], ...] = ()
+    """By input the checkpoint up to which what was kept is among `kept` in another form."""
     waited: float = 0.0
     """Seconds from the first to the last copy."""
     last: str = ""
@@ -176,9 +178,22 @@ def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged])
         for it in given
     ]  # fmt: skip
     connection.execute(_SQL["acknowledge"].sql, {"given": as_json(rows)})
-    for name, kept in (("remember", _kept(given)), ("stage", _outputs(given))):
+    changes = (
+        ("condense", _condensed(given)),
+        ("remember", _kept(given)),
+        ("stage", _outputs(given)),
+    )
+    for name, kept in changes:
         if kept:
             connection.execute(_SQL[name].sql, {"given": as_json(kept)})
+
+
+def _condensed(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+    return [
+        {"run_id": it.run, "task": it.task, "number": it.number, "input": port, "up_to": up_to}
+        for it in given
+        for port, up_to in it.condensed
+    ]
 
 
 def _kept(given: Collection[Acknowledged]) -> list[dict[str, object]]:
@@ -204,10 +219,19 @@ def _row(it: Acknowledged, place: int, kept: Kept) -> dict[str, object]:
     }
 
 
-def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[tuple[int, object]]:
-    """What a task keeps of a run, by input, in the order in which it came."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Something that a task has kept since a checkpoint, for one of its inputs."""
+
+    input: int
+    since: int
+    payload: object
+
+
+def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[Held]:
+    """What a task keeps of a run, in the order in which it came."""
     rows = connection.execute(_SQL["state_of"].sql, {"run": run.id, "task": task})
-    return [(port, msgspec.json.decode(payload)) for port, payload in rows]
+    return [Held(port, since, msgspec.json.decode(payload)) for port, since, payload in rows]
 
 
 def aborted_among(
@@ -326,9 +350,12 @@ def given_by(connection: psycopg.Connection, run: Run, collector: str, number: i
 
 
 def retire(connection: psycopg.Connection, run: Run, retained: int) -> int:
-    """Forget all checkpoints before the last few cuts; how many were."""
+    """Forget all checkpoints before the last few cuts, and what only they needed; how many."""
     asked = {"run": run.id, "retained": retained}
-    return connection.execute(_SQL["retire"].sql, asked).rowcount
+    retired = connection.execute(_SQL["retire"].sql, asked).rowcount
+    if retired:
+        connection.execute(_SQL["drop_states"].sql, asked)
+    return retired
 
 
 _SQL = queries("cuts")

@@ -168,7 +168,7 @@ CREATE TABLE tidegate.acknowledgement (
     FOREIGN KEY (run_id, number) REFERENCES tidegate.checkpoint ON DELETE CASCADE
 );
 
--- What tasks keep of a run: each row from the checkpoint on that added it.
+-- What tasks keep of a run: each row from the checkpoint on that added it, up to its removal.
 CREATE TABLE tidegate.state (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     task text NOT NULL,
@@ -177,6 +177,7 @@ CREATE TABLE tidegate.state (
     input integer NOT NULL,                -- the task's input that it came by
     payload jsonb NOT NULL,
     files jsonb NOT NULL DEFAULT '[]',     -- path, bytes and SHA-256 of each
+    removed bigint,                        -- the checkpoint from which on another row holds it
     PRIMARY KEY (run_id, task, number, place)
 );
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.run.jobs import Jobs
-from tests.integration.run.shop import BOUND, Client, Row, files_of, rows, shop
+from tests.integration.run.shop import BOUND, Client, Row, ask, files_of, rows, shop
 from tests.waiting import wait_until
 from tidegate.checkpoint import CheckpointState, Cutting
 from tidegate.errors import (
@@ -17,6 +17,7 @@ from tidegate.errors import (
     NoSuchCut,
     NothingToCut,
 )
+from tidegate.run import keeping
 from tidegate.run.cuts import Cut
 from tidegate.run.deployment import Deployment
 from tidegate.run.service import Service, serving
@@ -218,3 +219,37 @@ def test_a_checkpoint_that_is_held_up_is_given_up_and_the_next_one_is_right(
         "bulk": [(1, 300), (2, 200)],
     }
     assert rows(spark, place, final["best"]) == [("tea", 307_000)]
+
+
+def test_a_state_of_many_batches_becomes_one_and_earlier_cuts_stay_as_they_were(
+    place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "MANY", 3)
+
+    def parts() -> list[Row]:
+        return ask(
+            place.database,
+            "SELECT removed IS NULL, count(*) FROM tidegate.state WHERE task LIKE 's2%%'"
+            " GROUP BY 1 ORDER BY 1",
+        )
+
+    with serving(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path, Cutting(retained=99))
+        client.items(1, *RICE_AND_TEA)
+        client.sales(1, (1, 7))
+        first = take(service, client)
+        sold = 1
+        while len(parts()) < 2:
+            sold += 1
+            assert sold < 20, "many batches stay many"
+            client.sales(sold, (1, 1), (2, 1))
+            take(service, client)
+        assert int(str(parts()[0][1])) >= 3
+        client.sales(sold + 1, (2, 400))
+        last = take(service, client)
+        assert shown(spark, place, last)["best"] == [("rice", (sold - 1 + 400) * 1000)]
+        service.server.restore(client.run, first.number)
+        again = take(service, client)
+        assert shown(spark, place, again) == shown(spark, place, last)
+        client.end()
+        assert rows(spark, place, client.wait()["best"]) == [("rice", (sold - 1 + 400) * 1000)]

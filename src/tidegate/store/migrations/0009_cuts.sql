@@ -48,6 +48,7 @@ CREATE TABLE tidegate.state (
     input integer NOT NULL,
     payload jsonb NOT NULL,
     files jsonb NOT NULL DEFAULT '[]',
+    removed bigint,
     PRIMARY KEY (run_id, task, number, place)
 );
 

@@ -59,6 +59,15 @@ JOIN tidegate.run ON run.id = given.run_id
 WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
 
+-- name: condense — What tasks kept of an input up to a checkpoint is held by rows of a later one.
+UPDATE tidegate.state
+SET removed = given.number
+FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
+    run_id bigint, task text, number bigint, input integer, up_to bigint
+)
+WHERE state.run_id = given.run_id AND state.task = given.task AND state.input = given.input
+    AND state.number <= given.up_to AND state.removed IS NULL;
+
 -- name: stage — What sinks gave for one checkpoint; visible when that is committed.
 INSERT INTO tidegate.output (run_id, number, place, payload, files)
 SELECT given.run_id, given.number, given.place, given.payload, given.files
@@ -71,9 +80,9 @@ WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
 
 -- name: state_of — What a task of a run keeps, in the order in which it came.
-SELECT input, payload::text
+SELECT input, number, payload::text
 FROM tidegate.state
-WHERE run_id = %(run)s AND task = %(task)s
+WHERE run_id = %(run)s AND task = %(task)s AND removed IS NULL
 ORDER BY number, place;
 
 -- name: aborted_among — The checkpoints of runs that were withdrawn.
@@ -244,6 +253,7 @@ FROM (
     SELECT number, place, payload
     FROM tidegate.state
     WHERE run_id = %(run)s AND task = %(task)s AND number <= %(number)s
+        AND (removed IS NULL OR removed > %(number)s)
     UNION ALL
     SELECT number, place, payload
     FROM tidegate.output
@@ -261,6 +271,13 @@ WHERE run_id = %(run)s AND number < (
         ORDER BY number DESC
         LIMIT %(retained)s
     ) AS retained
+);
+
+-- name: drop_states — Remove states that no remembered cut needs.
+DELETE FROM tidegate.state
+WHERE run_id = %(run)s AND removed <= (
+    SELECT min(number) FROM tidegate.checkpoint
+    WHERE run_id = %(run)s AND checkpoint.state = 'committed'
 );
 
 -- name: prune — Remove messages of a run that have had their effect; watermarks are looked up.

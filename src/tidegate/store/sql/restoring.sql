@@ -3,7 +3,7 @@
 -- name: sealed — The files that a cut's states name.
 SELECT DISTINCT file ->> 'path', (file ->> 'bytes')::bigint, file ->> 'sha256'
 FROM tidegate.state, jsonb_array_elements(files) AS file
-WHERE run_id = %(run)s AND number <= %(number)s;
+WHERE run_id = %(run)s AND number <= %(number)s AND (removed IS NULL OR removed > %(number)s);
 
 -- name: behind — The files of the chunks behind a cut.
 SELECT jsonb_array_elements_text(files)
@@ -70,7 +70,8 @@ WHERE run_id = %(earlier)s AND number <= %(number)s;
 INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
 SELECT %(run)s, task, number, place, input, payload, files
 FROM tidegate.state
-WHERE run_id = %(earlier)s AND number <= %(number)s AND task = ANY(%(tasks)s::text[]);
+WHERE run_id = %(earlier)s AND number <= %(number)s AND task = ANY(%(tasks)s::text[])
+    AND (removed IS NULL OR removed > %(number)s);
 
 -- name: copy_releases — Where END has passed already.
 INSERT INTO tidegate.release (run_id, task, released_at)
