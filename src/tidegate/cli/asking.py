@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegate.cli.failing import told_errors
+from tidegate.cli.opening import AsJson, PipelineName, RunName, find, open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.errors import NoDeployment, NothingToCancel, UnknownRun
+from tidegate.cli.tables import aligned, clock, json_text
+from tidegate.errors import NothingToCancel
 
 if TYPE_CHECKING:
     from tidegate.store import Database, Run, RunFacts, RunSummary
     from tidegate.store.status import StageStatus
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run.")]
 MaybeRunName = Annotated[
     str | None,
     typer.Argument(metavar="[RUN]", help="Tell of this run stage by stage.", show_default=False),
 ]
-PipelineName = Annotated[
-    str | None,
-    typer.Option("--pipeline", help="Of this pipeline only.", metavar="NAME", show_default=False),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 def status(
@@ -41,14 +33,14 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a deployment, or tell how far the stages of one are."""
-    with told_errors(as_json=as_json), _opened(deployment, database) as opened:
+    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store import overview
 
         if run is not None:
             typer.echo(_status_of(opened, run, pipeline, as_json=as_json))
             return
         found = opened.transact(lambda connection: overview(connection, pipeline))
-        typer.echo(_as_json([asdict(it) for it in found]) if as_json else _table(found))
+        typer.echo(json_text([asdict(it) for it in found]) if as_json else _table(found))
 
 
 def why(
@@ -59,15 +51,15 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Say why a run is not done: what is missing, who owes it, since when; stage by stage."""
-    with told_errors(as_json=as_json), _opened(deployment, database) as opened:
+    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.run.why import reasons
         from tidegate.store import run_facts
 
-        found = _find(opened, run, pipeline)
+        found = find(opened, run, pipeline)
         facts = opened.transact(lambda connection: run_facts(connection, found))
         if as_json:
             typer.echo(
-                _as_json({**asdict(facts), "reasons": [asdict(it) for it in reasons(facts)]})
+                json_text({**asdict(facts), "reasons": [asdict(it) for it in reasons(facts)]})
             )
         else:
             typer.echo("\n".join(_explained(facts)))
@@ -80,10 +72,10 @@ def cancel(
     database: DatabaseUrl = None,
 ) -> None:
     """Give a run up, wherever it is. Its name may be used again at once."""
-    with told_errors(as_json=False), _opened(deployment, database) as opened:
+    with told_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store import RunState, close_run
 
-        found = _find(opened, run, pipeline)
+        found = find(opened, run, pipeline)
         if not opened.transact(lambda c: close_run(c, found, RunState.CANCELLED)):
             raise NothingToCancel(run=run, how=found.state.value)
         typer.echo(f"run {run!r} is cancelled; what it has stored is removed by a worker's sweeper")
@@ -93,37 +85,13 @@ def _status_of(database: Database, name: str, pipeline: str | None, *, as_json: 
     from tidegate.store import run_facts
     from tidegate.store.status import stages
 
-    run = _find(database, name, pipeline)
+    run = find(database, name, pipeline)
     facts = database.transact(lambda connection: run_facts(connection, run))
     found = stages(facts)
     if as_json:
         sources, told = map(asdict, facts.sources), map(asdict, found)
-        return _as_json({"run": asdict(run), "sources": list(sources), "stages": list(told)})
+        return json_text({"run": asdict(run), "sources": list(sources), "stages": list(told)})
     return "\n".join(_by_stage(facts, found))
-
-
-@contextmanager
-def _opened(deployment: Path, database: str | None) -> Iterator[Database]:
-    """The database of a deployment that exists."""
-    from os import environ
-
-    from tidegate.store import open_database
-    from tidegate.store.database import VARIABLE
-
-    if not (database or environ.get(VARIABLE) or (deployment / "postgres").is_dir()):
-        raise NoDeployment(folder=str(deployment))
-    with open_database(database, deployment.absolute(), environ) as opened:
-        yield opened
-
-
-def _find(database: Database, name: str, pipeline: str | None) -> Run:
-    from tidegate.store import overview
-
-    runs = database.transact(lambda connection: overview(connection, pipeline))
-    for summary in runs:
-        if summary.run.name == name:
-            return summary.run
-    raise UnknownRun(run=name)
 
 
 # --- telling ---------------------------------------------------------------------------------
@@ -137,16 +105,9 @@ def _table(runs: Sequence[RunSummary]) -> str:
     ]
     names = Counter(it.run.name for it in runs)
     rows += [_row(it, is_repeated=names[it.run.name] > 1) for it in runs]
-    header, *lines = _aligned(rows)
+    header, *lines = aligned(rows)
     causes = (f"\n    {it.run.cause}" if it.run.cause else "" for it in runs)
     return "\n".join([header, *map(str.__add__, lines, causes)])
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
 
 
 def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
@@ -156,7 +117,7 @@ def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
     closed = f"{it.ended_sources} of {it.sources}"
     return (
         name, it.run.pipeline, it.run.state.value, chunks, closed, str(it.results),
-        _clock(it.begun_at),
+        clock(it.begun_at),
     )  # fmt: skip
 
 
@@ -169,7 +130,7 @@ def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
         ended = "yes" if it.ended_at else "no"
         rows.append((f"source {it.name}", expected, str(it.delivered), "-", "-", ended))
     rows += [_stage_row(it) for it in found]
-    yield from (f"  {line}" for line in _aligned(rows))
+    yield from (f"  {line}" for line in aligned(rows))
     if not found:
         yield "  its stages are not kept once it is closed"
 
@@ -216,17 +177,3 @@ def _progress(facts: RunFacts, task: str) -> str:
     done = "  done" if all(lane.is_passed for lane in lanes) else ""
     released = "  released" if task in facts.released else ""
     return f"{expected:>6} {received:>6} {processed:>6}{released}{done}"
-
-
-def _clock(time: datetime) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _as_json(value: object) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    return getattr(value, "value", None) or str(value)

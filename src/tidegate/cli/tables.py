@@ -1,0 +1,31 @@
+"""How commands show what they have found: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The lines of a table, the first one being its header."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def clock(time: datetime) -> str:
+    """A moment, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def json_text(value: object) -> str:
+    """A value for programs; what JSON does not have is told as text."""
+    return json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    return getattr(value, "value", None) or str(value)
