@@ -77,6 +77,7 @@ class Coordinator:
         if isinstance(verdict, Commit):
             crash_point("cut.commit.after_commit")
             self.cuts += 1
+            self._database.transact(lambda c: cuts.prune(c, run))
         elif isinstance(verdict, Abort):
             log.warning("checkpoint %d of run %s is given up: %s (%s)",
                         number, run.name, verdict.reason, verdict.offender)  # fmt: skip

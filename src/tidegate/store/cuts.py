@@ -32,6 +32,10 @@ from tidegate.store.topics import cut_topic, monitor_topic, run_topic, task_topi
 from tidegate.store.wakeups import notify
 
 
+SETTLED = 60.0
+"""Seconds after which nobody repeats a step that may have been committed."""
+
+
 @dataclass(frozen=True, slots=True)
 class SealedFile:
     """A file as it has to be found again."""
@@ -356,6 +360,15 @@ def retire(connection: psycopg.Connection, run: Run, retained: int) -> int:
     if retired:
         connection.execute(_SQL["drop_states"].sql, asked)
     return retired
+
+
+def prune(connection: psycopg.Connection, run: Run, seconds: float = SETTLED) -> int:
+    """Remove messages of a run that have had their effect; how many.
+
+    A step whose commit was in doubt is done again within seconds, and finds what it has sent.
+    """
+    asked = {"run": run.id, "seconds": seconds}
+    return connection.execute(_SQL["prune"].sql, asked).rowcount
 
 
 _SQL = queries("cuts")

@@ -53,6 +53,7 @@ CREATE TABLE tidegate.lane (
     sent bigint NOT NULL DEFAULT 0,        -- the last sequence number in use
     declared bigint,                       -- how many came before its END; null: none was sent
     taken bigint NOT NULL DEFAULT 0,       -- where the cursor stood once; it may be further
+    pruned bigint NOT NULL DEFAULT 0,      -- up to here messages were removed after their effect
     UNIQUE (run_id, to_task, from_task, input)
 ) WITH (fillfactor = 70);
 

@@ -6,6 +6,8 @@ ALTER TABLE tidegate.source ADD COLUMN injected bigint NOT NULL DEFAULT 0;
 
 ALTER TABLE tidegate.chunk ADD COLUMN behind bigint NOT NULL DEFAULT 0;
 
+ALTER TABLE tidegate.lane ADD COLUMN pruned bigint NOT NULL DEFAULT 0;
+
 CREATE TABLE tidegate.checkpoint (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     number bigint NOT NULL CHECK (number > 0),

@@ -280,8 +280,27 @@ WHERE run_id = %(run)s AND removed <= (
     WHERE run_id = %(run)s AND checkpoint.state = 'committed'
 );
 
--- name: prune — Remove messages of a run that have had their effect; watermarks are looked up.
+-- name: prune — Remove messages that have had their effect some time ago, from the beginning of lanes.
+-- The last watermark stays: whoever begins again looks it up.
+WITH old AS (
+    SELECT lane.id, least(
+        cursor.seq,
+        (SELECT coalesce(max(seq), 0) FROM tidegate.message
+         WHERE lane_id = lane.id
+            AND sent_at < clock_timestamp() - make_interval(secs => %(seconds)s)),
+        (SELECT max(seq) - 1 FROM tidegate.message
+         WHERE lane_id = lane.id AND kind = 'watermark' AND seq <= cursor.seq)
+    ) AS target
+    FROM tidegate.lane
+    JOIN tidegate.cursor ON cursor.lane_id = lane.id
+    WHERE lane.run_id = %(run)s
+),
+noted AS (
+    UPDATE tidegate.lane SET pruned = old.target
+    FROM old
+    WHERE lane.id = old.id AND old.target > lane.pruned
+    RETURNING lane.id, lane.pruned
+)
 DELETE FROM tidegate.message
-USING tidegate.lane, tidegate.cursor
-WHERE lane.run_id = %(run)s AND cursor.lane_id = lane.id
-    AND message.lane_id = lane.id AND message.seq < cursor.seq AND message.kind <> 'watermark';
+USING noted
+WHERE message.lane_id = noted.id AND message.seq <= noted.pruned;

@@ -32,8 +32,10 @@ ORDER BY gate.task;
 -- Only where numbers are missing in between are they listed; otherwise the largest says it all.
 SELECT
     lane.run_id, lane.to_task, lane.from_task, lane.input, lane.declared,
-    coalesce(processed.largest, 0),
-    CASE WHEN processed.number < processed.largest THEN processed.seqs END
+    coalesce(processed.largest, lane.pruned),
+    CASE WHEN lane.pruned + processed.number < processed.largest
+        THEN ARRAY(SELECT generate_series(1, lane.pruned)) || processed.seqs
+    END
 FROM unnest(%(runs)s::bigint[], %(tasks)s::text[]) AS asked (run_id, task)
 JOIN tidegate.lane ON lane.run_id = asked.run_id AND lane.to_task = asked.task
 JOIN tidegate.cursor ON cursor.lane_id = lane.id

@@ -39,9 +39,11 @@ SELECT
     lane.from_task, lane.to_task, lane.input, lane.sent, lane.declared, cursor.seq,
     (SELECT message.sent_at FROM tidegate.message
      WHERE message.lane_id = lane.id AND message.seq = cursor.seq + 1),
-    CASE WHEN (SELECT count(*) FROM tidegate.message WHERE lane_id = lane.id) < lane.sent
+    CASE
+        WHEN lane.pruned + (SELECT count(*) FROM tidegate.message WHERE lane_id = lane.id)
+            < lane.sent
         THEN ARRAY(
-            SELECT number FROM generate_series(1, lane.sent) AS number
+            SELECT number FROM generate_series(lane.pruned + 1, lane.sent) AS number
             WHERE NOT EXISTS (
                 SELECT FROM tidegate.message WHERE lane_id = lane.id AND seq = number
             )

@@ -1,0 +1,268 @@
+"""Checkpoints as rows: one at a time, injected once, committed by one row or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.errors import RunEnded
+from tidegate.signals import CheckpointBarrier, CheckpointId
+from tidegate.store import (
+    Acknowledged,
+    Advance,
+    Chunk,
+    Held,
+    Kept,
+    LaneName,
+    Run,
+    RunState,
+    SealedFile,
+    StepCommit,
+    acquire,
+    begin_run,
+    close_run,
+    commit_step,
+    cuts,
+    end_source,
+    lanes_of,
+    record_chunk,
+    run_facts,
+)
+from tidegate.store.releases import facts_of
+
+INTO, OUT = LaneName("head", "scan"), LaneName("scan", "end")
+FILE = SealedFile("batches/x.parquet", 10, "ab")
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(url, autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
+def run(session: psycopg.Connection) -> Run:
+    return begin_run(session, "sales", "march", [INTO, OUT], sources=["orders"])
+
+
+def deliver(session: psycopg.Connection, run: Run, number: int) -> None:
+    with session.transaction():
+        record_chunk(session, run, Chunk("orders", number, "a", 1, 1, (), 0), [INTO], [INTO])
+
+
+def trigger(session: psycopg.Connection, run: Run) -> int | None:
+    with session.transaction():
+        return cuts.trigger(session, run, CheckpointId.new())
+
+
+def inject(session: psycopg.Connection, run: Run, number: int) -> bool:
+    with session.transaction():
+        return cuts.inject(session, run, "orders", CheckpointBarrier(number, number), [INTO])
+
+
+def step(
+    session: psycopg.Connection, run: Run, task: str, target: int, said: Acknowledged | None = None
+) -> None:
+    """A step of a task that reads up to a message."""
+    lease = acquire(session, "task", f"sales/{task}", "ann", 3600)
+    assert lease is not None
+    lane = next(it for it in lanes_of(session, run, task) if it.name.to_task == task)
+    moves = (Advance(lane.id, lane.cursor, target),)
+    with session.transaction():
+        said_now = (said,) if said else ()
+        commit_step(session, StepCommit(lease, moves, acknowledged=said_now))
+
+
+def states(session: psycopg.Connection, run: Run) -> dict[int, CheckpointState]:
+    return {it.number: it.state for it in cuts.checkpoints_of(session, run)}
+
+
+# --- beginning -------------------------------------------------------------------------------
+
+
+def test_there_is_one_at_a_time(session: psycopg.Connection, run: Run) -> None:
+    assert trigger(session, run) == 1
+    assert trigger(session, run) is None
+
+
+def test_a_number_is_never_used_again(session: psycopg.Connection, run: Run) -> None:
+    trigger(session, run)
+    cuts.abort(session, run, 1, "too slow", "scan")
+
+    assert trigger(session, run) == 2
+    assert states(session, run) == {1: CheckpointState.ABORTED, 2: CheckpointState.TRIGGERED}
+
+
+def test_a_closed_run_is_not_cut(session: psycopg.Connection, run: Run) -> None:
+    close_run(session, run, RunState.CANCELLED)
+
+    with pytest.raises(RunEnded):
+        trigger(session, run)
+
+
+def test_a_run_whose_sources_have_ended_is_not_cut(session: psycopg.Connection, run: Run) -> None:
+    with session.transaction():
+        end_source(session, run, "orders", 0, [INTO])
+
+    assert trigger(session, run) is None
+
+
+# --- injecting -------------------------------------------------------------------------------
+
+
+def test_a_source_owes_a_barrier_until_it_is_on_its_lanes_once(
+    session: psycopg.Connection, run: Run
+) -> None:
+    trigger(session, run)
+    assert [(it.source, it.number) for it in cuts.owed(session, "sales")] == [("orders", 1)]
+
+    assert inject(session, run, 1)
+    assert not inject(session, run, 1)
+    assert cuts.owed(session, "sales") == []
+
+
+def test_a_source_that_has_ended_owes_nothing(session: psycopg.Connection, run: Run) -> None:
+    trigger(session, run)
+    with session.transaction():
+        end_source(session, run, "orders", 0, [INTO])
+
+    assert cuts.owed(session, "sales") == []
+    assert not inject(session, run, 1)
+
+
+def test_a_barrier_that_is_not_wanted_any_more_is_not_injected(
+    session: psycopg.Connection, run: Run
+) -> None:
+    trigger(session, run)
+    cuts.abort(session, run, 1, "too slow", "scan")
+
+    assert not inject(session, run, 1)
+
+
+def test_a_cut_says_how_many_chunks_came_before_its_barrier(
+    session: psycopg.Connection, run: Run
+) -> None:
+    deliver(session, run, 1)
+    trigger(session, run)
+    inject(session, run, 1)
+    deliver(session, run, 2)
+    cuts.commit(session, run, 1, {"tidegate": "0"})
+
+    cut = cuts.cut_of(session, run)
+    assert cut is not None
+    assert cut.manifest["sources"] == {"orders": {"chunks": 1, "ended": False}}
+    assert cut.manifest["versions"] == {"tidegate": "0"}
+
+
+# --- settling --------------------------------------------------------------------------------
+
+
+def test_it_is_committed_or_aborted_and_nothing_follows(
+    session: psycopg.Connection, run: Run
+) -> None:
+    trigger(session, run)
+    assert cuts.commit(session, run, 1, {})
+    assert not cuts.abort(session, run, 1, "too slow", "scan")
+    assert not cuts.commit(session, run, 1, {})
+
+    trigger(session, run)
+    assert cuts.abort(session, run, 2, "too slow", "scan")
+    assert not cuts.commit(session, run, 2, {})
+    assert states(session, run) == {1: CheckpointState.COMMITTED, 2: CheckpointState.ABORTED}
+
+
+def test_what_sinks_gave_is_visible_with_the_cut_and_gone_when_it_is_aborted(
+    session: psycopg.Connection, run: Run
+) -> None:
+    for number in (1, 2):
+        trigger(session, run)
+        inject(session, run, number)
+        outputs = (Kept(0, {"sink": "q1", "at": number}, (FILE,)),)
+        step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
+        if number == 1:
+            assert cuts.cut_of(session, run) is None
+            cuts.commit(session, run, 1, {})
+        else:
+            cuts.abort(session, run, 2, "too slow", "scan")
+
+    assert cuts.given_by(session, run, "end", 1) == [{"sink": "q1", "at": 1}]
+    assert cuts.given_by(session, run, "end", 2) == []
+
+
+def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
+    session: psycopg.Connection, run: Run
+) -> None:
+    for number in (1, 2, 3):
+        trigger(session, run)
+        inject(session, run, number)
+        condensed = ((0, 2),) if number == 3 else ()
+        kept = (Kept(0, {"files": [f"{number}"]}, (FILE,)),)
+        said = Acknowledged(run.id, number, "end", kept, condensed=condensed)
+        step(session, run, "scan", number, said)
+        cuts.commit(session, run, number, {})
+
+    assert cuts.state_of(session, run, "end") == [Held(0, 3, {"files": ["3"]})]
+    assert [it["files"] for it in cuts.given_by(session, run, "end", 2)] == [["1"], ["2"]]  # type: ignore[index]
+    assert cuts.retire(session, run, retained=1) == 2
+    assert cuts.given_by(session, run, "end", 3) == [{"files": ["3"]}]
+    left = session.execute("SELECT count(*) FROM tidegate.state").fetchone()
+    assert left == (1,)
+
+
+def test_failures_are_counted_since_the_last_cut(session: psycopg.Connection, run: Run) -> None:
+    cuts.set_cutting(session, run, Cutting(every=1.0))
+    for _ in range(2):
+        number = trigger(session, run)
+        assert number is not None
+        cuts.abort(session, run, number, "too slow", "scan")
+    ((_, facts),) = cuts.to_cut(session, "sales")
+    assert (facts.failures, facts.collector) == (2, "end")
+
+    number = trigger(session, run)
+    assert number is not None
+    cuts.commit(session, run, number, {})
+    ((_, facts),) = cuts.to_cut(session, "sales")
+    assert facts.failures == 0
+
+
+def test_who_waits_and_for_whom_is_known(session: psycopg.Connection) -> None:
+    lanes = [INTO, LaneName("head", "other"), LaneName("scan", "end"), LaneName("other", "end", 1)]
+    run = begin_run(session, "sales", "april", lanes, sources=["orders", "others"])
+    trigger(session, run)
+    inject(session, run, 1)
+    ((_, facts),) = cuts.to_cut(session, "sales")
+
+    assert facts.under_way is not None
+    assert facts.under_way.owing == ("others",)
+    assert [(it.task, it.missing) for it in facts.under_way.waiting] == [("scan", ())]
+
+
+# --- pruning ---------------------------------------------------------------------------------
+
+
+def test_what_is_pruned_counts_as_processed_and_is_not_missed(
+    session: psycopg.Connection, run: Run
+) -> None:
+    for number in (1, 2, 3):
+        deliver(session, run, number)
+    step(session, run, "scan", 2)
+
+    assert cuts.prune(session, run, seconds=0) == 2
+    assert cuts.prune(session, run, seconds=0) == 0
+    (into, _) = run_facts(session, run).lanes
+    assert into.gone == ()
+    step(session, run, "scan", 3)
+    with session.transaction():
+        end_source(session, run, "orders", 3, [INTO])
+    facts = facts_of(session, run, "scan")
+    assert facts.processed == {"head": frozenset({1, 2, 3})}
+
+
+def test_what_was_sent_a_moment_ago_is_not_pruned(session: psycopg.Connection, run: Run) -> None:
+    deliver(session, run, 1)
+    step(session, run, "scan", 1)
+
+    assert cuts.prune(session, run) == 0
