@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from time import monotonic, sleep
+from select import select
+from time import monotonic
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -64,7 +65,7 @@ class InjectorHandle:
         self._until_way -= 1
         if self._until_way <= 0:
             self._until_way = GIVE_WAY_EVERY
-            sleep(0)
+            _give_way()
 
     def obey(self, command: InjectBarrier) -> None:
         """Publish what a command says that came from elsewhere."""
@@ -194,7 +195,7 @@ class BarrierInjector:
         self._until_way -= self._stride
         if self._until_way <= 0:
             self._until_way = GIVE_WAY_EVERY
-            sleep(0)
+            _give_way()
         if self._ask is not None:
             self._ask_when_due(self._ask)
 
@@ -207,3 +208,8 @@ class BarrierInjector:
             self._asked_at = now
             self.questions += 1
             ask()
+
+
+def _give_way() -> None:
+    """Let other threads run: a wait that is over at once. Sleeping for no time takes 80 µs."""
+    select((), (), (), 0)
