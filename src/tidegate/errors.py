@@ -82,6 +82,15 @@ class UnknownPipeline(UsageError):
 
 
 @dataclass(eq=False)
+class NothingToExplain(UsageError):
+    """A plan is to be shown, and nobody said which."""
+
+    says = "there is nothing to explain: give {missing}"
+
+    missing: str
+
+
+@dataclass(eq=False)
 class UnknownStage(UsageError):
     """A worker is to run a stage that the plan does not have."""
 
@@ -1032,6 +1041,43 @@ class NoSourceFolder(UsageError):
 
     folder: str
     sources: str
+
+
+@dataclass(eq=False)
+class NotAStream(RunError):
+    """A DataFrame was to be followed that does not go on."""
+
+    source: str
+    says: ClassVar[str] = (
+        "source {source!r} cannot follow this DataFrame, which is no stream: make it by"
+        " spark.readStream, or write it to files and deliver those"
+    )
+
+
+@dataclass(eq=False)
+class StreamOverConnect(RunError):
+    """A stream was to be followed over Spark Connect, where batches are taken by the server."""
+
+    source: str
+    says: ClassVar[str] = (
+        "source {source!r} cannot follow a stream over Spark Connect: its batches would be handed"
+        " over in the server's process, which has no pipeline. Use a classic session for it"
+    )
+
+
+@dataclass(eq=False)
+class StreamFailed(RunError):
+    """A stream that is followed has ended by an error."""
+
+    retryable: ClassVar[bool] = True
+
+    run: str
+    source: str
+    reason: str
+    says: ClassVar[str] = (
+        "the stream of source {source!r} of run {run!r} has failed: {reason}. What was taken is"
+        " recorded; follow it again with the same checkpoint to go on"
+    )
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
     explain   show the plan of a pipeline, without running anything
     run       run a pipeline over a folder of files
     asking    status, why, cancel: about the runs of a deployment
+    cuts      checkpoint, checkpoints, restore: about the cuts of a run
     chaos     kill a pipeline at every step and compare its results
     worker    run the tasks of a pipeline for clients that deliver to a deployment
     serve     the same, and take runs by HTTP
@@ -11,6 +12,9 @@
     submit    send a folder of files to a server, and fetch the results
     demo      run a pipeline on generated data and check the answers
     options   what several commands take
+    opening   which deployment and which run a command is about
+    planning  the plan of a run, made again from its declaration
+    tables    how commands show what they have found
     progress  how a run is told while it works
     finding   which pipeline a name on the command line means
     failing   how errors are told, to people and to programs
@@ -27,6 +31,7 @@ import typer
 from tidegate import __version__
 from tidegate.cli.asking import cancel, status, why
 from tidegate.cli.chaos import chaos
+from tidegate.cli.cuts import checkpoint, checkpoints, restore
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.monitor import monitor
@@ -58,6 +63,9 @@ COMMANDS = (
     status,
     why,
     cancel,
+    checkpoint,
+    checkpoints,
+    restore,
     chaos,
 )
 

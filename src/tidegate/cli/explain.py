@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.cli.analysing import NO_CUTS, holdings
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.cli.opening import find, open_existing
+from tidegate.cli.options import DatabaseUrl
+from tidegate.cli.planning import plan_of_run
+from tidegate.cli.tables import json_text
+from tidegate.errors import NothingToExplain
 from tidegate.plan import (
     LogicalPlan,
     explain_logical,
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalPlan
     from tidegate.spark.analyze import Checked
+    from tidegate.store import Database
 
     Plan = LogicalPlan | PhysicalPlan
     Schemas = Mapping[str, Sequence[tuple[str, str]]]
@@ -33,11 +42,15 @@ if TYPE_CHECKING:
 NOT_CHECKED = "Columns and types are not checked here: --analyze-schema asks Spark about them."
 
 
-def explain(
+def explain(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     pipeline: Annotated[
-        str,
-        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
-    ],
+        str | None,
+        typer.Argument(
+            metavar="PIPELINE",
+            help="A registered name, or package.module:attribute. With --analyze, the run's.",
+            show_default=False,
+        ),
+    ] = None,
     logical: Annotated[
         bool,
         typer.Option("--logical/--physical", help="The declaration, or the plan that runs."),
@@ -50,9 +63,30 @@ def explain(
         bool,
         typer.Option("--analyze-schema", help="Let Spark check all columns and types as well."),
     ] = False,
+    analyze: Annotated[
+        str | None,
+        typer.Option(
+            help="Say of each barrier who came last at the cuts of this run, and how long it held.",
+            metavar="RUN",
+            show_default=False,
+        ),
+    ] = None,
+    deployment: Annotated[
+        Path | None,
+        typer.Option(help="Where that run lives.", metavar="DIR", show_default=False),
+    ] = None,
+    database: DatabaseUrl = None,
 ) -> None:
     """Show the plan of a pipeline: stages, shards, exchanges, barriers. Nothing runs."""
     with told_errors(as_json=as_json):
+        if analyze is not None:
+            if deployment is None:
+                raise NothingToExplain("the folder of the run's deployment, with --deployment DIR")
+            with open_existing(deployment, database) as opened:
+                typer.echo(_analyzed(opened, analyze, pipeline, shards, as_json=as_json))
+            return
+        if pipeline is None:
+            raise NothingToExplain("a PIPELINE, or a run with --analyze RUN")
         found = find_pipeline(pipeline)
         planned = logical_plan if logical else physical_plan
         plan: Plan = planned(found, shards=shards)
@@ -61,6 +95,21 @@ def explain(
             checked = _checked(found)
             schemas, plan = checked.sinks, planned(found, shards=shards, floating=checked.floating)
         typer.echo(_json(plan, schemas) if as_json else _text(plan, schemas))
+
+
+def _analyzed(
+    database: Database, name: str, declared: str | None, shards: int | None, *, as_json: bool
+) -> str:
+    from tidegate.store.alignments import alignments_of
+
+    run = find(database, name, None)
+    plan = plan_of_run(database, run, declared, shards)
+    held = holdings(plan, database.transact(lambda connection: alignments_of(connection, run)))
+    if as_json:
+        barriers = {id: asdict(it) for id, it in held.items()}
+        return json_text({**physical_json(plan), "run": name, "barriers": barriers})
+    shown = explain_physical(plan, {id: it.told() for id, it in held.items()})
+    return shown if held else f"{shown}\n\n{NO_CUTS}"
 
 
 def _checked(pipeline: Pipeline) -> Checked:

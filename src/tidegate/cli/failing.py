@@ -12,6 +12,7 @@ import typer
 
 from tidegate.errors import (
     BarrierTimeout,
+    CheckpointPending,
     DeclarationError,
     RunOverdue,
     RunTimeout,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FAILED = 1
 USAGE = 2
 TIMED_OUT = 3
+LATE = (BarrierTimeout, CheckpointPending, RunOverdue, RunTimeout)
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def told_errors(*, as_json: bool) -> Iterator[None]:
 def _exit_code(error: TidegateError) -> int:
     if isinstance(error, UsageError):
         return USAGE
-    return TIMED_OUT if isinstance(error, BarrierTimeout | RunOverdue | RunTimeout) else FAILED
+    return TIMED_OUT if isinstance(error, LATE) else FAILED
 
 
 def error_json(error: TidegateError) -> dict[str, object]:

@@ -55,3 +55,13 @@ SparkCores = Annotated[
     ),
 ]
 SparkMaster = Annotated[str, typer.Option("--spark", help="A Spark master, or sc://host:port.")]
+CutEvery = Annotated[
+    float | None,
+    typer.Option(
+        "--cut-every",
+        min=0.1,
+        help="Take a cut this many seconds after the one before, if the run begins here.",
+        metavar="SECONDS",
+        show_default=False,
+    ),
+]

@@ -14,7 +14,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import DatabaseUrl, DeploymentFolder, SparkMaster
+from tidegate.cli.options import CutEvery, DatabaseUrl, DeploymentFolder, SparkMaster
 
 if TYPE_CHECKING:
     from tidegate.run.folders import RunReport
@@ -35,6 +35,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         float | None,
         typer.Option(min=0, help="Give up after this many seconds.", show_default=False),
     ] = None,
+    cut_every: CutEvery = None,
     deployment: DeploymentFolder = None,
     database: DatabaseUrl = None,
     spark: SparkMaster = "local[*]",
@@ -46,6 +47,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     """
     with told_errors(as_json=as_json):
         # Loading Spark takes a second, which a command that only explains need not pay.
+        from tidegate.checkpoint import Cutting
         from tidegate.cli.progress import telling
         from tidegate.run.deployment import open_deployment
         from tidegate.run.folders import RunOptions, chunks_in, run_folder
@@ -59,7 +61,8 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             open_deployment(folder, database) as place,
             session_on(spark) as session,
         ):
-            wanted = RunOptions(name, shards, deadline)
+            cutting = Cutting(every=cut_every) if cut_every else None
+            wanted = RunOptions(name, shards, deadline, cutting)
             report = run_folder(found, chunks, out, session, place, wanted, told)
         typer.echo(json.dumps(asdict(report), indent=2) if as_json else _closing(report, out))
 

@@ -12,6 +12,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.cli.options import CutEvery
 from tidegate.errors import NowhereToWrite
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         float | None,
         typer.Option(min=0, help="Let the run fail after this many seconds.", show_default=False),
     ] = None,
+    cut_every: CutEvery = None,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to go on trying when the server is away.")
     ] = 60.0,
@@ -61,6 +63,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         if is_awaited and out is None:
             raise NowhereToWrite(run)
         # Loading what a server needs takes a second, which other commands need not pay.
+        from tidegate.checkpoint import Cutting
         from tidegate.cli.progress import telling
         from tidegate.run.folders import RunOptions, chunks_of, send
         from tidegate.serve import Calls, remote_server
@@ -72,7 +75,8 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
                 lambda served: pipeline if pipeline == served else find_pipeline(pipeline).name,
             )
             chunks = chunks_of(data, remote.served.sources)
-            send(remote, chunks, RunOptions(run, deadline=deadline), told)
+            cutting = Cutting(every=cut_every) if cut_every else None
+            send(remote, chunks, RunOptions(run, deadline=deadline, cutting=cutting), told)
             rows = _fetch(remote, run, out, told, timeout) if is_awaited and out else None
         typer.echo(_report(remote, run, rows, out, as_json=as_json))
 

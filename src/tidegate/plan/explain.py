@@ -19,7 +19,7 @@ from tidegate.plan.tree import draw
 from tidegate.plan.wording import by_name, counted, cut, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tidegate.plan.logical import LogicalPlan
     from tidegate.plan.physical import Edge, PhysicalNode, PhysicalPlan, Step
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 _HASH = 12
 
 
-def explain_physical(plan: PhysicalPlan) -> str:
-    """The collector on top, sources at the leaves; the steps of a stage in the same direction."""
+def explain_physical(plan: PhysicalPlan, notes: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The collector on top, sources at the leaves; the steps of a stage in the same direction.
+
+    `notes` are lines to add to nodes, by their ids.
+    """
+    noted = notes or {}
     stages = sum(1 for _ in plan.stages)
     barriers = sum(isinstance(node, PhysicalBarrier) for node in plan.nodes)
     title = (
@@ -37,7 +41,7 @@ def explain_physical(plan: PhysicalPlan) -> str:
     )
     tree = draw(
         plan.root.id,
-        lambda node: _physical(plan.by_id[node], plan),
+        lambda node: [*_physical(plan.by_id[node], plan), *noted.get(node, ())],
         lambda node: [edge.upstream for edge in plan.by_id[node].inputs],
     )
     return "\n".join([title, "", *tree])

@@ -28,6 +28,7 @@ from tidegate.spark import digest, write_csv
 from tidegate.store import RunState
 
 if TYPE_CHECKING:
+    from tidegate.checkpoint import Cutting
     from tidegate.pipeline import Pipeline
     from tidegate.run.deployment import Deployment
     from tidegate.run.service import Service
@@ -48,7 +49,9 @@ class Taking(Protocol[T_co]):
 
     def find(self, run: str) -> Run | None: ...
 
-    def begin(self, run: str, *, deadline: float | None = None) -> Run: ...
+    def begin(
+        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+    ) -> Run: ...
 
     def deliver(self, run: str, source: str, number: int, file: str) -> bool: ...
 
@@ -65,11 +68,12 @@ class Taking(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is wanted: its name, on how many shards, and how long it may take to its end."""
+    """How a run is wanted: its name, its shards, how long it may take, and how it is cut."""
 
     name: str = "run"
     shards: int | None = None
     deadline: float | None = None
+    cutting: Cutting | None = None
 
 
 class Telling:
@@ -243,7 +247,7 @@ def _send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Tell
     """To an open run of this name, else to one that begins here."""
     found = server.find(wanted.name)
     if found is None or found.state is not RunState.OPEN:
-        server.begin(wanted.name, deadline=wanted.deadline)
+        server.begin(wanted.name, deadline=wanted.deadline, cutting=wanted.cutting)
     with suppress(RunEnded):  # waiting for it says how it ended
         _deliver(server, chunks, wanted.name, told)
 

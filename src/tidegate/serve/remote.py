@@ -35,6 +35,7 @@ from tidegate.spark.landing import space_on
 from tidegate.store import Run, RunFacts, RunState
 
 if TYPE_CHECKING:
+    from tidegate.checkpoint import Cutting
     from tidegate.serve.calls import Calls
 
 PAGE = 1000
@@ -80,9 +81,11 @@ class RemoteServer:
         except UnknownRun:
             return None
 
-    def begin(self, run: str, *, deadline: float | None = None) -> Run:
+    def begin(
+        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+    ) -> Run:
         """Open a run; repeated until it is known to be open, and opened once."""
-        asked = {"run": run, "deadline": deadline}
+        asked = {"run": run, "deadline": deadline, "cutting": msgspec.to_builtins(cutting)}
         answer = self._calls.json("POST", self._path(), asked, key=uuid4().hex)
         return msgspec.json.decode(answer, type=Run)
 

@@ -1,0 +1,51 @@
+"""The plan of a run, made again from the declaration of its pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.finding import find_pipeline
+from tidegate.errors import OtherPlan
+from tidegate.plan import physical_plan, plan_hash
+
+if TYPE_CHECKING:
+    from tidegate.plan import PhysicalPlan
+    from tidegate.store import Database, Run
+
+DeclaredAs = Annotated[
+    str | None,
+    typer.Option(
+        "--declared",
+        help="Where the run's pipeline is declared, if it is not registered under its name.",
+        metavar="package.module:attribute",
+        show_default=False,
+    ),
+]
+Shards = Annotated[
+    int | None,
+    typer.Option(min=1, help="The shards that it is served with, if others were given there.",
+                 show_default=False),
+]  # fmt: skip
+
+
+def plan_of_run(
+    database: Database, run: Run, declared: str | None, shards: int | None
+) -> PhysicalPlan:
+    """The plan that a run was begun with; raises `OtherPlan` if the declaration leads elsewhere.
+
+    Spark is asked only where a plan depends on types that the declaration does not tell.
+    """
+    from tidegate.store import plan_of
+
+    pipeline = find_pipeline(declared or run.pipeline)
+    wanted = database.transact(lambda connection: plan_of(connection, run))
+    plan = physical_plan(pipeline, shards=shards)
+    if plan_hash(plan) != wanted:
+        from tidegate.spark.analyze import check
+
+        plan = check(pipeline, shards=shards).plan
+    if pipeline.name != run.pipeline or plan_hash(plan) != wanted:
+        raise OtherPlan(run.pipeline, plan_hash(plan), run.name)
+    return plan

@@ -1,0 +1,8 @@
+-- How long tasks held the barriers of cuts.
+
+-- name: alignments_of — For every cut of a run and every task: how long it held, who came last.
+SELECT acknowledgement.number, task, waited, coalesce(last, '')
+FROM tidegate.acknowledgement
+JOIN tidegate.checkpoint USING (run_id, number)
+WHERE run_id = %(run)s AND state = 'committed'
+ORDER BY acknowledgement.number, task;

@@ -1,0 +1,155 @@
+"""`tidegate checkpoint`, `checkpoints`, `restore` and `explain --analyze`, next to who serves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.integration.run.shop import BOUND, Client, ask, rows, shop
+from tidegate.cli import app
+from tidegate.run.deployment import Deployment
+from tidegate.run.service import Service, serving
+from tidegate.spark import Session
+from tidegate.store import Database, EmbeddedServer
+
+DECLARED = "tests.integration.serve.declared:pipeline"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a deployment for all tests of this file; every test has a run of its own."""
+    found = tmp_path_factory.mktemp("deployment")
+    (found / "data").mkdir()
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(
+    template: str, new_database: Callable[[str], str], server: EmbeddedServer, folder: Path
+) -> Iterator[Deployment]:
+    with Database(new_database(template), revive=server.ensure_running).open() as database:
+        yield Deployment(database, str(folder / "data"))
+
+
+@pytest.fixture(scope="module")
+def service(place: Deployment, spark: Session) -> Iterator[Service]:
+    with serving(place, shop(), spark) as service:
+        yield service
+
+
+class Command:
+    """The command line of the deployment."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        self._where = ["--deployment", str(folder), "--database", database.url]
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, *self._where])
+
+    def json(self, *arguments: str) -> Any:
+        answer = self(*arguments, "--json")
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.stdout)
+
+    def error(self, *arguments: str) -> tuple[int, str]:
+        answer = self(*arguments, "--json")
+        return answer.exit_code, json.loads(answer.stdout)["error"]["condition"]
+
+
+@pytest.fixture
+def command(folder: Path, place: Deployment) -> Command:
+    return Command(folder, place.database)
+
+
+def dripping(service: Service, name: str, folder: Path) -> Client:
+    client = Client(service.server, name, folder)
+    client.items(1, (1, "tea"), (2, "rice"))
+    client.sales(1, (1, 7), (2, 200))
+    return client
+
+
+def test_a_cut_is_taken_listed_and_gone_back_to(
+    command: Command, service: Service, place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    client = dripping(service, "march", tmp_path)
+    taken = command("checkpoint", "march", "--timeout", str(BOUND))
+    assert taken.exit_code == 0, taken.output
+    said = r"cut 1 of run 'march' is taken: \d+\.\d\d s, [\d,]+ bytes\n"
+    assert re.fullmatch(said, taken.stdout)
+    client.sales(2, (1, 300))
+    assert command.json("checkpoint", "march", "--timeout", str(BOUND))["number"] == 2
+
+    header, first, second = command("checkpoints", "march").stdout.splitlines()
+    assert header.split()[:5] == ["number", "state", "seconds", "aligning", "bytes"]
+    assert [line.split()[:2] for line in (first, second)] == [
+        ["1", "committed"],
+        ["2", "committed"],
+    ]
+    listed = command.json("checkpoints", "march")
+    assert [it["number"] for it in listed] == [1, 2]
+    assert all(it["slowest"] for it in listed)
+
+    back = command("restore", "march", "--checkpoint", "1", "--declared", DECLARED)
+    assert back.stdout == "run 'march' goes on from cut 1, as incarnation 2\n", back.output
+    client.sales(3, (2, 400))
+    client.end()
+    assert rows(spark, place, client.wait()["best"]) == [("rice", 600_000)]
+    assert [it["state"] for it in command.json("checkpoints", "march")] == ["committed", "aborted"]
+
+
+def test_the_plan_says_who_came_last_at_each_barrier(
+    command: Command, service: Service, tmp_path: Path
+) -> None:
+    dripping(service, "analysed", tmp_path)
+    explain = ("explain", DECLARED, "--analyze", "analysed")
+    assert "This run has no cut" in command(*explain).stdout
+    for _ in range(2):
+        assert command("checkpoint", "analysed", "--timeout", str(BOUND)).exit_code == 0
+    told = command(*explain)
+    assert told.exit_code == 0, told.output
+    held = re.findall(r"cut 2: (\S+) came last, held \d+\.\d{3} s at (\S+)", told.stdout)
+    assert len(held) == len(re.findall(r"PhysicalBarrier \S+  upstream", told.stdout))
+    assert all(task.startswith("b") and last for last, task in held)
+    assert len(re.findall(r"2 cuts: held \d+\.\d{3} s in all; last came", told.stdout)) == len(held)
+    barriers = command.json(*explain)["barriers"]
+    assert {it["cut"] for it in barriers.values()} == {2}
+    service.server.cancel("analysed")
+
+
+def test_what_cannot_be_done_is_told(command: Command, service: Service, tmp_path: Path) -> None:
+    client = dripping(service, "refused", tmp_path)
+    assert command("checkpoints", "refused").stdout == "no checkpoints\n"
+    assert command.error("checkpoint", "nobody") == (1, "UnknownRun")
+    restore = ("restore", "refused", "--declared", DECLARED)
+    assert command.error(*restore) == (1, "NoSuchCut")
+    assert command.error(*restore, "--shards", "5") == (2, "OtherPlan")
+    assert command.error("restore", "refused", "--declared", "coffee") == (2, "OtherPlan")
+    assert command.error("restore", "refused") == (2, "UnknownPipeline")
+    client.end()
+    client.wait()
+    assert command.error("checkpoint", "refused") == (1, "RunEnded")
+
+
+def test_waiting_for_a_cut_that_nobody_takes_has_an_end(
+    command: Command, place: Deployment, service: Service, tmp_path: Path
+) -> None:
+    dripping(service, "alone", tmp_path)
+    # As if those who serve it had gone: they look after the runs of their own pipeline only.
+    ask(place.database, "UPDATE tidegate.run SET pipeline = 'left' WHERE name = 'alone'")
+    assert command.error("checkpoint", "alone", "--timeout", "0") == (3, "CheckpointPending")
+    assert command.error("checkpoint", "alone", "--timeout", "0") == (1, "CheckpointUnderWay")
+    reason = "UPDATE tidegate.checkpoint SET state = 'aborted', reason = 'no tea', offender = 's1'"
+    ask(place.database, f"{reason} WHERE state = 'triggered'")
+    assert command("checkpoints", "alone").stdout.splitlines()[-1] == "    no tea (s1)"
+
+
+def test_analysing_needs_a_deployment(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, ["explain", "--analyze", "march"])
+    assert answer.exit_code == 2
+    assert "--deployment" in answer.stderr
