@@ -16,7 +16,7 @@ A step takes what is there for all runs. One that is closed, because it was canc
 is forgotten: what it has on its lanes is not read any more, and a step that was at work for it
 commits the shares of the others. Work for a run may go on behind its step (`later`): the run is
 left alone until then, and its part of the step is committed by itself. Where the monitor releases
-(`gated`), END stays on its lane until it has.
+(`gated`), the last END stays on its lane until it has.
 
 Lanes are per run and carry data. Instants are handed to `send` by whoever runs the loop, who
 hands them to every other loop as well; they are not passed on from here.
@@ -300,10 +300,18 @@ class DurableLanes:
         share = self._processor.share // max(1, len(inboxes))
         for offset in range(len(inboxes)):
             inbox = inboxes[(self._run_turn + offset) % len(inboxes)]
-            may_end = not self._is_gated or inbox.run.id in self._released
-            for message in inbox.take(limit, max(1, share), released=may_end):
+            for message in inbox.take(limit, max(1, share), released=self._may_end(inbox)):
                 limit -= 1
                 yield message
+
+    def _may_end(self, inbox: Inbox) -> bool:
+        """Whether END may be taken: where the monitor releases, the last one waits for that.
+
+        The others may not: a checkpoint is aligned over the lanes that have not ended.
+        """
+        if not self._is_gated or inbox.run.id in self._released:
+            return True
+        return sum(not it.is_ended for it in self._runs[inbox.run.key].inboxes) > 1
 
     def _fetch(self) -> None:
         """See what is new; inboxes that have much are not filled up."""

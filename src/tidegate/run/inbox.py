@@ -36,6 +36,8 @@ class Inbox:
     since: float = 0.0
     latest: float = 0.0
     """How much is waiting, how many signals are in it, when the first and the last came."""
+    is_ended: bool = False
+    """Whether END was taken; nothing comes behind it."""
 
     def keep(self, message: Unread) -> None:
         """Add what was fetched; the next number on the lane, or the lane is broken."""
@@ -70,6 +72,7 @@ class Inbox:
             self._count(unread, -1)
             self._check_count(unread)
             self.handled = unread.seq
+            self.is_ended = _is_end(unread.message)
             yield unread.message
             share -= weight(unread.message)
             messages = 0 if unread.message.is_signal else messages - 1

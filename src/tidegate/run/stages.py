@@ -46,28 +46,25 @@ class SinkResult:
 
 @dataclass(slots=True)
 class _Turn:
-    """What one run has in a step: data for a job, and what goes on behind its rows."""
+    """What one run has in a step: data for jobs, what they made, and what goes on behind that."""
 
-    inputs: list[list[Batch]]
+    parts: dict[int, list[list[Batch]]] = field(default_factory=dict)
+    """By the checkpoint that it is for, 0 for all, the batches of each input: a job each."""
     messages: list[StreamMessage] = field(default_factory=list)
-    is_due: bool = False
+    made: list[Event[object]] = field(default_factory=list)
     others: list[StreamMessage] = field(default_factory=list)
-    version: int = 0
-    """The checkpoint that all of it is for, if it is for one."""
     remembered: Remembered = field(default_factory=Remembered)
     """What has become part of the stage's state by it."""
-
-    @property
-    def bytes(self) -> int:
-        return sum(batch.bytes for batches in self.inputs for batch in batches)
 
 
 @dataclass(frozen=True, slots=True)
 class _AtWork:
-    """A turn that waits for its job."""
+    """A turn that waits for the job of one part."""
 
     step: Step
     turn: _Turn
+    version: int
+    bytes: int
     answer: Future[Made]
     started_at: float
 
@@ -137,30 +134,32 @@ class StageOperator(Operator):
         """
         outcome = Outcome()
         for run, turn in self._turns(step.messages, outcome.failed).items():
-            if turn.is_due and not passes_through(self._stage):
+            if turn.parts and not passes_through(self._stage):
                 self._hand_in(run, turn, step)
                 outcome.later.add(run)
             else:
-                batches = [(None, batch) for its in turn.inputs for batch in its]
-                outcome.data.extend((*self._events(run, batches, turn.version), *turn.others))
+                for version, inputs in turn.parts.items():
+                    batches = [(None, batch) for its in inputs for batch in its]
+                    outcome.data.extend(self._events(run, batches, version))
+                outcome.data.extend(turn.others)
         return outcome
 
     def finished(self) -> Sequence[tuple[Step, Outcome]]:
         """The steps of all runs whose jobs are done, as one."""
-        done = {run: work for run, work in self._at_work.items() if work.answer.done()}
+        answered = {run: work for run, work in self._at_work.items() if work.answer.done()}
         outcome = Outcome()
-        for run, work in done.items():
+        for run, work in answered.items():
             del self._at_work[run]
             self._conclude(run, work, outcome)
-        messages = tuple(message for work in done.values() for message in work.turn.messages)
-        edges = [work.step.edge for work in done.values()]
-        return [(Step(Carrier.DATA, edges[0], messages), outcome)] if done else ()
+        done = [work for run, work in answered.items() if run not in self._at_work]
+        messages = tuple(message for work in done for message in work.turn.messages)
+        return [(Step(Carrier.DATA, done[0].step.edge, messages), outcome)] if done else ()
 
     def _turns(
         self, messages: Sequence[StreamMessage], failed: dict[str, TidegateError]
     ) -> dict[str, _Turn]:
         """What each run has in a step; those with something that is no batch are `failed`."""
-        turns: dict[str, _Turn] = defaultdict(lambda: _Turn(self._nothing()))
+        turns: dict[str, _Turn] = defaultdict(_Turn)
         for message in messages:
             try:
                 self._add(message, turns[message.run])
@@ -183,12 +182,9 @@ class StageOperator(Operator):
     def _take(self, event: Event[object], turn: _Turn) -> None:
         """What was made for an earlier checkpoint, whose barrier never came, is of no use."""
         batch = _batch(event)
-        if event.version > turn.version:
-            turn.inputs = self._nothing()
-            turn.version = event.version
-        if event.version == turn.version:
-            turn.inputs[event.port].append(batch)
-            turn.is_due = True
+        for earlier in [it for it in turn.parts if 0 < it < event.version]:
+            del turn.parts[earlier]
+        turn.parts.setdefault(event.version, self._nothing())[event.port].append(batch)
 
     def _keep(self, message: StreamMessage, turn: _Turn) -> None:
         """A watermark promises nothing before the rows have gone, so END takes it along."""
@@ -202,10 +198,10 @@ class StageOperator(Operator):
             turn.others.append(message)
 
     def _answer(self, barrier: Barrier, kept: Keeping, turn: _Turn) -> None:
-        turn.version = 0 if barrier.is_end else barrier.id
-        for port, batch in kept.up_to(turn.version):
-            turn.inputs[port].append(batch)
-        turn.is_due = True
+        version = 0 if barrier.is_end else barrier.id
+        inputs = turn.parts[version] = self._nothing()
+        for port, batch in kept.up_to(version):
+            inputs[port].append(batch)
         turn.others.append(barrier)
         if barrier.is_end:
             del self._kept[barrier.run]
@@ -219,22 +215,29 @@ class StageOperator(Operator):
         return self._condense(port, Share(run, self._shard, (tuple(batches),)))
 
     def _hand_in(self, run: str, turn: _Turn, step: Step) -> None:
-        inputs = tuple(tuple(batches) for batches in turn.inputs)
+        """The next part of a turn. A desk has one order of a run and shard at a time."""
+        version = next(iter(turn.parts))
+        inputs = tuple(tuple(batches) for batches in turn.parts.pop(version))
+        size = sum(batch.bytes for batches in inputs for batch in batches)
         answer = self._desk.submit(Share(number_of(run), self._shard, inputs))
-        self._at_work[run] = _AtWork(step, turn, answer, monotonic())
+        self._at_work[run] = _AtWork(step, turn, version, size, answer, monotonic())
         answer.add_done_callback(lambda _: self._work_done())
 
     def _conclude(self, run: str, work: _AtWork, outcome: Outcome) -> None:
+        """What a job made goes out when all parts of its turn are done."""
+        turn = work.turn
         try:
-            made = work.answer.result()
+            turn.made.extend(self._events(run, work.answer.result().items(), work.version))
         except StageFailed as failure:
             outcome.failed[run] = failure
             self._kept.pop(run, None)
+            return
+        self._adapt(work.bytes, monotonic() - work.started_at)
+        if turn.parts:
+            self._hand_in(run, turn, work.step)
         else:
-            turn = work.turn
-            outcome.data.extend((*self._events(run, made.items(), turn.version), *turn.others))
+            outcome.data.extend((*turn.made, *turn.others))
             outcome.remembered[run] = turn.remembered
-            self._adapt(work.turn.bytes, monotonic() - work.started_at)
 
     def _events(
         self, run: str, made: Iterable[tuple[int | None, Batch]], version: int

@@ -66,12 +66,13 @@ SELECT %(run)s, number, place, payload, files
 FROM tidegate.output
 WHERE run_id = %(earlier)s AND number <= %(number)s;
 
--- name: copy_states — What tasks keep that have not ended.
-INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
-SELECT %(run)s, task, number, place, input, payload, files
+-- name: copy_states — What tasks keep, also for the earlier cuts: to those it may be restored too.
+INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files, removed)
+SELECT
+    %(run)s, task, number, place, input, payload, files,
+    CASE WHEN removed <= %(number)s THEN removed END
 FROM tidegate.state
-WHERE run_id = %(earlier)s AND number <= %(number)s AND task = ANY(%(tasks)s::text[])
-    AND (removed IS NULL OR removed > %(number)s);
+WHERE run_id = %(earlier)s AND number <= %(number)s;
 
 -- name: copy_releases — Where END has passed already.
 INSERT INTO tidegate.release (run_id, task, released_at)
