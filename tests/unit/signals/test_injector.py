@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import tracemalloc
 from threading import Thread
 
@@ -284,6 +285,7 @@ def test_an_interval_or_a_pace_that_is_none_is_refused(interval: float, look_eve
 # ── what the loop pays ──
 
 
+@pytest.mark.skipif(sys.gettrace() is not None, reason="who traces the loop uses memory as well")
 def test_polling_in_vain_leaves_nothing_on_the_heap() -> None:
     injector = BarrierInjector("sales", ask=lambda: None)
     poll = injector.poll_barrier
