@@ -36,6 +36,7 @@ from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.cuts import Cuts
 from tidegate.run.durable import lane_names
+from tidegate.run.following import Follower, Following
 from tidegate.run.injecting import Injection
 from tidegate.run.restoring import restore
 from tidegate.run.storage import Storage
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
     from tidegate.run.assemble import Assembly
     from tidegate.run.deployment import Deployment
-    from tidegate.spark import Schema, Session
+    from tidegate.spark import Rows, Schema, Session
     from tidegate.store import Connection, RunFacts, Wakeups
 
 GLANCE = 1.0
@@ -172,13 +173,43 @@ class Server:
         Raises what is wrong with the chunk (`BadValue` with line and column, `MissingColumns`,
         `UnreadableChunk`, …) or with delivering it (`ChunkConflict`, `SourceEnded`, `RunEnded`).
         """
+
+        def copy(root: str, beginning: str) -> Batch:
+            return ingest(self._session, self._pipeline, source, file, root, beginning)
+
+        self._readers(source)
+        return self._deliver(run, source, number, _digest(source, file), copy)
+
+    def follow(
+        self,
+        run: str,
+        source: str,
+        rows: Rows,
+        *,
+        checkpoint: str,
+        every: float | None = None,
+    ) -> Following:
+        """Deliver the batches of a Spark stream as chunks; see `run.following`.
+
+        `checkpoint` is where Spark remembers how far the stream has come: the same for every start
+        of it, and no other stream's. With `every`, in seconds, it goes on; without, it takes what
+        there is and ends.
+        """
+        self._readers(source)
+        self.known(run)
+        follower = Follower(self._pipeline, self._deliver)
+        return follower.follow(run, source, rows, checkpoint=checkpoint, every=every)
+
+    def _deliver(
+        self, run: str, source: str, number: int, sha256: str, copy: Callable[[str, str], Batch]
+    ) -> bool:
+        """Take what `copy` puts below a root, unless it was delivered before."""
         found = self.known(run)
         readers = self._readers(source)
-        sha256 = _digest(source, file)
         if self._is_repeated(found, source, number, sha256):
             return False
         shard = (number - 1) % len(readers[0])
-        batch = self._ingest(found, source, number, shard, file)
+        batch = copy(self._root, self._beginning(found, source, number, shard))
         chunk = Chunk(source, number, sha256, batch.rows, batch.bytes, batch.files, shard)
         lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
         is_new = self._record(found, chunk, lanes)
@@ -271,11 +302,10 @@ class Server:
             raise ChunkConflict(run.name, source, number, sha256, known.sha256)
         return known is not None
 
-    def _ingest(self, run: Run, source: str, number: int, shard: int, file: str) -> Batch:
-        folder = f"chunks/run={run.id}/to={shard}/{source}"
-        beginning = f"{folder}/{number}-{uuid4().hex[:12]}"
+    def _beginning(self, run: Run, source: str, number: int, shard: int) -> str:
+        """How the names of a chunk's files begin, as no other's do."""
         crash_point("chunk.before_write")
-        return ingest(self._session, self._pipeline, source, file, self._root, beginning)
+        return f"chunks/run={run.id}/to={shard}/{source}/{number}-{uuid4().hex[:12]}"
 
     def _record(self, run: Run, chunk: Chunk, lanes: Sequence[LaneName]) -> bool:
         """Record a chunk; the files of one that was refused go.

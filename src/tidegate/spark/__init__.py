@@ -23,6 +23,16 @@ from tidegate.spark.schemas import Schema
 from tidegate.spark.sessions import Session, open_session, prefer_this_thread, session_on
 from tidegate.spark.shares import Share
 from tidegate.spark.stages import passes_through, run_shares
+from tidegate.spark.streams import (
+    Rows,
+    Stream,
+    check_stream,
+    copy_rows,
+    failure_of,
+    follow,
+    is_ended,
+    stream_id,
+)
 
 __all__ = [
     "Batch",
@@ -30,17 +40,24 @@ __all__ = [
     "Offer",
     "PreparedStage",
     "Route",
+    "Rows",
     "Schema",
     "Session",
     "Share",
+    "Stream",
     "analyze",
     "check",
+    "check_stream",
     "condensing",
+    "copy_rows",
     "digest",
     "ensure_fit",
+    "failure_of",
+    "follow",
     "ingest",
     "ingest_table",
     "inputs_of",
+    "is_ended",
     "is_in_the_data",
     "open_session",
     "passes_through",
@@ -49,5 +66,6 @@ __all__ = [
     "reference",
     "run_shares",
     "session_on",
+    "stream_id",
     "write_csv",
 ]
