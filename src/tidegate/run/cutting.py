@@ -7,12 +7,14 @@ It is part of whoever watches a pipeline, under the same lease. It observes fact
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import tidegate
 from tidegate.checkpoint import Abort, Advance, Commit, Fail, Rest, Trigger, Verdict, decide
+from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
 from tidegate.signals import CheckpointId
 from tidegate.store import RunState, close_run, cuts, guard
@@ -59,7 +61,8 @@ class Coordinator:
         number = facts.under_way.number if facts.under_way else 0
         match verdict:
             case Trigger():
-                cuts.trigger(connection, run, CheckpointId.new())
+                with suppress(RunEnded):  # by somebody else, since it was looked at
+                    cuts.trigger(connection, run, CheckpointId.new())
             case Advance(to):
                 cuts.advance(connection, run, number, to)
             case Commit():

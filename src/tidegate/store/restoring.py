@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import psycopg
 
+from tidegate.checkpoint import CheckpointState
+from tidegate.errors import NoSuchCut, listed
 from tidegate.faults import crash_point
 from tidegate.signals import BarrierKind, Event
 from tidegate.store.chunks import Chunk
-from tidegate.store.cuts import SealedFile
+from tidegate.store.cuts import SealedFile, checkpoints_of, cut_of
 from tidegate.store.deliveries import END_ID
 from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
 from tidegate.store.messages import message_id
@@ -46,7 +48,11 @@ def files_behind(connection: psycopg.Connection, run: Run, number: int) -> list[
 
 
 def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Graph) -> Run:
-    """Begin a run again at a cut. It is closed if it was open, and its name goes on."""
+    """Begin a run again at a cut. It is closed if it was open, and its name goes on.
+
+    Raises `NoSuchCut` when there is no such cut, or not any more.
+    """
+    _hold_cut(connection, earlier, number)
     close_run(connection, earlier, RunState.CANCELLED, f"it was restored to cut {number}")
     run = begin_run(
         connection,
@@ -65,6 +71,14 @@ def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Gr
     notify(connection, closing_topics(connection, [run.id]))
     crash_point("restore.before_commit")
     return run
+
+
+def _hold_cut(connection: psycopg.Connection, run: Run, number: int) -> None:
+    """It was there when somebody looked; from here on it stays."""
+    if cut_of(connection, run, number) is None:
+        every = checkpoints_of(connection, run)
+        known = [str(it.number) for it in every if it.state is CheckpointState.COMMITTED]
+        raise NoSuchCut(run.name, f"cut {number}", listed(known))
 
 
 def _copy(

@@ -183,10 +183,18 @@ class Adversary:
         """What the sinks showed at each cut when it was read first."""
 
     def act(self) -> None:
-        kinds = (self._deliver, self._step, self._look)
-        often, seldom = (5, 12, 4), (1, 1, 1, 1, 1)
-        others = (self._end, self._cut, self._kill, self._abort, self._restore)
-        (act,) = self._chance.choices((*kinds, *others), (*often, *seldom))
+        weights = {
+            self._step: 12,
+            self._deliver: 5,
+            self._look: 5,
+            self._cut: 3,
+            self._settle: 2,
+            self._kill: 2,
+            self._abort: 0.3,
+            self._restore: 0.7,
+            self._end: 0.3,
+        }
+        (act,) = self._chance.choices([*weights], [*weights.values()])
         act()
 
     def read(self) -> None:
@@ -206,10 +214,15 @@ class Adversary:
 
     def _step(self) -> None:
         """A few turns of a few tasks, and perhaps a job."""
-        for task in self._chance.choices([*self._bench.tasks], k=4):
+        for task in self._chance.choices([*self._bench.tasks], k=8):
             self._bench.tasks[task].turn()
         if self._chance.random() < 0.5:
             self._bench.work()
+
+    def _settle(self) -> None:
+        """All but a few go on for a while."""
+        asleep = self._chance.sample([*self._bench.tasks], k=self._chance.choice((0, 0, 1, 2)))
+        self._bench.settle(without=asleep)
 
     def _look(self) -> None:
         """A source sees that it owes a barrier, or those who watch see how far it is."""
@@ -248,7 +261,7 @@ def test_a_cut_is_a_prefix_of_every_source_whatever_happens(hub: Hub, seed: int)
     chance = Random(seed)
     it = bench(hub, random_pipeline(chance))
     adversary = Adversary(it, chance)
-    for _ in range(120):
+    for _ in range(100):
         adversary.act()
     adversary.read()
     assert it.finish() == it.expected()

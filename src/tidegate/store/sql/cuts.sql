@@ -241,11 +241,13 @@ WHERE checkpoint.run_id = %(run)s
 ORDER BY checkpoint.number;
 
 -- name: manifest_of — The manifest of a committed checkpoint, by default the latest.
+-- It stays until the commit, with all that its sinks gave.
 SELECT number, manifest
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state = 'committed' AND number = coalesce(%(number)s, number)
 ORDER BY number DESC
-LIMIT 1;
+LIMIT 1
+FOR KEY SHARE;
 
 -- name: given_by — What the collecting end had for all sinks at a cut.
 SELECT payload
