@@ -16,7 +16,9 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Begin a checkpoint."""
+    """Begin a checkpoint; a quiet one only keeps states."""
+
+    is_quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def decide(facts: CutFacts) -> Verdict:
     >>> decide(CutFacts(Cutting(every=5.0), "c", since=4.0))
     Rest()
     >>> decide(CutFacts(Cutting(every=5.0), "c", since=6.0))
-    Trigger()
+    Trigger(is_quiet=False)
     >>> decide(CutFacts(Cutting(), "c", under_way=UnderWay(7, _S.INJECTED, 301.0)))
     Abort(reason='nobody acknowledged it within 300 s', offender='c')
     """
@@ -67,7 +69,7 @@ def decide(facts: CutFacts) -> Verdict:
     tolerated = facts.cutting.tolerated
     if facts.is_open and tolerated is not None and facts.failures > tolerated:
         return Fail(f"{facts.failures} checkpoints in a row have failed")
-    return Trigger() if _is_due(facts) else Rest()
+    return Trigger(facts.unpublished < facts.cutting.publish) if _is_due(facts) else Rest()
 
 
 def _is_due(facts: CutFacts) -> bool:

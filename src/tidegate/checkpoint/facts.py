@@ -13,6 +13,8 @@ class Cutting:
 
     every: float | None = None
     """From the end of one checkpoint to the beginning of the next; None: only when asked."""
+    publish: float = 0.0
+    """The least time between two that sinks show; those in between only keep states."""
     pause: float = 0.5
     """The least time between two, also when asked."""
     alignment: float = 60.0
@@ -65,6 +67,8 @@ class CutFacts:
     has_open_source: bool = True
     since: float = 0.0
     """Seconds since the last checkpoint was over, or since the run began."""
+    unpublished: float = 0.0
+    """Seconds since the last that sinks show, or since the run began."""
     failures: int = 0
     """How many have failed since the last that was committed."""
     under_way: UnderWay | None = None

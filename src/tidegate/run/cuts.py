@@ -79,7 +79,7 @@ class Cuts:
         return self.read(run, number)
 
     def _read(self, connection: Connection, run: Run, number: int | None) -> Cut:
-        cut = cuts.cut_of(connection, run, number)
+        cut = cuts.cut_of(connection, run, number, published=True)
         if cut is None:
             known = [it for it in cuts.checkpoints_of(connection, run)
                      if it.state is CheckpointState.COMMITTED]  # fmt: skip

@@ -60,9 +60,9 @@ class Coordinator:
         guard(connection, lease)
         number = facts.under_way.number if facts.under_way else 0
         match verdict:
-            case Trigger():
+            case Trigger(is_quiet):
                 with suppress(RunEnded):  # by somebody else, since it was looked at
-                    cuts.trigger(connection, run, CheckpointId.new())
+                    cuts.trigger(connection, run, CheckpointId.new(), quiet=is_quiet)
             case Advance(to):
                 cuts.advance(connection, run, number, to)
             case Commit():

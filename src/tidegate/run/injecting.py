@@ -59,9 +59,10 @@ class Injection:
         """See which barriers are wanted, and inject them."""
         with self._turn:
             for owing in self._database.transact(lambda c: cuts.owed(c, self._pipeline)):
-                self._source(owing.run, owing.source).handle.inject(owing.number, owing.epoch)
-            for source in [*self._sources.values()]:
-                self._poll(source)
+                source = self._source(owing.run, owing.source)
+                source.handle.inject(owing.number, owing.epoch, quiet=owing.is_quiet)
+            for known in [*self._sources.values()]:
+                self._poll(known)
             self._forget_closed()
 
     def after_chunk(self, run: Run, source: str) -> None:

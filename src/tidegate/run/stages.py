@@ -64,9 +64,13 @@ class _AtWork:
     step: Step
     turn: _Turn
     version: int
-    bytes: int
+    inputs: tuple[tuple[Batch, ...], ...]
     answer: Future[Made]
     started_at: float
+
+    @property
+    def bytes(self) -> int:
+        return sum(batch.bytes for batches in self.inputs for batch in batches)
 
 
 class StageOperator(Operator):
@@ -90,6 +94,8 @@ class StageOperator(Operator):
         self._desk = desk
         self._kept: dict[str, Keeping] = {}
         self._at_work: dict[str, _AtWork] = {}
+        self._answered: dict[str, tuple[tuple[tuple[Batch, ...], ...], Made]] = {}
+        """By run what the last checkpoint was answered to, and what with."""
         self._work_done: Callable[[], None] = lambda: None
         self._share = FIRST
 
@@ -119,6 +125,7 @@ class StageOperator(Operator):
     def on_cancel(self, run: str) -> None:
         """Forget what is kept, withdraw what no job has taken, ignore what one may still make."""
         self._kept.pop(run, None)
+        self._answered.pop(run, None)
         work = self._at_work.pop(run, None)
         if work is not None:
             work.answer.cancel()
@@ -140,8 +147,8 @@ class StageOperator(Operator):
             else:
                 for version, inputs in turn.parts.items():
                     batches = [(None, batch) for its in inputs for batch in its]
-                    outcome.data.extend(self._events(run, batches, version))
-                outcome.data.extend(turn.others)
+                    turn.made.extend(self._events(run, batches, version))
+                self._let_go(run, turn, outcome)
         return outcome
 
     def finished(self) -> Sequence[tuple[Step, Outcome]]:
@@ -198,10 +205,12 @@ class StageOperator(Operator):
             turn.others.append(message)
 
     def _answer(self, barrier: Barrier, kept: Keeping, turn: _Turn) -> None:
-        version = 0 if barrier.is_end else barrier.id
-        inputs = turn.parts[version] = self._nothing()
-        for port, batch in kept.up_to(version):
-            inputs[port].append(batch)
+        """A quiet checkpoint is not answered: what is kept becomes part of the state."""
+        if not barrier.is_quiet:
+            version = 0 if barrier.is_end else barrier.id
+            inputs = turn.parts[version] = self._nothing()
+            for port, batch in kept.up_to(version):
+                inputs[port].append(batch)
         turn.others.append(barrier)
         if barrier.is_end:
             del self._kept[barrier.run]
@@ -218,26 +227,45 @@ class StageOperator(Operator):
         """The next part of a turn. A desk has one order of a run and shard at a time."""
         version = next(iter(turn.parts))
         inputs = tuple(tuple(batches) for batches in turn.parts.pop(version))
-        size = sum(batch.bytes for batches in inputs for batch in batches)
-        answer = self._desk.submit(Share(number_of(run), self._shard, inputs))
-        self._at_work[run] = _AtWork(step, turn, version, size, answer, monotonic())
+        answer = self._known_answer(run, inputs)
+        if answer is None:
+            answer = self._desk.submit(Share(number_of(run), self._shard, inputs))
+        self._at_work[run] = _AtWork(step, turn, version, inputs, answer, monotonic())
         answer.add_done_callback(lambda _: self._work_done())
+
+    def _known_answer(self, run: str, inputs: tuple[tuple[Batch, ...], ...]) -> Future[Made] | None:
+        """The last answer, where nothing has changed since: the files are the same, so the rows."""
+        asked, made = self._answered.get(run, (None, None))
+        if made is None or asked != inputs:
+            return None
+        known: Future[Made] = Future()
+        known.set_result(made)
+        return known
 
     def _conclude(self, run: str, work: _AtWork, outcome: Outcome) -> None:
         """What a job made goes out when all parts of its turn are done."""
         turn = work.turn
         try:
-            turn.made.extend(self._events(run, work.answer.result().items(), work.version))
+            made = work.answer.result()
         except StageFailed as failure:
             outcome.failed[run] = failure
             self._kept.pop(run, None)
             return
+        turn.made.extend(self._events(run, made.items(), work.version))
+        if work.version:
+            self._answered[run] = work.inputs, made
         self._adapt(work.bytes, monotonic() - work.started_at)
         if turn.parts:
             self._hand_in(run, turn, work.step)
         else:
-            outcome.data.extend((*turn.made, *turn.others))
-            outcome.remembered[run] = turn.remembered
+            self._let_go(run, turn, outcome)
+
+    def _let_go(self, run: str, turn: _Turn, outcome: Outcome) -> None:
+        """What was made for a run goes out, and what came behind it."""
+        outcome.data.extend((*turn.made, *turn.others))
+        outcome.remembered[run] = turn.remembered
+        if any(isinstance(it, Barrier) and it.is_end for it in turn.others):
+            self._answered.pop(run, None)
 
     def _events(
         self, run: str, made: Iterable[tuple[int | None, Batch]], version: int

@@ -2,7 +2,7 @@
 
 A coordinator tells the sources of its run to inject a barrier (`InjectBarrier`); each source's
 lane then carries it (`CheckpointBarrier`). Both are plain numbers that fit into a few machine
-words: 64 bits of id, 48 of epoch and one flag. What does not fit is refused, never cut off.
+words: 64 bits of id, 48 of epoch and two flags. What does not fit is refused, never cut off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from tidegate.signals.value import Value
 ID_BITS: Final = 64
 EPOCH_BITS: Final = 48
 UNALIGNED: Final = 1
-"""The one flag there is: what waits in front of the barrier belongs to the snapshot."""
+"""A flag: what waits in front of the barrier belongs to the snapshot."""
+QUIET: Final = 2
+"""A flag: states are kept and nothing is published."""
+_FLAGS: Final = UNALIGNED | QUIET
 
 PACKED_BARRIER: Final = 24
 PACKED_COMMAND: Final = 16
@@ -48,7 +51,7 @@ class CheckpointBarrier(Value):
 
     def __init__(self, checkpoint_id: int, epoch: int, flags: int = 0) -> None:
         # Numbers beyond one word are legal and rare: only they pay for the exact comparison.
-        if not (0 < checkpoint_id <= _ONE_WORD and 0 <= epoch < _EPOCHS and 0 <= flags <= 1):
+        if not (0 < checkpoint_id <= _ONE_WORD and 0 <= epoch < _EPOCHS and 0 <= flags <= _FLAGS):
             _check(checkpoint_id, epoch, flags)
         object.__setattr__(self, "checkpoint_id", checkpoint_id)
         object.__setattr__(self, "epoch", epoch)
@@ -67,12 +70,17 @@ class CheckpointBarrier(Value):
     @property
     def is_unaligned(self) -> bool:
         """Whether it overtakes what waits."""
-        return self.flags == UNALIGNED
+        return self.flags & UNALIGNED != 0
 
     @property
     def is_aligned(self) -> bool:
         """Whether it waits at each fan-in for all upstreams."""
-        return self.flags == 0
+        return self.flags & UNALIGNED == 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it only keeps states, and sinks publish nothing."""
+        return self.flags & QUIET != 0
 
     def pack(self) -> bytes:
         """Id, epoch and flags as three little-endian words: exactly 24 bytes."""
@@ -103,28 +111,37 @@ class InjectBarrier(Value):
     """The command to inject a barrier, as it travels to a source in another process.
 
     Packed it is one number of 128 bits: the id in the upper 64, the epoch in the next 48, the
-    unaligned flag in the next one, and 15 reserved bits that are 0.
+    unaligned flag in the next one, the quiet flag behind it, and 14 reserved bits that are 0.
     """
 
-    __slots__ = ("checkpoint_id", "epoch", "is_unaligned")
-    __match_args__: ClassVar[tuple[str, ...]] = ("checkpoint_id", "epoch", "is_unaligned")
+    __slots__ = ("checkpoint_id", "epoch", "is_quiet", "is_unaligned")
+    __match_args__: ClassVar[tuple[str, ...]] = (
+        "checkpoint_id",
+        "epoch",
+        "is_unaligned",
+        "is_quiet",
+    )
 
     checkpoint_id: int
     epoch: i64
     is_unaligned: bool
+    is_quiet: bool
 
-    def __init__(self, checkpoint_id: int, epoch: int, is_unaligned: bool = False) -> None:
+    def __init__(
+        self, checkpoint_id: int, epoch: int, is_unaligned: bool = False, is_quiet: bool = False
+    ) -> None:
         _check(checkpoint_id, epoch, 0)
         object.__setattr__(self, "checkpoint_id", checkpoint_id)
         object.__setattr__(self, "epoch", epoch)
         object.__setattr__(self, "is_unaligned", is_unaligned)
+        object.__setattr__(self, "is_quiet", is_quiet)
 
     @property
     def word(self) -> int:
         """The packed command as a number."""
         epoch: int = self.epoch  # a native number would overflow in the shift
-        unaligned = 1 if self.is_unaligned else 0
-        return self.checkpoint_id << 64 | epoch << 16 | unaligned << 15
+        flags = (1 << 15 if self.is_unaligned else 0) | (1 << 14 if self.is_quiet else 0)
+        return self.checkpoint_id << 64 | epoch << 16 | flags
 
     def pack(self) -> bytes:
         """The packed command as 16 bytes, the lowest first."""
@@ -138,15 +155,16 @@ class InjectBarrier(Value):
         if len(data) != PACKED_COMMAND:
             raise _malformed("command to inject", data, f"it has {PACKED_COMMAND} bytes")
         word = int.from_bytes(data, "little")
-        if word & 0x7FFF:
-            raise _malformed("command to inject", data, "the lowest 15 bits are reserved and 0")
+        if word & 0x3FFF:
+            raise _malformed("command to inject", data, "the lowest 14 bits are reserved and 0")
+        epoch = (word >> 16) & (_EPOCHS - 1)
         try:
-            return InjectBarrier(word >> 64, (word >> 16) & (_EPOCHS - 1), bool(word >> 15 & 1))
+            return InjectBarrier(word >> 64, epoch, bool(word >> 15 & 1), bool(word >> 14 & 1))
         except InvalidCheckpointBarrier as invalid:
             raise _malformed("command to inject", data, invalid.reason, invalid) from invalid
 
     def _fields(self) -> tuple[object, ...]:
-        return self.checkpoint_id, self.epoch, self.is_unaligned
+        return self.checkpoint_id, self.epoch, self.is_unaligned, self.is_quiet
 
 
 def _check(checkpoint_id: int, epoch: int, flags: int) -> None:
@@ -154,8 +172,8 @@ def _check(checkpoint_id: int, epoch: int, flags: int) -> None:
         reason = f"an id is at least 1 and has at most {ID_BITS} bits"
     elif epoch < 0 or epoch >= 2**EPOCH_BITS:
         reason = f"an epoch is at least 0 and has at most {EPOCH_BITS} bits"
-    elif flags not in (0, UNALIGNED):
-        reason = "all flags but the lowest are reserved and 0"
+    elif flags < 0 or flags > _FLAGS:
+        reason = "all flags but the lowest two are reserved and 0"
     else:
         return
     raise InvalidCheckpointBarrier(

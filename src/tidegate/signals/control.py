@@ -132,6 +132,11 @@ class Barrier(Value):
         """Whether everything before it is one consistent cut."""
         return self.kind is BarrierKind.CHECKPOINT
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether states are kept at it and nothing is published."""
+        return self.checkpoint is not None and self.checkpoint.is_quiet
+
     def counting(self, count: int) -> Barrier:
         """The same END, declaring how many messages came before it."""
         return Barrier(self.id, self.kind, self.run, count, self.checkpoint)

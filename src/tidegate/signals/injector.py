@@ -21,7 +21,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tidegate.signals.bell import Bell
-from tidegate.signals.checkpoint import UNALIGNED, CheckpointBarrier, InjectBarrier
+from tidegate.signals.checkpoint import QUIET, UNALIGNED, CheckpointBarrier, InjectBarrier
 
 DEFAULT_INTERVAL = 10.0
 """Seconds between the barriers that a periodic injector asks for."""
@@ -56,11 +56,12 @@ class InjectorHandle:
         self._mailbox: Final = mailbox
         self._until_way: i64 = GIVE_WAY_EVERY
 
-    def inject(self, checkpoint_id: int, epoch: int, unaligned: bool = False) -> None:
+    def inject(
+        self, checkpoint_id: int, epoch: int, unaligned: bool = False, quiet: bool = False
+    ) -> None:
         """Publish a barrier; one that was not yet taken is replaced by it."""
-        self._mailbox.published = CheckpointBarrier(
-            checkpoint_id, epoch, UNALIGNED if unaligned else 0
-        )
+        flags = (UNALIGNED if unaligned else 0) | (QUIET if quiet else 0)
+        self._mailbox.published = CheckpointBarrier(checkpoint_id, epoch, flags)
         self._mailbox.bell.ring()
         self._until_way -= 1
         if self._until_way <= 0:
@@ -69,7 +70,7 @@ class InjectorHandle:
 
     def obey(self, command: InjectBarrier) -> None:
         """Publish what a command says that came from elsewhere."""
-        self.inject(command.checkpoint_id, command.epoch, command.is_unaligned)
+        self.inject(command.checkpoint_id, command.epoch, command.is_unaligned, command.is_quiet)
 
 
 @final

@@ -31,7 +31,6 @@ from tidegate.store.runs import LaneName, Run, closing_topics, hold_open
 from tidegate.store.topics import cut_topic, monitor_topic, run_topic, task_topic
 from tidegate.store.wakeups import notify
 
-
 SETTLED = 60.0
 """Seconds after which nobody repeats a step that may have been committed."""
 
@@ -84,6 +83,7 @@ class Owed:
     source: str
     number: int
     epoch: int
+    is_quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,15 @@ def set_cutting(connection: psycopg.Connection, run: Run, cutting: Cutting) -> N
     notify(connection, [monitor_topic(run.pipeline)])
 
 
-def trigger(connection: psycopg.Connection, run: Run, id: UUID) -> int | None:
+def trigger(
+    connection: psycopg.Connection, run: Run, id: UUID, *, quiet: bool = False
+) -> int | None:
     """Begin a checkpoint: its number, or None while another is under way or all sources have ended.
 
-    Raises `RunEnded` when the run is closed.
+    A quiet one keeps states, and sinks do not show it. Raises `RunEnded` when the run is closed.
     """
     hold_open(connection, run, "*")
-    asked = {"run": run.id, "id": id}
+    asked = {"run": run.id, "id": id, "quiet": quiet}
     row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
     if row is None:
         return None
@@ -259,13 +261,14 @@ def to_cut(connection: psycopg.Connection, pipeline: str) -> list[tuple[Run, Cut
 
 def _cut_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CutFacts]:
     run = Run.from_row(*row[:6])
-    cutting, collector, has_open_source, since, failures = row[6:]
+    cutting, collector, has_open_source, since, unpublished, failures = row[6:]
     return run, CutFacts(
         cutting=msgspec.json.decode(cutting, type=Cutting) if cutting else Cutting(),
         collector=collector,
         is_open=run.state.value == "open",
         has_open_source=has_open_source,
         since=since,
+        unpublished=unpublished,
         failures=failures,
         under_way=_under_way(connection, run),
     )
@@ -340,9 +343,11 @@ def _checkpoint(number: int, id: UUID, epoch: int, state: str, *more: Any) -> Ch
     return Checkpoint(number, id, epoch, CheckpointState(state), *more)
 
 
-def cut_of(connection: psycopg.Connection, run: Run, number: int | None = None) -> Cut | None:
-    """A cut of a run, by default the latest; None if there is none such."""
-    asked = {"run": run.id, "number": number}
+def cut_of(
+    connection: psycopg.Connection, run: Run, number: int | None = None, *, published: bool = False
+) -> Cut | None:
+    """A cut of a run, by default the latest (`published`: that sinks show); None without one."""
+    asked = {"run": run.id, "number": number, "published": published}
     row = connection.execute(_SQL["manifest_of"].sql, asked).fetchone()
     return Cut(*row) if row else None
 

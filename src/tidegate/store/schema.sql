@@ -138,6 +138,7 @@ CREATE TABLE tidegate.checkpoint (
     number bigint NOT NULL CHECK (number > 0),
     id uuid NOT NULL,                      -- sorts by time; a restored run has the same
     epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 281474976710656),
+    quiet boolean NOT NULL DEFAULT false,  -- it keeps states, and sinks do not show it
     state text NOT NULL DEFAULT 'triggered' CHECK (
         state IN ('triggered', 'injected', 'aligning', 'acknowledged', 'committed', 'aborted')
     ),

@@ -253,3 +253,44 @@ def test_a_state_of_many_batches_becomes_one_and_earlier_cuts_stay_as_they_were(
         assert shown(spark, place, again) == shown(spark, place, last)
         client.end()
         assert rows(spark, place, client.wait()["best"]) == [("rice", (sold - 1 + 400) * 1000)]
+
+
+def test_quiet_cuts_keep_states_and_only_those_in_between_are_shown(
+    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    client = Client(common.server, "quiet", tmp_path, Cutting(every=0.5, publish=3600.0))
+    client.items(1, *RICE_AND_TEA)
+    client.sales(1, (1, 7), (2, 200))
+
+    def quiet() -> list[int]:
+        return [it.number for it in common.server.cuts.all(client.run)
+                if it.state is CheckpointState.COMMITTED]  # fmt: skip
+
+    wait_until(lambda: max(quiet(), default=0) >= 2, BOUND)
+    with pytest.raises(NoSuchCut):
+        common.server.cuts.read(client.run)
+    common.server.restore(client.run)
+    client.end()
+    final = client.wait()
+    assert rows(spark, common_place, final["best"]) == [("rice", 200_000)]
+    assert rows(spark, common_place, final["bulk"]) == [(2, 200)]
+
+
+def test_what_has_not_changed_is_not_computed_again(
+    place: Deployment, spark: Session, tmp_path: Path, jobs: Jobs
+) -> None:
+    with serving(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path)
+        client.items(1, *RICE_AND_TEA)
+        client.sales(1, (1, 7), (2, 200))
+        first = take(service, client)
+        done = jobs.tried
+        second = take(service, client)
+        assert jobs.tried == done
+        assert shown(spark, place, second) == shown(spark, place, first)
+        client.sales(2, (1, 300))
+        third = take(service, client)
+        assert jobs.tried > done
+        assert shown(spark, place, third)["best"] == [("tea", 307_000)]
+        client.end()
+        assert rows(spark, place, client.wait()["best"]) == [("tea", 307_000)]

@@ -50,6 +50,13 @@ def test_one_is_triggered_when_the_interval_has_passed() -> None:
     assert decide(replace(IDLE, since=4.9)) == Rest()
 
 
+def test_between_two_that_sinks_show_only_states_are_kept() -> None:
+    seldom = replace(IDLE, cutting=replace(EVERY, publish=60.0))
+
+    assert decide(replace(seldom, unpublished=59.0)) == Trigger(is_quiet=True)
+    assert decide(replace(seldom, unpublished=61.0)) == Trigger()
+
+
 def test_a_run_that_is_cut_only_when_asked_triggers_nothing() -> None:
     assert decide(replace(IDLE, cutting=Cutting())) == Rest()
 

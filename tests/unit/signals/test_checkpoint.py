@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import InvalidCheckpointBarrier, MalformedBarrier
 from tidegate.signals import EMPTY_COMMAND, CheckpointBarrier, InjectBarrier
+from tidegate.signals.checkpoint import QUIET
 
 IDS = st.integers(1, 2**64 - 1)
 EPOCHS = st.integers(0, 2**48 - 1)
@@ -60,7 +61,13 @@ def test_numbers_that_do_not_fit_are_refused_and_never_bent(checkpoint_id: int, 
         assert (refused.value.checkpoint_id, refused.value.epoch) == (checkpoint_id, epoch)
 
 
-@pytest.mark.parametrize("flags", [2, 3, -1, 2**63, 2**64])
+def test_a_quiet_barrier_is_aligned_all_the_same() -> None:
+    barrier = CheckpointBarrier(7, 3, QUIET)
+    assert (barrier.is_quiet, barrier.is_aligned) == (True, True)
+    assert not CheckpointBarrier.unaligned(7, 3).is_quiet
+
+
+@pytest.mark.parametrize("flags", [4, 7, -1, 2**63, 2**64])
 def test_reserved_flags_are_refused(flags: int) -> None:
     with pytest.raises(InvalidCheckpointBarrier) as refused:
         CheckpointBarrier(1, 0, flags)
@@ -75,10 +82,10 @@ def test_reserved_flags_are_refused(flags: int) -> None:
         bytes(24),
         bytes(25),
         CheckpointBarrier(1, 0).pack()[:-1] + b"\x80",
-        CheckpointBarrier(1, 0).pack()[:16] + b"\x02" + bytes(7),
+        CheckpointBarrier(1, 0).pack()[:16] + b"\x04" + bytes(7),
         CheckpointBarrier(1, 0).pack()[:14] + b"\x01\x00" + bytes(8),
     ],
-    ids=["none", "short", "id 0", "long", "highest flag", "second flag", "epoch of 49 bits"],
+    ids=["none", "short", "id 0", "long", "highest flag", "third flag", "epoch of 49 bits"],
 )
 def test_bytes_that_are_no_barrier_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedBarrier) as refused:
@@ -106,6 +113,7 @@ def test_a_packed_command_has_16_bytes_and_comes_back_as_it_was(command: InjectB
 def test_a_packed_command_has_each_field_in_its_place() -> None:
     word = InjectBarrier(5, 9, is_unaligned=True).word
     assert (word >> 64, word >> 16 & 2**48 - 1, word >> 15 & 1, word & 0x7FFF) == (5, 9, 1, 0)
+    assert InjectBarrier(5, 9, is_quiet=True).word & 0xFFFF == 1 << 14
 
 
 def test_the_empty_command_says_that_there_is_none() -> None:
@@ -118,7 +126,7 @@ def test_the_empty_command_says_that_there_is_none() -> None:
         bytes(15),
         bytes(17),
         b"\x01" + InjectBarrier(1, 0).pack()[1:],
-        b"\x00\x40" + InjectBarrier(1, 0).pack()[2:],
+        b"\x00\x20" + InjectBarrier(1, 0).pack()[2:],
         NO_ID,
     ],
     ids=["short", "long", "lowest bit", "highest reserved bit", "epoch without id"],
@@ -131,5 +139,6 @@ def test_bytes_that_are_no_command_are_refused(data: bytes) -> None:
 def test_a_barrier_says_what_it_is() -> None:
     assert str(CheckpointBarrier.unaligned(7, 3)) == "unaligned checkpoint 7 of epoch 3"
     assert (
-        repr(InjectBarrier(7, 3)) == "InjectBarrier(checkpoint_id=7, epoch=3, is_unaligned=False)"
+        repr(InjectBarrier(7, 3))
+        == "InjectBarrier(checkpoint_id=7, epoch=3, is_unaligned=False, is_quiet=False)"
     )

@@ -13,6 +13,7 @@ CREATE TABLE tidegate.checkpoint (
     number bigint NOT NULL CHECK (number > 0),
     id uuid NOT NULL,
     epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 281474976710656),
+    quiet boolean NOT NULL DEFAULT false,
     state text NOT NULL DEFAULT 'triggered' CHECK (
         state IN ('triggered', 'injected', 'aligning', 'acknowledged', 'committed', 'aborted')
     ),

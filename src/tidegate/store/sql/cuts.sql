@@ -5,8 +5,8 @@
 UPDATE tidegate.run SET cutting = %(cutting)s::jsonb WHERE id = %(run)s;
 
 -- name: trigger — Begin a checkpoint unless one is under way or every source has ended.
-INSERT INTO tidegate.checkpoint (run_id, number, id, epoch)
-SELECT %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1
+INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, quiet)
+SELECT %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1, %(quiet)s
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s
 HAVING EXISTS (SELECT FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NULL)
@@ -16,7 +16,7 @@ RETURNING number;
 -- name: owed — The barriers that sources of a pipeline's runs have to inject.
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
-    source.name, checkpoint.number, checkpoint.epoch
+    source.name, checkpoint.number, checkpoint.epoch, checkpoint.quiet
 FROM tidegate.checkpoint
 JOIN tidegate.run ON run.id = checkpoint.run_id
 JOIN tidegate.source ON source.run_id = run.id
@@ -105,11 +105,13 @@ SELECT
     ), ''),
     EXISTS (SELECT FROM tidegate.source WHERE run_id = run.id AND ended_at IS NULL),
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.settled_at))::float8,
+    extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.shown_at))::float8,
     coalesce(past.failures, 0)
 FROM tidegate.run
 LEFT JOIN LATERAL (
     SELECT
         max(settled_at) AS settled_at,
+        max(settled_at) FILTER (WHERE state = 'committed' AND NOT quiet) AS shown_at,
         count(*) FILTER (
             WHERE state = 'aborted' AND settled_at > run.begun_at AND number > coalesce(
                 (SELECT max(number) FROM tidegate.checkpoint AS good
@@ -196,6 +198,7 @@ SET state = 'committed', settled_at = clock_timestamp(),
         'epoch', epoch,
         'plan', (SELECT plan FROM tidegate.run WHERE id = %(run)s),
         'versions', %(versions)s::jsonb,
+        'is_published', NOT quiet,
         'sources', (
             SELECT jsonb_object_agg(name, jsonb_build_object(
                 'chunks', (
@@ -245,6 +248,7 @@ ORDER BY checkpoint.number;
 SELECT number, manifest
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state = 'committed' AND number = coalesce(%(number)s, number)
+    AND NOT (quiet AND %(published)s)
 ORDER BY number DESC
 LIMIT 1
 FOR KEY SHARE;

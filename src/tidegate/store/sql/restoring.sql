@@ -40,11 +40,11 @@ WHERE run_id = %(earlier)s;
 
 -- name: copy_checkpoints — The cuts up to this one; later numbers are used up.
 INSERT INTO tidegate.checkpoint (
-    run_id, number, id, epoch, state, triggered_at, injected_at, aligning_at, acknowledged_at,
+    run_id, number, id, epoch, quiet, state, triggered_at, injected_at, aligning_at, acknowledged_at,
     settled_at, reason, offender, manifest
 )
 SELECT
-    %(run)s, number, id, epoch,
+    %(run)s, number, id, epoch, quiet,
     CASE WHEN number <= %(number)s THEN state ELSE 'aborted' END,
     triggered_at, injected_at, aligning_at, acknowledged_at,
     coalesce(settled_at, triggered_at),
