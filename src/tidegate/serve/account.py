@@ -6,13 +6,15 @@ client knows them too: its run, and its chunk instead of the file in which that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4, uuid5
 
+from tidegate.checkpoint import CheckpointState
 from tidegate.errors import (
     NoSpace,
     NothingToCancel,
@@ -29,6 +31,7 @@ from tidegate.serve.formats import ResultFormat
 from tidegate.spark.result_streams import arrow_stream, parquet_stream
 from tidegate.store import Run, RunFacts, RunState, overview, results_of, run_facts
 from tidegate.store.chunks import check_number
+from tidegate.store.cuts import Checkpoint, checkpoints_of
 from tidegate.store.results import look_again
 from tidegate.store.status import (
     DeliveredChunk,
@@ -39,8 +42,10 @@ from tidegate.store.status import (
 )
 
 if TYPE_CHECKING:
+    from tidegate.checkpoint import Cutting
     from tidegate.run.deployment import Deployment
     from tidegate.run.service import Front
+    from tidegate.serve.asking import WantedCut
     from tidegate.spark import Batch
     from tidegate.store import Connection, RunSummary
 
@@ -102,6 +107,16 @@ class SourceChunks:
 
 
 @dataclass(frozen=True, slots=True)
+class CutShown:
+    """One cut of a run."""
+
+    number: int
+    manifest: Mapping[str, Any]
+    results: dict[str, int]
+    """Rows of each sink."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A run at one moment, as its followers hear of it."""
 
@@ -109,6 +124,8 @@ class Seen:
     why: str
     stages: list[StageStatus]
     results: dict[str, int]
+    cuts: tuple[Checkpoint, ...] = ()
+    """Those that are remembered, the oldest first."""
 
 
 class Account:
@@ -130,14 +147,20 @@ class Account:
         return [replace(it, run=self._own(it.run)) for it in found]
 
     def begin(
-        self, run: str, warn_after: float | None, deadline: float | None, request: str | None
+        self,
+        run: str,
+        request: str | None = None,
+        *,
+        warn_after: float | None = None,
+        deadline: float | None = None,
+        cutting: Cutting | None = None,
     ) -> Run:
         """Begin a run; who repeats a request by its key gets the run that it has begun."""
         stored = stored_name(self.client, run)
         key = uuid4() if request is None else uuid5(REQUESTS, f"{stored}\n{request}")
+        wanted = partial(self._server.begin_once, stored, key, cutting=cutting)
         with self._told(run):
-            begun = self._server.begin_once(stored, key, warn_after=warn_after, deadline=deadline)
-        return self._own(begun)
+            return self._own(wanted(warn_after=warn_after, deadline=deadline))
 
     def status(self, run: str) -> RunStatus:
         """How far a run is."""
@@ -200,6 +223,29 @@ class Account:
         with self._told(run):
             self._server.end(stored_name(self.client, run), source, chunks)
 
+    # ── cuts ──
+
+    def take_cut(self, run: str) -> int:
+        """Begin a checkpoint now; its number."""
+        with self._told(run):
+            return self._server.cuts.begin(stored_name(self.client, run))
+
+    def checkpoints(self, run: str) -> list[Checkpoint]:
+        """Those that are remembered."""
+        with self._told(run):
+            return self._server.cuts.all(stored_name(self.client, run))
+
+    def cut(self, run: str, number: int | None) -> CutShown:
+        """A cut, by default the latest."""
+        with self._told(run):
+            found = self._server.cuts.read(stored_name(self.client, run), number)
+            return CutShown(found.number, found.manifest, rows_of(found.results))
+
+    def restore(self, run: str, number: int | None) -> Run:
+        """Begin a run again at a cut, by default the latest."""
+        with self._told(run):
+            return self._own(self._server.restore(stored_name(self.client, run), number))
+
     # ── outcomes ──
 
     def follow(self, run: str, id: int | None) -> Run:
@@ -221,19 +267,25 @@ class Account:
         if facts.run.state is RunState.OPEN:
             self._service.check()
         own = replace(facts, run=self._own(facts.run))
-        return Seen(own.run, why(own), stages(own), results)
+        known = self._database.transact(lambda c: checkpoints_of(c, run))
+        taken = tuple(it for it in known if it.state is CheckpointState.COMMITTED)
+        return Seen(own.run, why(own), stages(own), results, taken)
 
-    def results(self, run: str) -> dict[str, list[Batch]]:
+    def results(self, run: str, of: WantedCut | None = None) -> Mapping[str, list[Batch]]:
         """The batches of every sink; raises what became of a run that has none."""
         with self._told(run):
+            if of is not None:
+                return self._server.cuts.read(stored_name(self.client, run), of.number).results
             try:
                 return self._server.wait(stored_name(self.client, run), timeout=0)
             except RunTimeout:
                 raise ResultsNotReady(run) from None
 
-    def result(self, run: str, sink: str, wanted: ResultFormat, folder: Path) -> Iterator[bytes]:
+    def result(
+        self, run: str, sink: str, wanted: ResultFormat, folder: Path, of: WantedCut | None = None
+    ) -> Iterator[bytes]:
         """The result of a sink, piece by piece; a CSV is made in the folder first."""
-        published = self.results(run)
+        published = self.results(run, of)
         if sink not in published:
             raise UnknownSink(sink, ", ".join(published))
         schema, batches = self._service.schema_of(sink), published[sink]
@@ -270,6 +322,11 @@ class Account:
             if isinstance(error, NoSpace):
                 error.where = "the server's disk"
             raise
+
+
+def rows_of(results: Mapping[str, Sequence[Batch]]) -> dict[str, int]:
+    """How many rows each sink has."""
+    return {sink: sum(batch.rows for batch in its) for sink, its in results.items()}
 
 
 def _looked(connection: Connection, run: Run) -> tuple[RunFacts, dict[str, int]]:

@@ -12,8 +12,12 @@
     GET  /pipelines/{pipeline}/runs/{run}/sources/{source}            which chunks are there
     PUT  /pipelines/{pipeline}/runs/{run}/sources/{source}/chunks/{number}
     POST /pipelines/{pipeline}/runs/{run}/sources/{source}/end
-    GET  /pipelines/{pipeline}/runs/{run}/results
+    GET  /pipelines/{pipeline}/runs/{run}/results                     at the end, or ?cut=N|latest
     GET  /pipelines/{pipeline}/runs/{run}/results/{sink}
+    GET  /pipelines/{pipeline}/runs/{run}/checkpoints                 how each went
+    POST /pipelines/{pipeline}/runs/{run}/checkpoints                 begin one
+    GET  /pipelines/{pipeline}/runs/{run}/cuts/{number|latest}        the manifest of one
+    POST /pipelines/{pipeline}/runs/{run}/restore                     begin again at a cut
 
 Endpoints read a request, let an `Account` do the work on one of a few threads, and write the
 answer.
@@ -33,7 +37,7 @@ from starlette.routing import Route
 
 from tidegate.errors import TidegateError, UnknownPipeline
 from tidegate.serve import events
-from tidegate.serve.account import Account, Seen, Served
+from tidegate.serve.account import Account, Seen, Served, rows_of
 from tidegate.serve.answers import (
     answer,
     refused,
@@ -41,7 +45,16 @@ from tidegate.serve.answers import (
     refused_by_routing,
     refused_in_vain,
 )
-from tidegate.serve.asking import Beginning, Ending, asked_chunk, asked_number, body_as
+from tidegate.serve.asking import (
+    Beginning,
+    Ending,
+    Restoring,
+    WantedCut,
+    asked_chunk,
+    asked_cut,
+    asked_number,
+    body_as,
+)
 from tidegate.serve.downloads import download
 from tidegate.serve.formats import CHUNKS, chunk_format, result_format
 from tidegate.serve.uploads import Uploads
@@ -120,6 +133,9 @@ class _Endpoints:
             Route(SOURCE + "/end", self.end, methods=["POST"]),
             Route(RUN + "/results", self.results),
             Route(RUN + "/results/{sink}", self.result),
+            Route(RUN + "/checkpoints", self.checkpoints_or_take, methods=["GET", "POST"]),
+            Route(RUN + "/cuts/{cut}", self.cut),
+            Route(RUN + "/restore", self.restore, methods=["POST"]),
         ]
 
     # ── the pipeline ──
@@ -154,10 +170,9 @@ class _Endpoints:
         account = self._account(request)
         asked = await body_as(request, Beginning)
         key = request.headers.get("idempotency-key")
-        run = await self._threads.call(
-            account.begin, asked.run, asked.warn_after, asked.deadline, key
-        )
-        return answer(run, 201)
+        begin = partial(account.begin, asked.run, key, cutting=asked.wanted_cutting())
+        bounds = {"warn_after": asked.warn_after, "deadline": asked.deadline}
+        return answer(await self._threads.call(begin, **bounds), 201)
 
     async def status(self, request: Request) -> Response:
         account = self._account(request)
@@ -184,7 +199,7 @@ class _Endpoints:
             held.enter_context(self._followers.one_more(account.client))
             run = await self._threads.call(account.follow, name, number)
             seen = await self._threads.call(account.see, run)
-            heard = last.place if last is not None and last.run == run.id else 0
+            heard = last if last is not None and last.run == run.id else events.EventId(run.id)
             look = partial(self._look, account, run)
             return events.response(seen, look, heard, held.pop_all())
 
@@ -226,16 +241,45 @@ class _Endpoints:
 
     async def results(self, request: Request) -> Response:
         account = self._account(request)
-        found = await self._threads.call(account.results, request.path_params["run"])
-        rows = {sink: sum(batch.rows for batch in its) for sink, its in found.items()}
-        return answer({"results": rows})
+        run, of = request.path_params["run"], _cut_of(request)
+        found = await self._threads.call(account.results, run, of)
+        return answer({"results": rows_of(found)})
 
     async def result(self, request: Request) -> Response:
         account = self._account(request)
         run, sink = request.path_params["run"], request.path_params["sink"]
         asked, accept = request.query_params.get("format"), request.headers.get("accept")
         wanted = result_format(asked, accept)
-        return await download(account, run, sink, wanted, self._spool, self._threads)
+        of, spool, threads = _cut_of(request), self._spool, self._threads
+        return await download(account, run, sink, wanted, of, spool=spool, threads=threads)
+
+    # ── cuts ──
+
+    async def checkpoints_or_take(self, request: Request) -> Response:
+        return await (self.take if request.method == "POST" else self.checkpoints)(request)
+
+    async def checkpoints(self, request: Request) -> Response:
+        account = self._account(request)
+        found = await self._threads.call(account.checkpoints, request.path_params["run"])
+        return answer({"checkpoints": found})
+
+    async def take(self, request: Request) -> Response:
+        """That it was begun; its number is that of the cut, if it becomes one."""
+        account = self._account(request)
+        number = await self._threads.call(account.take_cut, request.path_params["run"])
+        return answer({"number": number}, 202)
+
+    async def cut(self, request: Request) -> Response:
+        account = self._account(request)
+        run, wanted = request.path_params["run"], asked_cut(request.path_params["cut"])
+        return answer(await self._threads.call(account.cut, run, wanted.number))
+
+    async def restore(self, request: Request) -> Response:
+        """All files of the cut are read first, which takes as long as a result."""
+        account = self._account(request)
+        asked = await body_as(request, Restoring)
+        run = request.path_params["run"]
+        return answer(await self._threads.give(account.restore, run, asked.checkpoint), 201)
 
     # ── who asks for what ──
 
@@ -245,6 +289,12 @@ class _Endpoints:
         if pipeline != served:
             raise UnknownPipeline(pipeline, "it is not served here", served)
         return Account(self._service, self._place, client)
+
+
+def _cut_of(request: Request) -> WantedCut | None:
+    """None: what is asked for is the end."""
+    text = request.query_params.get("cut")
+    return None if text is None else asked_cut(text)
 
 
 def _format_of(request: Request) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from tidegate.checkpoint import Cutting
 from tidegate.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -20,6 +23,19 @@ SHOWN = 40
 
 T = TypeVar("T")
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+LATEST = "latest"
+LEAST = {"every": 0.1, "pause": 0.1, "retained": 1}
+"""Of the numbers that say how a run is cut; otherwise 0. So no client takes the time of all."""
+MOST = {"retained": 1000}
+"""The same; otherwise 10⁹."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCut:
+    """One cut of a run."""
+
+    number: int | None
+    """None for the latest."""
 
 
 class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,12 +44,38 @@ class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: str
     warn_after: Seconds | None = None
     deadline: Seconds | None = None
+    cutting: dict[str, object] | None = None
+    """The fields of a `Cutting` that are not as usual."""
+
+    def wanted_cutting(self) -> Cutting | None:
+        """How the run is to be cut, if that was said; raises `InvalidRequest`."""
+        return None if self.cutting is None else _cutting(self.cutting)
+
+
+class Restoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The cut at which a run is to begin again; without a number, the latest."""
+
+    checkpoint: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)] | None = None
 
 
 class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many chunks a source has; without a number, those that are there."""
 
     chunks: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
+
+
+def _cutting(given: Mapping[str, object]) -> Cutting:
+    unknown = given.keys() - {field.name for field in fields(Cutting)}
+    if unknown:
+        raise InvalidRequest(f"no run is cut by {_short(min(unknown))}")
+    for name, value in given.items():
+        least, most = LEAST.get(name, 0), MOST.get(name, 1_000_000_000)
+        if isinstance(value, int | float) and not least <= value <= most:
+            raise InvalidRequest(f"{name} of cutting has to be a number from {least} to {most}")
+    try:
+        return msgspec.convert(given, Cutting)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"cutting: {error}") from error
 
 
 async def body_as(request: Request, kind: type[T]) -> T:
@@ -68,6 +110,15 @@ def asked_chunk(request: Request) -> tuple[str, str, int]:
         said = _short(path["number"])
         raise InvalidRequest(f"{said} is no number of a chunk; they are 1, 2, 3, …")
     return path["run"], path["source"], number
+
+
+def asked_cut(text: str) -> WantedCut:
+    """A cut by its number, or the latest; raises `InvalidRequest`."""
+    number = None if text == LATEST else _number(text)
+    if text != LATEST and not number:
+        said = _short(text)
+        raise InvalidRequest(f"{said} is no cut; there is {LATEST!r}, and there are 1, 2, 3, …")
+    return WantedCut(number)
 
 
 def _number(text: str) -> int | None:

@@ -88,11 +88,18 @@ class Calls:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._patience = patience
 
-    def json(self, method: str, path: str, body: object = None, key: str | None = None) -> bytes:
+    def json(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        key: str | None = None,
+        silence: float = SILENCE,
+    ) -> bytes:
         """What the server answers. `key` tells it that a call is the same as one before."""
         headers = {"idempotency-key": key} if key else {}
         sent = None if body is None else json.dumps(body).encode()
-        asked = _Request(method, path, headers, sent)
+        asked = _Request(method, path, headers, sent, silence)
         return self._until_answered(lambda: self._once(asked, _whole))
 
     def send(self, path: str, file: Path, size: int) -> bytes:

@@ -12,18 +12,26 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tidegate.serve.account import Account
+    from tidegate.serve.asking import WantedCut
     from tidegate.serve.formats import ResultFormat
     from tidegate.serve.spool import Spool
     from tidegate.serve.threads import Threads
 
 
 async def download(
-    account: Account, run: str, sink: str, wanted: ResultFormat, spool: Spool, threads: Threads
+    account: Account,
+    run: str,
+    sink: str,
+    wanted: ResultFormat,
+    of: WantedCut | None,
+    *,
+    spool: Spool,
+    threads: Threads,
 ) -> Response:
-    """The result of a sink. What is wrong shows before the first byte is sent."""
+    """The result of a sink, at its end or at a cut. What is wrong shows before the first byte."""
     with ExitStack() as held:
         folder = await threads.give(held.enter_context, spool.folder())
-        pieces = await threads.give(account.result, run, sink, wanted, folder)
+        pieces = await threads.give(account.result, run, sink, wanted, folder, of)
         first = await threads.give(_next, pieces)
         name = f'attachment; filename="{sink}.{wanted.value}"'
         headers = {"content-disposition": name}

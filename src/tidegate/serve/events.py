@@ -1,6 +1,7 @@
 """Server-sent events of a run: how far it is when that changes, and its end.
 
     progress    {"why", "stages"}              when it has changed
+    cut         {"number", "id", "seconds", "bytes"}    one per cut that is remembered
     query-end   {"sink", "rows"}               one per sink, when its result is published
     complete, failed, cancelled                the last one
 
@@ -15,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -42,28 +43,29 @@ FINAL = {
     RunState.FAILED: "failed",
     RunState.CANCELLED: "cancelled",
 }
-_ID = re.compile(r"(\d{1,18})\.(\d{1,9})")
+_ID = re.compile(r"(\d{1,18})\.(\d{1,9})(?:\.([1-9]\d{0,17}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class EventId:
-    """A run, and how many of the events of its end came up to here; 0 for progress."""
+    """A run, how many of the events of its end came up to here, and the last cut that was told."""
 
     run: int
-    place: int
+    place: int = 0
+    cut: int = 0
 
     def __str__(self) -> str:
-        return f"{self.run}.{self.place}"
+        return f"{self.run}.{self.place}" + (f".{self.cut}" if self.cut else "")
 
     @classmethod
     def read(cls, text: str | None) -> EventId | None:
         """From `Last-Event-ID`; None for what we never sent.
 
-        >>> EventId.read("17.2"), EventId.read("yesterday")
-        (EventId(run=17, place=2), None)
+        >>> EventId.read("17.2"), EventId.read("17.0.5"), EventId.read("yesterday")
+        (EventId(run=17, place=2, cut=0), EventId(run=17, place=0, cut=5), None)
         """
         found = _ID.fullmatch(text or "")
-        return cls(int(found[1]), int(found[2])) if found else None
+        return cls(*(int(part or 0) for part in found.groups())) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +87,27 @@ class RunEvent:
         return f"id: {self.id}\nevent: {self.kind}\ndata: {data}\n\n".encode()
 
 
-def events(before: Seen | None, now: Seen, heard: int = 0) -> Iterator[RunEvent]:
-    """What is new, for who has heard so many events of the end before."""
-    if now.run.state is RunState.OPEN:
-        if before is None or before.stages != now.stages:
-            data = {"why": now.why, "stages": msgspec.to_builtins(now.stages)}
-            yield RunEvent(EventId(now.run.id, 0), "progress", data)
-        return
-    last = [RunEvent(EventId(now.run.id, 0), kind, data) for kind, data in _end(now)]
-    for place, event in enumerate(last, 1):
-        # Who has heard the very last one and asks again gets it again, instead of silence.
-        if place > min(heard, len(last) - 1):
-            yield RunEvent(EventId(now.run.id, place), event.kind, event.data)
+def events(before: Seen | None, now: Seen, heard: EventId) -> Iterator[RunEvent]:
+    """What is new, for who has heard everything up to one event of this run."""
+    at = heard
+    for it in now.cuts:
+        if it.number > heard.cut:
+            at = replace(at, cut=it.number)
+            data = {"number": it.number, "id": str(it.id), "seconds": it.seconds, "bytes": it.bytes}
+            yield RunEvent(at, "cut", data)
+    if now.run.state is not RunState.OPEN:
+        yield from _last_events(now, at)
+    elif before is None or before.stages != now.stages:
+        told = {"why": now.why, "stages": msgspec.to_builtins(now.stages)}
+        yield RunEvent(at, "progress", told)
+
+
+def _last_events(now: Seen, at: EventId) -> Iterator[RunEvent]:
+    """Who has heard the very last one and asks again gets it again, instead of silence."""
+    last = [*_end(now)]
+    for place, (kind, data) in enumerate(last, 1):
+        if place > min(at.place, len(last) - 1):
+            yield RunEvent(replace(at, place=place), kind, data)
 
 
 def _end(now: Seen) -> Iterator[tuple[str, dict[str, object]]]:
@@ -110,7 +121,7 @@ def _end(now: Seen) -> Iterator[tuple[str, dict[str, object]]]:
 async def stream(
     now: Seen,
     look: Callable[[], Awaitable[Seen | None]],
-    heard: int = 0,
+    heard: EventId,
     beat: float = HEARTBEAT,
     every: float = LOOK,
 ) -> AsyncIterator[bytes]:
@@ -120,7 +131,7 @@ async def stream(
     spoke_at = monotonic()
     while seen is not None:
         for event in events(before, seen, heard):
-            spoke_at = monotonic()
+            heard, spoke_at = event.id, monotonic()
             yield event.encoded()
             if event.is_last:
                 return
@@ -132,7 +143,7 @@ async def stream(
 
 
 def response(
-    now: Seen, look: Callable[[], Awaitable[Seen | None]], heard: int, held: ExitStack
+    now: Seen, look: Callable[[], Awaitable[Seen | None]], heard: EventId, held: ExitStack
 ) -> Response:
     """The stream as an answer that nobody on the way keeps; what is held is let go at its end."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

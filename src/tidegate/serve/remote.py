@@ -28,11 +28,14 @@ from tidegate.errors import (
     UnknownRun,
 )
 from tidegate.run.watch import OVERDUE
-from tidegate.serve.account import Explained, Served, SourceChunks, StateOfRun
+from tidegate.serve.account import CutShown, Explained, Served, SourceChunks, StateOfRun
+from tidegate.serve.asking import LATEST
+from tidegate.serve.calls import WORK
 from tidegate.serve.formats import format_of_file
 from tidegate.spark import digest
 from tidegate.spark.landing import space_on
 from tidegate.store import Run, RunFacts, RunState
+from tidegate.store.cuts import Checkpoint
 
 if TYPE_CHECKING:
     from tidegate.checkpoint import Cutting
@@ -57,6 +60,16 @@ class _Delivered:
 @dataclass(frozen=True, slots=True)
 class _Results:
     results: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    checkpoints: list[Checkpoint]
 
 
 class RemoteServer:
@@ -138,9 +151,10 @@ class RemoteServer:
         """Raise if nobody is at work there."""
         self._calls.json("GET", "/health")
 
-    def write(self, run: str, sink: str, file: Path) -> None:
-        """Fetch a result as CSV; the file appears whole or not at all."""
+    def write(self, run: str, sink: str, file: Path, cut: int | None = None) -> None:
+        """Fetch a result as CSV, at the end or at a cut; the file appears whole or not at all."""
         path = f"{self._path(run, 'results', sink)}?format=csv"
+        path += "" if cut is None else f"&cut={cut}"
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}.{uuid4().hex}")
 
@@ -153,6 +167,31 @@ class RemoteServer:
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)
+
+    # ── cuts ──
+
+    def take_cut(self, run: str) -> int:
+        """Begin a checkpoint, after the one that is under way; its number."""
+        answer = self._calls.json("POST", self._path(run, "checkpoints"))
+        return msgspec.json.decode(answer, type=_Taken).number
+
+    def checkpoints(self, run: str) -> list[Checkpoint]:
+        """How those went that are remembered."""
+        answer = self._calls.json("GET", self._path(run, "checkpoints"))
+        return msgspec.json.decode(answer, type=_Checkpoints).checkpoints
+
+    def cut(self, run: str, number: int | None = None) -> CutShown:
+        """A cut, by default the latest."""
+        asked = LATEST if number is None else str(number)
+        return msgspec.json.decode(
+            self._calls.json("GET", self._path(run, "cuts", asked)), type=CutShown
+        )
+
+    def restore(self, run: str, number: int | None = None) -> Run:
+        """Begin a run again at a cut, by default the latest; to do so twice is harmless."""
+        path, asked = self._path(run, "restore"), {"checkpoint": number}
+        answer = self._calls.json("POST", path, asked, silence=WORK)
+        return msgspec.json.decode(answer, type=Run)
 
     # ── how ──
 

@@ -23,7 +23,9 @@ SCOPE = {"type": "http", "asgi": {"spec_version": "2.4"}}
 class Results:
     """An account whose result is a file in two pieces."""
 
-    def result(self, run: str, sink: str, wanted: ResultFormat, folder: Path) -> Iterator[bytes]:
+    def result(
+        self, run: str, sink: str, wanted: ResultFormat, folder: Path, of: object
+    ) -> Iterator[bytes]:
         file = folder / f"{sink}.csv"
         file.write_bytes(b"tea,1\nmilk,2\n")
         return iter(file.read_bytes().splitlines(keepends=True))
@@ -47,7 +49,8 @@ def sent(root: Path, taken: int) -> list[Message]:
 
     async def fetch() -> None:
         account = cast("Account", Results())
-        answer = await download(account, "march", "best", ResultFormat.CSV, spool, threads)
+        asked = account, "march", "best", ResultFormat.CSV, None
+        answer = await download(*asked, spool=spool, threads=threads)
         assert there(root)
         await answer(SCOPE, receive, send)
 
