@@ -110,7 +110,8 @@ def _table(known: Sequence[Checkpoint]) -> str:
 
 
 def _row(it: Checkpoint) -> tuple[str, ...]:
+    state = it.state.value if it.is_published else f"{it.state.value} (quiet)"
     return (
-        str(it.number), it.state.value, f"{it.seconds:.2f}", f"{it.waited:.2f}", f"{it.bytes:,}",
+        str(it.number), state, f"{it.seconds:.2f}", f"{it.waited:.2f}", f"{it.bytes:,}",
         it.slowest or "-", clock(it.triggered_at),
     )  # fmt: skip

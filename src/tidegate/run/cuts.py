@@ -82,7 +82,7 @@ class Cuts:
         cut = cuts.cut_of(connection, run, number, published=True)
         if cut is None:
             known = [it for it in cuts.checkpoints_of(connection, run)
-                     if it.state is CheckpointState.COMMITTED]  # fmt: skip
+                     if it.state is CheckpointState.COMMITTED and it.is_published]  # fmt: skip
             wanted = "any cut" if number is None else f"cut {number}"
             raise NoSuchCut(run.name, wanted, listed([str(it.number) for it in known]))
         given = cuts.given_by(connection, run, self._plan.root.id, cut.number)

@@ -125,7 +125,7 @@ class Seen:
     stages: list[StageStatus]
     results: dict[str, int]
     cuts: tuple[Checkpoint, ...] = ()
-    """Those that are remembered, the oldest first."""
+    """Those that sinks show and that are remembered, the oldest first."""
 
 
 class Account:
@@ -268,8 +268,7 @@ class Account:
             self._service.check()
         own = replace(facts, run=self._own(facts.run))
         known = self._database.transact(lambda c: checkpoints_of(c, run))
-        taken = tuple(it for it in known if it.state is CheckpointState.COMMITTED)
-        return Seen(own.run, why(own), stages(own), results, taken)
+        return Seen(own.run, why(own), stages(own), results, tuple(filter(_is_shown, known)))
 
     def results(self, run: str, of: WantedCut | None = None) -> Mapping[str, list[Batch]]:
         """The batches of every sink; raises what became of a run that has none."""
@@ -327,6 +326,10 @@ class Account:
 def rows_of(results: Mapping[str, Sequence[Batch]]) -> dict[str, int]:
     """How many rows each sink has."""
     return {sink: sum(batch.rows for batch in its) for sink, its in results.items()}
+
+
+def _is_shown(it: Checkpoint) -> bool:
+    return it.state is CheckpointState.COMMITTED and it.is_published
 
 
 def _looked(connection: Connection, run: Run) -> tuple[RunFacts, dict[str, int]]:

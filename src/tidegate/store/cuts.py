@@ -101,6 +101,8 @@ class Checkpoint:
     slowest: str | None
     reason: str | None
     offender: str | None
+    is_published: bool = True
+    """Whether sinks show it, if it is a cut; else it only keeps states."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,7 @@ SELECT
     checkpoint.triggered_at,
     extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
     coalesce(acknowledged.waited, 0), coalesce(acknowledged.bytes, 0)::bigint,
-    acknowledged.slowest, reason, offender
+    acknowledged.slowest, reason, offender, NOT quiet
 FROM tidegate.checkpoint
 LEFT JOIN LATERAL (
     SELECT
