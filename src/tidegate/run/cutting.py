@@ -17,7 +17,7 @@ from tidegate.checkpoint import Abort, Advance, Commit, Fail, Rest, Trigger, Ver
 from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
 from tidegate.signals import CheckpointId
-from tidegate.store import RunState, close_run, cuts, guard
+from tidegate.store import RunState, close_run, cuts, garbage, guard
 
 if TYPE_CHECKING:
     from tidegate.checkpoint import CutFacts
@@ -67,7 +67,7 @@ class Coordinator:
                 cuts.advance(connection, run, number, to)
             case Commit():
                 cuts.commit(connection, run, number, VERSIONS)
-                cuts.retire(connection, run, facts.cutting.retained)
+                garbage.retire(connection, run, facts.cutting.retained)
             case Abort(reason, offender):
                 cuts.abort(connection, run, number, reason, offender)
             case Fail(cause):
@@ -80,7 +80,7 @@ class Coordinator:
         if isinstance(verdict, Commit):
             crash_point("cut.commit.after_commit")
             self.cuts += 1
-            self._database.transact(lambda c: cuts.prune(c, run))
+            self._database.transact(lambda c: garbage.prune(c, run))
         elif isinstance(verdict, Abort):
             log.warning("checkpoint %d of run %s is given up: %s (%s)",
                         number, run.name, verdict.reason, verdict.offender)  # fmt: skip

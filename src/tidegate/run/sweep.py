@@ -28,6 +28,7 @@ from tidegate.store import (
     acquire,
     files_named,
     free_keys,
+    garbage,
     reclaim,
     remove_closed_runs,
     to_reclaim,
@@ -107,10 +108,21 @@ def sweep(database: Database, storage: Storage) -> Swept:
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
     dead = {writer for writer in storage.folders(BATCHES) if _is_dead(database, writer)}
-    removed = storage.clear(_orphans(database, files, dead))
+    removed = storage.clear(_orphans(database, files, dead)) + collect(database, storage)
     for run in closed:
         database.transact(partial(reclaim, run=run))
     return Swept(len(closed), removed)
+
+
+def collect(database: Database, storage: Storage) -> int:
+    """Remove files of open runs that no cut needs any more; how many."""
+    seen = database.transact(garbage.noted)
+    named = database.transact(lambda c: files_named(c, {run for run, _ in seen}))
+    removed = storage.clear(path for _, file in seen if file not in named
+                            for path in (file, _checksum_of(file)))  # fmt: skip
+    if seen:
+        database.transact(lambda c: garbage.forget(c, seen))
+    return removed
 
 
 def has_news(database: Database, storage: Storage) -> bool:
@@ -120,7 +132,9 @@ def has_news(database: Database, storage: Storage) -> bool:
     """
     writers = storage.folders(BATCHES)
     return database.transact(
-        lambda c: bool(to_reclaim(c, limit=1) or free_keys(c, WORKER, writers))
+        lambda c: bool(
+            to_reclaim(c, limit=1) or free_keys(c, WORKER, writers) or garbage.noted(c, limit=1)
+        )
     )
 
 
@@ -150,6 +164,16 @@ def _is_dead(database: Database, writer: str) -> bool:
 def _data_of(path: str) -> str:
     """The file that a path stands for: Hadoop keeps a checksum beside each, and reads it too."""
     return _CHECKSUM.sub(r"/\1", path)
+
+
+def _checksum_of(file: str) -> str:
+    """Where Hadoop keeps the checksum of a file.
+
+    >>> _checksum_of("batches/a/part-0.parquet")
+    'batches/a/.part-0.parquet.crc'
+    """
+    folder, _, name = file.rpartition("/")
+    return f"{folder}/.{name}.crc"
 
 
 def _writer(path: str) -> str | None:

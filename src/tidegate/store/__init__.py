@@ -10,7 +10,7 @@ once or not at all. The monitor decides on what `unreleased` tells, the coordina
 on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 """
 
-from tidegate.store import cuts, restoring
+from tidegate.store import cuts, garbage, restoring
 from tidegate.store.chunks import Chunk
 from tidegate.store.cuts import Acknowledged, Held, Kept, SealedFile, aborted_among, state_of
 from tidegate.store.database import Connection, Database, open_database
@@ -134,6 +134,7 @@ __all__ = [
     "find_run",
     "forget_below",
     "free_keys",
+    "garbage",
     "gates_of",
     "guard",
     "holders",

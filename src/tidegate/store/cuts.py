@@ -31,9 +31,6 @@ from tidegate.store.runs import LaneName, Run, closing_topics, hold_open
 from tidegate.store.topics import cut_topic, monitor_topic, run_topic, task_topic
 from tidegate.store.wakeups import notify
 
-SETTLED = 60.0
-"""Seconds after which nobody repeats a step that may have been committed."""
-
 
 @dataclass(frozen=True, slots=True)
 class SealedFile:
@@ -358,24 +355,6 @@ def given_by(connection: psycopg.Connection, run: Run, collector: str, number: i
     """Everything that all sinks show at a cut, as the collecting end kept it."""
     asked = {"run": run.id, "task": collector, "number": number}
     return [payload for (payload,) in connection.execute(_SQL["given_by"].sql, asked)]
-
-
-def retire(connection: psycopg.Connection, run: Run, retained: int) -> int:
-    """Forget all checkpoints before the last few cuts, and what only they needed; how many."""
-    asked = {"run": run.id, "retained": retained}
-    retired = connection.execute(_SQL["retire"].sql, asked).rowcount
-    if retired:
-        connection.execute(_SQL["drop_states"].sql, asked)
-    return retired
-
-
-def prune(connection: psycopg.Connection, run: Run, seconds: float = SETTLED) -> int:
-    """Remove messages of a run that have had their effect; how many.
-
-    A step whose commit was in doubt is done again within seconds, and finds what it has sent.
-    """
-    asked = {"run": run.id, "seconds": seconds}
-    return connection.execute(_SQL["prune"].sql, asked).rowcount
 
 
 _SQL = queries("cuts")

@@ -193,3 +193,10 @@ CREATE TABLE tidegate.output (
     PRIMARY KEY (run_id, number, place),
     FOREIGN KEY (run_id, number) REFERENCES tidegate.checkpoint ON DELETE CASCADE
 );
+
+-- Files of open runs that have lost a name; a sweeper removes those that have no other.
+CREATE TABLE tidegate.garbage (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    file text NOT NULL,
+    PRIMARY KEY (run_id, file)
+);

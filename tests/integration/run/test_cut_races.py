@@ -28,6 +28,7 @@ from tidegate.store import (
     commit_step,
     cuts,
     end_source,
+    garbage,
     record_chunk,
     restoring,
 )
@@ -104,9 +105,9 @@ def test_a_cut_that_is_being_read_is_not_retired(
     with session.transaction():
         assert cuts.cut_of(session, run, first) is not None
         with pytest.raises(LockNotAvailable), other.transaction():
-            cuts.retire(other, run, 1)
+            garbage.retire(other, run, 1)
         assert cuts.given_by(session, run, "end", first) == [GIVEN]
-    assert cuts.retire(other, run, 1) == 1
+    assert garbage.retire(other, run, 1) == 1
     assert cuts.cut_of(session, run, first) is None
 
 
@@ -114,7 +115,7 @@ def test_a_run_is_not_restored_to_a_cut_that_was_retired_meanwhile(
     session: psycopg.Connection, run: Run
 ) -> None:
     first, second = commit(session, run), commit(session, run)
-    cuts.retire(session, run, 1)
+    garbage.retire(session, run, 1)
     with pytest.raises(NoSuchCut) as told, session.transaction():
         restoring.restore(session, run, first, GRAPH)
     assert told.value.known == str(second)

@@ -24,7 +24,7 @@ from tidegate.run.service import Service, serving
 from tidegate.run.storage import Storage
 from tidegate.run.sweep import sweep
 from tidegate.spark import Session
-from tidegate.store import cuts
+from tidegate.store import cuts, garbage
 
 RICE_AND_TEA = ((1, "tea"), (2, "rice"))
 
@@ -294,3 +294,30 @@ def test_what_has_not_changed_is_not_computed_again(
         assert shown(spark, place, third)["best"] == [("tea", 307_000)]
         client.end()
         assert rows(spark, place, client.wait()["best"]) == [("tea", 307_000)]
+
+
+def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
+    place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "MANY", 3)
+    monkeypatch.setattr(garbage.prune, "__defaults__", (0.0,))
+    storage = Storage(place.root)
+    with serving(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path, Cutting(retained=1))
+        client.items(1, *RICE_AND_TEA)
+        there = []
+        for number in range(1, 13):
+            client.sales(number, (1, 1), (2, 200))
+            take(service, client)
+            sweep(place.database, storage)
+            there.append(len(files_of(place, client.id)))
+        latest = service.server.cuts.read(client.run)
+        assert shown(spark, place, latest)["best"] == [("rice", 12 * 200_000)]
+        for_good = 8
+        """Files that the sink `bulk` got since the fourth cut."""
+        assert max(there[8:]) <= max(there[:4]) + for_good + 3
+        service.server.restore(client.run)
+        client.end()
+        final = client.wait()
+        assert rows(spark, place, final["best"]) == [("rice", 12 * 200_000)]
+        assert len(rows(spark, place, final["bulk"])) == 12

@@ -27,6 +27,7 @@ from tidegate.store import (
     commit_step,
     cuts,
     end_source,
+    garbage,
     lanes_of,
     record_chunk,
     run_facts,
@@ -206,7 +207,7 @@ def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
 
     assert cuts.state_of(session, run, "end") == [Held(0, 3, {"files": ["3"]})]
     assert [it["files"] for it in cuts.given_by(session, run, "end", 2)] == [["1"], ["2"]]  # type: ignore[index]
-    assert cuts.retire(session, run, retained=1) == 2
+    assert garbage.retire(session, run, retained=1) == 2
     assert cuts.given_by(session, run, "end", 3) == [{"files": ["3"]}]
     left = session.execute("SELECT count(*) FROM tidegate.state").fetchone()
     assert left == (1,)
@@ -250,8 +251,8 @@ def test_what_is_pruned_counts_as_processed_and_is_not_missed(
         deliver(session, run, number)
     step(session, run, "scan", 2)
 
-    assert cuts.prune(session, run, seconds=0) == 2
-    assert cuts.prune(session, run, seconds=0) == 0
+    assert garbage.prune(session, run, seconds=0) == 2
+    assert garbage.prune(session, run, seconds=0) == 0
     (into, _) = run_facts(session, run).lanes
     assert into.gone == ()
     step(session, run, "scan", 3)
@@ -265,4 +266,4 @@ def test_what_was_sent_a_moment_ago_is_not_pruned(session: psycopg.Connection, r
     deliver(session, run, 1)
     step(session, run, "scan", 1)
 
-    assert cuts.prune(session, run) == 0
+    assert garbage.prune(session, run) == 0

@@ -55,6 +55,12 @@ CREATE TABLE tidegate.state (
     PRIMARY KEY (run_id, task, number, place)
 );
 
+CREATE TABLE tidegate.garbage (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    file text NOT NULL,
+    PRIMARY KEY (run_id, file)
+);
+
 CREATE TABLE tidegate.output (
     run_id bigint NOT NULL,
     number bigint NOT NULL,

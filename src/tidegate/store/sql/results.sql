@@ -52,7 +52,11 @@ WITH family AS (
                 SELECT FROM tidegate.checkpoint
                 WHERE run_id = run.id AND checkpoint.state = 'committed'
             )
-        ) AS may_go_on
+        ) AS may_go_on,
+        coalesce((
+            SELECT min(number) FROM tidegate.checkpoint
+            WHERE run_id = run.id AND checkpoint.state = 'committed'
+        ), 0) AS oldest
     FROM tidegate.run
     WHERE id = ANY(%(runs)s::bigint[]) OR lineage && %(runs)s::bigint[]
 )
@@ -66,7 +70,7 @@ FROM (
     UNION ALL
     SELECT jsonb_array_elements_text(chunk.files)
     FROM family
-    JOIN tidegate.chunk ON chunk.run_id = family.id
+    JOIN tidegate.chunk ON chunk.run_id = family.id AND chunk.behind >= family.oldest
     WHERE may_go_on
     UNION ALL
     SELECT jsonb_path_query(kept.files, '$[*].path') #>> '{}'

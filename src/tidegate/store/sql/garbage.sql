@@ -1,0 +1,89 @@
+-- What of an open run nobody needs any more: old cuts, messages that have had their effect, files.
+-- A file that loses a name is noted; whether another names it is asked before it is removed.
+
+-- name: bounds — The oldest cut that is remembered, and the oldest of the last few.
+SELECT min(number), min(number) FILTER (WHERE place <= %(retained)s)
+FROM (
+    SELECT number, row_number() OVER (ORDER BY number DESC) AS place
+    FROM tidegate.checkpoint
+    WHERE run_id = %(run)s AND state = 'committed'
+) AS cut;
+
+-- name: note_retired — The files of outputs, states and chunks that only older cuts need.
+INSERT INTO tidegate.garbage (run_id, file)
+SELECT %(run)s, file
+FROM (
+    SELECT jsonb_path_query(files, '$[*].path') #>> '{}'
+    FROM tidegate.output WHERE run_id = %(run)s AND number < %(oldest)s
+    UNION
+    SELECT jsonb_path_query(files, '$[*].path') #>> '{}'
+    FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s
+    UNION
+    SELECT jsonb_array_elements_text(files)
+    FROM tidegate.chunk
+    WHERE run_id = %(run)s AND behind >= %(before)s AND behind < %(oldest)s
+) AS retired (file)
+ON CONFLICT DO NOTHING;
+
+-- name: retire — Forget checkpoints before a cut.
+DELETE FROM tidegate.checkpoint WHERE run_id = %(run)s AND number < %(oldest)s;
+
+-- name: drop_states — Remove states that no remembered cut needs.
+DELETE FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s;
+
+-- name: prune — Remove messages that have had their effect some time ago, from the front of lanes.
+-- The last watermark stays: whoever begins again looks it up. So does what was made for the last
+-- cut that sinks show: as long as nothing changes, the next one consists of the same files.
+WITH shown AS (
+    SELECT coalesce(max(number), 0) AS number
+    FROM tidegate.checkpoint
+    WHERE run_id = %(run)s AND state = 'committed' AND NOT quiet
+),
+old AS (
+    SELECT lane.id, least(
+        cursor.seq,
+        (SELECT coalesce(max(seq), 0) FROM tidegate.message
+         WHERE lane_id = lane.id
+            AND sent_at < clock_timestamp() - make_interval(secs => %(seconds)s)),
+        (SELECT max(seq) - 1 FROM tidegate.message
+         WHERE lane_id = lane.id AND kind = 'watermark' AND seq <= cursor.seq),
+        (SELECT min(seq) - 1 FROM tidegate.message, shown
+         WHERE lane_id = lane.id AND kind = 'event' AND shown.number > 0
+            AND (payload ->> 'version')::bigint >= shown.number)
+    ) AS target
+    FROM tidegate.lane
+    JOIN tidegate.cursor ON cursor.lane_id = lane.id
+    WHERE lane.run_id = %(run)s
+),
+noted AS (
+    UPDATE tidegate.lane SET pruned = old.target
+    FROM old
+    WHERE lane.id = old.id AND old.target > lane.pruned
+    RETURNING lane.id, lane.pruned
+),
+gone AS (
+    DELETE FROM tidegate.message
+    USING noted
+    WHERE message.lane_id = noted.id AND message.seq <= noted.pruned
+    RETURNING message.payload
+),
+kept AS (
+    INSERT INTO tidegate.garbage (run_id, file)
+    SELECT DISTINCT %(run)s::bigint, jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
+    FROM gone
+    ON CONFLICT DO NOTHING
+)
+SELECT count(*) FROM gone;
+
+-- name: noted — Files of open runs that have lost a name.
+SELECT garbage.run_id, garbage.file
+FROM tidegate.garbage
+JOIN tidegate.run ON run.id = garbage.run_id
+WHERE run.state = 'open'
+ORDER BY garbage.run_id, garbage.file
+LIMIT %(limit)s;
+
+-- name: forget — These were looked at.
+DELETE FROM tidegate.garbage
+USING unnest(%(runs)s::bigint[], %(files)s::text[]) AS seen (run_id, file)
+WHERE garbage.run_id = seen.run_id AND garbage.file = seen.file;
