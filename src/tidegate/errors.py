@@ -656,6 +656,15 @@ class RunEnded(RunError):
 
 
 @dataclass(eq=False)
+class AmbiguousRun(RunError):
+    """Several clients of a server have runs of the name that was given."""
+
+    run: str
+    known: str
+    says: ClassVar[str] = "several runs are called {run!r}: say which of {known}"
+
+
+@dataclass(eq=False)
 class UnknownRun(RunError):
     """There is no such run: never begun, or ended, or cancelled and gone."""
 

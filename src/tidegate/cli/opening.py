@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.errors import NoDeployment, UnknownRun
+from tidegate.errors import AmbiguousRun, NoDeployment, UnknownRun, listed
 
 if TYPE_CHECKING:
     from tidegate.store import Database, Run
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run.")]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="The name of a run, as `status` shows it.")
+]
 PipelineName = Annotated[
     str | None,
     typer.Option("--pipeline", help="Of this pipeline only.", metavar="NAME", show_default=False),
@@ -37,11 +39,26 @@ def open_existing(deployment: Path, database: str | None) -> Iterator[Database]:
 
 
 def find(database: Database, name: str, pipeline: str | None) -> Run:
-    """The run that has this name now or had it last."""
+    """The run that has this name now or had it last; see `meant`."""
     from tidegate.store import overview
 
     runs = database.transact(lambda connection: overview(connection, pipeline))
-    for summary in runs:
-        if summary.run.name == name:
-            return summary.run
-    raise UnknownRun(run=name)
+    return meant(name, [summary.run for summary in runs])
+
+
+def meant(name: str, runs: Sequence[Run]) -> Run:
+    """The run of this name: the first, which is the latest.
+
+    A name with a number, as `status` prints it, means that very run. Runs that clients of a server
+    have begun are stored as client/name, and the name alone is enough while one client has it.
+    """
+    for run in runs:
+        if name in {run.name, run.key}:
+            return run
+    of_clients = [run for run in runs if run.name.partition("/")[2] == name]
+    names = sorted({run.name for run in of_clients})
+    if len(names) > 1:
+        raise AmbiguousRun(run=name, known=listed(names))
+    if not of_clients:
+        raise UnknownRun(run=name)
+    return of_clients[0]

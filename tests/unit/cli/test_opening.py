@@ -1,0 +1,43 @@
+"""Which run a user means by a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.cli.opening import meant
+from tidegate.errors import AmbiguousRun, UnknownRun
+from tidegate.store import Run, RunState
+
+
+def run(id: int, name: str) -> Run:
+    return Run(id, "coffee", name, 1, RunState.OPEN)
+
+
+RUNS = [run(4, "ann/march"), run(3, "local/march"), run(2, "local/april"), run(1, "local/april")]
+
+
+def test_the_latest_of_a_name_is_meant() -> None:
+    assert meant("local/april", RUNS).id == 2
+
+
+def test_a_number_means_one_run_of_several_that_had_the_name() -> None:
+    assert meant("local/april#1", RUNS).id == 1
+
+
+def test_the_client_need_not_be_said_while_only_one_has_the_name() -> None:
+    assert meant("april", RUNS).id == 2
+
+
+def test_the_client_has_to_be_said_when_several_have_the_name() -> None:
+    with pytest.raises(AmbiguousRun) as told:
+        meant("march", RUNS)
+    assert told.value.known == "ann/march, local/march"
+
+
+def test_a_run_that_was_begun_without_a_server_comes_first() -> None:
+    assert meant("march", [*RUNS, run(0, "march")]).id == 0
+
+
+def test_a_name_that_nobody_has_is_unknown() -> None:
+    with pytest.raises(UnknownRun):
+        meant("may", RUNS)
