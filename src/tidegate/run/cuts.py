@@ -84,7 +84,7 @@ class Cuts:
             known = [it for it in cuts.checkpoints_of(connection, run)
                      if it.state is CheckpointState.COMMITTED and it.is_published]  # fmt: skip
             wanted = "any cut" if number is None else f"cut {number}"
-            raise NoSuchCut(run.name, wanted, listed([str(it.number) for it in known]))
+            raise NoSuchCut(run.name, wanted, listed([str(it.number) for it in known] or ["none"]))
         given = cuts.given_by(connection, run, self._plan.root.id, cut.number)
         return Cut(cut.number, cut.manifest, self._by_sink(given))
 

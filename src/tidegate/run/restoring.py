@@ -30,7 +30,7 @@ def restore(place: Deployment, assembly: Assembly, run: Run, number: int | None 
     wanted = number if number is not None else max(known, default=0)
     if wanted not in known:
         asked = "any cut" if number is None else f"cut {number}"
-        raise NoSuchCut(run.name, asked, listed([str(it) for it in known]))
+        raise NoSuchCut(run.name, asked, listed([str(it) for it in known] or ["none"]))
     _refuse_other_plan(database, assembly, run, wanted)
     damaged = _damaged(database, storage, run, wanted)
     if damaged:

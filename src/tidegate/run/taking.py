@@ -63,7 +63,8 @@ def _looked(database: Database, run: Run, number: int) -> Checkpoint:
     known = database.transact(lambda c: cuts.checkpoints_of(c, run))
     it = next((each for each in known if each.number == number), None)
     if it is None:
-        raise NoSuchCut(run.name, f"cut {number}", listed([str(each.number) for each in known]))
+        numbers = [str(each.number) for each in known] or ["none"]
+        raise NoSuchCut(run.name, f"cut {number}", listed(numbers))
     if it.state is CheckpointState.ABORTED:
         raise CheckpointAborted(run.name, number, it.reason or "", it.offender or "nobody")
     return it

@@ -128,6 +128,7 @@ def test_what_cannot_be_done_is_told(command: Command, service: Service, tmp_pat
     assert command.error("checkpoint", "nobody") == (1, "UnknownRun")
     restore = ("restore", "refused", "--declared", DECLARED)
     assert command.error(*restore) == (1, "NoSuchCut")
+    assert "does not have any cut; there is: none" in command(*restore).stderr
     assert command.error(*restore, "--shards", "5") == (2, "OtherPlan")
     assert command.error("restore", "refused", "--declared", "coffee") == (2, "OtherPlan")
     assert command.error("restore", "refused") == (2, "UnknownPipeline")
