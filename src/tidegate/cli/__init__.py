@@ -10,6 +10,7 @@
     monitor   watch the runs of a deployment
     up        a server, monitors and workers together; drain: one of them goes
     submit    send a folder of files to a server, and fetch the results
+    data      write files to try a pipeline with
     demo      run a pipeline on generated data and check the answers
     options   what several commands take
     opening   which deployment and which run a command is about
@@ -32,6 +33,7 @@ from tidegate import __version__
 from tidegate.cli.asking import cancel, status, why
 from tidegate.cli.chaos import chaos
 from tidegate.cli.cuts import checkpoint, checkpoints, restore
+from tidegate.cli.data import data
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.monitor import monitor
@@ -52,6 +54,7 @@ app = typer.Typer(
 
 COMMANDS = (
     demo,
+    data,
     explain,
     run,
     up,
