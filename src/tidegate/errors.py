@@ -1369,6 +1369,18 @@ class NotUp(GroupError):
 
 
 @dataclass(eq=False)
+class AlreadyUp(GroupError):
+    """Two processes were to coordinate one deployment."""
+
+    folder: str
+    pid: str
+    says: ClassVar[str] = (
+        "{folder} is already run by `tidegate up` (pid {pid}). Add to it with `tidegate worker`,"
+        " or stop it first"
+    )
+
+
+@dataclass(eq=False)
 class UnknownMember(GroupError):
     """A message was to go to somebody who is not here."""
 

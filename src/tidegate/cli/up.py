@@ -71,6 +71,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     with told_errors(as_json=False):
         from tidegate.run.company import Wanted, company
         from tidegate.run.deployment import open_deployment
+        from tidegate.run.locks import alone_in
         from tidegate.serve import read_tokens, refuse_unsafe
 
         stopped = told_to_stop()
@@ -87,9 +88,9 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         serve = ["--listen", listen, "--spark", "local[1]" if is_cluster else spark, *split]
         serve += ["--tokens", str(tokens)] if tokens else []
         (deployment / "logs").mkdir(parents=True, exist_ok=True)
-        logging.basicConfig(filename=deployment / "logs" / "up.log", level=logging.INFO)
         # This process holds the deployment open, so that it outlives each of the others.
-        with open_deployment(deployment, database):
+        with alone_in(deployment), open_deployment(deployment, database):
+            logging.basicConfig(filename=deployment / "logs" / "up.log", level=logging.INFO)
             wanted = Wanted(pipeline, deployment, workers, monitors, serve, work, stages or ())
             with company(wanted, meet_at) as at_work:
                 _say(f"starting {workers} workers, {monitors} monitors and a server for"

@@ -11,7 +11,6 @@ system that is reached by a URI, it goes when it is older than any chunk may tak
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from time import time
 from typing import Any
 from uuid import uuid4
 
+from tidegate.run.locks import locked
 from tidegate.run.storage import Storage
 from tidegate.spark.files import locate
 from tidegate.spark.landing import space_on
@@ -104,7 +104,7 @@ class Spooled:
 def remove_abandoned(uploads: Path) -> None:
     """Remove the folders of servers that hold their locks no more."""
     for folder in uploads.iterdir():
-        if folder.is_dir() and (lock := _locked(_lock_of(folder))) is not None:
+        if folder.is_dir() and (lock := locked(_lock_of(folder))) is not None:
             rmtree(folder, ignore_errors=True)
             _lock_of(folder).unlink(missing_ok=True)
             os.close(lock)
@@ -113,7 +113,7 @@ def remove_abandoned(uploads: Path) -> None:
 @contextmanager
 def _held(folder: Path) -> Iterator[Path]:
     """A folder of our own. It is there only while its lock is held, so nobody takes it for left."""
-    lock = _locked(_lock_of(folder))
+    lock = locked(_lock_of(folder))
     assert lock is not None, "nobody else knows this name"
     folder.mkdir()
     try:
@@ -126,18 +126,6 @@ def _held(folder: Path) -> Iterator[Path]:
 
 def _lock_of(folder: Path) -> Path:
     return folder.with_name(folder.name + LOCK)
-
-
-def _locked(file: Path) -> int | None:
-    """The lock, until it is closed; None if somebody has it."""
-    # Not inherited: a process that we start and that outlives us must not hold it.
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _remove_forgotten(root: str) -> None:

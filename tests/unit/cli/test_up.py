@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
+from tidegate.run.locks import alone_in
 
 
 def invoked(*arguments: object) -> Result:
@@ -42,3 +46,28 @@ def test_a_worker_elsewhere_needs_the_secret(tmp_path: Path) -> None:
 
     assert done.exit_code == 1
     assert "TIDEGATE_SECRET" in done.stderr
+
+
+def test_a_deployment_is_run_by_one_up_at_a_time(tmp_path: Path) -> None:
+    with alone_in(tmp_path):
+        done = invoked("up", "coffee", "--deployment", tmp_path)
+
+    assert done.exit_code == 1
+    assert f"{tmp_path} is already run by `tidegate up` (pid {os.getpid()})" in done.stderr
+    assert not (tmp_path / "group.json").exists()
+
+
+def test_one_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
+    program = f"""
+import os, signal, subprocess, sys
+from pathlib import Path
+from tidegate.run.locks import alone_in
+with alone_in(Path({str(tmp_path)!r})):
+    subprocess.Popen([sys.executable, "-c", "import os; os.read(0, 1)"], stdin=subprocess.PIPE)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    assert (tmp_path / "up.lock").read_text()
+
+    with alone_in(tmp_path):
+        assert (tmp_path / "up.lock").read_text() == str(os.getpid())
