@@ -1332,6 +1332,16 @@ class MemberReplaced(GroupError):
 
 
 @dataclass(eq=False)
+class NameTaken(UsageError):
+    """A process was to be called what another one is called that lives."""
+
+    name: str
+    pid: int
+    host: str
+    says = "{name} is here already (pid {pid} on {host}): choose another name"
+
+
+@dataclass(eq=False)
 class MembersMissing(GroupError):
     """Not everybody who was awaited has joined."""
 
@@ -1378,6 +1388,16 @@ class AlreadyUp(GroupError):
         "{folder} is already run by `tidegate up` (pid {pid}). Add to it with `tidegate worker`,"
         " or stop it first"
     )
+
+
+@dataclass(eq=False)
+class NotAWorker(GroupError):
+    """Somebody was to be drained who has no tasks to hand over, or is not here."""
+
+    name: str
+    what: str
+    workers: str
+    says: ClassVar[str] = "{what}; workers are {workers}"
 
 
 @dataclass(eq=False)

@@ -14,6 +14,7 @@ from tidegate.cli.post import (
     ProcessName,
     WithParent,
     colleague_in,
+    refuse_taken_name,
     stand_and_tell,
     told_to_stop,
 )
@@ -42,6 +43,7 @@ def monitor(
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
+        refuse_taken_name(deployment, group, name)
         with (
             open_deployment(deployment, database) as place,
             Wakeups(place.database) as wakeups,

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
@@ -77,6 +77,22 @@ def _watch_parent(stopped: Event) -> None:
     stopped.set()
 
 
+def process_name(name: str | None, role: str) -> str:
+    """What a process of a deployment is called: as it was told, or as no other is."""
+    return name or f"{role}-{socket.gethostname()[:32]}-{os.getpid()}"
+
+
+def refuse_taken_name(folder: Path, address: str | None, name: str | None) -> None:
+    """Raise `NameTaken` if a living process of the deployment has the name that was given."""
+    from tidegate.run.meeting import find
+    from tidegate.run.visiting import refuse_taken
+
+    place = find(folder, address)
+    if place is not None and name is not None:
+        with suppress(CoordinatorUnreachable, NotAdmitted):  # joining says so
+            refuse_taken(place, name)
+
+
 @contextmanager
 def colleague_in(
     folder: Path, address: str | None, name: str | None, role: str, wakeups: Wakeups
@@ -89,7 +105,7 @@ def colleague_in(
     if place is None:
         yield None
         return
-    called = name or f"{role}-{socket.gethostname()[:32]}-{os.getpid()}"
+    called = process_name(name, role)
     try:
         colleague = Colleague.join(called, place, on_news=wakeups.wake_everybody)
     except (CoordinatorUnreachable, NotAdmitted) as trouble:

@@ -14,6 +14,7 @@ from tidegate.cli.post import (
     ProcessName,
     WithParent,
     colleague_in,
+    refuse_taken_name,
     stand_and_tell,
     told_to_stop,
 )
@@ -55,6 +56,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
+        refuse_taken_name(deployment, group, name)
         known = None if tokens is None else read_tokens(tokens)
         refuse_unsafe(listen, known)  # Spark takes some seconds to start
         with (

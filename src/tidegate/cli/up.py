@@ -112,28 +112,24 @@ def drain(
         float, typer.Option("--timeout", min=1, help="Seconds to wait for it.")
     ] = DRAIN_BOUND,
 ) -> None:
-    """Let one process of a deployment finish what is at work, hand its tasks over, and end.
+    """Let one worker of a deployment finish what is at work, hand its tasks over, and end.
 
     The runs go on meanwhile. Exit code 3 says that it has not gone in time, 1 that it was lost.
     """
     with told_errors(as_json=False):
-        from os import getpid
-
         from tidegate.errors import NotUp
-        from tidegate.run.colleague import DRAIN, Colleague
+        from tidegate.run.colleague import DRAIN
         from tidegate.run.meeting import find
+        from tidegate.run.visiting import find_worker, visiting
 
         place = find(deployment, group)
         if place is None:
             raise NotUp(str(deployment))
-        colleague = Colleague.join(f"drain-{getpid()}", place)
-        try:
-            colleague.group.wait_for([worker], 5.0)
-            colleague.order(worker, DRAIN)
+        with visiting(place, "drain") as visitor:
+            find_worker(visitor, worker)
+            visitor.order(worker, DRAIN)
             _say(f"{worker} finishes what is at work")
-            gone = colleague.wait_until_gone(worker, bound)
-        finally:
-            colleague.leave()
+            gone = visitor.wait_until_gone(worker, bound)
         if gone is None:
             _say(f"{worker} has not gone after {bound:g} s; it goes on finishing")
             raise typer.Exit(3)

@@ -16,6 +16,7 @@ from tidegate.cli.post import (
     WithParent,
     colleague_in,
     listed_stages,
+    refuse_taken_name,
     stand_and_tell,
     told_to_stop,
 )
@@ -51,6 +52,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
+        refuse_taken_name(deployment, group, name)
         with (
             open_deployment(deployment, database) as place,
             session_on(spark, cores) as session,

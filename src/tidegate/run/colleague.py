@@ -22,7 +22,7 @@ from typing import Self
 
 import msgspec
 
-from tidegate.errors import GroupError
+from tidegate.errors import GroupError, MemberReplaced
 from tidegate.group import Completion, Failure, Group, Member, Message
 from tidegate.run.meeting import MeetingPlace
 
@@ -79,7 +79,11 @@ class Colleague:
 
     @classmethod
     def join(
-        cls, name: str, place: MeetingPlace, on_news: Callable[[], None] = lambda: None
+        cls,
+        name: str,
+        place: MeetingPlace,
+        on_news: Callable[[], None] = lambda: None,
+        timeout: float = JOINING,
     ) -> Self:
         """Join the group of a deployment; `on_news` is called when there may be some."""
         colleague = cls(on_news)
@@ -90,7 +94,9 @@ class Colleague:
             STOP: lambda _: colleague.is_told_to_stop.set(),
             FENCE: colleague._follow,
         }
-        group = Group.join(name, address=place.address, secret=place.secret, handlers=handlers)
+        group = Group.join(
+            name, address=place.address, secret=place.secret, handlers=handlers, timeout=timeout
+        )
         colleague._joined.set_result(group)
         return colleague
 
@@ -109,6 +115,15 @@ class Colleague:
         """What each of the others has said last of what it did."""
         with self._noting:
             return dict(self._stats)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another process has taken this one's name."""
+        try:
+            self.group.wait_for((), 0.0)
+        except GroupError as end:
+            return isinstance(end, MemberReplaced)
+        return False
 
     # --- saying ---
 
@@ -140,7 +155,7 @@ class Colleague:
 
     def wait_until_gone(self, name: str, timeout: float) -> Gone | None:
         """How a member went, if it does in time: what it said last, or that it said nothing."""
-        if not self._wait(lambda: self._is_gone(name), timeout):
+        if not self.wait(lambda: self.is_gone(name), timeout):
             return None
         last = self.stats.get(name)
         return Gone(last if last is not None and last.is_final else None)
@@ -150,11 +165,11 @@ class Colleague:
 
         def is_over() -> bool:
             final = {stats.name for stats in self.stats.values() if stats.is_final}
-            return all(name in final or self._is_gone(name) for name in names)
+            return all(name in final or self.is_gone(name) for name in names)
 
-        return self._wait(is_over, timeout)
+        return self.wait(is_over, timeout)
 
-    def _is_gone(self, name: str) -> bool:
+    def is_gone(self, name: str) -> bool:
         """Whether somebody is not here; nobody can tell without a coordinator."""
         names = {member.name for member in self.members}
         return self.group.is_connected and self.name in names and name not in names
@@ -168,7 +183,8 @@ class Colleague:
         """Go in good order."""
         self.group.drain(timeout=5.0)
 
-    def _wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+    def wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Whether something comes true in time."""
         until = monotonic() + timeout
         while not condition():
             if monotonic() > until:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+WORKER = "worker"
+"""The role of those who have tasks to hand over."""
 LOOK = 0.25
 """Seconds between two looks at whether all is well."""
 STATS_EVERY = 2.0
@@ -58,7 +60,7 @@ class Working:
     """Runs tasks."""
 
     service: Service
-    role: str = "worker"
+    role: str = WORKER
 
     def check(self) -> None:
         """Raise if nothing is at work any more."""
@@ -139,7 +141,7 @@ class Monitoring:
 def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:
     """Do a duty until told to go, by a signal or by a colleague; whether nothing was dropped."""
     told_at = 0.0
-    while not (stopped.is_set() or _is_told_to_go(colleague)):
+    while not (stopped.is_set() or _is_to_go(colleague)):
         duty.check()
         if colleague is not None and monotonic() - told_at > STATS_EVERY:
             told_at = monotonic()
@@ -147,15 +149,18 @@ def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:
             colleague.tell_stats(now)
         stopped.wait(LOOK)
     is_clean = duty.hand_over(HAND_OVER_BOUND)
-    if colleague is not None:
+    if colleague is not None and not colleague.is_replaced:
         final = Stats(colleague.name, duty.role, duty.did(), is_final=True)
         _say_goodbye(colleague, final)
     return is_clean
 
 
-def _is_told_to_go(colleague: Colleague | None) -> bool:
+def _is_to_go(colleague: Colleague | None) -> bool:
     if colleague is None:
         return False
+    if colleague.is_replaced:  # nobody could manage it any more
+        log.warning("another process is %s now; this one hands over and ends", colleague.name)
+        return True
     return colleague.is_told_to_stop.is_set() or colleague.is_told_to_drain.is_set()
 
 

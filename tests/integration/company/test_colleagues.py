@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from os import getpid
 from pathlib import Path
 from threading import Event, Thread
 from typing import cast
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from tests.waiting import wait_until
+from tidegate.cli import app
 from tidegate.cli.post import colleague_in
-from tidegate.errors import CompanyIncomplete, NoSecret, UnknownMember
+from tidegate.errors import CompanyIncomplete, NameTaken, NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.run import meeting
 from tidegate.run.colleague import DRAIN, STOP, Colleague, Gone, Stats
@@ -20,6 +24,7 @@ from tidegate.run.company import Chair, Company, Wanted, Warnings
 from tidegate.run.crew import Crew, Post
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import stand
+from tidegate.run.visiting import refuse_taken
 from tidegate.store import Wakeups
 
 Join = Callable[[str], Colleague]
@@ -48,9 +53,8 @@ def join(place: MeetingPlace) -> Iterator[Join]:
 class Duty:
     """Does nothing, and remembers what it was told."""
 
-    role = "test"
-
-    def __init__(self) -> None:
+    def __init__(self, role: str = "test") -> None:
+        self.role = role
         self.is_handed_over = False
 
     def check(self) -> None:
@@ -199,6 +203,95 @@ def test_without_a_coordinator_hints_are_lost_and_nothing_else(place: MeetingPla
 def test_an_order_to_somebody_who_is_not_here_is_an_error(join: Join) -> None:
     with pytest.raises(UnknownMember):
         join("chief").order("worker-9", DRAIN)
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+def invoked(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(it) for it in arguments])
+
+
+@pytest.mark.parametrize("command", ["worker", "monitor", "serve"])
+def test_nobody_is_started_under_the_name_of_somebody_who_lives(
+    command: str, place: MeetingPlace, join: Join, tmp_path: Path
+) -> None:
+    place.save(tmp_path)
+    first = join("worker-1")
+    done = invoked(command, "coffee", "--deployment", tmp_path, "--name", "worker-1")
+
+    assert done.exit_code == 2
+    assert f"worker-1 is here already (pid {getpid()} on " in done.stderr
+    assert not first.is_replaced
+
+
+def test_the_name_of_somebody_who_has_died_is_free(place: MeetingPlace, join: Join) -> None:
+    chief = join("chief")
+    program = (
+        "import os, signal, sys; from tidegate.run.colleague import Colleague;"
+        "from tidegate.run.meeting import MeetingPlace;"
+        "Colleague.join('worker-1', MeetingPlace(sys.argv[1], sys.argv[2].encode()));"
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    asked = [sys.executable, "-c", program, place.address, place.secret.decode()]
+    with subprocess.Popen(asked) as process:
+        chief.group.wait_for(["worker-1"], 30.0)
+        with pytest.raises(NameTaken):
+            refuse_taken(place, "worker-1")
+        process.kill()
+
+    refuse_taken(place, "worker-1")
+
+
+def test_one_whose_name_another_process_has_taken_hands_over_and_ends(
+    join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    duty, old = Duty(), join("worker-1")
+    thread = standing(duty, old, Event())
+    join("worker-1")
+    thread.join(30)
+
+    assert not thread.is_alive()
+    assert duty.is_handed_over
+    assert "another process is worker-1 now" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("worker-9", "there is no worker-9; workers are worker-1, worker-2"),
+        ("up", "up is no worker, and only workers are drained; workers are worker-1, worker-2"),
+        ("monitor-1", "monitor-1 is a monitor, and only workers are drained; workers are worker-1"),
+    ],
+)
+def test_who_can_be_drained_is_said_to_whoever_names_somebody_else(
+    name: str, why: str, place: MeetingPlace, join: Join, tmp_path: Path
+) -> None:
+    place.save(tmp_path)
+    join("up")
+    stopped = Event()
+    threads = [
+        standing(Duty(role), join(name), stopped)
+        for role, name in (("worker", "worker-1"), ("worker", "worker-2"), ("monitor", "monitor-1"))
+    ]
+    done = invoked("drain", name, "--deployment", tmp_path)
+
+    assert done.exit_code == 1
+    assert why in done.stderr
+    assert all(thread.is_alive() for thread in threads)
+    stopped.set()
+    for thread in threads:
+        thread.join(30)
+
+
+def test_a_worker_is_drained_by_its_name(place: MeetingPlace, join: Join, tmp_path: Path) -> None:
+    place.save(tmp_path)
+    thread = standing(Duty("worker"), join("worker-1"), Event())
+    done = invoked("drain", "worker-1", "--deployment", tmp_path)
+
+    assert done.exit_code == 0, done.stderr
+    assert "worker-1 has handed over and gone" in done.stderr
+    thread.join(30)
 
 
 # --- where they meet -------------------------------------------------------------------------
