@@ -56,6 +56,15 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + more or "nobody"
 
 
+def counted(number: int, of: str) -> str:
+    """A number of things for a sentence.
+
+    >>> counted(1, "chunk"), counted(2000, "chunk")
+    ('1 chunk', '2,000 chunks')
+    """
+    return f"{number:,} {of}" if number == 1 else f"{number:,} {of}s"
+
+
 def _rebuild(kind: type[TidegateError], fields: dict[str, object]) -> TidegateError:
     error = kind.__new__(kind)
     vars(error).update(fields)
@@ -1050,6 +1059,20 @@ class NoSourceFolder(UsageError):
 
     folder: str
     sources: str
+
+
+@dataclass(eq=False)
+class UnexpectedFiles(UsageError):
+    """A source's folder has something that is no chunk, and may have been meant as one."""
+
+    says = (
+        "the folder of source {source!r} has what is no chunk: {files}. Chunks are files that end"
+        " with {endings}; rename what is one, and move the rest elsewhere."
+    )
+
+    source: str
+    files: str
+    endings: str
 
 
 @dataclass(eq=False)

@@ -7,6 +7,15 @@ from typing import Annotated
 
 import typer
 
+DataFolder = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        help="Has a folder for each source, whose files are its chunks: *.csv, *.csv.gz, *.csv.bz2,"
+        " *.parquet, *.arrow, *.feather or *.ipc. An empty folder is a source without rows.",
+        metavar="DIR",
+    ),
+]
 DeploymentFolder = Annotated[
     Path | None,
     typer.Option(

@@ -14,7 +14,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import CutEvery, DatabaseUrl, DeploymentFolder, SparkMaster
+from tidegate.cli.options import CutEvery, DatabaseUrl, DataFolder, DeploymentFolder, SparkMaster
 
 if TYPE_CHECKING:
     from tidegate.run.folders import RunReport
@@ -25,7 +25,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         str,
         typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
     ],
-    data: Annotated[Path, typer.Option(help="Has DIR/<source>/*.csv or *.parquet.", metavar="DIR")],
+    data: DataFolder,
     out: Annotated[Path, typer.Option(help="Gets DIR/<sink>.csv.", metavar="DIR")],
     name: Annotated[str, typer.Option("--run", help="The name of the run.")] = "run",
     shards: Annotated[

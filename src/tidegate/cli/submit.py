@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import CutEvery
+from tidegate.cli.options import CutEvery, DataFolder
 from tidegate.errors import NowhereToWrite
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         typer.Argument(metavar="PIPELINE", help="The name that is served, or what `run` takes."),
     ],
     run: Annotated[str, typer.Option("--run", help="The name of the run.", metavar="NAME")],
-    data: Annotated[Path, typer.Option(help="Has DIR/<source>/*.csv or *.parquet.", metavar="DIR")],
+    data: DataFolder,
     out: Annotated[
         Path | None,
         typer.Option(help="Gets DIR/<sink>.csv, with --wait.", metavar="DIR", show_default=False),

@@ -1,9 +1,10 @@
 """A whole run from a folder of files to a folder of results, in one process.
 
-    DATA/<source>/*.csv|*.parquet  ──▶  OUT/<sink>.csv
+    DATA/<source>/*.csv|*.parquet|…  ──▶  OUT/<sink>.csv
 
-Every file is a chunk. Results are written when the run is complete, and not before. A run that is
-complete already is not computed again: its results are written again, unless its chunks differ.
+Every file is a chunk; what cannot be one, by its name, is refused before anything is sent. Results
+are written when the run is complete, and not before. A run that is complete already is not
+computed again: its results are written again, unless its chunks differ.
 
 `send` and `wait` do the same with a server elsewhere; see `tidegate.serve`.
 """
@@ -14,13 +15,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import count
 from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from tidegate.errors import NoSourceFolder, RunEnded, RunTimeout, listed
+from tidegate.errors import (
+    NoSourceFolder,
+    RunEnded,
+    RunTimeout,
+    UnexpectedFiles,
+    counted,
+    listed,
+)
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.service import serving
@@ -35,7 +44,13 @@ if TYPE_CHECKING:
     from tidegate.spark import Session
     from tidegate.store import Run, RunFacts
 
-CHUNKS = ("*.csv", "*.csv.gz", "*.csv.bz2", "*.parquet", "*.arrow", "*.feather", "*.ipc")
+COMPRESSED = (".csv.gz", ".csv.bz2")
+ENDINGS = (".csv", *COMPRESSED, ".parquet", ".arrow", ".feather", ".ipc")
+"""Of chunks, in any case; only compression is known by lower case alone."""
+PASSED_OVER = ("_*", ".*", "*~", "~$*", "#*#", "*.crc")
+"""What Spark, editors and systems leave behind, unless it ends as a chunk does."""
+HIDDEN = (".*", "~$*")
+"""Never a chunk, whatever it ends with."""
 DELIVERIES = 2
 """Chunks that are checked and copied at a time."""
 EVERY = 5.0
@@ -117,7 +132,10 @@ class RunReport:
 
 
 def chunks_in(data: Path, pipeline: Pipeline) -> dict[str, list[Path]]:
-    """The files of every source; a folder may be empty, but it has to be there."""
+    """The files of every source; a folder may be empty, but it has to be there.
+
+    Raises `NoSourceFolder`, or `UnexpectedFiles` for what may have been meant as a chunk.
+    """
     return chunks_of(data, pipeline.sources)
 
 
@@ -127,11 +145,28 @@ def chunks_of(data: Path, sources: Iterable[str]) -> dict[str, list[Path]]:
     missing = [source for source in names if not (data / source).is_dir()]
     if missing:
         raise NoSourceFolder(folder=str(data), sources=listed(missing))
-    return {source: _files(data / source) for source in names}
+    return {source: _files(source, data / source) for source in names}
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted({file for pattern in CHUNKS for file in folder.glob(pattern) if file.is_file()})
+def _files(source: str, folder: Path) -> list[Path]:
+    found = sorted(file for file in folder.iterdir() if not _is_like(file.name, HIDDEN))
+    chunks = [file for file in found if _is_chunk(file)]
+    rest = [it for it in found if it not in chunks and not _is_like(it.name, PASSED_OVER)]
+    if rest:
+        names = listed([str(file) for file in rest])
+        raise UnexpectedFiles(source, names, ", ".join(ENDINGS))
+    return chunks
+
+
+def _is_chunk(file: Path) -> bool:
+    """By its name; a folder is none, and may well hold some that would be missed."""
+    name = file.name.lower()
+    is_known = name.endswith(ENDINGS) and not file.is_dir()
+    return is_known and (file.suffix == file.suffix.lower() or not name.endswith(COMPRESSED))
+
+
+def _is_like(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def run_folder(
@@ -157,7 +192,7 @@ def run_folder(
     told = told or Telling()
     with serving(place, pipeline, session, wanted.shards) as service:
         plan = service.checked.plan
-        told.tell(f"Spark has checked the plan: {sum(1 for _ in plan.stages)} stages")
+        told.tell(f"Spark has checked the plan: {counted(len(tuple(plan.stages)), 'stage')}")
         server = service.server
         send(server, chunks, wanted, told)
         published = wait(server, wanted.name, told, service.check)
@@ -183,8 +218,11 @@ def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telli
     if _is_done(server, wanted.name, chunks):
         told.tell("these chunks were processed before; the results are written again")
         return
+    for source in (it for it, files in chunks.items() if not files):
+        told.tell(f"{source}: no chunks")
     _send(server, chunks, wanted, told)
-    told.tell(f"{sum(map(len, chunks.values()))} chunks are delivered, END follows them")
+    number = sum(map(len, chunks.values()))
+    told.tell(f"{counted(number, 'chunk')} delivered, END follows")
 
 
 def wait(

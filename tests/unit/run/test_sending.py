@@ -1,0 +1,85 @@
+"""What is said while a folder is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tidegate.checkpoint import Cutting
+from tidegate.run.folders import RunOptions, Telling, chunks_of, send
+from tidegate.store import Run, RunFacts, RunState
+
+
+class Heard(Telling):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, what: str) -> None:
+        self.lines.append(what)
+
+
+def march(state: RunState, incarnation: int = 1) -> Run:
+    return Run(incarnation, "shop", "march", incarnation, state)
+
+
+@dataclass
+class Shelf:
+    """Takes everything, and computes nothing."""
+
+    last: Run | None = None
+    had: dict[str, list[str]] = field(default_factory=dict)
+    is_same_plan: bool = True
+    ended: dict[str, int] = field(default_factory=dict)
+
+    def find(self, run: str) -> Run | None:
+        return self.last
+
+    def begin(
+        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+    ) -> Run:
+        self.last = march(RunState.OPEN, 2)
+        return self.last
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool:
+        return True
+
+    def end(self, run: str, source: str, chunks: int) -> None:
+        self.ended[source] = chunks
+
+    def has_this_plan(self, run: Run) -> bool:
+        return self.is_same_plan
+
+    def digests(self, run: Run) -> Mapping[str, Sequence[str]]:
+        return self.had
+
+    def facts(self, run: str) -> RunFacts:
+        raise AssertionError("nobody waits here")
+
+    def wait(self, run: str, timeout: float) -> None:
+        raise AssertionError("nobody waits here")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "sales" / "1.csv").write_bytes(b"id\n1\n")
+    (tmp_path / "stores").mkdir()
+    return tmp_path
+
+
+def sent(server: Shelf, data: Path) -> list[str]:
+    told = Heard()
+    send(server, chunks_of(data, ["sales", "stores"]), RunOptions("march"), told)
+    return told.lines
+
+
+def test_a_source_without_chunks_is_named_and_closed(data: Path) -> None:
+    server = Shelf()
+    assert sent(server, data) == ["stores: no chunks", "1 chunk delivered, END follows"]
+    assert server.ended == {"sales": 1, "stores": 0}
