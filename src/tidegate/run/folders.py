@@ -215,14 +215,16 @@ def run_folder(
 
 def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telling) -> None:
     """Deliver what is not there yet and close the sources, unless a run has had exactly this."""
-    if _is_done(server, wanted.name, chunks):
-        told.tell("these chunks were processed before; the results are written again")
-        return
-    for source in (it for it, files in chunks.items() if not files):
-        told.tell(f"{source}: no chunks")
-    _send(server, chunks, wanted, told)
-    number = sum(map(len, chunks.values()))
-    told.tell(f"{counted(number, 'chunk')} delivered, END follows")
+    last = server.find(wanted.name)
+    if last is not None and last.state is not RunState.OPEN:
+        change = _change(server, last, chunks)
+        if change is None:
+            told.tell("these chunks were processed before; the results are written again")
+            return
+        told.tell(f"begins run {wanted.name!r} anew (the last one of this name {change})")
+    if last is None or last.state is not RunState.OPEN:
+        server.begin(wanted.name, deadline=wanted.deadline, cutting=wanted.cutting)
+    _deliver_all(server, chunks, wanted.name, told)
 
 
 def wait(
@@ -250,12 +252,13 @@ def wait(
             return published
 
 
-def _is_done(server: Taking[object], name: str, chunks: Chunks) -> bool:
-    """Whether a run is complete that had this plan and exactly these chunks."""
-    run = server.find(name)
-    if run is None or run.state is not RunState.ENDED:
-        return False
-    return server.has_this_plan(run) and _are_delivered(chunks, server.digests(run))
+def _change(server: Taking[object], last: Run, chunks: Chunks) -> str | None:
+    """Why a run that is closed is not the one that is wanted; None if it had exactly this."""
+    if last.state is not RunState.ENDED:
+        return "has failed" if last.state is RunState.FAILED else "was cancelled"
+    if not server.has_this_plan(last):
+        return "had another plan"
+    return None if _are_delivered(chunks, server.digests(last)) else "had other data"
 
 
 def _are_delivered(chunks: Chunks, delivered: Mapping[str, Sequence[str]]) -> bool:
@@ -281,13 +284,14 @@ def _has(file: Path, sha256: str) -> bool:
         return False
 
 
-def _send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telling) -> None:
-    """To an open run of this name, else to one that begins here."""
-    found = server.find(wanted.name)
-    if found is None or found.state is not RunState.OPEN:
-        server.begin(wanted.name, deadline=wanted.deadline, cutting=wanted.cutting)
-    with suppress(RunEnded):  # waiting for it says how it ended
-        _deliver(server, chunks, wanted.name, told)
+def _deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
+    """To a run that is open, unless it is closed meanwhile: waiting for it says how it ended."""
+    for source in (it for it, files in chunks.items() if not files):
+        told.tell(f"{source}: no chunks")
+    with suppress(RunEnded):
+        _deliver(server, chunks, run, told)
+    number = sum(_numbers(chunks).values())
+    told.tell(f"{counted(number, 'chunk')} delivered, END follows")
 
 
 def _deliver(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:

@@ -83,3 +83,34 @@ def test_a_source_without_chunks_is_named_and_closed(data: Path) -> None:
     server = Shelf()
     assert sent(server, data) == ["stores: no chunks", "1 chunk delivered, END follows"]
     assert server.ended == {"sales": 1, "stores": 0}
+
+
+@pytest.mark.parametrize(
+    ("state", "is_same_plan", "why"),
+    [
+        (RunState.ENDED, True, "had other data"),
+        (RunState.ENDED, False, "had another plan"),
+        (RunState.FAILED, True, "has failed"),
+        (RunState.CANCELLED, True, "was cancelled"),
+    ],
+)
+def test_a_name_that_is_used_again_is_told_and_why(
+    state: RunState, is_same_plan: bool, why: str, data: Path
+) -> None:
+    had = {"sales": ["0" * 64], "stores": []}
+    lines = sent(Shelf(march(state), had, is_same_plan), data)
+    assert lines[0] == f"begins run 'march' anew (the last one of this name {why})"
+
+
+def test_a_run_that_had_exactly_this_is_not_begun_anew(data: Path) -> None:
+    digest = sha256((data / "sales" / "1.csv").read_bytes()).hexdigest()
+    server = Shelf(march(RunState.ENDED), {"sales": [digest], "stores": []})
+    (line,) = sent(server, data)
+    assert "processed before" in line
+    assert server.ended == {}
+
+
+def test_an_open_run_goes_on_without_a_word(data: Path) -> None:
+    server = Shelf(march(RunState.OPEN))
+    assert not any("anew" in line for line in sent(server, data))
+    assert server.last == march(RunState.OPEN)
