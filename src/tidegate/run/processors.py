@@ -254,6 +254,9 @@ class BarrierProcessor:
         if isinstance(message, Barrier) and message.is_terminal and carrier is Carrier.DATA:
             self._ended_by[edge] = message
         self._release(carrier, released, outcome)
+        aligner = self._runs[carrier].get(message.run)
+        if aligner is not None and aligner.pending is None:
+            self._first_copies.pop(message.run, None)  # it was a late copy of one withdrawn
 
     def _release(self, carrier: Carrier, released: list[Delivery], outcome: Outcome) -> None:
         """Lead what the whole-pipeline aligner let through to the aligners of the runs."""
