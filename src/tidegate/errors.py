@@ -1709,6 +1709,19 @@ class InvalidServer(UsageError):
 
 
 @dataclass(eq=False)
+class NoSecureConnection(UsageError):
+    """A server speaks no TLS, or not one that is trusted here."""
+
+    says = (
+        "there is no secure connection to {server}: {reason}. Write http:// if no TLS is spoken"
+        " there; otherwise check its certificate."
+    )
+
+    server: str
+    reason: str
+
+
+@dataclass(eq=False)
 class OtherPipeline(UsageError):
     """The server takes runs of another pipeline."""
 

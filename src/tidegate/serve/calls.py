@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import json
 import random
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from threading import Lock
 from time import monotonic, sleep
 from typing import IO, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from tidegate.errors import InvalidServer, RefusedByServer, ServerUnreachable, TidegateError
+from tidegate.errors import (
+    InvalidServer,
+    NoSecureConnection,
+    RefusedByServer,
+    ServerUnreachable,
+    TidegateError,
+)
 from tidegate.serve.refusals import Refusal, raised
 
 PATIENCE = 60.0
@@ -29,6 +37,8 @@ SILENCE = 90.0
 60."""
 WORK = 900.0
 """The same where the server has to check a whole chunk, or to order a whole result."""
+MORE_THAN_A_MOMENT = 3
+"""Failures of one call after which that is told."""
 PIECE = 1 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 SUCCESS = range(200, 300)
@@ -87,6 +97,10 @@ class Calls:
         self._address = Address.read(url)
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._patience = patience
+        self.say: Callable[[str], None] = lambda _: None
+        """Hears when the server goes away for more than a moment, and when it is back."""
+        self._is_away = False
+        self._noticing = Lock()
 
     def json(
         self,
@@ -120,14 +134,34 @@ class Calls:
     def _until_answered(self, attempt: Callable[[], T]) -> T:
         """Repeat what is lost or may succeed later, until patience ends with the last reason."""
         deadline: float | None = None
-        for pause in _pauses():
+        for failures, pause in enumerate(_pauses(), 1):
             try:
-                return attempt()
+                answer = attempt()
             except (Lost, TidegateError) as error:
                 deadline = deadline or monotonic() + self._patience
                 self._refuse_late(error, monotonic() + pause > deadline)
+                if failures >= MORE_THAN_A_MOMENT:
+                    self._tell_away(error)
+            else:
+                self._tell_back()
+                return answer
             sleep(pause)
         raise AssertionError("pauses never end")
+
+    def _tell_away(self, error: Lost | TidegateError) -> None:
+        what = f"the server does not answer ({error})" if isinstance(error, Lost) else str(error)
+        if self._is_changed(is_away=True):
+            self.say(f"{what}; trying again for {self._patience:g} s")
+
+    def _tell_back(self) -> None:
+        if self._is_changed(is_away=False):
+            self.say("the server answers again")
+
+    def _is_changed(self, *, is_away: bool) -> bool:
+        """Several threads notice the same."""
+        with self._noticing:
+            was_away, self._is_away = self._is_away, is_away
+        return was_away != is_away
 
     def _refuse_late(self, error: Lost | TidegateError, is_late: bool) -> None:
         """Raise what is for good, and in the end everything."""
@@ -138,7 +172,7 @@ class Calls:
 
     def _once(self, asked: _Request, read: Callable[[HTTPResponse], T]) -> T:
         with closing(self._address.connect(asked.silence)) as connection:
-            with _losses():
+            with _losses(), _secured(self.url):
                 answer = self._answered(connection, asked)
             with answer:  # it may outlive the connection
                 if answer.status not in SUCCESS:
@@ -159,6 +193,18 @@ def _losses() -> Iterator[None]:
         yield
     except (OSError, HTTPException) as loss:
         raise Lost(str(loss) or type(loss).__name__) from loss
+
+
+@contextmanager
+def _secured(url: str) -> Iterator[None]:
+    """Raise what TLS refuses: it will do so every time, unless it was only cut off."""
+    try:
+        yield
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
+        raise
+    except ssl.SSLError as refusal:
+        reason = getattr(refusal, "verify_message", "") or refusal.reason or str(refusal)
+        raise NoSecureConnection(url, reason) from refusal
 
 
 def _refused(answer: HTTPResponse) -> Exception:

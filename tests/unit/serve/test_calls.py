@@ -13,6 +13,7 @@ from tidegate.errors import (
     BadValue,
     ChunkConflict,
     InvalidServer,
+    NoSecureConnection,
     NoSpace,
     RefusedByServer,
     ServerUnreachable,
@@ -53,6 +54,34 @@ def test_patience_has_an_end_and_the_last_reason_is_told() -> None:
     assert monotonic() - started < 30
     assert "refused" in lost.value.reason.lower()
     assert lost.value.seconds == 0.5
+
+
+def test_a_server_that_is_away_is_told_once_and_once_that_it_is_back() -> None:
+    said: list[str] = []
+    with answering(*[LOST] * 5, *[value({})] * 2) as stub:
+        calls = Calls(stub.url, patience=50)
+        calls.say = said.append
+        calls.json("GET", "/x")
+        calls.json("GET", "/x")
+    away, back = said
+    assert away.startswith("the server does not answer (")
+    assert away.endswith("; trying again for 50 s")
+    assert back == "the server answers again"
+
+
+def test_a_call_that_is_lost_for_a_moment_is_not_worth_a_word() -> None:
+    said: list[str] = []
+    with answering(LOST, value({})) as stub:
+        calls = Calls(stub.url)
+        calls.say = said.append
+        calls.json("GET", "/x")
+    assert said == []
+
+
+def test_a_server_that_speaks_no_tls_is_not_asked_again() -> None:
+    with answering(value({})) as stub, pytest.raises(NoSecureConnection) as refused:
+        Calls(stub.url.replace("http:", "https:")).json("GET", "/x")
+    assert refused.value.server.startswith("https:")
 
 
 def test_a_passing_refusal_that_does_not_pass_is_raised_in_the_end() -> None:
