@@ -1,0 +1,220 @@
+"""What cutting costs: the coffee pipeline with cuts and without, in turns, in one session.
+
+    python -m bench.checkpoint                       # 2 M transactions in 80 chunks of CSV
+    python -m bench.checkpoint --transactions 200000
+
+Chunks arrive over some time, as fast as a run without cuts takes them. Throughput is measured from
+the first chunk to the results. A snapshot is a quiet checkpoint, which keeps states and publishes
+nothing; a cut shows all sinks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+
+from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.run.deployment import Deployment, open_deployment
+from tidegate.run.server import Server
+from tidegate.run.service import serving
+from tidegate.signals import CheckpointId
+from tidegate.spark import open_session
+from tidegate.store import cuts
+from tidegate_examples.coffee import pipeline
+from tidegate_examples.coffee.data import Size, write
+
+CORES = 2
+SHARDS = 2
+CHUNKS = 40
+"""Files of each of the two large sources."""
+EVERY = 5.0
+"""Seconds between two cuts."""
+LARGE, SMALL = 10, 1
+"""How many times the state, where costs are compared by its size."""
+BOUND = 600.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for."""
+
+    transactions: int
+    rounds: int
+
+
+class Bench:
+    """Runs of the coffee pipeline, one after the other."""
+
+    def __init__(self, server: Server, place: Deployment) -> None:
+        self._server = server
+        self._place = place
+        self._numbers = count(1)
+
+    def begin(self, cutting: Cutting | None = None) -> str:
+        """Open a run."""
+        name = f"run {next(self._numbers)}"
+        self._server.begin(name, cutting=cutting)
+        return name
+
+    def whole(self, folder: Path, cutting: Cutting | None, seconds: float) -> tuple[float, str]:
+        """Deliver everything, spread over some time, and wait for the results: how long it took."""
+        run, started = self.begin(cutting), monotonic()
+        files = [*_files(folder)]
+        with ThreadPoolExecutor(CORES) as pool:
+            waiting = []
+            for place, (source, number, file) in enumerate(files):
+                sleep(max(0.0, started + seconds * place / len(files) - monotonic()))
+                waiting.append(pool.submit(self._server.deliver, run, source, number, str(file)))
+            for each in waiting:
+                each.result()
+        self._server.end(run)
+        self._server.wait(run, BOUND)
+        return monotonic() - started, run
+
+    def deliver(self, run: str, folder: Path, times: int) -> None:
+        """All files, again and again, as further chunks."""
+        for turn in range(times):
+            for source, number, file in _files(folder):
+                at = turn * sum(1 for it in _files(folder) if it[0] == source) + number
+                self._server.deliver(run, source, at, str(file))
+
+    def settled(self, run: str) -> None:
+        """Wait until everything that was delivered is part of the state."""
+        self.cut(run, quiet=True)
+
+    def cut(self, run: str, *, quiet: bool) -> float:
+        """Take one; how long it took."""
+        started = monotonic()
+        known = self._server.known(run)
+        database = self._place.database
+        number = database.transact(
+            lambda c: cuts.trigger(c, known, CheckpointId.new(), quiet=quiet)
+        )
+        assert number is not None, "nobody else cuts this run"
+        while self._state(run, number) is not CheckpointState.COMMITTED:
+            sleep(0.005)
+        return monotonic() - started
+
+    def restored(self, run: str) -> float:
+        """Go back to the last cut, until the run is cut again from there."""
+        started = monotonic()
+        self._server.restore(run)
+        self.cut(run, quiet=True)
+        return monotonic() - started
+
+    def cuts_of(self, run: str) -> list[tuple[float, float]]:
+        """Of every cut how long it took, and how long a barrier waited for its last copy."""
+        every = self._server.cuts.all(run)
+        return [(it.seconds, it.waited) for it in every if it.state is CheckpointState.COMMITTED]
+
+    def give_up(self, run: str) -> None:
+        """Cancel a run."""
+        self._server.cancel(run)
+
+    def _state(self, run: str, number: int) -> CheckpointState:
+        return next(it.state for it in self._server.cuts.all(run) if it.number == number)
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = _asked()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tidegate-bench-")))
+        session = open_session(f"local[{CORES}]", settings={"spark.driver.memory": "4g"})
+        stack.callback(session.stop)
+        place = stack.enter_context(open_deployment(folder / "deployment"))
+        service = stack.enter_context(serving(place, pipeline, session, SHARDS))
+        bench = Bench(service.server, place)
+        data = _generated(folder / "data", asked.transactions, CHUNKS)
+        _throughput(asked, bench, data)
+        _snapshots(asked, bench, _generated(folder / "small", asked.transactions // 40, 2))
+
+
+def _throughput(asked: Asked, bench: Bench, data: Path) -> None:
+    _say("warming up")
+    seconds, _ = bench.whole(data, None, 0.0)
+    seconds, _ = bench.whole(data, None, 0.0)
+    without, often, seldom, took = [], [], [], list[tuple[float, float]]()
+    for number in range(asked.rounds):
+        without.append(bench.whole(data, None, seconds)[0])
+        taken, run = bench.whole(data, Cutting(every=EVERY, retained=99), seconds)
+        often.append(taken)
+        took += bench.cuts_of(run)
+        taken, _ = bench.whole(data, Cutting(every=EVERY, publish=BOUND), seconds)
+        seldom.append(taken)
+        _say(f"round {number + 1}: {without[-1]:.1f} s without cuts, {often[-1]:.1f} s with,"
+             f" {seldom[-1]:.1f} s with snapshots only")  # fmt: skip
+    _ratio(f"throughput, a cut every {EVERY:g} s", without, often, "without cuts", "≥ 0.9")
+    _ratio(f"throughput, a snapshot every {EVERY:g} s", without, seldom, "without cuts", "≥ 0.9")
+    if took:
+        durations, waits = zip(*took, strict=True)
+        _say(f"{len(took)} cuts: {median(durations):.2f} s each (median), {max(durations):.2f} s at"
+             f" most; a barrier waited {median(waits):.2f} s for its last copy, {max(waits):.2f} s"
+             f" at most")  # fmt: skip
+
+
+def _snapshots(asked: Asked, bench: Bench, data: Path) -> None:
+    """The same small change on a small and on a large state."""
+    costs: dict[int, list[float]] = {}
+    shows: dict[int, list[float]] = {}
+    restores: dict[int, list[float]] = {}
+    for times in (SMALL, LARGE):
+        run = bench.begin(Cutting(retained=3))
+        bench.deliver(run, data, times)
+        bench.settled(run)
+        costs[times] = [bench.cut(run, quiet=True) for _ in range(asked.rounds * 3)]
+        shows[times] = [bench.cut(run, quiet=False) for _ in range(asked.rounds)]
+        restores[times] = [bench.restored(run) for _ in range(asked.rounds)]
+        bench.give_up(run)
+    _ratio("snapshot, ten times the state", costs[LARGE], costs[SMALL], "once the state", "≤ 1.5")
+    _ratio("unchanged cut, ten times", shows[LARGE], shows[SMALL], "once the state", "")
+    _ratio("restore, ten times the state", restores[LARGE], restores[SMALL], "once the state", "")
+
+
+def _ratio(title: str, ours: Sequence[float], peers: Sequence[float], peer: str, goal: str) -> None:
+    ratio = median(ours) / median(peers)
+    aim = f"goal {goal}; " if goal else ""
+    _say(f"{title:<36} {ratio:5.2f} × {peer:<16} ({aim}{median(ours):.2f} s and"
+         f" {median(peers):.2f} s)")  # fmt: skip
+
+
+def _generated(folder: Path, transactions: int, files: int) -> Path:
+    _say(f"generating {transactions:,} transactions")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:
+        elsewhere.submit(write, folder, Size(transactions, files=files), 1).result()
+    return folder
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int, Path]]:
+    """Each file with its source and number, the first of every source first."""
+    every = [
+        (source, number, file)
+        for source in pipeline.sources
+        for number, file in enumerate(sorted((folder / source).iterdir()), 1)
+    ]
+    return iter(sorted(every, key=lambda it: (it[1], it[0])))
+
+
+def _say(what: str) -> None:
+    print(what, flush=True)
+
+
+def _asked() -> Asked:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--transactions", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    return Asked(**vars(parser.parse_args(sys.argv[1:])))
+
+
+if __name__ == "__main__":
+    main()
