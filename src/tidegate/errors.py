@@ -1386,7 +1386,7 @@ class CompanyIncomplete(GroupError):
     seconds: float
     said: str
     says: ClassVar[str] = (
-        "not everybody is at work after {seconds:g} s: {reason}. Their logs say why\n{said}"
+        "not everybody is at work after {seconds:.0f} s: {reason}. Their logs say why\n{said}"
     )
 
 

@@ -17,6 +17,7 @@
     planning  the plan of a run, made again from its declaration
     tables    how commands show what they have found
     progress  how a run is told while it works
+    logs      what the processes of a deployment write down
     finding   which pipeline a name on the command line means
     failing   how errors are told, to people and to programs
 

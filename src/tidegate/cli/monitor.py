@@ -8,6 +8,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.post import (
     GroupAddress,
@@ -44,6 +45,7 @@ def monitor(
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name)
+        say = begin_log(is_kept=with_parent)
         with (
             open_deployment(deployment, database) as place,
             Wakeups(place.database) as wakeups,
@@ -52,6 +54,4 @@ def monitor(
         ):
             if colleague is not None:
                 watch.on_release = colleague.tell_news
-            stand_and_tell(
-                Monitoring(watch), colleague, stopped, lambda text: typer.echo(text, err=True)
-            )
+            stand_and_tell(Monitoring(watch), colleague, stopped, say)

@@ -8,6 +8,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment, ListenAt, SparkMaster, TokensFile
 from tidegate.cli.post import (
     GroupAddress,
@@ -57,6 +58,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name)
+        say = begin_log(is_kept=with_parent)
         known = None if tokens is None else read_tokens(tokens)
         refuse_unsafe(listen, known)  # Spark takes some seconds to start
         with (
@@ -68,8 +70,8 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         ):
             if colleague is not None:
                 service.watch.on_release = service.server.on_news = colleague.tell_news
-            typer.echo(f"serving {found.name} at {listening.url}", err=True)
+            say(f"serving {found.name} at {listening.url}")
             duty: Duty = Fronting(service)
             if isinstance(service, Service):
                 duty = Working(service, "server")
-            stand_and_tell(duty, colleague, stopped, lambda text: typer.echo(text, err=True))
+            stand_and_tell(duty, colleague, stopped, say)

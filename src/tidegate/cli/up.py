@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.cli.logs import begin_log_in
 from tidegate.cli.options import (
     DatabaseUrl,
     ExistingDeployment,
@@ -90,18 +90,18 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         (deployment / "logs").mkdir(parents=True, exist_ok=True)
         # This process holds the deployment open, so that it outlives each of the others.
         with alone_in(deployment), open_deployment(deployment, database):
-            logging.basicConfig(filename=deployment / "logs" / "up.log", level=logging.INFO)
+            say = begin_log_in(deployment / "logs" / "up.log")
             wanted = Wanted(pipeline, deployment, workers, monitors, serve, work, stages or ())
-            with company(wanted, meet_at) as at_work:
-                _say(f"starting {workers} workers, {monitors} monitors and a server for"
-                     f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
+            with company(wanted, meet_at, say) as at_work:
+                say(f"starting {workers} workers, {monitors} monitors and a server for"
+                    f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
                 at_work.gather(stopped, wait)
                 if not stopped.is_set():
-                    _say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
-                at_work.keep(stopped, _say)
-                _say("stopping: what is at work is finished first")
+                    say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
+                at_work.keep(stopped)
+                say("stopping: what is at work is finished first")
                 for stats in at_work.stop():
-                    _say(f"  {stats}")
+                    say(f"  {stats}")
 
 
 def drain(

@@ -8,6 +8,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkCores, SparkMaster
 from tidegate.cli.post import (
     GroupAddress,
@@ -53,6 +54,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name)
+        say = begin_log(is_kept=with_parent)
         with (
             open_deployment(deployment, database) as place,
             session_on(spark, cores) as session,
@@ -61,6 +63,4 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         ):
             if colleague is not None:
                 service.watch.on_release = colleague.tell_news
-            stand_and_tell(
-                Working(service), colleague, stopped, lambda text: typer.echo(text, err=True)
-            )
+            stand_and_tell(Working(service), colleague, stopped, say)

@@ -29,7 +29,7 @@ from tidegate.errors import (
 from tidegate.group import Coordinator
 from tidegate.run import meeting
 from tidegate.run.colleague import FENCE_BOUND, STOP, Colleague, Stats
-from tidegate.run.crew import Crew, Post
+from tidegate.run.crew import Crew, Hand, Post
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import HAND_OVER_BOUND
 
@@ -108,12 +108,20 @@ class Company:
     """The processes at work, and this one among them."""
 
     def __init__(
-        self, crew: Crew, colleague: Colleague, tend: Callable[[], None] = lambda: None
+        self,
+        crew: Crew,
+        colleague: Colleague,
+        tend: Callable[[], None] = lambda: None,
+        say: Callable[[str], None] = log.info,
     ) -> None:
         self.crew = crew
         self.colleague = colleague
         self._tend = tend
         """Looks after the coordinator."""
+        self._say = say
+        """Tells whoever looks after the deployment."""
+        self._away: set[str] = set()
+        """Who has died and is not back."""
 
     @property
     def names(self) -> set[str]:
@@ -122,26 +130,41 @@ class Company:
 
     def gather(self, stopped: Event, bound: float = START_BOUND) -> None:
         """Wait until everybody is at work; `CompanyIncomplete` says who is not, and why."""
-        until = monotonic() + bound
+        began = monotonic()
         while not (stopped.is_set() or self._are_all_here()):
-            self.crew.look()
-            self._tend()
-            hopeless = any(hand.deaths > MOST_DEATHS for hand in self.crew.hands.values())
-            if hopeless or monotonic() > until:
-                raise self._incomplete(bound)
+            self.look()
+            hopeless = any(_is_hopeless(hand) for hand in self.crew.hands.values())
+            if hopeless or monotonic() > began + bound:
+                raise self._incomplete(monotonic() - began)
         completion = self.colleague.fence(f"everybody is here {uuid4().hex[:8]}")
         offenders = {member.name for member in completion.offenders.values()} & self.names
         if offenders and not stopped.is_set():  # guests may come and go
             raise CompanyIncomplete(str(completion), FENCE_BOUND, "")
 
-    def keep(self, stopped: Event, say: Callable[[str], None]) -> None:
+    def keep(self, stopped: Event) -> None:
         """Start those again that die, until told to stop or all have gone; say what is amiss."""
-        warnings = Warnings(say)
+        warnings = Warnings(self._say)
         while not (stopped.is_set() or self.crew.is_gone):
-            self.crew.look()
-            self._tend()
+            self.look()
             warnings.note({it.warning for it in self.colleague.stats.values()} - {""}, monotonic())
             stopped.wait(LOOK)
+
+    def look(self) -> None:
+        """Look after everybody, and say who has died or is back."""
+        self._tend()
+        for name, what in self.crew.look().items():
+            self._say(what)
+            self._away.add(name)
+        back = {name for name in self._away if self._is_here(name)}
+        self._away -= back
+        for name in sorted(back):
+            self._say(f"{name} is back")
+
+    def _is_here(self, name: str) -> bool:
+        """Whether its present life is in the group; the last one may still seem to be."""
+        hand = self.crew.hands[name]
+        members = {(member.name, member.pid) for member in self.colleague.members}
+        return hand.is_alive and (name, hand.pid) in members
 
     def stop(self) -> list[Stats]:
         """Tell everybody to finish, and hear what each has done."""
@@ -160,12 +183,19 @@ class Company:
             return False
         return True
 
-    def _incomplete(self, bound: float) -> CompanyIncomplete:
+    def _incomplete(self, seconds: float) -> CompanyIncomplete:
+        """Those who never can come explain it; else all who have not."""
         here = {member.name for member in self.colleague.members}
-        missing = [hand for name, hand in self.crew.hands.items() if name not in here]
+        hands = self.crew.hands
+        hopeless = [hand for hand in hands.values() if _is_hopeless(hand)]
+        missing = hopeless or [hand for name, hand in hands.items() if name not in here]
         names = listed([hand.post.name for hand in missing])
         said = "\n".join(f"{hand.post.name} said last: {hand.said_last()}" for hand in missing)
-        return CompanyIncomplete(f"{names} did not come", bound, said)
+        return CompanyIncomplete(f"{names} did not come", seconds, said)
+
+
+def _is_hopeless(hand: Hand) -> bool:
+    return hand.is_refused or hand.deaths > MOST_DEATHS
 
 
 class Chair:
@@ -192,7 +222,9 @@ class Chair:
 
 
 @contextmanager
-def company(wanted: Wanted, address: str) -> Iterator[Company]:
+def company(
+    wanted: Wanted, address: str, say: Callable[[str], None] = log.info
+) -> Iterator[Company]:
     """Start everybody, coordinate them, and end them all afterwards."""
     secret = meeting.secret_for()
     folder = wanted.folder
@@ -203,7 +235,7 @@ def company(wanted: Wanted, address: str) -> Iterator[Company]:
         crew = Crew(folder / LOGS)
         try:
             crew.start(wanted.posts())
-            yield Company(crew, colleague, chair.look)
+            yield Company(crew, colleague, chair.look, say)
         finally:
             crew.close(END_BOUND)
             colleague.leave()

@@ -6,20 +6,20 @@ again, after a pause that grows while it lives only briefly.
 
 from __future__ import annotations
 
-import logging
 import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
-
-log = logging.getLogger(__name__)
+from time import monotonic, strftime
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before one that died is started again."""
 LONG_LIFE = 60.0
 """Seconds of a life after which a death says nothing about the next."""
+USAGE = 2
+"""The exit code of a command that makes no sense, however often it is given."""
+TIME = "%Y-%m-%d %H:%M:%S"
 TAIL = 1500
 """Bytes of what a process said last, for an error."""
 
@@ -42,6 +42,15 @@ def pause_after(deaths: int) -> float:
     return float(min(SHORTEST_PAUSE * 2 ** (deaths - 1), LONGEST_PAUSE))
 
 
+def how_it_ended(code: int) -> str:
+    """What the code of a process that died means.
+
+    >>> how_it_ended(-9), how_it_ended(2)
+    ('signal 9', 'exit code 2')
+    """
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
 class Hand:
     """One process, in all of its lives."""
 
@@ -53,6 +62,9 @@ class Hand:
         self._again_at: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._begun_at = 0.0
+        self._log_from = 0
+        """Where what it says in its present life begins."""
+        self._is_known_to_be_gone = False
         self.start()
 
     def start(self) -> None:
@@ -63,6 +75,9 @@ class Hand:
         self._again_at = None
         self._begun_at = monotonic()
         with self.log.open("ab") as out:
+            out.write(f"=== {strftime(TIME)} {self.post.name} begins\n".encode())
+            out.flush()
+            self._log_from = out.tell()
             self._process = subprocess.Popen(  # noqa: S603  our own commands
                 list(self.post.command),
                 stdin=subprocess.PIPE,
@@ -86,19 +101,28 @@ class Hand:
         """Whether it has ended by itself, in good order."""
         return self._process is not None and self._process.poll() == 0
 
-    def look(self) -> None:
-        """Start it again if it has died and its pause is over."""
-        if self.is_alive or self.is_gone:
-            return
+    @property
+    def is_refused(self) -> bool:
+        """Whether it has ended because what it was asked to do makes no sense, as ever."""
+        return self._process is not None and self._process.poll() == USAGE
+
+    def look(self) -> str | None:
+        """Start it again if it has died and its pause is over; what became of it, if it is news."""
+        if self.is_alive:
+            return None
+        if self.is_gone:
+            return self._say_goodbye()
         now = monotonic()
         if self._again_at is None:
-            self._mourn(now)
-        elif now >= self._again_at:
+            return self._mourn(now)
+        if now >= self._again_at:
             self.start()
+        return None
 
     def said_last(self) -> str:
-        """The end of its log."""
-        return self.log.read_bytes()[-TAIL:].decode(errors="replace").strip()
+        """The end of its log, of its present life."""
+        said = self.log.read_bytes()[self._log_from :]
+        return said[-TAIL:].decode(errors="replace").strip() or "nothing"
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         """Ask it to end."""
@@ -126,7 +150,13 @@ class Hand:
         if process.stdin is not None:
             process.stdin.close()
 
-    def _mourn(self, now: float) -> None:
+    def _say_goodbye(self) -> str | None:
+        if self._is_known_to_be_gone:
+            return None
+        self._is_known_to_be_gone = True
+        return f"{self.post.name} (pid {self.pid}) has ended in good order and stays away"
+
+    def _mourn(self, now: float) -> str:
         assert self._process is not None
         self._let_go(self._process)
         self.deaths += 1
@@ -134,8 +164,10 @@ class Hand:
         self._short_lives = self._short_lives + 1 if is_short else 1
         pause = pause_after(self._short_lives)
         self._again_at = now + pause
-        log.warning("%s (pid %d) has died with %s; it is started again in %g s",
-                    self.post.name, self._process.pid, self._process.returncode, pause)  # fmt: skip
+        return (
+            f"{self.post.name} (pid {self._process.pid}) has died with"
+            f" {how_it_ended(self._process.returncode)}; started again in {pause:g} s"
+        )
 
 
 class Crew:
@@ -151,10 +183,10 @@ class Crew:
         for post in posts:
             self.hands[post.name] = Hand(post, self._logs)
 
-    def look(self) -> None:
-        """Start those again that have died."""
-        for hand in self.hands.values():
-            hand.look()
+    def look(self) -> dict[str, str]:
+        """Start those again that have died; what became of whom since the last look."""
+        news = {name: hand.look() for name, hand in self.hands.items()}
+        return {name: what for name, what in news.items() if what is not None}
 
     @property
     def is_gone(self) -> bool:

@@ -212,6 +212,16 @@ def invoked(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(it) for it in arguments])
 
 
+def joining(name: str, place: MeetingPlace, then: str) -> list[str]:
+    """The command of a process that joins a group."""
+    program = (
+        "import os, signal, sys; from tidegate.run.colleague import Colleague;"
+        "from tidegate.run.meeting import MeetingPlace;"
+        f"it = Colleague.join({name!r}, MeetingPlace(sys.argv[1], sys.argv[2].encode())); {then}"
+    )
+    return [sys.executable, "-c", program, place.address, place.secret.decode()]
+
+
 @pytest.mark.parametrize("command", ["worker", "monitor", "serve"])
 def test_nobody_is_started_under_the_name_of_somebody_who_lives(
     command: str, place: MeetingPlace, join: Join, tmp_path: Path
@@ -227,13 +237,7 @@ def test_nobody_is_started_under_the_name_of_somebody_who_lives(
 
 def test_the_name_of_somebody_who_has_died_is_free(place: MeetingPlace, join: Join) -> None:
     chief = join("chief")
-    program = (
-        "import os, signal, sys; from tidegate.run.colleague import Colleague;"
-        "from tidegate.run.meeting import MeetingPlace;"
-        "Colleague.join('worker-1', MeetingPlace(sys.argv[1], sys.argv[2].encode()));"
-        "os.kill(os.getpid(), signal.SIGSTOP)"
-    )
-    asked = [sys.executable, "-c", program, place.address, place.secret.decode()]
+    asked = joining("worker-1", place, "os.kill(os.getpid(), signal.SIGSTOP)")
     with subprocess.Popen(asked) as process:
         chief.group.wait_for(["worker-1"], 30.0)
         with pytest.raises(NameTaken):
@@ -347,6 +351,47 @@ def test_one_that_dies_again_and_again_before_it_is_at_work_is_not_waited_for(
         with pytest.raises(CompanyIncomplete):
             Company(crew, join("chief")).gather(Event(), bound=300.0)
         assert crew.hands["worker-1"].deaths > 1
+    finally:
+        crew.close(10)
+
+
+def test_one_that_was_asked_for_what_makes_no_sense_ends_the_waiting_at_once(
+    join: Join, tmp_path: Path
+) -> None:
+    crew = Crew(tmp_path)
+    refused = "import sys; print('there is no stage nope', flush=True); sys.exit(2)"
+    programs = {"slow": "import os; os.read(0, 1)", "worker-1": refused}
+    crew.start(Post(it, "test", [sys.executable, "-c", programs[it]]) for it in programs)
+    try:
+        with pytest.raises(CompanyIncomplete) as raised:
+            Company(crew, join("chief")).gather(Event(), bound=300.0)
+        assert raised.value.reason == "worker-1 did not come"
+        assert raised.value.said == "worker-1 said last: there is no stage nope"
+        assert crew.hands["worker-1"].deaths == 1
+    finally:
+        crew.close(10)
+
+
+def test_whoever_looks_after_a_deployment_hears_of_deaths_and_of_those_who_are_back(
+    place: MeetingPlace, join: Join, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    crew, chief = Crew(tmp_path), join("chief")
+    crew.start([Post("worker-1", "test", joining("worker-1", place, "os.read(0, 1)"))])
+    company = Company(crew, chief, say=said.append)
+    try:
+        company.gather(Event(), bound=60.0)
+        hand = crew.hands["worker-1"]
+        killed = hand.pid
+        hand.kill()
+
+        def is_back() -> bool:
+            company.look()
+            return "worker-1 is back" in said
+
+        wait_until(is_back, 60.0)
+        died = f"worker-1 (pid {killed}) has died with signal 9; started again in 0.5 s"
+        assert said == [died, "worker-1 is back"]
     finally:
         crew.close(10)
 

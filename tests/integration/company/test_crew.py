@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -57,6 +58,37 @@ def test_what_it_said_last_is_known(tmp_path: Path) -> None:
 
     assert crew.hands["one"].said_last() == "no such pipeline"
     assert crew.close(10) == []
+
+
+def test_what_earlier_lives_said_is_not_taken_for_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "one.log").write_text("words of another day\n")
+    crew = crewed(tmp_path, post("one", "print('here', flush=True); " + WAITS))
+    hand = crew.hands["one"]
+    wait_until(lambda: hand.said_last() == "here")
+    hand.kill()
+    hand.wait(10)
+    hand.post = post("one", WAITS)
+    hand.start()
+
+    assert hand.said_last() == "nothing"
+    begun = re.findall(r"=== \d{4}-\d\d-\d\d \d\d:\d\d:\d\d one begins\n", hand.log.read_text())
+    assert len(begun) == 2
+    crew.close(10)
+
+
+def test_who_has_died_or_gone_is_said_once(tmp_path: Path) -> None:
+    crew = crewed(tmp_path, post("one", WAITS), post("other", "pass"))
+    one, other = crew.hands["one"], crew.hands["other"]
+    pids = one.pid, other.pid
+    one.kill()
+    wait_until(lambda: not (one.is_alive or other.is_alive))
+
+    assert crew.look() == {
+        "one": f"one (pid {pids[0]}) has died with signal 9; started again in 0.5 s",
+        "other": f"other (pid {pids[1]}) has ended in good order and stays away",
+    }
+    assert crew.look() == {}
+    crew.close(10)
 
 
 def test_one_that_does_not_listen_is_killed_in_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""The logs of a deployment's processes: one format for all of them, and a time on every line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+log = logging.getLogger(__name__)
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def begin_log(*, is_kept: bool) -> Callable[[str], None]:
+    """Log to standard error; what this returns says something there.
+
+    Where that is kept in a file, it says when, and more is logged than at a terminal.
+    """
+    logging.basicConfig(format=FORMAT)
+    if not is_kept:
+        return lambda text: typer.echo(text, err=True)
+    _log_more()
+    return log.info
+
+
+def begin_log_in(file: Path) -> Callable[[str], None]:
+    """Log to a file; what this returns says something there, and to whoever watches."""
+    logging.basicConfig(format=FORMAT, filename=file)
+    _log_more()
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+        log.info(text)
+
+    return say
+
+
+def _log_more() -> None:
+    logging.getLogger("tidegate").setLevel(logging.INFO)
