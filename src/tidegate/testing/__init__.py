@@ -2,17 +2,20 @@
 
     for trial in chaos(Subject("coffee", data, folder), seed=7): …
 
-`runs` lets one process die at every step of the protocol; `processes` lets the processes of a whole
-deployment die and freeze while several clients wait for their results.
+`runs` lets one process die at every step of the protocol, also one whose run is cut and goes back
+to a cut (`cutting`); `processes` lets the processes of a whole deployment die and freeze while
+several clients wait for their results.
 """
 
 from tidegate.testing.processes import Client, Company, chaos_of_processes
 from tidegate.testing.runs import (
     QUICK,
+    QUICK_CUTS,
     Published,
     Subject,
     Trial,
     chaos,
+    chaos_of_cuts,
     compare,
     generated,
     why_not_once,
@@ -20,12 +23,14 @@ from tidegate.testing.runs import (
 
 __all__ = [
     "QUICK",
+    "QUICK_CUTS",
     "Client",
     "Company",
     "Published",
     "Subject",
     "Trial",
     "chaos",
+    "chaos_of_cuts",
     "chaos_of_processes",
     "compare",
     "generated",

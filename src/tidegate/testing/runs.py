@@ -4,6 +4,9 @@ A trial runs `tidegate run` in a process of its own and lets it die: by SIGKILL 
 point or at a random moment, or by losing its PostgreSQL to SIGKILL under load. The same command
 is then given again until it ends well. Its results must have the same bytes as those of a run
 without faults, and every sink must have been published once, however often the run was begun.
+
+Where the fault has to do with checkpoints, it befalls a run that is cut and goes back to a cut; see
+`tidegate.testing.cutting`. That must end with the bytes of a run that was never cut.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from time import monotonic
@@ -32,18 +35,31 @@ if TYPE_CHECKING:
 
 QUICK = ("files.after_write", "step.after_commit", "publish.before_commit")
 """A step is replayed, a step was committed unheard, a run is published: what `make test` tries."""
+OF_CUTS = frozenset(point for point in CRASH_POINTS if point.startswith(("cut.", "restore.")))
+"""Crash points that only a run passes that is cut."""
+QUICK_CUTS = ("cut.acknowledge.before_commit", "cut.commit.before_commit", "restore.before_commit")
+"""A state is written, a cut becomes visible, a run goes back: what `make test` tries of them."""
 ELSEWHERE = frozenset({"migration.before_commit"})
 """Crash points that a run does not pass on a database that is ready."""
 GENERATORS = "tidegate.generators"
 """The entry-point group in which packages register generators of small data."""
 ONCE = frozenset(
-    {"publish.before_commit", "publish.after_commit", "results.before_write", "results.after_write"}
+    {
+        "cut.abort.before_commit",
+        "publish.after_commit",
+        "publish.before_commit",
+        "restore.before_commit",
+        "results.after_write",
+        "results.before_write",
+    }
 )
 """Crash points that a run passes once."""
 RUN = "chaos"
 BOUND = 300.0
 """Seconds that one process may take."""
 MOST_RESTARTS = 5
+LONGER = 2.0
+"""How many times as long a run takes that is cut, at least."""
 SOONEST = 1.0
 """Seconds before which nothing that is worth killing can have happened."""
 
@@ -56,6 +72,13 @@ class Subject:
     data: Path
     folder: Path
     shards: int = 2
+    program: tuple[str, ...] = ("tidegate", "run")
+    """The module that is run, and its first arguments."""
+
+    @property
+    def cut(self) -> Subject:
+        """The same, cut again and again."""
+        return replace(self, program=("tidegate.testing.cutting",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +93,49 @@ class Trial:
 def chaos(
     subject: Subject, seed: int, points: Sequence[str] | None = None, random_kills: int = 3
 ) -> Iterator[Trial]:
-    """Try every fault in turn. Raises `ChaosFailed` at the first that changes anything."""
+    """Try every fault in turn. Raises `ChaosFailed` at the first that changes anything.
+
+    Without `points`, also what may befall a run that is cut.
+    """
     chance = random.Random(seed)  # noqa: S311  faults are no secrets
     expected, seconds = _without_faults(subject)
     yield Trial("none", 0, seconds)
-    for point in points if points is not None else sorted(CRASH_POINTS.keys() - ELSEWHERE):
-        nth = 1 if point in ONCE else chance.choice((1, 1, 2, 5))
-        yield _trial(subject, expected, f"crash at {point}:{nth}", CrashAt(point, nth))
-    for number in range(random_kills):
-        after = chance.uniform(0.3, 1.0) * seconds
-        yield _trial(subject, expected, f"kill {number + 1} after {after:.1f} s", KillAfter(after))
-    after = chance.uniform(0.5, 0.9) * seconds
-    yield _trial(
-        subject,
-        expected,
-        f"PostgreSQL killed again and again from {after:.1f} s",
-        LoseDatabase(after),
-    )
+    usual = sorted(CRASH_POINTS.keys() - ELSEWHERE - OF_CUTS) if points is None else points
+    faults = _faults(usual, chance, random_kills, seconds)
+    for fault in (*faults, _loss(chance, seconds)):
+        yield _trial(subject, expected, str(fault), fault)
+    if points is None:
+        faults = _faults(sorted(OF_CUTS), chance, random_kills, LONGER * seconds)
+        for fault in (*faults, _loss(chance, LONGER * seconds)):
+            yield _trial(subject.cut, expected, f"cut, {fault}", fault)
+
+
+def chaos_of_cuts(subject: Subject, points: Sequence[str] = QUICK_CUTS) -> Iterator[Trial]:
+    """A run that is cut, and dies at these points one after the other."""
+    expected, seconds = _without_faults(subject)
+    yield Trial("none", 0, seconds)
+    fault = CrashInTurn(tuple(points))
+    yield _trial(subject.cut, expected, str(fault), fault)
+
+
+def _faults(
+    points: Sequence[str], chance: random.Random, random_kills: int, seconds: float
+) -> Iterator[Fault]:
+    for point in points:
+        yield CrashAt(point, _passage(point, chance))
+    for _ in range(random_kills):
+        yield KillAfter(chance.uniform(0.3, 1.0) * seconds)
+
+
+def _passage(point: str, chance: random.Random) -> int:
+    """How often it is passed before the process dies."""
+    if point in ONCE:
+        return 1
+    return chance.choice((1, 2) if point in OF_CUTS else (1, 1, 2, 5))
+
+
+def _loss(chance: random.Random, seconds: float) -> LoseDatabase:
+    return LoseDatabase(chance.uniform(0.5, 0.9) * seconds)
 
 
 def generated(pipeline: str, folder: Path, seed: int) -> Path:
@@ -108,9 +157,12 @@ class CrashAt:
     point: str
     nth: int
 
-    def environment(self) -> dict[str, str]:
-        """How the process hears of it."""
-        return {VARIABLE: f"{self.point}:{self.nth}"}
+    def __str__(self) -> str:
+        return f"crash at {self.point}:{self.nth}"
+
+    def environment(self, deaths: int) -> dict[str, str]:
+        """How the process hears of it; it dies once."""
+        return {} if deaths else {VARIABLE: f"{self.point}:{self.nth}"}
 
     def befall(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         """Nothing to do from outside. It has to die of it, or the point was not passed so often."""
@@ -119,12 +171,32 @@ class CrashAt:
 
 
 @dataclass(frozen=True, slots=True)
+class CrashInTurn:
+    """The process dies at a crash point, the one that is started after it at the next."""
+
+    points: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"crash in turn at {' '.join(self.points)}"
+
+    def environment(self, deaths: int) -> dict[str, str]:
+        """How each process hears of it; the last one lives."""
+        return {VARIABLE: self.points[deaths]} if deaths < len(self.points) else {}
+
+    def befall(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Nothing to do from outside."""
+
+
+@dataclass(frozen=True, slots=True)
 class KillAfter:
     """The process is killed after some time."""
 
     seconds: float
 
-    def environment(self) -> dict[str, str]:
+    def __str__(self) -> str:
+        return f"kill after {self.seconds:.1f} s"
+
+    def environment(self, deaths: int) -> dict[str, str]:
         """The process hears nothing of it."""
         return {}
 
@@ -146,7 +218,10 @@ class LoseDatabase:
     seconds: float
     times: int = 3
 
-    def environment(self) -> dict[str, str]:
+    def __str__(self) -> str:
+        return f"PostgreSQL killed again and again from {self.seconds:.1f} s"
+
+    def environment(self, deaths: int) -> dict[str, str]:
         """The process hears nothing of it."""
         return {}
 
@@ -167,7 +242,7 @@ class LoseDatabase:
         return LoseDatabase(self.seconds / 2, self.times)
 
 
-Fault = CrashAt | KillAfter | LoseDatabase
+Fault = CrashAt | CrashInTurn | KillAfter | LoseDatabase
 
 
 class Missed(Exception):
@@ -203,7 +278,7 @@ def _trial(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault
     try:
         return _tried(subject, expected, name, fault)
     except Missed as missed:
-        if isinstance(fault, CrashAt) or fault.seconds < SOONEST:
+        if isinstance(fault, CrashAt | CrashInTurn) or fault.seconds < SOONEST:
             raise ChaosFailed(name, f"nothing died: {missed}") from None
         return _trial(subject, expected, f"{name}, sooner", fault.sooner())
 
@@ -211,14 +286,16 @@ def _trial(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault
 def _tried(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault) -> Trial:
     started = monotonic()
     place = subject.folder / re.sub("[ :,]+", "-", name)
-    process = _start(subject, place, fault.environment())
+    process = _start(subject, place, fault.environment(0))
     fault.befall(process, place / "deployment")
     deaths = 0
     while (code := _finish(process, place)) != 0:
         deaths += 1
         if code != -signal.SIGKILL or deaths > MOST_RESTARTS:
             raise ChaosFailed(name, f"the process ended with {code}: {_said(place)}")
-        process = _start(subject, place, {})
+        process = _start(subject, place, fault.environment(deaths))
+    if fault.environment(deaths):
+        raise Missed("the run does not pass all of them")
     compare(name, expected, place)
     return Trial(name, deaths, monotonic() - started)
 
@@ -278,7 +355,7 @@ def publications_of(connection: Connection) -> list[Published]:
 
 def _start(subject: Subject, place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     place.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tidegate", "run", subject.pipeline, "--run", RUN]
+    command = [sys.executable, "-m", *subject.program, subject.pipeline, "--run", RUN]
     command += ["--data", str(subject.data), "--out", str(place / "out")]
     command += ["--deployment", str(place / "deployment"), "--shards", str(subject.shards)]
     with (place / "log").open("ab") as log:

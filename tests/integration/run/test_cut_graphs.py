@@ -261,7 +261,7 @@ def test_a_cut_is_a_prefix_of_every_source_whatever_happens(hub: Hub, seed: int)
     chance = Random(seed)
     it = bench(hub, random_pipeline(chance))
     adversary = Adversary(it, chance)
-    for _ in range(100):
+    for _ in range(70):
         adversary.act()
     adversary.read()
     assert it.finish() == it.expected()
