@@ -31,16 +31,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Protocol
 
 from tidegate.faults import crash_point
 from tidegate.run import outgoing
+from tidegate.run.durable_processor import DurableProcessor
 from tidegate.run.inbox import Inbox
 from tidegate.run.memory import STEP_MESSAGES
 from tidegate.run.outgoing import OpenRun, Outlet
 from tidegate.run.remembering import Seal, acknowledged, checkpoints
-from tidegate.run.step import Outcome, Processor, Step
-from tidegate.run.wiring import HEAD, Link, edges_into
+from tidegate.run.step import Outcome, Step
+from tidegate.run.wiring import HEAD, Link, edges_into, shards_by_lane
 from tidegate.signals import Bell, Carrier, Channel, Edge, Instant, StreamMessage
 from tidegate.store import (
     FETCH,
@@ -48,7 +48,6 @@ from tidegate.store import (
     Connection,
     Database,
     Held,
-    LaneName,
     LaneState,
     Lease,
     Run,
@@ -68,48 +67,6 @@ from tidegate.store import (
 
 EVERYTHING = sys.maxsize
 """A position behind all messages of a lane."""
-
-
-class DurableProcessor(Processor, Protocol):
-    """A processor whose memory can be rebuilt from its lanes."""
-
-    def is_waiting(self, edge: Edge, run: str) -> bool:
-        """Whether it could do nothing with the next message of this lane but hold it."""
-        ...
-
-    def unsettled(self, edge: Edge, run: str) -> int:
-        """How many of the last messages of this lane have not had their full effect."""
-        ...
-
-    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
-        """Know again the last watermark of each lane, and the last one that went forward."""
-        ...
-
-    def restore(self, run: str, state: Sequence[Held]) -> None:
-        """Have again what was kept at the last checkpoint."""
-        ...
-
-    def withdraw(self, run: str, number: int) -> None:
-        """Wait no longer for the copies of a checkpoint's barrier, and take no late ones."""
-        ...
-
-    def forget(self, run: str) -> None:
-        """Drop what is kept of a run that was closed."""
-        ...
-
-    @property
-    def share(self) -> int:
-        """How many bytes of data it wants in a step, at most; runs that wait share them evenly."""
-        ...
-
-    def attend(self, work_done: Callable[[], None]) -> None:
-        """Call this whenever work that went on behind its step is done, from any thread."""
-        ...
-
-    @property
-    def is_patient(self) -> bool:
-        """Whether it would rather let data gather than take little of it; see `Inbox.ripe_at`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +113,7 @@ class DurableLanes:
         self._seal = seal
         self._monitored = frozenset(monitored)
         self._edges = edges_into(links, self._task) or (Edge(0, HEAD),)
-        self._shards = _shards_by_lane(links, self._task)
+        self._shards = shards_by_lane(links, self._task)
         self._runs: dict[str, OpenRun] = {}
         self._released: set[int] = set()
         self._bell = Bell()
@@ -447,26 +404,3 @@ class DurableLanes:
             if done is not None:
                 self._released.discard(done.run.id)
         self._forget(failure.run for failure in commit.failed)
-
-
-def lane_names(links: Iterable[Link], sources: Iterable[str]) -> list[LaneName]:
-    """The lanes of one run of a graph, those from the head to its source tasks included."""
-    links = tuple(links)
-    receivers = {link.downstream for link in links}
-    between = [
-        LaneName(edge.upstream, task, edge.index)
-        for task in sorted(receivers)
-        for edge in edges_into(links, task)
-    ]
-    return [*between, *(LaneName(HEAD, source) for source in sources)]
-
-
-def _shards_by_lane(links: Sequence[Link], task: str) -> dict[tuple[str, int], int | None]:
-    """For each lane out of a task, the shard it leads to."""
-    shards: dict[tuple[str, int], int | None] = {}
-    for receiver in {link.downstream for link in links}:
-        arriving = [link for link in links if link.downstream == receiver]
-        for index, link in enumerate(arriving):
-            if link.upstream == task:
-                shards[receiver, index] = link.shard
-    return shards

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate.run.durable import DurableProcessor
+    from tidegate.run.durable_processor import DurableProcessor
     from tidegate.run.step import Lanes, Outcome, Step
     from tidegate.signals import Edge
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoint import CheckpointState
 from tidegate.errors import CutDamaged, NoSuchCut, OtherPlan, listed
 from tidegate.plan import plan_hash
-from tidegate.run.durable import lane_names
 from tidegate.run.storage import Storage
-from tidegate.run.wiring import HEAD
+from tidegate.run.wiring import HEAD, lane_names
 from tidegate.store import LaneName, cuts, restoring
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from tidegate.run.head import SourceInlet
 from tidegate.run.memory import Lane
 from tidegate.signals import Bell, Channel, Edge
 from tidegate.signals.channel import DEFAULT_CAPACITY, DEFAULT_RESERVE
+from tidegate.store import LaneName
 
 HEAD = "head"
 HEAD_RESERVE = 4096
@@ -128,3 +129,26 @@ def _only_end(outputs: Mapping[str, Sequence[Lane]]) -> str:
     if len(ends) != 1:
         raise BadWiring(reason=f"a pipeline has one collecting end, this one has: {ends}")
     return ends[0]
+
+
+def lane_names(links: Iterable[Link], sources: Iterable[str]) -> list[LaneName]:
+    """The lanes of one run of a graph, those from the head to its source tasks included."""
+    links = tuple(links)
+    receivers = {link.downstream for link in links}
+    between = [
+        LaneName(edge.upstream, task, edge.index)
+        for task in sorted(receivers)
+        for edge in edges_into(links, task)
+    ]
+    return [*between, *(LaneName(HEAD, source) for source in sources)]
+
+
+def shards_by_lane(links: Sequence[Link], task: str) -> dict[tuple[str, int], int | None]:
+    """For each lane out of a task, the shard it leads to."""
+    shards: dict[tuple[str, int], int | None] = {}
+    for receiver in {link.downstream for link in links}:
+        arriving = [link for link in links if link.downstream == receiver]
+        for index, link in enumerate(arriving):
+            if link.upstream == task:
+                shards[receiver, index] = link.shard
+    return shards

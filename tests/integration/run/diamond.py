@@ -21,8 +21,9 @@ from time import monotonic, sleep
 from uuid import uuid4
 
 from tidegate.run import BarrierProcessor, Link, Operator, StepLoop, edges_into
-from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership, lane_names
-from tidegate.run.wiring import HEAD
+from tidegate.run.durable import DurableLanes, Ownership
+from tidegate.run.durable_processor import DurableProcessor
+from tidegate.run.wiring import HEAD, lane_names
 from tidegate.signals import Barrier, BarrierKind, Edge, Event, StreamMessage
 from tidegate.store import (
     Database,

@@ -29,7 +29,8 @@ from tidegate.run.collect import ResultCollector
 from tidegate.run.cuts import Cuts
 from tidegate.run.cutting import Coordinator
 from tidegate.run.desk import Desk, Made
-from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
+from tidegate.run.durable import DurableLanes, Ownership
+from tidegate.run.durable_processor import DurableProcessor
 from tidegate.run.restoring import graph_of
 from tidegate.run.stages import StageOperator
 from tidegate.run.wiring import HEAD

@@ -12,8 +12,10 @@ import pytest
 
 from tidegate.errors import CountMismatch, Fenced, LaneConflict
 from tidegate.run import BarrierProcessor, Link, Operator, edges_into
-from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership, lane_names
+from tidegate.run.durable import DurableLanes, Ownership
+from tidegate.run.durable_processor import DurableProcessor
 from tidegate.run.step import Outcome, Step, StepLoop
+from tidegate.run.wiring import lane_names
 from tidegate.signals import BarrierKind, Edge, Event, InstantKind, StreamMessage, Watermark
 from tidegate.store import (
     Database,
