@@ -1,5 +1,6 @@
 """The command line: one file per command, all of them listed here.
 
+    commands  all of them together
     explain   show the plan of a pipeline, without running anything
     run       run a pipeline over a folder of files
     asking    status, why, cancel: about the runs of a deployment
@@ -21,78 +22,33 @@
     finding   which pipeline a name on the command line means
     failing   how errors are told, to people and to programs
 
-Exit codes: 0 done, 1 failed, 2 the command itself was wrong, 3 timed out.
+Exit codes: 0 done, 1 failed, 2 the command itself was wrong, 3 timed out, 130 interrupted.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    from tidegate.cli.commands import app as app
 
-from tidegate import __version__
-from tidegate.cli.asking import cancel, status, why
-from tidegate.cli.chaos import chaos
-from tidegate.cli.cuts import checkpoint, checkpoints, restore
-from tidegate.cli.data import data
-from tidegate.cli.demo import demo
-from tidegate.cli.explain import explain
-from tidegate.cli.monitor import monitor
-from tidegate.cli.run import run
-from tidegate.cli.serve import serve
-from tidegate.cli.submit import submit
-from tidegate.cli.up import drain, up
-from tidegate.cli.worker import worker
-
-app = typer.Typer(
-    name="tidegate",
-    help="Multi-stage data pipelines on Spark that know exactly when they are done.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-COMMANDS = (
-    demo,
-    data,
-    explain,
-    run,
-    up,
-    submit,
-    drain,
-    worker,
-    monitor,
-    serve,
-    status,
-    why,
-    cancel,
-    checkpoint,
-    checkpoints,
-    restore,
-    chaos,
-)
-
-for _command in COMMANDS:
-    app.command()(_command)
+INTERRUPTED = 130
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"tidegate {__version__}")
-        raise typer.Exit
+def __getattr__(name: str) -> object:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tidegate.cli import commands
 
-
-@app.callback()
-def tidegate(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
-    ] = False,
-) -> None:
-    """Multi-stage data pipelines on Spark that know exactly when they are done."""
+    return commands.app
 
 
 def main() -> None:
     """Run the command line; never returns."""
-    app()
+    try:
+        # Which takes a moment, in which it may be interrupted.
+        from tidegate.cli.commands import app
+
+        app()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None

@@ -11,6 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from tidegate.errors import counted
 from tidegate.run.folders import Telling
 from tidegate.run.why import why
 from tidegate.store.status import stages
@@ -40,7 +41,7 @@ class Lines(Telling):
         """How many chunks are there, now and then."""
         if monotonic() - self._counted_at >= self.every:
             self._counted_at = monotonic()
-            self._count(f"{chunks:,} of {of:,} chunks are delivered")
+            self._count(f"{chunks:,} of {counted(of, 'chunk')} delivered")
 
     def show(self, facts: RunFacts) -> None:
         """Why it is not done."""

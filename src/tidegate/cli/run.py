@@ -15,9 +15,13 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
 from tidegate.cli.options import CutEvery, DatabaseUrl, DataFolder, DeploymentFolder, SparkMaster
+from tidegate.cli.tables import count_column
 
 if TYPE_CHECKING:
     from tidegate.run.folders import RunReport
+
+GOES_ON = "interrupted: give the same command again to go on"
+IS_GONE = "interrupted: nothing is kept; with --deployment DIR the same command would go on"
 
 
 def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -45,7 +49,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
 
     With --deployment, a run that was killed goes on when the same command is given again.
     """
-    with told_errors(as_json=as_json):
+    with told_errors(as_json=as_json, interrupted=GOES_ON if deployment else IS_GONE):
         # Loading Spark takes a second, which a command that only explains need not pay.
         from tidegate.checkpoint import Cutting
         from tidegate.cli.progress import telling
@@ -81,12 +85,13 @@ def _closing(report: RunReport, out: Path) -> str:
     lines = [f"run {report.run!r} of {report.pipeline} is complete ({report.seconds:.1f} s)", ""]
     lines += ["  in"]
     for source, chunks in report.chunks.items():
-        lines.append(f"    {source:<24} {chunks:>6,} chunks {report.rows_in[source]:>12,} rows")
+        rows_in = count_column(report.rows_in[source], "row", 12).rstrip()
+        lines.append(f"    {source:<24} {count_column(chunks, 'chunk', 6)} {rows_in}")
     lines += ["  released"]
     for sink, rows in report.rows_out.items():
-        lines.append(f"    {sink:<24} {rows:>6,} rows in {out / sink}.csv")
+        lines.append(f"    {sink:<24} {count_column(rows, 'row', 6)} in {out / sink}.csv")
     lines += ["  stages, slowest first"]
     for stage in sorted(report.stages, key=lambda it: -it.seconds)[:10]:
-        spent = f"{stage.jobs:>6,} jobs   {stage.seconds:>10.1f} s"
-        lines.append(f"    {stage.stage:<24} {spent} {stage.rows:>12,} rows out")
+        spent = f"{count_column(stage.jobs, 'job', 6)}   {stage.seconds:>10.1f} s"
+        lines.append(f"    {stage.stage:<24} {spent} {count_column(stage.rows, 'row', 12)} out")
     return "\n".join(lines)

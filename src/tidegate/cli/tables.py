@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from tidegate.errors import counted
+
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """The lines of a table, the first one being its header."""
@@ -29,3 +31,13 @@ def _plain(value: object) -> object:
     if isinstance(value, frozenset | set):
         return sorted(value)
     return getattr(value, "value", None) or str(value)
+
+
+def count_column(number: int, of: str, width: int) -> str:
+    """A number of things that stands below others.
+
+    >>> count_column(1, "row", 4), count_column(22, "row", 4)
+    ('   1 row ', '  22 rows')
+    """
+    digits, word = counted(number, of).split()
+    return f"{digits:>{width}} {word:<{len(of) + 1}}"

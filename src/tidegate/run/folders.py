@@ -12,7 +12,6 @@ computed again: its results are written again, unless its chunks differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -32,6 +31,7 @@ from tidegate.errors import (
 )
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
+from tidegate.run.couriers import Couriers
 from tidegate.run.service import serving
 from tidegate.spark import digest, write_csv
 from tidegate.store import RunState
@@ -297,7 +297,7 @@ def _deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling
 def _deliver(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
     """Send every file, a few at a time; a source is closed as soon as its last one is there."""
     delivered, of = count(1), sum(_numbers(chunks).values())
-    with ThreadPoolExecutor(DELIVERIES, thread_name_prefix="tidegate-deliver") as pool:
+    with Couriers(DELIVERIES, "tidegate-deliver") as pool:
         closing = []
         for source, files in chunks.items():
             sent = [

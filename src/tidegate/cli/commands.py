@@ -1,0 +1,69 @@
+"""Every command, in the order of the help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegate import __version__
+from tidegate.cli.asking import cancel, status, why
+from tidegate.cli.chaos import chaos
+from tidegate.cli.cuts import checkpoint, checkpoints, restore
+from tidegate.cli.data import data
+from tidegate.cli.demo import demo
+from tidegate.cli.explain import explain
+from tidegate.cli.monitor import monitor
+from tidegate.cli.run import run
+from tidegate.cli.serve import serve
+from tidegate.cli.submit import submit
+from tidegate.cli.up import drain, up
+from tidegate.cli.worker import worker
+
+app = typer.Typer(
+    name="tidegate",
+    help="Multi-stage data pipelines on Spark that know exactly when they are done.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+COMMANDS = (
+    demo,
+    data,
+    explain,
+    run,
+    up,
+    submit,
+    drain,
+    worker,
+    monitor,
+    serve,
+    status,
+    why,
+    cancel,
+    checkpoint,
+    checkpoints,
+    restore,
+    chaos,
+)
+
+for _command in COMMANDS:
+    app.command()(_command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tidegate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidegate(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    """Multi-stage data pipelines on Spark that know exactly when they are done."""
