@@ -1049,6 +1049,15 @@ class NoGeneratedData(UsageError):
 
 
 @dataclass(eq=False)
+class NoDataFolder(UsageError):
+    """Data is to be taken from a folder that is not there."""
+
+    says = "there is no folder {folder}; say with --data where the folders of the sources are."
+
+    folder: str
+
+
+@dataclass(eq=False)
 class NoSourceFolder(UsageError):
     """A data folder lacks the folders of some sources."""
 

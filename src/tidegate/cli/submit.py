@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,8 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
 from tidegate.cli.options import CutEvery, DataFolder
-from tidegate.errors import NowhereToWrite
+from tidegate.cli.tables import count_column
+from tidegate.errors import NoDataFolder, NowhereToWrite, ServerUnreachable, TidegateError
 
 if TYPE_CHECKING:
     from tidegate.run.folders import Telling
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 
 TOKEN = "TIDEGATE_TOKEN"  # noqa: S105  the name of a variable
 SERVER = "TIDEGATE_SERVER"
+INTERRUPTED = "interrupted: give the same command again to go on"
+STAYS_OPEN = (
+    "run {run!r} stays open: correct the file and give the same command again, or give the run up"
+    " with `tidegate cancel {run} --deployment DIR`"
+)
 
 
 def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -59,9 +66,12 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     Given again it goes on: what the server has is not sent again. A token is taken from the
     variable TIDEGATE_TOKEN.
     """
-    with told_errors(as_json=as_json):
+    with told_errors(as_json=as_json, interrupted=INTERRUPTED):
         if is_awaited and out is None:
             raise NowhereToWrite(run)
+        if not data.is_dir():
+            raise NoDataFolder(str(data))
+        named = find_pipeline(pipeline).name if ":" in pipeline else None
         # Loading what a server needs takes a second, which other commands need not pay.
         from tidegate.checkpoint import Cutting
         from tidegate.cli.progress import telling
@@ -70,15 +80,32 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
 
         calls = Calls(server, environ.get(TOKEN), patience)
         with telling(quiet=as_json, first=f"asking {server}") as told:
-            remote = remote_server(
-                calls,
-                lambda served: pipeline if pipeline == served else find_pipeline(pipeline).name,
-            )
+            calls.say = told.tell
+            remote = remote_server(calls, lambda served: named or _name(pipeline, served))
             chunks = chunks_of(data, remote.served.sources)
             cutting = Cutting(every=cut_every) if cut_every else None
-            send(remote, chunks, RunOptions(run, deadline=deadline, cutting=cutting), told)
+            with _noting_what_stays_open(remote, run):
+                send(remote, chunks, RunOptions(run, deadline=deadline, cutting=cutting), told)
             rows = _fetch(remote, run, out, told, timeout) if is_awaited and out else None
         typer.echo(_report(remote, run, rows, out, as_json=as_json))
+
+
+def _name(pipeline: str, served: str) -> str:
+    """Of the pipeline that is meant; the one that is served need not be known here."""
+    return served if pipeline == served else find_pipeline(pipeline).name
+
+
+@contextmanager
+def _noting_what_stays_open(remote: RemoteServer, run: str) -> Iterator[None]:
+    """A chunk that is refused leaves its run as it was, which nobody would guess."""
+    try:
+        yield
+    except ServerUnreachable:
+        raise
+    except TidegateError as error:
+        if remote.is_open(run):
+            error.add_note(STAYS_OPEN.format(run=run))
+        raise
 
 
 def _fetch(
@@ -109,5 +136,6 @@ def _report(
     if rows is None:
         return f"run {run!r} of {pipeline} is submitted; the same command with --wait fetches it"
     lines = [f"run {run!r} of {pipeline} is complete", "  released"]
-    lines += [f"    {sink:<24} {n:>6,} rows in {out}/{sink}.csv" for sink, n in rows.items()]
+    for sink, number in rows.items():
+        lines.append(f"    {sink:<24} {count_column(number, 'row', 6)} in {out}/{sink}.csv")
     return "\n".join(lines)

@@ -94,6 +94,13 @@ class RemoteServer:
         except UnknownRun:
             return None
 
+    def is_open(self, run: str) -> bool:
+        """Whether there is such a run that is not closed; no if nobody can tell."""
+        try:
+            return self._state(run).run.state is RunState.OPEN
+        except TidegateError:
+            return False
+
     def begin(
         self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
     ) -> Run:

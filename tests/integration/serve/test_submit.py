@@ -134,6 +134,7 @@ def test_an_interrupted_submit_goes_on_and_sends_only_what_is_missing(
     assert refused.exit_code == 1
     error = json.loads(refused.stdout)["error"]
     assert (error["condition"], error["file"], error["line"]) == ("BadValue", str(wrong), 2)
+    assert "run 'may' stays open" in error["notes"][0]
     assert not out.exists()
     wrong.write_text(FILES["sales/2.csv"])
     there = delivered(place, "may")
@@ -148,7 +149,9 @@ def test_other_bytes_in_the_place_of_a_chunk_that_is_there_are_a_conflict(
     submit: Submitting, data: Path
 ) -> None:
     (data / "sales" / "3.csv").write_text("item_id,quantity\n1,many\n")
-    assert submit("june").exit_code == 1
+    refused = submit("june")
+    assert refused.exit_code == 1
+    assert "give the same command again, or give the run up" in refused.stderr
     (data / "sales" / "1.csv").write_text("item_id,quantity\n9,9\n")
     answer = submit("june", "--json")
     assert json.loads(answer.stdout)["error"]["condition"] == "ChunkConflict"
@@ -169,7 +172,8 @@ def test_other_chunks_under_the_name_of_a_complete_run_are_a_run_of_their_own(
     ("more", "code", "says"),
     [
         (["--server", "ftp://x"], 2, "is no address of a server"),
-        (["--data", "/nowhere"], 2, "has no folder for"),
+        (["--data", "/nowhere"], 2, "there is no folder /nowhere"),
+        (["--data", "/"], 2, "has no folder for"),
         (["--deadline", "0", "--wait"], 3, "has failed: its deadline has passed"),
     ],
 )
@@ -178,6 +182,31 @@ def test_exit_codes_tell_usage_failure_and_time(
 ) -> None:
     answer = submit(f"coded{code}{len(more)}", *more)
     assert (answer.exit_code, says in answer.stderr) == (code, True), answer.output
+    assert "stays open" not in answer.stderr
+
+
+@pytest.mark.parametrize("more", [["--data", "/nowhere"], ["--server", "ftp://x"]])
+def test_what_is_wrong_here_is_told_before_the_server_is_asked(
+    more: list[str], submit: Submitting
+) -> None:
+    assert "asking" not in submit("x", *more).stderr
+
+
+def test_a_file_that_is_no_chunk_is_refused_before_a_run_is_begun(
+    submit: Submitting, data: Path, place: Deployment
+) -> None:
+    (data / "sales" / "0.txt").write_text(FILES["sales/1.csv"])
+    refused = submit("unexpected")
+    assert refused.exit_code == 2
+    assert str(data / "sales" / "0.txt") in refused.stderr
+    assert incarnations(place, "unexpected") == 0
+
+
+def test_chunks_may_end_in_upper_case(submit: Submitting, data: Path, out: Path) -> None:
+    for file in [*data.glob("*/*.csv")]:
+        file.rename(file.with_suffix(".CSV"))
+    assert submit("upper", "--wait").exit_code == 0
+    assert contents(out)["best.csv"] == b'item_name,sold\n"tea, ""green""",902000\n'
 
 
 def test_waiting_has_an_end_and_the_run_goes_on(
