@@ -60,14 +60,23 @@ def listed_stages(stages: str | None) -> tuple[str, ...]:
     return tuple(it.strip() for it in (stages or "").split(",") if it.strip())
 
 
-def told_to_stop(*, with_parent: bool = False) -> Event:
-    """Set by Ctrl-C, SIGTERM, or the death of whoever started this process."""
+def told_to_stop(*, with_parent: bool = False, by_interrupt: bool = False) -> Event:
+    """Set by SIGTERM, or the death of whoever started this process.
+
+    Ctrl-C sets it as well `by_interrupt`, or else once this process stands at its post: before that
+    there is nothing to finish, so it ends the process at once.
+    """
     stopped = Event()
-    for asked in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(asked, lambda *_: stopped.set())
+    _heed(signal.SIGTERM, stopped)
+    if by_interrupt:
+        _heed(signal.SIGINT, stopped)
     if with_parent:
         Thread(target=_watch_parent, args=(stopped,), daemon=True).start()
     return stopped
+
+
+def _heed(asked: signal.Signals, stopped: Event) -> None:
+    signal.signal(asked, lambda *_: stopped.set())
 
 
 def _watch_parent(stopped: Event) -> None:
@@ -126,6 +135,7 @@ def stand_and_tell(
     """Stand at a post until told to go, and say how that went."""
     from tidegate.run.post import stand
 
+    _heed(signal.SIGINT, stopped)  # here: a Spark session takes it for itself when it starts
     who = f" as {colleague.name}" if colleague is not None else ""
     say(f"at work{who}; stop with Ctrl-C")
     if stand(duty, colleague, stopped):

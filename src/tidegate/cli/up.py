@@ -74,7 +74,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         from tidegate.run.locks import alone_in
         from tidegate.serve import read_tokens, refuse_unsafe
 
-        stopped = told_to_stop()
+        stopped = told_to_stop(by_interrupt=True)
         found = find_pipeline(pipeline)
         refuse_unsafe(listen, read_tokens(tokens) if tokens else None)
         if database:
