@@ -15,6 +15,7 @@ from tidegate.cli.post import (
     ProcessName,
     WithParent,
     colleague_in,
+    process_name,
     refuse_taken_name,
     stand_and_tell,
     told_to_stop,
@@ -45,12 +46,13 @@ def monitor(
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name)
+        called = process_name(name, "monitor")
         say = begin_log(is_kept=with_parent)
         with (
             open_deployment(deployment, database) as place,
             Wakeups(place.database) as wakeups,
-            watching(place.database, found.name, wakeups) as watch,
-            colleague_in(deployment, group, name, "monitor", wakeups) as colleague,
+            watching(place.database, found.name, wakeups, called) as watch,
+            colleague_in(deployment, group, called, wakeups) as colleague,
         ):
             if colleague is not None:
                 watch.on_release = colleague.tell_news

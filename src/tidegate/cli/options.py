@@ -54,6 +54,9 @@ TokensFile = Annotated[
         show_default=False,
     ),
 ]
+LargestChunk = Annotated[
+    int, typer.Option("--max-chunk-mb", min=1, help="The largest chunk, in megabytes.")
+]
 SparkCores = Annotated[
     int | None,
     typer.Option(

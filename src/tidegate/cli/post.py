@@ -104,7 +104,7 @@ def refuse_taken_name(folder: Path, address: str | None, name: str | None) -> No
 
 @contextmanager
 def colleague_in(
-    folder: Path, address: str | None, name: str | None, role: str, wakeups: Wakeups
+    folder: Path, address: str | None, name: str, wakeups: Wakeups
 ) -> Iterator[Colleague | None]:
     """This process in the group of its deployment, if that has one."""
     from tidegate.run.colleague import Colleague
@@ -114,13 +114,12 @@ def colleague_in(
     if place is None:
         yield None
         return
-    called = process_name(name, role)
     try:
-        colleague = Colleague.join(called, place, on_news=wakeups.wake_everybody)
+        colleague = Colleague.join(name, place, on_news=wakeups.wake_everybody)
     except (CoordinatorUnreachable, NotAdmitted) as trouble:
         if address is not None:
             raise
-        log.warning("%s works without its group: %s", called, trouble)
+        log.warning("%s works without its group: %s", name, trouble)
         yield None
         return
     try:

@@ -9,12 +9,20 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
 from tidegate.cli.logs import begin_log
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment, ListenAt, SparkMaster, TokensFile
+from tidegate.cli.options import (
+    DatabaseUrl,
+    ExistingDeployment,
+    LargestChunk,
+    ListenAt,
+    SparkMaster,
+    TokensFile,
+)
 from tidegate.cli.post import (
     GroupAddress,
     ProcessName,
     WithParent,
     colleague_in,
+    process_name,
     refuse_taken_name,
     stand_and_tell,
     told_to_stop,
@@ -29,9 +37,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     deployment: ExistingDeployment,
     listen: ListenAt = "127.0.0.1:8420",
     tokens: TokensFile = None,
-    most_mb: Annotated[
-        int, typer.Option("--max-chunk-mb", min=1, help="The largest chunk, in megabytes.")
-    ] = 1024,
+    most_mb: LargestChunk = 1024,
     database: DatabaseUrl = None,
     shards: Annotated[
         int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
@@ -58,15 +64,18 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name)
+        called = process_name(name, "server")
         say = begin_log(is_kept=with_parent)
         known = None if tokens is None else read_tokens(tokens)
         refuse_unsafe(listen, known)  # Spark takes some seconds to start
         with (
             open_deployment(deployment, database) as place,
             session_on(spark) as session,
-            (serving if tasks else fronting)(place, found, session, shards) as service,
+            (serving if tasks else fronting)(
+                place, found, session, shards, process=called
+            ) as service,
             serving_http(service, place, listen, known, Limits(most_mb << 20)) as listening,
-            colleague_in(deployment, group, name, "server", service.wakeups) as colleague,
+            colleague_in(deployment, group, called, service.wakeups) as colleague,
         ):
             if colleague is not None:
                 service.watch.on_release = service.server.on_news = colleague.tell_news

@@ -13,6 +13,7 @@ from tidegate.cli.logs import begin_log_in
 from tidegate.cli.options import (
     DatabaseUrl,
     ExistingDeployment,
+    LargestChunk,
     ListenAt,
     SparkCores,
     SparkMaster,
@@ -36,6 +37,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     ] = 1,
     listen: ListenAt = "127.0.0.1:8420",
     tokens: TokensFile = None,
+    most_mb: LargestChunk = 1024,
     meet_at: Annotated[
         str,
         typer.Option(
@@ -86,7 +88,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         work = ["--spark", spark, *split, *(["--cores", str(cores)] if cores else [])]
         # The server computes next to nothing: it leaves the cluster to those who work.
         serve = ["--listen", listen, "--spark", "local[1]" if is_cluster else spark, *split]
-        serve += ["--tokens", str(tokens)] if tokens else []
+        serve += ["--max-chunk-mb", str(most_mb), *(["--tokens", str(tokens)] if tokens else [])]
         (deployment / "logs").mkdir(parents=True, exist_ok=True)
         # This process holds the deployment open, so that it outlives each of the others.
         with alone_in(deployment), open_deployment(deployment, database):

@@ -17,6 +17,7 @@ from tidegate.cli.post import (
     WithParent,
     colleague_in,
     listed_stages,
+    process_name,
     refuse_taken_name,
     stand_and_tell,
     told_to_stop,
@@ -54,12 +55,13 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name)
+        called = process_name(name, "worker")
         say = begin_log(is_kept=with_parent)
         with (
             open_deployment(deployment, database) as place,
             session_on(spark, cores) as session,
-            serving(place, found, session, shards, listed_stages(stages)) as service,
-            colleague_in(deployment, group, name, "worker", service.wakeups) as colleague,
+            serving(place, found, session, shards, listed_stages(stages), called) as service,
+            colleague_in(deployment, group, called, service.wakeups) as colleague,
         ):
             if colleague is not None:
                 service.watch.on_release = colleague.tell_news

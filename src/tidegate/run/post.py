@@ -8,7 +8,7 @@ except that nobody is told.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
@@ -61,6 +61,8 @@ class Working:
 
     service: Service
     role: str = WORKER
+    had_at_the_end: int | None = field(default=None, init=False)
+    """Tasks, before they were handed over."""
 
     def check(self) -> None:
         """Raise if nothing is at work any more."""
@@ -68,17 +70,23 @@ class Working:
 
     def hand_over(self, bound: float) -> bool:
         """Commit what is at work and give the tasks to the others."""
+        self.had_at_the_end = len(self.service.worker.tasks)
         return self.service.worker.drain(bound)
 
     def did(self) -> dict[str, int]:
-        """Jobs and rows of its stages."""
+        """Tasks, jobs and rows of its stages; what clients have had it do, if it takes runs."""
         work = self.service.workshop.work.values()
         return {
-            "tasks": len(self.service.worker.tasks),
+            **self._tasks(),
             "jobs": sum(it.jobs for it in work),
             "rows": sum(it.rows for it in work),
-            "releases": self.service.watch.releases,
+            **_fronted(self.service),
         }
+
+    def _tasks(self) -> dict[str, int]:
+        if self.had_at_the_end is not None:
+            return {"tasks at the end": self.had_at_the_end}
+        return {"tasks": len(self.service.worker.tasks)}
 
     @property
     def warning(self) -> str:
@@ -103,8 +111,8 @@ class Fronting:
         return True
 
     def did(self) -> dict[str, int]:
-        """As a monitor that stands by, it may have released runs."""
-        return {"releases": self.front.watch.releases}
+        """What clients have had it do; as a monitor that stands by, it may have released runs."""
+        return _fronted(self.front)
 
     @property
     def warning(self) -> str:
@@ -129,13 +137,21 @@ class Monitoring:
         return True
 
     def did(self) -> dict[str, int]:
-        """What it has let through."""
-        return {"releases": self.watch.releases}
+        """What it has let through, and committed."""
+        return _watched(self.watch)
 
     @property
     def warning(self) -> str:
         """Nothing."""
         return ""
+
+
+def _fronted(front: Front) -> dict[str, int]:
+    return {**front.server.tally.counts(), **_watched(front.watch)}
+
+
+def _watched(watch: Watch) -> dict[str, int]:
+    return {"releases": watch.releases, "cuts": watch.coordinator.cuts}
 
 
 def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:

@@ -35,13 +35,13 @@ from tidegate.errors import (
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.cuts import Cuts
-from tidegate.run.durable import lane_names
 from tidegate.run.following import Follower, Following
 from tidegate.run.injecting import Injection
 from tidegate.run.restoring import restore
 from tidegate.run.storage import Storage
+from tidegate.run.tally import Tally
 from tidegate.run.watch import OVERDUE
-from tidegate.run.wiring import HEAD
+from tidegate.run.wiring import HEAD, lane_names
 from tidegate.spark import Batch, digest, ingest, write_csv
 from tidegate.store import (
     Chunk,
@@ -101,6 +101,8 @@ class Server:
         self.injection = Injection(self._database, pipeline.name, wakeups, self._ends)
         """Of the barriers of checkpoints."""
         self.cuts = Cuts(self._database, assembly.plan, wakeups, self.known, self.injection.look)
+        self.tally = Tally()
+        """Of what clients have had it do."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when a source was closed or a run given up, for which others may wait."""
 
@@ -146,7 +148,9 @@ class Server:
                 cuts.set_cutting(connection, begun, cutting)
             return begun
 
-        return self._database.transact(begin_and_cut)
+        begun = self._database.transact(begin_and_cut)
+        self.tally.count("runs begun")
+        return begun
 
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
@@ -321,6 +325,8 @@ class Server:
             self._storage.remove(chunk.files)
             raise
         crash_point("chunk.after_commit")
+        if is_new:
+            self.tally.count("chunks taken")
         if not is_new and not self._is_ours(run, chunk):
             self._storage.remove(chunk.files)
         return is_new

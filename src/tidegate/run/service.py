@@ -73,7 +73,11 @@ class Service(Front):
 
 @contextmanager
 def fronting(
-    place: Deployment, pipeline: Pipeline, session: Session, shards: int | None = None
+    place: Deployment,
+    pipeline: Pipeline,
+    session: Session,
+    shards: int | None = None,
+    process: str = "",
 ) -> Iterator[Front]:
     """Take the runs of a pipeline and watch them until the end of the block; others work.
 
@@ -86,7 +90,10 @@ def fronting(
     database = place.database
     _refuse_other_plans(database, checked.plan)
     database.transact(lambda c: record_gates(c, plan_hash(checked.plan), assembly.monitored))
-    with Wakeups(database) as wakeups, watching(database, assembly.name, wakeups) as watch:
+    with (
+        Wakeups(database) as wakeups,
+        watching(database, assembly.name, wakeups, process) as watch,
+    ):
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
         with server.injection:
             yield Front(checked, assembly, server, wakeups, watch)
@@ -99,28 +106,32 @@ def serving(
     session: Session,
     shards: int | None = None,
     stages: Sequence[str] = (),
+    process: str = "",
 ) -> Iterator[Service]:
     """Take the runs of a pipeline, watch them and work on them until the end of the block.
 
-    With `stages`, work on those of the plan only; others have to do the rest.
+    With `stages`, work on those of the plan only; others have to do the rest. What the `process`
+    is called helps people to see whose a task is.
     """
     with ExitStack() as at_work:
-        front = at_work.enter_context(fronting(place, pipeline, session, shards))
+        front = at_work.enter_context(fronting(place, pipeline, session, shards, process))
         workshop = SparkWorkshop(front.checked, session, place.root)
         at_work.callback(workshop.close)
         _refuse_unknown(front.assembly, stages)
-        worker = Worker(place.database, front.assembly, workshop, front.wakeups, stages=stages)
-        at_work.enter_context(worker)
+        its = (place.database, front.assembly, workshop, front.wakeups)
+        worker = at_work.enter_context(Worker(*its, stages=stages, process=process))
         at_work.enter_context(Sweeper(place))
-        its = (front.checked, front.assembly, front.server, front.wakeups, front.watch)
-        yield Service(*its, workshop, worker)
+        fronts = (front.checked, front.assembly, front.server, front.wakeups, front.watch)
+        yield Service(*fronts, workshop, worker)
 
 
 @contextmanager
-def watching(database: Database, pipeline: str, wakeups: Wakeups) -> Iterator[Watch]:
+def watching(
+    database: Database, pipeline: str, wakeups: Wakeups, process: str = ""
+) -> Iterator[Watch]:
     """Watch the runs of a pipeline, or stand by while another does."""
     explain = partial(why_not_done, database)
-    with Watch(database, pipeline, wakeups, explain) as watch:
+    with Watch(database, pipeline, wakeups, explain, process=process) as watch:
         yield watch
 
 

@@ -12,12 +12,12 @@ import logging
 from functools import partial
 from os import getpid
 from typing import TYPE_CHECKING, Self
-from uuid import uuid4
 
 from tidegate.errors import StoreError, UndeclaredMessages
 from tidegate.faults import crash_point
 from tidegate.monitor import Fault, Release, decide
 from tidegate.run.cutting import Coordinator
+from tidegate.run.names import life_of
 from tidegate.run.tending import Tending
 from tidegate.store import (
     Heartbeat,
@@ -60,6 +60,7 @@ class Watch:
         explain: Callable[[Run], str],
         seconds: float = LEASE_SECONDS,
         on_release: Callable[[], None] = lambda: None,
+        process: str = "",
     ) -> None:
         self._database = database
         self._pipeline = pipeline
@@ -71,7 +72,7 @@ class Watch:
         """Of checkpoints."""
         self._explain = explain
         self._seconds = seconds
-        self._owner = f"{getpid()}-{uuid4().hex[:12]}"
+        self._owner = f"{getpid()}-{life_of(process)}"
         self._lease: Lease | None = None
         self._warned: set[int] = set()
         self._heartbeat = Heartbeat(database, self._on_lost)

@@ -26,14 +26,15 @@ from threading import Condition, Lock, Thread
 from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self, cast
-from uuid import uuid4
 
 from tidegate.errors import Fenced
 from tidegate.run import balance
 from tidegate.run.assemble import Workshop
-from tidegate.run.durable import DurableLanes, DurableProcessor, Ownership
+from tidegate.run.durable import DurableLanes, Ownership
+from tidegate.run.durable_processor import DurableProcessor
 from tidegate.run.guilt import broke_a_rule, guilty, passes
 from tidegate.run.lives import Deaths, Life
+from tidegate.run.names import life_of
 from tidegate.run.step import StepLoop
 from tidegate.run.tending import Tending
 from tidegate.store import (
@@ -109,7 +110,8 @@ class Worker:
 
         with Worker(database, assembly, workshop, wakeups) as worker: …
 
-    Its name is unique to each of its lives. Of several, `stages` may say which tasks it takes.
+    Its name is unique to each of its lives, and begins with what its process is called. Of
+    several, `stages` may say which tasks it takes.
     """
 
     def __init__(
@@ -120,8 +122,10 @@ class Worker:
         wakeups: Wakeups,
         seconds: float = LEASE_SECONDS,
         stages: Sequence[str] = (),
+        process: str = "",
     ) -> None:
         self._stages = tuple(stages)
+        self._process = process
         self._workshop = workshop
         self._database = database
         self._wakeups = wakeups
@@ -204,7 +208,7 @@ class Worker:
             return [each for each in self._running.values() if each.thread.is_alive()]
 
     def _begin_life(self) -> Lease:
-        name = uuid4().hex[:12]
+        name = life_of(self._process)
         lease = self._acquire(WORKER, name, name)
         assert lease is not None, "nobody else has this name"
         self._workshop.write_as(name)

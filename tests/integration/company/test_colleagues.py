@@ -97,7 +97,7 @@ def test_news_of_colleagues_wake_whoever_waits_in_a_process_of_the_deployment(
         def wake_everybody(self) -> None:
             woken.set()
 
-    with colleague_in(tmp_path, None, "worker-1", "worker", cast("Wakeups", Sleepers())):
+    with colleague_in(tmp_path, None, "worker-1", cast("Wakeups", Sleepers())):
         join("telling").tell_news()
         assert woken.wait(10)
 

@@ -6,6 +6,7 @@ One deployment serves all tests of this file; each leaves it complete.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,6 +124,7 @@ def test_a_run_goes_through_all_of_them(at_work: AtWork, tmp_path: Path) -> None
     sent(at_work, "first", tmp_path)
 
     assert result(at_work, "first", tmp_path).splitlines()[1:] == ["item 50,201000"]
+    assert {owner.rpartition("-")[0] for owner in at_work.holders()} == {"worker-1", "worker-2"}
 
 
 def test_news_of_chunks_and_of_releases_travel_through_the_group(
@@ -221,5 +223,7 @@ def test_at_the_end_each_says_what_it_did(at_work: AtWork) -> None:
     os.kill(up, signal.SIGINT)
     wait_until(lambda: "worker-2 (worker):" in log.read_text(), BOUND)
 
-    assert "everybody is at work" in log.read_text()
-    assert "jobs" in log.read_text()
+    told = log.read_text()
+    assert "everybody is at work" in told
+    assert re.search(r"worker-2 \(worker\): [\d,]+ tasks at the end, [\d,]+ jobs", told)
+    assert re.search(r"server \(server\): \d+ runs begun, \d+ chunks taken", told)

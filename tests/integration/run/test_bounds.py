@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from os import getpid
 from pathlib import Path
 
 import pytest
 
-from tests.integration.run.shop import Client, allow, refuse
+from tests.integration.run.shop import Client, allow, ask, refuse
 from tests.waiting import wait_until
 from tidegate.errors import RunFailed
 from tidegate.run import watch as watches
@@ -38,6 +40,20 @@ def watching(
 def watch(place: Deployment, assembly: Assembly) -> Iterator[Watch]:
     with watching(place, assembly) as watch:
         yield watch
+
+
+def test_whoever_leads_is_known_by_its_process(place: Deployment, assembly: Assembly) -> None:
+    def leaders() -> list[str]:
+        asked = "SELECT owner FROM tidegate.lease WHERE kind = 'monitor' AND owner IS NOT NULL"
+        return [str(owner) for (owner,) in ask(place.database, asked)]
+
+    explain = partial(why_not_done, place.database)
+    its = (place.database, assembly.name)
+    with Wakeups(place.database) as wakeups, Watch(*its, wakeups, explain, process="monitor-1"):
+        wait_until(lambda: bool(leaders()))
+        (leader,) = leaders()
+
+    assert re.fullmatch(rf"{getpid()}-monitor-1-[0-9a-f]{{12}}", leader)
 
 
 def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(

@@ -30,7 +30,7 @@ def unwatched(
     place: Deployment, spark: Session, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Service]:
     """The shop without a monitor, and without a sweeper, which would remove what is looked at."""
-    monkeypatch.setattr(services, "Watch", lambda *_: nullcontext())
+    monkeypatch.setattr(services, "Watch", lambda *_, **__: nullcontext())
     monkeypatch.setattr(services, "Sweeper", lambda *_: nullcontext())
     with serving(place, shop(), spark) as service:
         yield service

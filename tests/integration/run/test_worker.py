@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -71,12 +72,12 @@ def working(
     assembly: Assembly,
     before: Handle = lambda _: None,
     stages: Sequence[str] = (),
+    process: str = "",
 ) -> Iterator[Worker]:
-    with (
-        Wakeups(place.database) as wakeups,
-        Worker(place.database, assembly, Workshop(before), wakeups, stages=stages) as worker,
-    ):
-        yield worker
+    with Wakeups(place.database) as wakeups:
+        its = (place.database, assembly, Workshop(before), wakeups)
+        with Worker(*its, stages=stages, process=process) as worker:
+            yield worker
 
 
 @pytest.fixture
@@ -357,6 +358,18 @@ def test_a_worker_that_cannot_start_tasks_leaves_them_to_those_who_can(
         assert unlucky.tasks == ()
         broken.clear()
         wait_until(lambda: len(unlucky.tasks) >= len(assembly.places) // 2)
+
+
+def test_each_life_of_a_worker_is_called_like_its_process(
+    place: Deployment, assembly: Assembly
+) -> None:
+    with working(place, assembly, process="worker-1") as worker:
+        first = worker.name
+        assert re.fullmatch("worker-1-[0-9a-f]{12}", first)
+        ask(place.database, "UPDATE tidegate.lease SET owner = 'ann', epoch = epoch + 1"
+            " WHERE kind = 'worker' AND owner = %s", first)  # fmt: skip
+        wait_until(lambda: worker.name != first)
+        assert re.fullmatch("worker-1-[0-9a-f]{12}", worker.name)
 
 
 def test_a_worker_knows_the_tasks_that_nobody_is_there_for(

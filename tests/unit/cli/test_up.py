@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
+from tidegate.errors import NoSecret
+from tidegate.run.company import Wanted
 from tidegate.run.locks import alone_in
 
 
@@ -31,6 +36,23 @@ def test_an_address_that_others_reach_needs_tokens(tmp_path: Path) -> None:
     assert done.exit_code != 0
     assert "--tokens" in done.stderr
     assert not (tmp_path / "d").exists()
+
+
+def test_the_server_is_told_how_large_a_chunk_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Wanted] = []
+
+    def refuse(wanted: Wanted, *_: object) -> NoReturn:
+        asked.append(wanted)
+        raise NoSecret("here", "THIS")
+
+    monkeypatch.setattr("tidegate.run.company.company", refuse)
+    monkeypatch.setattr("tidegate.run.deployment.open_deployment", lambda *_: nullcontext())
+    invoked("up", "coffee", "--deployment", tmp_path, "--max-chunk-mb", 7)
+
+    (server,) = [post.command for post in asked[0].posts() if post.name == "server"]
+    assert " --max-chunk-mb 7" in " ".join(server)
 
 
 def test_nobody_can_be_drained_where_nobody_coordinates(tmp_path: Path) -> None:
