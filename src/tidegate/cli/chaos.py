@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
+from tidegate.errors import counted
 
 if TYPE_CHECKING:
     from tidegate.testing import Trial
@@ -44,9 +45,26 @@ def chaos(
         find_pipeline(pipeline)
         place = Path(folder)
         trials = _of_processes if processes else _of_runs
+        done = []
         for trial in trials(pipeline, data, place, seed, quick):
-            deaths = f"{trial.deaths} deaths" if trial.deaths else "no death"
-            typer.echo(f"{trial.seconds:6.1f} s  same results  {deaths:<9}  {trial.fault}")
+            typer.echo(_told(trial))
+            done.append(trial)
+        typer.echo(_verdict(done))
+
+
+def _told(trial: Trial) -> str:
+    deaths = counted(trial.deaths, "death") if trial.deaths else "no death"
+    fault = "without faults" if trial.fault == "none" else trial.fault
+    return f"{trial.seconds:6.1f} s  same results  {deaths:<9}  {fault}"
+
+
+def _verdict(trials: Sequence[Trial]) -> str:
+    deaths = counted(sum(trial.deaths for trial in trials), "death")
+    seconds = sum(trial.seconds for trial in trials)
+    return (
+        f"passed: after {deaths} in {seconds:.0f} s all results have the bytes that they have"
+        " without faults, and each was published once"
+    )
 
 
 def _of_runs(
@@ -69,5 +87,8 @@ def _of_processes(
     def files(number: int) -> Path:
         return data or generated(pipeline, place / f"data-{number}", seed + number)
 
+    def say(fault: str) -> None:
+        typer.echo(f"          {fault}")
+
     clients = [Client(f"client-{it}", files(it).absolute()) for it in range(1, 2 if quick else 4)]
-    return chaos_of_processes(Company(pipeline, place), clients, seed)
+    return chaos_of_processes(Company(pipeline, place, say=say), clients, seed)

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,7 @@ FAULTS = (
     "kill the server",
     "freeze the leader",
 )
+ALONE = "without faults, each client alone"
 NAME = "chaos"
 
 
@@ -66,6 +67,8 @@ class Company:
     shards: int = 2
     spark: str = "local[1]"
     url: str = field(default_factory=lambda: f"127.0.0.1:{_free_port()}")
+    say: Callable[[str], None] = lambda _: None
+    """Tells whoever watches what befalls it, when it does."""
 
     @property
     def deployment(self) -> Path:
@@ -119,8 +122,9 @@ def chaos_of_processes(company: Company, clients: Sequence[Client], seed: int) -
 
     They come again, each time with another run, until every kind of fault has hit somebody.
     """
+    began = monotonic()
     expected = {client.name: _alone(company, client) for client in clients}
-    yield Trial("none", 0, 0.0)
+    yield Trial(ALONE, 0, monotonic() - began)
     chance = random.Random(seed)  # noqa: S311  faults are no secrets
     left = chance.sample(FAULTS, len(FAULTS))
     with company.up() as colleague:
@@ -133,7 +137,8 @@ def chaos_of_processes(company: Company, clients: Sequence[Client], seed: int) -
                 it.name: expected[client.name] for it, client in zip(its, clients, strict=True)
             }
             _check(company, its, wanted, at_work)
-            yield Trial(", ".join(faults) or "none", len(faults), monotonic() - started)
+            deaths = sum(fault.startswith("kill") for fault in faults)
+            yield Trial(", ".join(faults) or "none", deaths, monotonic() - started)
             if not left:
                 break
         colleague.leave()
@@ -186,11 +191,12 @@ def _befall(company: Company, colleague: Colleague, fault: str, chance: random.R
     """Whether somebody was hit."""
     action, _, kind = fault.partition(" ")
     pid = _victim(company, colleague, kind.split(" ")[-1], chance)
-    if action == "kill":
-        return _hit(pid, signal.SIGKILL)
-    is_hit = _hit(pid, signal.SIGSTOP)
-    sleep(FROZEN)
-    _hit(pid, signal.SIGCONT)
+    is_hit = _hit(pid, signal.SIGKILL if action == "kill" else signal.SIGSTOP)
+    if is_hit:
+        company.say(f"{fault} (pid {pid})")
+    if action == "freeze":
+        sleep(FROZEN)
+        _hit(pid, signal.SIGCONT)
     return is_hit
 
 
