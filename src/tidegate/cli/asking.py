@@ -113,7 +113,8 @@ def _table(runs: Sequence[RunSummary]) -> str:
 def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
     """Runs that have had the same name are told apart by their numbers."""
     name = it.run.key if is_repeated else it.run.name
-    chunks = str(it.delivered) if it.declared is None else f"{it.delivered} of {it.declared}"
+    more = "" if it.declared_sources == it.sources else "+"
+    chunks = f"{it.delivered}" if it.declared is None else f"{it.delivered} of {it.declared}{more}"
     closed = f"{it.ended_sources} of {it.sources}"
     return (
         name, it.run.pipeline, it.run.state.value, chunks, closed, str(it.results),

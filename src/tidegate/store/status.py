@@ -28,6 +28,7 @@ class RunSummary:
     declared: int | None
     """Chunks, over the sources that have said how many there are."""
     sources: int
+    declared_sources: int
     ended_sources: int
     results: int
 

@@ -69,11 +69,13 @@ def test_status_lists_runs_with_what_they_have_and_are_to_have(
 ) -> None:
     header, line = command("status").stdout.splitlines()
     assert header.split()[:3] == ["run", "pipeline", "state"]
-    assert line.split()[:6] == ["march", "shop", "open", "1", "of", "3"]
+    assert line.split()[:6] == ["march", "shop", "open", "1", "of", "3+"]
     (run,) = command.json("status")
     assert (run["run"]["name"], run["run"]["state"]) == ("march", "open")
     assert (run["delivered"], run["declared"], run["ended_sources"]) == (1, 3, 0)
     assert command.json("status", "--pipeline", "another") == []
+    client.server.end("march", "items", chunks=2)
+    assert command("status").stdout.splitlines()[1].split()[3:6] == ["1", "of", "5"]
 
 
 def test_why_names_the_missing_chunks_and_the_task_that_nobody_runs(

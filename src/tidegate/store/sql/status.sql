@@ -5,7 +5,7 @@ SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
     run.begun_at, run.closed_at, run.warn_at, run.deadline_at,
     coalesce(sum(source.delivered), 0)::bigint, sum(source.declared)::bigint,
-    count(source.name), count(source.ended_at),
+    count(source.name), count(source.declared), count(source.ended_at),
     (SELECT count(*) FROM tidegate.result WHERE result.run_id = run.id)
 FROM tidegate.run
 LEFT JOIN tidegate.source ON source.run_id = run.id
