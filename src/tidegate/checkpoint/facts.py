@@ -16,7 +16,7 @@ class Cutting:
     publish: float = 0.0
     """The least time between two that sinks show; those in between only keep states."""
     pause: float = 0.5
-    """The least time between two, also when asked."""
+    """The least time between two that are taken by themselves."""
     alignment: float = 60.0
     """How long a fan-in may wait for the rest of the copies."""
     acknowledgement: float = 300.0

@@ -17,6 +17,8 @@ from tidegate.store.runs import Run
 
 SETTLED = 60.0
 """Seconds after which nobody repeats a step that may have been committed."""
+READ = 900.0
+"""Seconds for which whoever has begun to read a cut may go on, although it was retired since."""
 
 
 def retire(connection: psycopg.Connection, run: Run, retained: int) -> int:
@@ -42,9 +44,11 @@ def prune(connection: psycopg.Connection, run: Run, seconds: float = SETTLED) ->
     return int(row[0]) if row else 0
 
 
-def noted(connection: psycopg.Connection, limit: int = 10_000) -> list[tuple[int, str]]:
-    """Files of open runs that have lost a name, each with its run."""
-    return connection.execute(_SQL["noted"].sql, {"limit": limit}).fetchall()
+def noted(
+    connection: psycopg.Connection, limit: int = 10_000, seconds: float = READ
+) -> list[tuple[int, str]]:
+    """Files of open runs that lost a name this long ago, each with its run."""
+    return connection.execute(_SQL["noted"].sql, {"limit": limit, "seconds": seconds}).fetchall()
 
 
 def forget(connection: psycopg.Connection, seen: Sequence[tuple[int, str]]) -> None:

@@ -198,5 +198,6 @@ CREATE TABLE tidegate.output (
 CREATE TABLE tidegate.garbage (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     file text NOT NULL,
+    noted_at timestamptz NOT NULL DEFAULT clock_timestamp(),  -- somebody may still be reading it
     PRIMARY KEY (run_id, file)
 );

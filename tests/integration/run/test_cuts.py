@@ -301,6 +301,7 @@ def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
 ) -> None:
     monkeypatch.setattr(keeping, "MANY", 3)
     monkeypatch.setattr(garbage.prune, "__defaults__", (0.0,))
+    monkeypatch.setattr(garbage.noted, "__defaults__", (10_000, 0.0))
     storage = Storage(place.root)
     with serving(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path, Cutting(retained=1))

@@ -267,3 +267,20 @@ def test_what_was_sent_a_moment_ago_is_not_pruned(session: psycopg.Connection, r
     step(session, run, "scan", 1)
 
     assert garbage.prune(session, run) == 0
+
+
+def test_files_that_lost_a_name_are_garbage_after_those_who_read_them(
+    session: psycopg.Connection, run: Run
+) -> None:
+    for number in (1, 2):
+        trigger(session, run)
+        inject(session, run, number)
+        outputs = (Kept(0, {"sink": "q1"}, (SealedFile(f"{number}.parquet", 1, "ab"),)),)
+        step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
+        cuts.commit(session, run, number, {})
+    garbage.retire(session, run, retained=1)
+
+    assert garbage.noted(session) == []
+    assert garbage.noted(session, seconds=0) == [(run.id, "1.parquet")]
+    garbage.forget(session, [(run.id, "1.parquet")])
+    assert garbage.noted(session, seconds=0) == []

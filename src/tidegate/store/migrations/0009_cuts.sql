@@ -58,6 +58,7 @@ CREATE TABLE tidegate.state (
 CREATE TABLE tidegate.garbage (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     file text NOT NULL,
+    noted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (run_id, file)
 );
 

@@ -75,11 +75,12 @@ kept AS (
 )
 SELECT count(*) FROM gone;
 
--- name: noted — Files of open runs that have lost a name.
+-- name: noted — Files of open runs that have lost a name some time ago.
 SELECT garbage.run_id, garbage.file
 FROM tidegate.garbage
 JOIN tidegate.run ON run.id = garbage.run_id
 WHERE run.state = 'open'
+    AND noted_at < clock_timestamp() - make_interval(secs => %(seconds)s)
 ORDER BY garbage.run_id, garbage.file
 LIMIT %(limit)s;
 
