@@ -64,6 +64,10 @@ class AtWork:
         ((owner, epoch),) = rows
         return int(str(owner).partition("-")[0]), int(str(epoch))
 
+    def told(self) -> str:
+        """What `up` has said to whoever looks after it."""
+        return (self.company.folder / "up.log").read_text()
+
     def is_even(self) -> bool:
         counts = list(self.holders().values())
         return len(counts) == 2 and abs(counts[0] - counts[1]) <= 1
@@ -158,6 +162,8 @@ def test_a_worker_that_is_killed_loses_its_tasks_and_is_started_again(
     assert result(at_work, "killed", tmp_path).splitlines()[1:] == ["item 50,201000"]
     wait_until(lambda: at_work.is_complete() and at_work.pid("worker-1") != killed, BOUND)
     wait_until(at_work.is_even, BOUND)
+    wait_until(lambda: "worker-1 is back" in at_work.told(), BOUND)
+    assert f"worker-1 (pid {killed}) has died with signal 9; started again in" in at_work.told()
 
 
 def test_a_worker_that_is_frozen_loses_its_tasks_and_comes_back_under_another_name(
@@ -217,13 +223,21 @@ def test_a_name_that_nobody_has_cannot_be_drained(at_work: AtWork) -> None:
     assert "there is no worker-9; workers are worker-" in done.stderr
 
 
+def test_the_logs_of_all_processes_say_when(at_work: AtWork) -> None:
+    logs = at_work.company.deployment / "logs"
+    time = r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO tidegate\.cli\.logs: "
+
+    assert re.search(rf"{time}everybody is at work", (logs / "up.log").read_text())
+    for name in ("worker-2", "monitor-1", "server"):
+        assert re.search(rf"{time}at work as {name}", (logs / f"{name}.log").read_text())
+
+
 def test_at_the_end_each_says_what_it_did(at_work: AtWork) -> None:
     up = at_work.pid("up")
-    log = at_work.company.folder / "up.log"
     os.kill(up, signal.SIGINT)
-    wait_until(lambda: "worker-2 (worker):" in log.read_text(), BOUND)
+    wait_until(lambda: "worker-2 (worker):" in at_work.told(), BOUND)
 
-    told = log.read_text()
+    told = at_work.told()
     assert "everybody is at work" in told
     assert re.search(r"worker-2 \(worker\): [\d,]+ tasks at the end, [\d,]+ jobs", told)
     assert re.search(r"server \(server\): \d+ runs begun, \d+ chunks taken", told)
