@@ -45,7 +45,7 @@ def monitor(
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
-        refuse_taken_name(deployment, group, name)
+        refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "monitor")
         say = begin_log(is_kept=with_parent)
         with (

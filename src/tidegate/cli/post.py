@@ -91,13 +91,19 @@ def process_name(name: str | None, role: str) -> str:
     return name or f"{role}-{socket.gethostname()[:32]}-{os.getpid()}"
 
 
-def refuse_taken_name(folder: Path, address: str | None, name: str | None) -> None:
-    """Raise `NameTaken` if a living process of the deployment has the name that was given."""
+def refuse_taken_name(
+    folder: Path, address: str | None, name: str | None, *, with_parent: bool
+) -> None:
+    """Raise `NameTaken` if a living process of the deployment has the name that was given.
+
+    Whoever `up` starts may have it: that is one of a kind, and what is left of an earlier crew
+    hands over and ends.
+    """
     from tidegate.run.meeting import find
     from tidegate.run.visiting import refuse_taken
 
     place = find(folder, address)
-    if place is not None and name is not None:
+    if place is not None and name is not None and not with_parent:
         with suppress(CoordinatorUnreachable, NotAdmitted):  # joining says so
             refuse_taken(place, name)
 
@@ -134,7 +140,7 @@ def stand_and_tell(
     """Stand at a post until told to go, and say how that went."""
     from tidegate.run.post import stand
 
-    _heed(signal.SIGINT, stopped)  # here: a Spark session takes it for itself when it starts
+    _heed(signal.SIGINT, stopped)
     who = f" as {colleague.name}" if colleague is not None else ""
     say(f"at work{who}; stop with Ctrl-C")
     if stand(duty, colleague, stopped):

@@ -63,7 +63,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
-        refuse_taken_name(deployment, group, name)
+        refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "server")
         say = begin_log(is_kept=with_parent)
         known = None if tokens is None else read_tokens(tokens)

@@ -54,7 +54,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
-        refuse_taken_name(deployment, group, name)
+        refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "worker")
         say = begin_log(is_kept=with_parent)
         with (

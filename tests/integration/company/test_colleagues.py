@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.cli.post import colleague_in
+from tidegate.cli.post import colleague_in, refuse_taken_name
 from tidegate.errors import CompanyIncomplete, NameTaken, NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.run import meeting
@@ -233,6 +233,17 @@ def test_nobody_is_started_under_the_name_of_somebody_who_lives(
     assert done.exit_code == 2
     assert f"worker-1 is here already (pid {getpid()} on " in done.stderr
     assert not first.is_replaced
+
+
+def test_up_may_give_its_processes_their_names(
+    place: MeetingPlace, join: Join, tmp_path: Path
+) -> None:
+    place.save(tmp_path)
+    join("worker-1")
+    refuse_taken_name(tmp_path, None, "worker-1", with_parent=True)
+
+    with pytest.raises(NameTaken):
+        refuse_taken_name(tmp_path, None, "worker-1", with_parent=False)
 
 
 def test_the_name_of_somebody_who_has_died_is_free(place: MeetingPlace, join: Join) -> None:
