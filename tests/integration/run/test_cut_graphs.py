@@ -14,7 +14,7 @@ import tidegate as tg
 from tests.integration.run.names import Bench, Shown
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
-from tidegate.run import inbox
+from tidegate.run import inbox, keeping
 from tidegate.store import Database, EmbeddedServer, Wakeups
 
 COLUMNS = "k bigint, v bigint"
@@ -35,9 +35,10 @@ def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServe
 
 @pytest.fixture(scope="module", autouse=True)
 def hasty() -> Iterator[None]:
-    """Narrow stages take what there is, and do not wait for more."""
+    """Narrow stages wait for no more than there is, and states are condensed again and again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inbox, "ripe_at", lambda *_: 0.0)
+        patch.setattr(keeping, "MANY", 2)
         yield
 
 
