@@ -56,6 +56,7 @@ from tidegate.store import (
     find_run,
     plan_of,
     record_chunk,
+    restoring,
     results_of,
     rows_in,
     run_facts,
@@ -233,7 +234,8 @@ class Server:
     def wait(self, run: str, timeout: float | None = None) -> dict[str, list[Batch]]:
         """Wait until a run is closed: its results, or `RunFailed`, `RunCancelled`, `RunTimeout`.
 
-        It is the run that has this name when the waiting begins, whoever uses the name afterwards.
+        It is the run that has this name when the waiting begins, whoever uses the name afterwards,
+        and if it is restored meanwhile, the incarnation that goes on for it.
         """
         found = self.known(run)
         changed = Flag()
@@ -356,11 +358,16 @@ class Server:
             changed.wait(left)
 
     def _known_again(self, run: Run) -> Run:
-        """The same incarnation, as it is now, also when its name is in use again."""
+        """The same incarnation, as it is now, also when its name is in use again.
+
+        One that was restored goes on as another.
+        """
         found = self._database.transact(lambda c: look_again(c, run))
         if found is None:
             raise UnknownRun(run=run.key)
-        return found
+        if found.state is not RunState.CANCELLED:
+            return found
+        return self._database.transact(lambda c: restoring.successor_of(c, run)) or found
 
     def _outcome(self, run: Run) -> dict[str, list[Batch]]:
         if run.state is RunState.FAILED:

@@ -81,6 +81,12 @@ def _hold_cut(connection: psycopg.Connection, run: Run, number: int) -> None:
         raise NoSuchCut(run.name, f"cut {number}", listed(known))
 
 
+def successor_of(connection: psycopg.Connection, run: Run) -> Run | None:
+    """The run that goes on for this one since it was restored, if it was."""
+    row = connection.execute(_SQL["successor"].sql, {"run": run.id}).fetchone()
+    return Run.from_row(*row) if row else None
+
+
 def _copy(
     connection: psycopg.Connection, run: Run, earlier: Run, number: int, tasks: Collection[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,26 @@ def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
         final = client.wait()
         assert rows(spark, place, final["best"]) == [("rice", 12 * 200_000)]
         assert len(rows(spark, place, final["bulk"])) == 12
+
+
+def test_whoever_waits_for_a_run_goes_on_waiting_when_it_is_restored(
+    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    client = Client(common.server, "awaited", tmp_path, deadline=600.0)
+    client.items(1, *RICE_AND_TEA)
+    client.sales(1, (1, 7))
+    take(common, client)
+    with ThreadPoolExecutor(1) as waiting:
+        results = waiting.submit(client.wait)
+        restored = common.server.restore(client.run)
+        client.sales(2, (1, 1))
+        client.end()
+        assert rows(spark, common_place, results.result(BOUND)["best"]) == [("tea", 8000)]
+    (row,) = ask(
+        common_place.database,
+        "SELECT count(DISTINCT deadline_at), count(deadline_at) FROM tidegate.run"
+        " WHERE id IN (%s, %s)",
+        client.id,
+        restored.id,
+    )
+    assert row == (1, 2), "its deadline is what it was"

@@ -15,9 +15,17 @@ SELECT task FROM tidegate.acknowledgement WHERE run_id = %(run)s AND number = %(
 
 -- name: inherit — What a run has from the one that it is restored from.
 UPDATE tidegate.run
-SET cutting = earlier.cutting, lineage = earlier.lineage || earlier.id
+SET cutting = earlier.cutting, lineage = earlier.lineage || earlier.id,
+    warn_at = earlier.warn_at, deadline_at = earlier.deadline_at
 FROM tidegate.run AS earlier
 WHERE run.id = %(run)s AND earlier.id = %(earlier)s;
+
+-- name: successor — The run that was restored from this one last, directly or not.
+SELECT id, pipeline, name, incarnation, state, cause
+FROM tidegate.run
+WHERE lineage @> ARRAY[%(run)s::bigint]
+ORDER BY id DESC
+LIMIT 1;
 
 -- name: copy_sources — Its sources have what was delivered; their barriers are counted on.
 UPDATE tidegate.source
