@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import socket
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -97,10 +99,11 @@ def open_session(
     # PySpark logs the text of every error that it raises.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_no_interrupted_call)
     _refuse_without_java(master)
     _refuse_without_listener(master)
     try:
-        with _quiet_about_static_settings():
+        with _quiet_about_static_settings(), _interrupts_held():
             session = _builder(master, connect, given).getOrCreate()
         for name, value in {**RUNTIME, **_without_static(given)}.items():
             session.conf.set(name, value)
@@ -234,3 +237,33 @@ def _quiet_about_static_settings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
         yield
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until Spark is there, and then means what it did before.
+
+    In half a start Java would complain on the terminal. The handler that PySpark leaves behind
+    calls Java, which fails where a call to Java is what was interrupted.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    held: list[int] = []
+
+    def hold(number: int, _: object) -> None:
+        held.append(number)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)
+
+
+def _is_no_interrupted_call(record: logging.LogRecord) -> bool:
+    """The library below PySpark logs a traceback when it is interrupted, and raises it as well."""
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -62,3 +62,26 @@ def test_ctrl_c_ends_a_process_that_only_starts(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(BOUND) == 130
     assert log.read_text().splitlines() == ["loading", "interrupted"]
+
+
+def java_of(pid: int) -> bool:
+    """Whether a process has started Java."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    with suppress(FileNotFoundError):  # one that has ended meanwhile
+        return any(Path(f"/proc/{it}/comm").read_text() == "java\n" for it in children)
+    return False
+
+
+@pytest.mark.timeout(600)
+def test_ctrl_c_while_spark_starts_leaves_no_traceback_of_anybody(
+    deployment: Path, tmp_path: Path
+) -> None:
+    log, asked = tmp_path / "log", ["worker", PIPELINE, "--spark", "local[1]"]
+    with started(log, *asked, "--deployment", str(deployment)) as process:
+        wait_until(lambda: java_of(process.pid), BOUND)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(BOUND) == 130
+    said = log.read_text()
+    assert said.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in said
+    assert "Exception" not in said
