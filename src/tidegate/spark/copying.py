@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from tidegate.errors import BadLine, ChunkNotCopied, NoSpace, UnreadableChunk
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _BAD_LINE = "MALFORMED_CSV_RECORD"
 _BROKEN = ("FAILED_READ_FILE", "PARQUET_", "CANNOT_READ_FILE_FOOTER", "CANNOT_MERGE_SCHEMAS")
 _FULL = ("No space left on device", "Disk quota exceeded")
+_UNSEEN = ("_", ".")
 _SMALL_BYTES, _LARGE_FILES = 8 << 20, 4
 """A small chunk becomes one file; a large one several, which are read by several tasks."""
 
@@ -40,6 +42,9 @@ def copy_by_spark(
     misfit: RunError | None = None,
 ) -> Batch:
     """Copy a chunk as one job; `misfit` is what to raise if its types are to blame."""
+    if posixpath.basename(file).startswith(_UNSEEN):
+        reason = f"Spark sees no file whose name begins with {' or '.join(_UNSEEN)}"
+        raise UnreadableChunk(source, file, reason)
     schema = empty_source(session, fields).schema
     folder = name + UNFINISHED
     try:

@@ -68,6 +68,15 @@ def test_a_copy_made_without_spark_is_read_by_spark_to_the_microsecond(
     assert empty == (None,) * 6
 
 
+@pytest.mark.parametrize("name", ["_1.csv", ".1.csv"])
+def test_a_file_that_spark_does_not_see_is_refused_and_not_taken_for_an_empty_one(
+    name: str, spark: Session, shop: tg.Pipeline, tmp_path: Path
+) -> None:
+    file = csv(tmp_path, DOUBTFUL).rename(tmp_path / name)
+    with pytest.raises(UnreadableChunk, match="begins with"):
+        taken(spark, shop, file, tmp_path / "root")
+
+
 def test_a_copy_made_by_spark_has_the_same_shape_and_nothing_beside_it(
     spark: Session, shop: tg.Pipeline, tmp_path: Path
 ) -> None:
