@@ -752,8 +752,8 @@ class SourceEnded(RunError):
     number: int
     declared: int
     says: ClassVar[str] = (
-        "source {source!r} of run {run!r} was declared to have {declared} chunks, so there is no"
-        " chunk {number}; use another run for more data"
+        "the number of chunks of source {source!r} of run {run!r} was declared to be {declared}, so"
+        " there is no chunk {number}; use another run for more data"
     )
 
 
@@ -766,8 +766,8 @@ class CountConflict(RunError):
     chunks: int
     declared: int
     says: ClassVar[str] = (
-        "source {source!r} of run {run!r} was declared to have {declared} chunks before,"
-        " and cannot have {chunks} instead"
+        "the number of chunks of source {source!r} of run {run!r} was declared to be {declared}"
+        " before, and cannot be {chunks} instead"
     )
 
 
@@ -800,8 +800,8 @@ class ChunksBeyond(RunError):
     def __str__(self) -> str:
         numbers = listed([str(number) for number in self.beyond])
         return (
-            f"source {self.source!r} of run {self.run!r} cannot have {self.chunks} chunks:"
-            f" delivered beyond them: {numbers}. Declare a count that has room for them, or"
+            f"source {self.source!r} of run {self.run!r} cannot have"
+            f" {counted(self.chunks, 'chunk')}: delivered beyond them: {numbers}. Declare a count that has room for them, or"
             " cancel the run"
         )
 

@@ -20,7 +20,7 @@ from tidegate.cli.options import (
     TokensFile,
 )
 from tidegate.cli.post import GroupAddress, told_to_stop
-from tidegate.errors import ClusterShared
+from tidegate.errors import ClusterShared, counted
 
 DRAIN_BOUND = 300.0
 
@@ -95,7 +95,8 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             say = begin_log_in(deployment / "logs" / "up.log")
             wanted = Wanted(pipeline, deployment, workers, monitors, serve, work, stages or ())
             with company(wanted, meet_at, say) as at_work:
-                say(f"starting {workers} workers, {monitors} monitors and a server for"
+                crew = f"{counted(workers, 'worker')}, {counted(monitors, 'monitor')} and a server"
+                say(f"starting {crew} for"
                     f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
                 at_work.gather(stopped, wait)
                 if not stopped.is_set():
@@ -107,7 +108,9 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
 
 
 def drain(
-    worker: Annotated[str, typer.Argument(help="Its name in the group, such as worker-1.")],
+    worker: Annotated[
+        str, typer.Argument(metavar="WORKER", help="Its name in the group, such as worker-1.")
+    ],
     deployment: ExistingDeployment,
     group: GroupAddress = None,
     bound: Annotated[
