@@ -801,8 +801,8 @@ class ChunksBeyond(RunError):
         numbers = listed([str(number) for number in self.beyond])
         return (
             f"source {self.source!r} of run {self.run!r} cannot have"
-            f" {counted(self.chunks, 'chunk')}: delivered beyond them: {numbers}. Declare a count that has room for them, or"
-            " cancel the run"
+            f" {counted(self.chunks, 'chunk')}: delivered beyond them: {numbers}."
+            " Declare a count that has room for them, or cancel the run"
         )
 
 
