@@ -92,6 +92,16 @@ WHERE run_id = ANY(%(runs)s::bigint[]) AND state = 'aborted'
 ORDER BY run_id, number;
 
 -- name: to_cut — The runs of a pipeline that are cut, or have a checkpoint under way.
+-- This is asked often, and most runs are closed: those of interest are found by indexes.
+WITH concerned AS (
+    SELECT id FROM tidegate.run
+    WHERE pipeline = %(pipeline)s AND state = 'open' AND cutting IS NOT NULL
+    UNION
+    SELECT run.id
+    FROM tidegate.checkpoint
+    JOIN tidegate.run ON run.id = checkpoint.run_id
+    WHERE checkpoint.state NOT IN ('committed', 'aborted') AND pipeline = %(pipeline)s
+)
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
     run.cutting::text,
@@ -107,7 +117,8 @@ SELECT
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.settled_at))::float8,
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.shown_at))::float8,
     coalesce(past.failures, 0)
-FROM tidegate.run
+FROM concerned
+JOIN tidegate.run USING (id)
 LEFT JOIN LATERAL (
     SELECT
         max(settled_at) AS settled_at,
@@ -116,13 +127,10 @@ LEFT JOIN LATERAL (
             WHERE state = 'aborted' AND settled_at > run.begun_at AND number > coalesce(
                 (SELECT max(number) FROM tidegate.checkpoint AS good
                  WHERE good.run_id = run.id AND good.state = 'committed'), 0)
-        ) AS failures,
-        bool_or(state NOT IN ('committed', 'aborted')) AS is_under_way
+        ) AS failures
     FROM tidegate.checkpoint
     WHERE run_id = run.id
 ) AS past ON true
-WHERE run.pipeline = %(pipeline)s
-    AND ((run.state = 'open' AND run.cutting IS NOT NULL) OR past.is_under_way)
 ORDER BY run.id;
 
 -- name: under_way — The checkpoint of a run that is neither committed nor aborted.
