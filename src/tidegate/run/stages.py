@@ -94,8 +94,8 @@ class StageOperator(Operator):
         self._desk = desk
         self._kept: dict[str, Keeping] = {}
         self._at_work: dict[str, _AtWork] = {}
-        self._answered: dict[str, tuple[tuple[tuple[Batch, ...], ...], Made]] = {}
-        """By run what the last checkpoint was answered to, and what with."""
+        self._answered: dict[str, tuple[list[list[tuple[str, ...]]], Made]] = {}
+        """By run the files that the last checkpoint was answered to, and what with."""
         self._work_done: Callable[[], None] = lambda: None
         self._share = FIRST
 
@@ -236,7 +236,7 @@ class StageOperator(Operator):
     def _known_answer(self, run: str, inputs: tuple[tuple[Batch, ...], ...]) -> Future[Made] | None:
         """The last answer, where nothing has changed since: the files are the same, so the rows."""
         asked, made = self._answered.get(run, (None, None))
-        if made is None or asked != inputs:
+        if made is None or asked != _files(inputs):
             return None
         known: Future[Made] = Future()
         known.set_result(made)
@@ -253,7 +253,7 @@ class StageOperator(Operator):
             return
         turn.made.extend(self._events(run, made.items(), work.version))
         if work.version:
-            self._answered[run] = work.inputs, made
+            self._answered[run] = _files(work.inputs), made
         self._adapt(work.bytes, monotonic() - work.started_at)
         if turn.parts:
             self._hand_in(run, turn, work.step)
@@ -281,6 +281,11 @@ class StageOperator(Operator):
 
     def _nothing(self) -> list[list[Batch]]:
         return [[] for _ in self._stage.inputs]
+
+
+def _files(inputs: Iterable[Iterable[Batch]]) -> list[list[tuple[str, ...]]]:
+    """By input what all batches consist of, in whatever order they came by several lanes."""
+    return [sorted(batch.files for batch in batches) for batches in inputs]
 
 
 def _batch(event: Event[object]) -> Batch:

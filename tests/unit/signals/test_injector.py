@@ -300,8 +300,9 @@ def test_polling_in_vain_leaves_nothing_on_the_heap() -> None:
         after, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert after - before < 200, "the loop's own numbers"
-    assert peak - before < 500
+    kept_per_poll = (after - before) / 20_000
+    assert kept_per_poll < 0.5, "other threads of this process may use a little"
+    assert peak - before < 20_000
 
 
 # ── two threads ──
