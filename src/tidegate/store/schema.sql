@@ -36,6 +36,7 @@ CREATE TABLE tidegate.run (
     request uuid UNIQUE,                   -- who asks twice to begin it gets it twice
     cutting jsonb,                         -- how it is cut; null: only when asked
     lineage bigint[] NOT NULL DEFAULT '{}',  -- the runs that it was restored from, oldest first
+    unaligned bigint NOT NULL DEFAULT 0,   -- its last checkpoint that waited for no barriers
     UNIQUE (pipeline, name, incarnation)
 );
 
@@ -150,6 +151,8 @@ CREATE TABLE tidegate.checkpoint (
     reason text,                           -- why it was aborted
     offender text,                         -- and who is to blame
     manifest jsonb,                        -- what a committed one holds
+    patience double precision CHECK (patience >= 0),  -- seconds it waits for barriers; null: all
+    unaligned boolean NOT NULL DEFAULT false,  -- it has waited no longer
     PRIMARY KEY (run_id, number)
 );
 
@@ -190,6 +193,21 @@ CREATE TABLE tidegate.output (
     place integer NOT NULL,
     payload jsonb NOT NULL,
     files jsonb NOT NULL DEFAULT '[]',
+    PRIMARY KEY (run_id, number, place),
+    FOREIGN KEY (run_id, number) REFERENCES tidegate.checkpoint ON DELETE CASCADE
+);
+
+-- What was on its way when a checkpoint became unaligned; whoever restores it sends it again.
+CREATE TABLE tidegate.in_flight (
+    run_id bigint NOT NULL,
+    number bigint NOT NULL,
+    place bigint NOT NULL,                 -- in the order in which each lane had it
+    from_task text NOT NULL,
+    to_task text NOT NULL,
+    input integer NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('event', 'watermark')),
+    payload jsonb NOT NULL,
+    files jsonb,                           -- path, bytes and SHA-256 of each; null: not sealed yet
     PRIMARY KEY (run_id, number, place),
     FOREIGN KEY (run_id, number) REFERENCES tidegate.checkpoint ON DELETE CASCADE
 );

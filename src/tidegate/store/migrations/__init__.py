@@ -47,8 +47,9 @@ def migrate(connection: psycopg.Connection, database: str) -> None:
     applied = current(connection)
     if applied > known:
         raise SchemaTooNew(database, applied, known)
-    for migration in migrations()[applied:]:
-        _apply(connection, migration)
+    for migration in migrations():
+        if migration.number > applied:
+            _apply(connection, migration)
 
 
 def current(connection: psycopg.Connection) -> int:
