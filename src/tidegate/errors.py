@@ -7,6 +7,7 @@
     ├── CheckpointError         a barrier of a checkpoint is none, or did not get where it should
     ├── ChannelError            a lane between two processors cannot be used any more
     ├── RunError                a live pipeline or one of its runs cannot do what was asked
+    ├── FlowError               a run of a flow cannot do what was asked
     ├── GroupError              a process and its group do not come together
     ├── ServeError              a client and its server do not come together
     ├── SparkUnavailable        there is no Spark to run on
@@ -1664,6 +1665,18 @@ class LaneConflict(StoreError):
     )
 
 
+@dataclass(eq=False)
+class Overtaken(StoreError):
+    """A step keeps something for checkpoints that no longer wait for it; it changed nothing."""
+
+    task: str
+    runs: tuple[int, ...]
+    says: ClassVar[str] = (
+        "task {task!r} comes too late to a checkpoint of runs {runs}: what it has read belongs to"
+        " what was on its way. Nothing was written; read these runs anew"
+    )
+
+
 # ── Serving by HTTP ─────────────────────────────────────────────────────────────────────
 
 
@@ -1960,3 +1973,289 @@ class RefusedByServer(ServeError):
     refusal: str
     message: str
     says: ClassVar[str] = "{message} [{refusal}]"
+
+
+# ── Durable flows ───────────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False)
+class UntypedFunction(DeclarationError):
+    """A function of a flow whose annotations are missing or cannot be read."""
+
+    says = "{function} of flow {flow!r} is not fully annotated: {reason}"
+    advice = "Annotate every parameter and the result; types are looked up where it is declared."
+
+    flow: str
+    function: str
+    reason: str
+
+
+@dataclass(eq=False)
+class WrongParameters(DeclarationError):
+    """A function of a flow does not take what it will be given."""
+
+    says = "{function} of flow {flow!r} takes {found}, and will be given {given}"
+    advice = "A function takes its context first, then one value for each of its dependencies."
+
+    flow: str
+    function: str
+    found: str
+    given: str
+
+
+@dataclass(eq=False)
+class TypesDiffer(DeclarationError):
+    """What one function of a flow gives is not what another takes."""
+
+    says = "{function} of flow {flow!r} takes {wanted}, and {source} gives {given}"
+    advice = "Make the two annotations the same."
+
+    flow: str
+    function: str
+    wanted: str
+    source: str
+    given: str
+
+
+@dataclass(eq=False)
+class UnknownFlowStep(DeclarationError):
+    """A flow has no step of this name."""
+
+    says = "flow {flow!r} has no step {step!r}"
+    advice = "Its steps are: {known}."
+
+    flow: str
+    step: str
+    known: str
+
+
+@dataclass(eq=False)
+class CyclicFlow(DeclarationError):
+    """Steps that wait for each other."""
+
+    says = "steps of flow {flow!r} wait for each other: {circle}"
+    advice = "Take one of these dependencies away."
+
+    flow: str
+    circle: str
+
+
+@dataclass(eq=False)
+class GeneratorWithoutHandler(DeclarationError):
+    """Items are generated, and nobody handles them."""
+
+    says = "generator {step!r} of flow {flow!r} has no handler"
+    advice = "Declare one with @{step}.handler."
+
+    flow: str
+    step: str
+
+
+@dataclass(eq=False)
+class StateNeverWritten(DeclarationError):
+    """A step waits for a key of the state that nobody writes."""
+
+    says = "step {step!r} of flow {flow!r} reads the state {key!r}, which no step writes"
+    advice = "Name it in `writes` of the step that does, or declare it with external=True."
+
+    flow: str
+    step: str
+    key: str
+
+
+@dataclass(eq=False)
+class FlowInUse(DeclarationError):
+    """A flow was used already and cannot be added to."""
+
+    says = "flow {flow!r} is in use, and {name!r} comes too late"
+    advice = "Declare everything before the flow is first begun or worked for."
+
+    flow: str
+    name: str
+
+
+@dataclass(eq=False)
+class UnknownFlow(UsageError):
+    """No flow is found under what the user gave as its name."""
+
+    says = "there is no flow {flow!r}: {reason}. Write package.module:attribute."
+
+    flow: str
+    reason: str
+
+
+@dataclass(eq=False)
+class InvalidJson(UsageError):
+    """A value on the command line that is no JSON."""
+
+    says = "{given!r} is not JSON ({reason}); texts are written with quotes, as '\"text\"'"
+
+    given: str
+    reason: str
+
+
+@dataclass(eq=False)
+class FlowError(TidegateError):
+    """A run of a flow cannot do what was asked."""
+
+
+@dataclass(eq=False)
+class UnknownFlowRun(FlowError):
+    """There is no such run of a flow."""
+
+    says = "there is no run {run} of a flow; `tidegate flow list` shows them"
+
+    run: int
+
+
+@dataclass(eq=False)
+class FlowRunClosed(FlowError):
+    """A run of a flow that has ended, or is about to, was asked to do something."""
+
+    says = "run {run} is {state}, so {wanted} is not possible any more"
+
+    run: int
+    state: str
+    wanted: str
+
+
+@dataclass(eq=False)
+class InvalidFlowValue(FlowError):
+    """A value that is not of the type that was declared for it."""
+
+    says = "{value} is not what {of} is declared to be: {reason}"
+
+    of: str
+    value: str
+    reason: str
+
+
+@dataclass(eq=False)
+class SpawnRefused(FlowError):
+    """Items came after their generator had ended, or not as many as it says."""
+
+    says = "items of step {step!r} of run {run} are refused: {reason}. Nothing was written"
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
+class StateRegressed(FlowError):
+    """A monotonic key of the state would have gone back."""
+
+    says = (
+        "state {key!r} of run {run} is monotonic: it stands at {current}, written by {writer}, and"
+        " {value} would be back. Nothing was written"
+    )
+
+    run: int
+    key: str
+    value: str
+    current: str
+    writer: str
+
+
+@dataclass(eq=False)
+class StateUndeclared(FlowError):
+    """A key of the state was read or written by somebody who had not declared it."""
+
+    says = "{who} may not {action} the state {key!r}: it did not declare that"
+
+    who: str
+    action: str
+    key: str
+
+
+@dataclass(eq=False)
+class StateNeverCame(FlowError):
+    """A wait for a flow's state has reached its bound."""
+
+    says = (
+        "step {step!r} of run {run} has waited {seconds:.1f} s for the state {key!r}, which stands"
+        " at {value}, last written by {writer}"
+    )
+
+    run: int
+    step: str
+    seconds: float
+    key: str
+    value: str
+    writer: str
+
+
+@dataclass(eq=False)
+class SignalRefused(FlowError):
+    """A signal that nobody waits for, or another than was given before."""
+
+    says = "step {step!r} of run {run} does not take this signal: {reason}"
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
+class StepTimedOut(FlowError):
+    """A handler took longer than its step allows."""
+
+    retryable: ClassVar[bool] = True
+    says = "step {step!r} of run {run} took longer than its {seconds:g} s"
+
+    run: int
+    step: str
+    seconds: float
+
+
+@dataclass(eq=False)
+class FlowCancelled(FlowError):
+    """What a handler is told when nobody wants its result any more."""
+
+    says = "run {run} wants nothing more of step {step!r}: {reason}"
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
+class FlowFailed(FlowError):
+    """A run of a flow has failed or was cancelled; the first cause is kept."""
+
+    says = "run {run} of flow {flow!r} is {state}: {cause}"
+
+    run: int
+    flow: str
+    state: str
+    cause: str
+
+
+@dataclass(eq=False)
+class FlowTimeout(FlowError):
+    """A run of a flow did not end while somebody waited."""
+
+    retryable: ClassVar[bool] = True
+    says = "run {run} of flow {flow!r} is {state} after {seconds:g} s; `tidegate flow show {run}`"
+
+    run: int
+    flow: str
+    state: str
+    seconds: float
+
+
+@dataclass(eq=False)
+class ClaimLost(StoreError):
+    """A write of a worker for a task of a flow that is not its own any more; nothing changed."""
+
+    run: int
+    step: str
+    position: int
+    owner: str
+    epoch: int
+    holder: str
+    current: int
+    says: ClassVar[str] = (
+        "{owner} does not hold task {step}[{position}] of run {run} under epoch {epoch} any more:"
+        " it is at epoch {current} and {holder}. Nothing was written; leave it alone"
+    )
