@@ -33,6 +33,18 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class EventTime:
+    """Which column of a source says when its rows happened, and how late a row may come."""
+
+    column: str
+    delay: int
+    """Milliseconds."""
+
+    def __str__(self) -> str:
+        return f"event_time={self.column} delay={self.delay / 1000:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column of a select: `sql` under a name. `reads` are the input columns it looks at,
     `*` for all of them.
@@ -129,6 +141,7 @@ class Source:
     at: SourceLine = field(repr=False)
     name: str
     schema: tuple[Field, ...] = field(repr=False)
+    event_time: EventTime | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

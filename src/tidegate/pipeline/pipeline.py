@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.pipeline.event_time import read_event_time
 from tidegate.pipeline.names import Register, check_name
 from tidegate.pipeline.nodes import Node, Reference, Sink, Source
 from tidegate.pipeline.schema import read_schema
@@ -36,10 +37,23 @@ class Pipeline:
         self.sinks: Register[Sink] = Register("sink")
         self.streams: Register[Node] = Register("stream")
 
-    def source(self, name: str, schema: str | Mapping[str, str]) -> Stream:
-        """Rows that clients deliver under `name`; the schema is Spark DDL, or name → type."""
+    def source(
+        self,
+        name: str,
+        schema: str | Mapping[str, str],
+        *,
+        event_time: str | None = None,
+        delay: float | str | None = None,
+    ) -> Stream:
+        """Rows that clients deliver under `name`; the schema is Spark DDL, or name → type.
+
+        `event_time` is the timestamp or date column that says when a row happened. The latest of
+        all delivered rows less `delay`, seconds or a text such as "10 minutes", is the source's
+        watermark, which travels behind them. Rows that are later than that count all the same.
+        """
         at = user_line()
-        node = Source(at, name, read_schema(name, schema, at))
+        fields = read_schema(name, schema, at)
+        node = Source(at, name, fields, read_event_time(fields, event_time, delay, at))
         return Stream(self, self.sources.declare(name, node, at))
 
     def stream(self, name: str) -> Stream:

@@ -9,7 +9,15 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.pipeline.nodes import AggregateColumn, Call, Column, Field, Order, State
+from tidegate.pipeline.nodes import (
+    AggregateColumn,
+    Call,
+    Column,
+    EventTime,
+    Field,
+    Order,
+    State,
+)
 from tidegate.plan.bounds import Bound
 from tidegate.plan.physical import Edge, Join, PhysicalStage, inputs_by_step, qualified_name
 
@@ -27,8 +35,11 @@ _HIDDEN = frozenset({"at", "input", "left", "right", "reads"})
 _WORDING = frozenset({"approximate", "undecided", "bound", "released_by"})
 """What a plan says about itself without doing anything differently."""
 
-_NAMELESS = frozenset({Field, Column, Order, State, Call, AggregateColumn, Edge, Bound})
+_NAMELESS = frozenset({Field, EventTime, Column, Order, State, Call, AggregateColumn, Edge, Bound})
 """Values whose place in a plan already says what they are."""
+
+_OPTIONAL = "event_time"
+"""What is said only where there is one: a plan without it has the hash it always had."""
 
 
 def physical_json(plan: PhysicalPlan) -> dict[str, object]:
@@ -103,6 +114,8 @@ def _encoded(value: object, hidden: frozenset[str]) -> object:
 def _members(value: object, hidden: frozenset[str]) -> dict[str, object]:
     kind: Any = type(value)
     members = {name: getattr(value, name) for name in _shown(kind, hidden)}
+    if members.get(_OPTIONAL, value) is None:
+        del members[_OPTIONAL]
     for name, member in members.items():
         if type(member) not in _PLAIN:
             members[name] = _encoded(member, hidden)

@@ -110,8 +110,8 @@ def _step(step: Step, inputs: Sequence[Edge]) -> Iterator[str]:
 
 def _arguments(step: Step) -> str:
     match step:
-        case physical.Scan(source=source, columns=columns):
-            return f"{source} {listed([field.name for field in columns])}"
+        case physical.Scan(source=source, columns=columns, event_time=time):
+            return f"{source} {listed([field.name for field in columns])} {time or ''}"
         case physical.Where(sql=sql):
             return cut(sql)
         case physical.Project(columns=columns):
@@ -154,8 +154,9 @@ def _logical(node: str, operator: declared.Node) -> list[str]:
     head = f"{type(operator).__name__} {node}"
     details: list[str] = []
     match operator:
-        case declared.Source(name=name, schema=schema):
-            text = f"{name} {listed([f'{field.name} {field.type}' for field in schema])}"
+        case declared.Source(name=name, schema=schema, event_time=time):
+            fields = listed([f"{field.name} {field.type}" for field in schema])
+            text = f"{name} {fields} {time or ''}"
         case declared.Filter(condition=condition):
             text = cut(condition)
         case declared.Select(columns=columns):

@@ -71,7 +71,7 @@ def _edge(node: LogicalNode, upstream: PhysicalStage, shards: int) -> Edge:
 def _step(operator: declared.Node) -> Step:  # noqa: C901, PLR0911 - one line per operator
     match operator:
         case declared.Source():
-            return Scan(operator.name, operator.schema)
+            return Scan(operator.name, operator.schema, operator.event_time)
         case declared.Filter():
             return Where(operator.condition, operator.reads)
         case declared.Select():

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidegate.pipeline.nodes import AggregateColumn, Column, Field, How, Order, Transformation
+    from tidegate.pipeline.nodes import (
+        AggregateColumn,
+        Column,
+        EventTime,
+        Field,
+        How,
+        Order,
+        Transformation,
+    )
     from tidegate.plan.bounds import Bound
 
 
@@ -58,6 +66,8 @@ class Scan:
 
     source: str
     columns: tuple[Field, ...]
+    event_time: EventTime | None = None
+    """What the source's watermarks are made from, be the column read or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class Chunk:
     bytes: int
     files: tuple[str, ...]
     shard: int
+    watermark: int | None = None
+    """Its latest event time less the allowed delay, in milliseconds since 1970, if it has one."""
 
     @property
     def batch(self) -> dict[str, object]:
@@ -53,6 +55,8 @@ class SourceFacts:
     """How many chunks there are."""
     declared: int | None
     """How many there will be; None until it is said."""
+    watermark: int | None = None
+    """The latest of its chunks' watermarks."""
 
 
 class Delivery(Enum):
@@ -109,6 +113,18 @@ def decide_ending(
     if beyond:
         raise ChunksBeyond(facts.run.name, facts.source, count, beyond)
     return Ending.COMPLETE if count == facts.delivered else Ending.AWAITED
+
+
+def watermark_after(before: int | None, chunk: Chunk) -> int | None:
+    """The watermark that a source's chunk moves it to; None where it does not move.
+
+    >>> late = Chunk("sales", 7, "", 1, 1, (), 0, watermark=500)
+    >>> watermark_after(None, late), watermark_after(499, late), watermark_after(500, late)
+    (500, 500, None)
+    """
+    if chunk.watermark is None or (before is not None and chunk.watermark <= before):
+        return None
+    return chunk.watermark
 
 
 def check_number(source: str, number: int, least: int) -> None:

@@ -1,9 +1,10 @@
 """Deliveries: chunks of a run's sources come in, and END when a source is complete.
 
 A chunk is recorded, counted and put on the lanes of its tasks in one transaction, under a lock on
-its source. Whichever comes last, the last chunk or the word how many there are, sends END to all
-tasks that read the source. So a client may deliver from many threads and repeat anything it is not
-sure of.
+its source. Behind it comes the source's watermark, if the chunk has moved that: on all lanes of the
+source, because it is about all of them. Whichever comes last, the last chunk or the word how many
+there are, sends END to all tasks that read the source. So a client may deliver from many threads
+and repeat anything it is not sure of.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import psycopg
 
 from tidegate.errors import UnknownRun, UnknownSource
 from tidegate.faults import crash_point
-from tidegate.signals import BarrierKind, Event
+from tidegate.signals import BarrierKind, Event, Watermark
 from tidegate.store.chunks import (
     Chunk,
     Delivery,
@@ -26,6 +27,7 @@ from tidegate.store.chunks import (
     check_number,
     decide_delivery,
     decide_ending,
+    watermark_after,
 )
 from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
 from tidegate.store.messages import message_id
@@ -55,7 +57,7 @@ def record_chunk(
 ) -> bool:
     """Put a chunk on its lanes, and END on `ends` if it was the last; False when it was there.
 
-    `ends` are the lanes into all tasks that read the source, on every shard.
+    `ends` are the lanes into all tasks that read the source, on every shard: watermarks go there.
     """
     check_number(chunk.source, chunk.number, least=1)
     with connection.pipeline():
@@ -68,13 +70,14 @@ def record_chunk(
     if delivery is Delivery.REPEATED:
         return False
     ids = lane_ids(ways.fetchall(), run, [*lanes, *ends])
-    sent = list(_events(run, chunk, lanes, ids))
+    events = list(_events(run, chunk, lanes, ids))
+    behind = list(_watermarks(facts, chunk, ends, ids))
     if delivery is Delivery.LAST:
-        sent += _ends(run, chunk.source, ends, ids)
+        behind += _ends(run, chunk.source, ends, ids)
     with connection.pipeline():
         _add(connection, run, chunk, is_last=delivery is Delivery.LAST)
-        put(connection, sent)
-        _wake(connection, run, [*lanes, *(ends if delivery is Delivery.LAST else ())])
+        put(connection, [*events, *behind])
+        _wake(connection, run, [*lanes, *(ends if behind else ())])
     crash_point("chunk.before_commit")
     return True
 
@@ -153,8 +156,8 @@ def _chunk(answer: psycopg.Cursor[Any]) -> Chunk | None:
     row = answer.fetchone()
     if row is None:
         return None
-    source, number, sha256, rows, size, files, shard = row
-    return Chunk(source, number, sha256, rows, size, tuple(files), shard)
+    source, number, sha256, rows, size, files, *rest = row
+    return Chunk(source, number, sha256, rows, size, tuple(files), *rest)
 
 
 def _look_beyond(
@@ -193,6 +196,18 @@ def _events(
         yield Sent(ids[lane], id, event)
 
 
+def _watermarks(
+    facts: SourceFacts, chunk: Chunk, lanes: Sequence[LaneName], ids: dict[LaneName, int]
+) -> Iterator[Sent]:
+    time = watermark_after(facts.watermark, chunk)
+    if time is None:
+        return
+    run = facts.run.key
+    for lane in lanes:
+        id = message_id(run, chunk.source, chunk.number, "watermark", lane.to_task)
+        yield Sent(ids[lane], id, Watermark(time, run))
+
+
 def _ends(
     run: Run, source: str, lanes: Sequence[LaneName], ids: dict[LaneName, int]
 ) -> Iterator[Sent]:
@@ -213,6 +228,7 @@ def _add(connection: psycopg.Connection, run: Run, chunk: Chunk, *, is_last: boo
             "bytes": chunk.bytes,
             "files": list(chunk.files),
             "shard": chunk.shard,
+            "watermark": chunk.watermark,
             "is_last": is_last,
         },
     )

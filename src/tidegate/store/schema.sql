@@ -89,6 +89,7 @@ CREATE TABLE tidegate.source (
     declared_at timestamptz,
     ended_at timestamptz,                  -- when all of them were there and END was sent
     injected bigint NOT NULL DEFAULT 0,    -- the last checkpoint whose barrier is on its lanes
+    watermark bigint,                      -- the latest of its chunks'; null: none has event time
     PRIMARY KEY (run_id, name)
 ) WITH (fillfactor = 70);
 
@@ -104,6 +105,7 @@ CREATE TABLE tidegate.chunk (
     shard integer NOT NULL,
     delivered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     behind bigint NOT NULL DEFAULT 0,      -- the checkpoint whose barrier it came behind
+    watermark bigint,                      -- its latest event time less the delay, in ms since 1970
     PRIMARY KEY (run_id, source, number),
     FOREIGN KEY (run_id, source) REFERENCES tidegate.source ON DELETE CASCADE
 );

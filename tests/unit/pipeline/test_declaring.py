@@ -9,7 +9,17 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 import tidegate as tg
-from tidegate.pipeline.nodes import Aggregate, Column, Filter, Join, Order, Select, Source, Top
+from tidegate.pipeline.nodes import (
+    Aggregate,
+    Column,
+    EventTime,
+    Filter,
+    Join,
+    Order,
+    Select,
+    Source,
+    Top,
+)
 
 
 @pytest.fixture
@@ -128,6 +138,24 @@ def test_a_deep_chain_can_be_printed_and_compared(sales: tg.Stream) -> None:
     assert "amount > 0" in repr(deep.node)
     assert deep.node == deep.node
     assert deep.node != sales.node
+
+
+@pytest.mark.parametrize(
+    ("delay", "milliseconds"),
+    [(None, 0), (0, 0), (2.5, 2500), ("90 s", 90_000), ("10 minutes", 600_000), ("2h", 7_200_000),
+     (" 1 Day ", 86_400_000), ("0.5 min", 30_000), ("250 ms", 250), (0.0001, 1)],
+)  # fmt: skip
+def test_an_event_time_is_a_column_and_how_late_its_rows_may_come(
+    shop: tg.Pipeline, delay: float | str | None, milliseconds: int
+) -> None:
+    node = shop.source("visits", "at timestamp", event_time="AT", delay=delay).node
+    assert isinstance(node, Source)
+    assert node.event_time == EventTime("at", milliseconds)
+
+
+def test_a_source_has_no_event_time_unless_it_is_declared(sales: tg.Stream) -> None:
+    assert isinstance(sales.node, Source)
+    assert sales.node.event_time is None
 
 
 @pytest.mark.parametrize("module", ["pyspark", "sqlglot"])

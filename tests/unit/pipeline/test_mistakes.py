@@ -250,3 +250,36 @@ def test_an_error_says_where_what_and_what_to_do(sales: tg.Stream) -> None:
         f"{__file__}:{error.at.line}: this join has no keys."
         " Name the columns both sides share, for example on='store_id'."
     )
+
+
+# ── event time ──
+
+TIMED = "amount decimal(10,2), sold_at timestamp, day date, moment TIMESTAMP_NTZ"
+
+
+@pytest.mark.parametrize("column", ["amount", "nowhere", "", 3])
+def test_the_event_time_is_a_column_that_says_when(shop: tg.Pipeline, column: Any) -> None:
+    wrong = mistake(
+        InvalidArgument,
+        lambda: shop.source("sales", TIMED, event_time=column),
+        argument="event_time",
+        value=column,
+    )
+    assert "sold_at, day, moment" in wrong.todo
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [-1, "-1 s", "", "soon", "10", "minutes", "3 months", "1 h 5 min", True, float("nan"),
+     float("inf"), 10**400, "9" * 400 + " s", "40000 days", ["1 s"]],
+)  # fmt: skip
+def test_a_delay_is_a_length_of_time(shop: tg.Pipeline, delay: Any) -> None:
+    mistake(
+        InvalidArgument,
+        lambda: shop.source("sales", TIMED, event_time="day", delay=delay),
+        argument="delay",
+    )
+
+
+def test_a_delay_is_the_delay_of_an_event_time(shop: tg.Pipeline) -> None:
+    mistake(InvalidArgument, lambda: shop.source("sales", TIMED, delay=5), argument="delay")

@@ -1,7 +1,7 @@
 -- Chunks as clients deliver them, and how many there will be.
 
 -- name: hold_source — What is known of a source; until the commit nobody else delivers to it.
-SELECT delivered, declared
+SELECT delivered, declared, watermark
 FROM tidegate.source
 WHERE run_id = %(run)s AND name = %(source)s
 FOR NO KEY UPDATE;
@@ -10,21 +10,23 @@ FOR NO KEY UPDATE;
 SELECT name FROM tidegate.source WHERE run_id = %(run)s ORDER BY name;
 
 -- name: find_chunk — A chunk that was delivered.
-SELECT source, number, sha256, rows, bytes, files, shard
+SELECT source, number, sha256, rows, bytes, files, shard, watermark
 FROM tidegate.chunk
 WHERE run_id = %(run)s AND source = %(source)s AND number = %(number)s;
 
 -- name: add_chunk — Remember a chunk, and that there is one more.
 WITH added AS (
-    INSERT INTO tidegate.chunk (run_id, source, number, sha256, rows, bytes, files, shard, behind)
+    INSERT INTO tidegate.chunk (
+        run_id, source, number, sha256, rows, bytes, files, shard, watermark, behind
+    )
     SELECT
         run_id, name, %(number)s, %(sha256)s, %(rows)s, %(bytes)s,
-        to_jsonb(%(files)s::text[]), %(shard)s, injected
+        to_jsonb(%(files)s::text[]), %(shard)s, %(watermark)s::bigint, injected
     FROM tidegate.source
     WHERE run_id = %(run)s AND name = %(source)s
 )
 UPDATE tidegate.source
-SET delivered = delivered + 1,
+SET delivered = delivered + 1, watermark = greatest(watermark, %(watermark)s::bigint),
     ended_at = CASE WHEN %(is_last)s THEN clock_timestamp() ELSE ended_at END
 WHERE run_id = %(run)s AND name = %(source)s;
 

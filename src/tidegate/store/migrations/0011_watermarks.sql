@@ -1,0 +1,3 @@
+ALTER TABLE tidegate.source ADD COLUMN watermark bigint;
+
+ALTER TABLE tidegate.chunk ADD COLUMN watermark bigint;
