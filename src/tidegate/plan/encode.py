@@ -70,9 +70,13 @@ def plan_hash(plan: PhysicalPlan) -> str:
 
     A user's function counts by its qualified name: its code cannot be compared.
     """
+    return sha256(encoded(plan).encode()).hexdigest()
+
+
+def encoded(plan: PhysicalPlan) -> str:
+    """What the hash of a plan is made from: its nodes as JSON."""
     nodes = [_encoded(node, _HIDDEN | _WORDING) for node in plan.nodes]
-    text = json.dumps(nodes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(text.encode()).hexdigest()
+    return json.dumps(nodes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _physical_node(node: PhysicalNode, plan: PhysicalPlan) -> object:

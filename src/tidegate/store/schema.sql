@@ -135,6 +135,13 @@ CREATE TABLE tidegate.gate (
     PRIMARY KEY (plan, task)
 );
 
+-- What plans consist of, for those who restore a run under another.
+CREATE TABLE tidegate.plan (
+    hash text PRIMARY KEY,                 -- what runs and the manifests of cuts name
+    nodes text NOT NULL,                   -- what the hash is made from
+    noted_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- A point in every lane of a run. A number is used once, whatever becomes of it.
 CREATE TABLE tidegate.checkpoint (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,

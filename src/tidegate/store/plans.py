@@ -1,0 +1,53 @@
+"""The plans of runs, for those who restore one under another: what they consist of, by hash.
+
+A run names its plan, and so does the manifest of each of its cuts. What is recorded is the text
+that the hash is made from, so it can be compared with any other plan by whoever has that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import psycopg
+
+from tidegate.store.queries import queries
+from tidegate.store.runs import Run
+
+MOST = 4_000_000
+"""Characters of a plan that is recorded; a larger one is known by its hash alone."""
+
+
+def record(connection: psycopg.Connection, hash: str, nodes: str) -> None:
+    """Note what the plan of this hash consists of."""
+    if len(nodes) <= MOST:
+        connection.execute(_SQL["record"].sql, {"hash": hash, "nodes": nodes})
+
+
+def recorded(connection: psycopg.Connection, hash: str) -> str | None:
+    """What a plan consists of, if that was recorded."""
+    row = connection.execute(_SQL["recorded"].sql, {"hash": hash}).fetchone()
+    return str(row[0]) if row else None
+
+
+def remove_unused(connection: psycopg.Connection, seconds: float) -> int:
+    """Forget plans that nobody has served for so long, and no run or cut names; how many."""
+    return connection.execute(_SQL["remove_unused"].sql, {"seconds": seconds}).rowcount
+
+
+def ended_before(
+    connection: psycopg.Connection, run: Run, number: int, tasks: Collection[str]
+) -> list[str]:
+    """Which of these tasks had ended before a cut: what they gave is given for good."""
+    asked = {"run": run.id, "number": number, "tasks": list(tasks)}
+    return [task for (task,) in connection.execute(_SQL["ended_before"].sql, asked)]
+
+
+def is_on_its_way(connection: psycopg.Connection, run: Run, number: int) -> bool:
+    """Whether messages that were on their way between tasks belong to a cut."""
+    row = connection.execute(
+        _SQL["is_on_its_way"].sql, {"run": run.id, "number": number}
+    ).fetchone()
+    return row is not None and bool(row[0])
+
+
+_SQL = queries("plans")

@@ -1,0 +1,31 @@
+-- What the plans of runs consist of: told to those who want to go on under another.
+
+-- name: record — Note what a plan consists of; one that is known is in use again.
+INSERT INTO tidegate.plan (hash, nodes)
+VALUES (%(hash)s, %(nodes)s)
+ON CONFLICT (hash) DO UPDATE SET noted_at = excluded.noted_at;
+
+-- name: recorded — What a plan consists of.
+SELECT nodes FROM tidegate.plan WHERE hash = %(hash)s;
+
+-- name: remove_unused — Forget plans of which neither a run nor a cut is left.
+DELETE FROM tidegate.plan
+WHERE noted_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+    AND NOT EXISTS (SELECT FROM tidegate.run WHERE run.plan = plan.hash)
+    AND NOT EXISTS (
+        SELECT FROM tidegate.checkpoint WHERE checkpoint.manifest ->> 'plan' = plan.hash
+    );
+
+-- name: ended_before — Which of these tasks had ended before the barrier of a checkpoint came.
+SELECT task
+FROM unnest(%(tasks)s::text[]) AS given (task)
+WHERE NOT EXISTS (
+    SELECT FROM tidegate.acknowledgement
+    WHERE run_id = %(run)s AND number = %(number)s AND acknowledgement.task = given.task
+)
+ORDER BY task;
+
+-- name: is_on_its_way — Whether messages between tasks belong to a cut.
+SELECT EXISTS (
+    SELECT FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s
+);

@@ -1,0 +1,80 @@
+"""What a plan consists of is known for as long as a run or a cut names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tidegate.checkpoint import CheckpointState
+from tidegate.signals import CheckpointId
+from tidegate.store import LaneName, Run, begin_run, cuts, plans
+
+LANES = [LaneName("head", "scan"), LaneName("scan", "sum")]
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(url, autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
+def run(session: psycopg.Connection) -> Run:
+    return begin_run(session, "sales", "march", LANES, sources=["orders"], plan="first")
+
+
+def test_a_plan_that_was_recorded_is_known(session: psycopg.Connection) -> None:
+    assert plans.recorded(session, "first") is None
+    for _ in range(2):
+        plans.record(session, "first", "[1]")
+    assert plans.recorded(session, "first") == "[1]"
+
+
+def test_a_plan_beyond_all_bounds_is_not_recorded(session: psycopg.Connection) -> None:
+    plans.record(session, "first", " " * (plans.MOST + 1))
+    assert plans.recorded(session, "first") is None
+
+
+def test_a_plan_that_no_run_and_no_cut_names_is_forgotten(
+    session: psycopg.Connection, run: Run
+) -> None:
+    for plan in ("first", "of a cut", "other"):
+        plans.record(session, plan, "[]")
+    assert cuts.trigger(session, run, CheckpointId.new()) == 1
+    session.execute(
+        'UPDATE tidegate.checkpoint SET state = %s, manifest = \'{"plan": "of a cut"}\'',
+        [CheckpointState.COMMITTED.value],
+    )
+    assert plans.remove_unused(session, 3600) == 0
+    assert plans.remove_unused(session, 0) == 1
+    assert [plans.recorded(session, it) for it in ("first", "of a cut", "other")] == [
+        "[]",
+        "[]",
+        None,
+    ]
+    session.execute("DELETE FROM tidegate.run")
+    assert plans.remove_unused(session, 0) == 2
+
+
+def test_tasks_that_acknowledged_a_cut_had_not_ended_before_it(
+    session: psycopg.Connection, run: Run
+) -> None:
+    assert cuts.trigger(session, run, CheckpointId.new()) == 1
+    cuts.acknowledge(session, [cuts.Acknowledged(run.id, 1, "scan")])
+    assert plans.ended_before(session, run, 1, ["scan", "sum"]) == ["sum"]
+
+
+def test_messages_that_were_on_their_way_belong_to_a_cut(
+    session: psycopg.Connection, run: Run
+) -> None:
+    assert cuts.trigger(session, run, CheckpointId.new()) == 1
+    assert not plans.is_on_its_way(session, run, 1)
+    session.execute(
+        "INSERT INTO tidegate.in_flight"
+        " (run_id, number, place, from_task, to_task, input, kind, payload)"
+        " VALUES (%s, 1, 1, 'scan', 'sum', 0, 'event', '{}')",
+        [run.id],
+    )
+    assert plans.is_on_its_way(session, run, 1)
