@@ -42,7 +42,7 @@ from tidegate.run.storage import Storage
 from tidegate.run.tally import Tally
 from tidegate.run.watch import OVERDUE
 from tidegate.run.wiring import HEAD, lane_names
-from tidegate.spark import Batch, digest, ingest, write_csv
+from tidegate.spark import Batch, digest, ingest, watermark, write_csv
 from tidegate.store import (
     Chunk,
     LaneName,
@@ -215,7 +215,8 @@ class Server:
             return False
         shard = (number - 1) % len(readers[0])
         batch = copy(self._root, self._beginning(found, source, number, shard))
-        chunk = Chunk(source, number, sha256, batch.rows, batch.bytes, batch.files, shard)
+        time = watermark(self._root, batch.files, self._pipeline.sources[source].event_time)
+        chunk = Chunk(source, number, sha256, batch.rows, batch.bytes, batch.files, shard, time)
         lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
         is_new = self._record(found, chunk, lanes)
         self.injection.after_chunk(found, source)

@@ -13,6 +13,7 @@ from tidegate.spark.analyze import Checked, analyze, check
 from tidegate.spark.causes import is_in_the_data
 from tidegate.spark.condense import condensing
 from tidegate.spark.engines import Offer
+from tidegate.spark.event_times import latest_event, watermark
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.ingest import digest, ingest, ingest_table
 from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
@@ -59,6 +60,7 @@ __all__ = [
     "inputs_of",
     "is_ended",
     "is_in_the_data",
+    "latest_event",
     "open_session",
     "passes_through",
     "prefer_this_thread",
@@ -67,5 +69,6 @@ __all__ = [
     "run_shares",
     "session_on",
     "stream_id",
+    "watermark",
     "write_csv",
 ]
