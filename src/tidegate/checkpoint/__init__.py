@@ -8,11 +8,25 @@ collecting end has then what every sink gave up to this point. One row commits a
     triggered ─▶ injected ─▶ aligning ─▶ acknowledged ─▶ committed
         └───────────┴────────────┴────────────┴────────▶ aborted, with reason and offender
 
+One that has lost its patience does not wait for the rest of its barriers: whoever has not passed
+one on stands where its last step left it, and what is on its way to it belongs to the checkpoint
+too. Such a one is unaligned: a run can be restored to it, and sinks do not show it.
+
 `decide` looks at the facts of one run and says what is to be done next; it reads and writes
 nothing.
 """
 
-from tidegate.checkpoint.decide import Abort, Advance, Commit, Fail, Rest, Trigger, Verdict, decide
+from tidegate.checkpoint.decide import (
+    Abort,
+    Advance,
+    Commit,
+    Fail,
+    Rest,
+    Trigger,
+    Unalign,
+    Verdict,
+    decide,
+)
 from tidegate.checkpoint.facts import CutFacts, Cutting, UnderWay, Waiting
 from tidegate.checkpoint.life import OVER, TRANSITIONS, CheckpointState
 
@@ -28,6 +42,7 @@ __all__ = [
     "Fail",
     "Rest",
     "Trigger",
+    "Unalign",
     "UnderWay",
     "Verdict",
     "Waiting",

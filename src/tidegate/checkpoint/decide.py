@@ -19,6 +19,8 @@ class Trigger:
     """Begin a checkpoint; a quiet one only keeps states."""
 
     is_quiet: bool = False
+    patience: float | None = None
+    """Seconds that it waits for barriers; None: for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,11 @@ class Advance:
     """The one under way has come this far."""
 
     to: CheckpointState
+
+
+@dataclass(frozen=True, slots=True)
+class Unalign:
+    """The one under way waits no longer: what is on its way belongs to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class Fail:
     cause: str
 
 
-Verdict = Rest | Trigger | Advance | Commit | Abort | Fail
+Verdict = Rest | Trigger | Advance | Unalign | Commit | Abort | Fail
 
 _S = CheckpointState
 
@@ -60,7 +67,7 @@ def decide(facts: CutFacts) -> Verdict:
     >>> decide(CutFacts(Cutting(every=5.0), "c", since=4.0))
     Rest()
     >>> decide(CutFacts(Cutting(every=5.0), "c", since=6.0))
-    Trigger(is_quiet=False)
+    Trigger(is_quiet=False, patience=None)
     >>> decide(CutFacts(Cutting(), "c", under_way=UnderWay(7, _S.INJECTED, 301.0)))
     Abort(reason='nobody acknowledged it within 300 s', offender='c')
     """
@@ -69,7 +76,13 @@ def decide(facts: CutFacts) -> Verdict:
     tolerated = facts.cutting.tolerated
     if facts.is_open and tolerated is not None and facts.failures > tolerated:
         return Fail(f"{facts.failures} checkpoints in a row have failed")
-    return Trigger(facts.unpublished < facts.cutting.publish) if _is_due(facts) else Rest()
+    return _next(facts) if _is_due(facts) else Rest()
+
+
+def _next(facts: CutFacts) -> Trigger:
+    """One that waits for nobody is never shown."""
+    patience = facts.cutting.unaligned_after
+    return Trigger(facts.unpublished < facts.cutting.publish or patience == 0, patience)
 
 
 def _is_due(facts: CutFacts) -> bool:
@@ -84,6 +97,8 @@ def _about(facts: CutFacts, it: UnderWay) -> Verdict:
         return _in_time_to_commit(facts, it)
     if not facts.is_open and not is_complete:
         return Abort("the run was closed", "whoever closed it")
+    if it.patience is not None and it.age >= it.patience and not is_complete:
+        return Unalign()
     return next(_broken_bounds(facts, it), None) or _progress(it, is_complete=is_complete)
 
 

@@ -17,6 +17,11 @@ class Cutting:
     """The least time between two that sinks show; those in between only keep states."""
     pause: float = 0.5
     """The least time between two that are taken by themselves."""
+    unaligned_after: float | None = None
+    """How long one waits for barriers before it takes what is on its way along; 0: none waits.
+
+    Such a one is there to be restored; sinks go on showing the last that was aligned.
+    """
     alignment: float = 60.0
     """How long a fan-in may wait for the rest of the copies."""
     acknowledgement: float = 300.0
@@ -54,6 +59,8 @@ class UnderWay:
     waiting: tuple[Waiting, ...] = ()
     complete_for: float | None = None
     """Seconds since it was seen to be acknowledged by all."""
+    patience: float | None = None
+    """At which age it waits for barriers no longer; None: it waits for all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def monitor(
         with (
             open_deployment(deployment, database) as place,
             Wakeups(place.database) as wakeups,
-            watching(place.database, found.name, wakeups, called) as watch,
+            watching(place, found.name, wakeups, called) as watch,
             colleague_in(deployment, group, called, wakeups) as colleague,
         ):
             if colleague is not None:

@@ -85,7 +85,7 @@ class ResultCollector(Operator):
         arrived.messages += 1
         if isinstance(message, Event):
             arrived.add(message)
-        elif isinstance(message, Barrier):
+        elif isinstance(message, Barrier) and not self.is_void(message):
             self._pass(message, arrived, outcome)
 
     def _pass(self, barrier: Barrier, arrived: _Arrived, outcome: Outcome) -> None:

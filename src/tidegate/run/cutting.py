@@ -13,14 +13,25 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import tidegate
-from tidegate.checkpoint import Abort, Advance, Commit, Fail, Rest, Trigger, Verdict, decide
+from tidegate.checkpoint import (
+    Abort,
+    Advance,
+    Commit,
+    Fail,
+    Rest,
+    Trigger,
+    Unalign,
+    Verdict,
+    decide,
+)
 from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
 from tidegate.signals import CheckpointId
-from tidegate.store import RunState, close_run, cuts, garbage, guard
+from tidegate.store import RunState, close_run, cuts, garbage, guard, unaligned
 
 if TYPE_CHECKING:
     from tidegate.checkpoint import CutFacts
+    from tidegate.run.remembering import Seal
     from tidegate.store import Connection, Database, Lease, Run
 
 log = logging.getLogger(__name__)
@@ -31,9 +42,10 @@ VERSIONS = {"tidegate": tidegate.__version__, "pyspark": version("pyspark")}
 class Coordinator:
     """Looks after the checkpoints of one pipeline's runs."""
 
-    def __init__(self, database: Database, pipeline: str) -> None:
+    def __init__(self, database: Database, pipeline: str, seal: Seal) -> None:
         self._database = database
         self._pipeline = pipeline
+        self._seal = seal
         self.cuts = 0
         """How many it has committed."""
 
@@ -47,12 +59,25 @@ class Coordinator:
         verdicts = []
         for run, facts in self._database.transact(lambda c: cuts.to_cut(c, self._pipeline)):
             verdict = decide(facts)
+            if isinstance(verdict, Commit) and facts.under_way:
+                verdict = self._sealed(run, facts.under_way.number)
             if not isinstance(verdict, Rest):
                 write = partial(self._write, lease=lease, run=run, facts=facts, verdict=verdict)
                 self._database.transact(write)
                 self._tell(run, facts, verdict)
                 verdicts.append(verdict)
-        return any(isinstance(verdict, Advance) for verdict in verdicts)
+        return any(isinstance(verdict, Advance | Unalign) for verdict in verdicts)
+
+    def _sealed(self, run: Run, number: int) -> Commit | Abort:
+        """Files that tasks keep are sealed by them, those of what was on its way by nobody."""
+        found = self._database.transact(lambda c: unaligned.unsealed(c, run, number))
+        try:
+            sealed = {place: self._seal(files) for place, files in found.items()}
+        except OSError as trouble:
+            return Abort(f"what was on its way cannot be sealed: {trouble}", "the storage")
+        if sealed:
+            self._database.transact(lambda c: unaligned.seal(c, run, number, sealed))
+        return Commit()
 
     def _write(
         self, connection: Connection, lease: Lease, run: Run, facts: CutFacts, verdict: Verdict
@@ -60,11 +85,14 @@ class Coordinator:
         guard(connection, lease)
         number = facts.under_way.number if facts.under_way else 0
         match verdict:
-            case Trigger(is_quiet):
+            case Trigger(is_quiet, patience):
                 with suppress(RunEnded):  # by somebody else, since it was looked at
-                    cuts.trigger(connection, run, CheckpointId.new(), quiet=is_quiet)
+                    wanted = CheckpointId.new()
+                    cuts.trigger(connection, run, wanted, quiet=is_quiet, patience=patience)
             case Advance(to):
                 cuts.advance(connection, run, number, to)
+            case Unalign():
+                unaligned.unalign(connection, run, number)
             case Commit():
                 cuts.commit(connection, run, number, VERSIONS)
                 garbage.retire(connection, run, facts.cutting.retained)

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
+from tidegate.errors import Overtaken
 from tidegate.faults import crash_point
 from tidegate.run import outgoing
 from tidegate.run.durable_processor import DurableProcessor
@@ -53,7 +54,7 @@ from tidegate.store import (
     Run,
     StepCommit,
     Unread,
-    aborted_among,
+    Withdrawn,
     closed_among,
     commit_step,
     lanes_of,
@@ -63,6 +64,7 @@ from tidegate.store import (
     state_of,
     task_topic,
     unread,
+    withdrawn_among,
 )
 
 EVERYTHING = sys.maxsize
@@ -84,7 +86,7 @@ class _News:
     messages: list[Unread]
     closed: set[int]
     released: set[int]
-    aborted: Mapping[int, tuple[int, ...]]
+    withdrawn: Mapping[int, Withdrawn]
 
 
 class DurableLanes:
@@ -169,7 +171,19 @@ class DurableLanes:
         return step
 
     def commit(self, step: Step, outcome: Outcome) -> None:
-        """Move cursors, append what follows and publish results, in one transaction."""
+        """Move cursors, append what follows and publish results, in one transaction.
+
+        Runs whose checkpoint has not waited for this step are read anew; the others go on.
+        """
+        try:
+            self._commit(step, outcome)
+        except Overtaken as late:
+            runs = {key for key, state in self._runs.items() if state.run.id in late.runs}
+            self._forget(late.runs)
+            self._may_have_news = True
+            self._commit(step, outcome.without(runs))
+
+    def _commit(self, step: Step, outcome: Outcome) -> None:
         touched = self._touched(step, outcome)
         commit = StepCommit(
             lease=self._owned.lease,
@@ -275,7 +289,7 @@ class DurableLanes:
         self._may_have_news = False
         news = self._database.transact(self._look)
         self._forget(news.closed)
-        self._withdraw(news.aborted)
+        self._withdraw(news.withdrawn)
         self._released |= news.released
         for message in news.messages:
             self._inbox(message).keep(message)
@@ -296,23 +310,23 @@ class DurableLanes:
         if self._is_gated and waiting:
             freed = released(connection, self._task, waiting)
         # Asked last: whoever sees the next barrier has to know what became of the one before.
-        aborted = aborted_among(connection, known) if self._may_be_aborted(messages) else {}
-        return _News(messages, closed, freed, aborted)
+        withdrawn = withdrawn_among(connection, known) if self._may_be_withdrawn(messages) else {}
+        return _News(messages, closed, freed, withdrawn)
 
-    def _may_be_aborted(self, messages: Iterable[Unread]) -> bool:
+    def _may_be_withdrawn(self, messages: Iterable[Unread]) -> bool:
         """Whether a barrier is there or waits, so that it is worth asking."""
         if any(checkpoints(it.message for it in messages)):
             return True
         return any(
-            self._processor.is_waiting(inbox.edge, key)
+            inbox.signals or self._processor.is_waiting(inbox.edge, key)
             for key, state in self._runs.items()
             for inbox in state.inboxes
         )
 
-    def _withdraw(self, aborted: Mapping[int, tuple[int, ...]]) -> None:
+    def _withdraw(self, withdrawn: Mapping[int, Withdrawn]) -> None:
         for key, state in self._runs.items():
-            for number in aborted.get(state.run.id, ()):
-                self._processor.withdraw(key, number)
+            if state.run.id in withdrawn:
+                self._processor.withdraw(key, withdrawn[state.run.id])
 
     def _forget(self, closed: Iterable[int]) -> None:
         gone = set(closed)
@@ -329,7 +343,7 @@ class DurableLanes:
         return next(inbox for inbox in self._runs[key].inboxes if inbox.id == message.lane)
 
     def _open(self, run: Run) -> OpenRun:
-        lanes, state, aborted = self._database.transact(partial(self._known_of, run=run))
+        lanes, state, withdrawn = self._database.transact(partial(self._known_of, run=run))
         edges = {(edge.upstream, edge.index): edge for edge in self._edges}
         inboxes, outlets = [], []
         for lane in lanes:
@@ -344,17 +358,16 @@ class DurableLanes:
         self._recall(opened)
         if state:
             self._processor.restore(run.key, state)
-        for number in aborted:
-            self._processor.withdraw(run.key, number)
+        self._processor.withdraw(run.key, withdrawn)
         return opened
 
     def _known_of(
         self, connection: Connection, run: Run
-    ) -> tuple[list[LaneState], list[Held], Sequence[int]]:
-        """A run's lanes, what this task keeps of it, and the checkpoints that were given up."""
+    ) -> tuple[list[LaneState], list[Held], Withdrawn]:
+        """A run's lanes, what this task keeps of it, and the checkpoints that mean nothing."""
         lanes = lanes_of(connection, run, self._task)
-        aborted = aborted_among(connection, [run.id]).get(run.id, ())
-        return lanes, state_of(connection, run, self._task), aborted
+        withdrawn = withdrawn_among(connection, [run.id]).get(run.id, Withdrawn())
+        return lanes, state_of(connection, run, self._task), withdrawn
 
     def _recall(self, opened: OpenRun) -> None:
         """Give the processor back what it knew of time; it does not know a run that is fresh."""

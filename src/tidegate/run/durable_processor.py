@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tidegate.run.step import Processor
 from tidegate.signals import Edge
-from tidegate.store import Held
+from tidegate.store import Held, Withdrawn
 
 
 class DurableProcessor(Processor, Protocol):
@@ -29,8 +29,8 @@ class DurableProcessor(Processor, Protocol):
         """Have again what was kept at the last checkpoint."""
         ...
 
-    def withdraw(self, run: str, number: int) -> None:
-        """Wait no longer for the copies of a checkpoint's barrier, and take no late ones."""
+    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+        """Wait no longer for the copies of these checkpoints' barriers, and take no late ones."""
         ...
 
     def forget(self, run: str) -> None:

@@ -25,7 +25,9 @@ from tidegate.signals import (
     StreamMessage,
 )
 from tidegate.signals.aligner import DEFAULT_HOLD
-from tidegate.store import Held
+from tidegate.store import Held, Withdrawn
+
+NOTHING = Withdrawn()
 
 
 class Operator:
@@ -37,6 +39,7 @@ class Operator:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._withdrawn: dict[str, Withdrawn] = {}
 
     @property
     def name(self) -> str:
@@ -66,8 +69,13 @@ class Operator:
     def restore(self, run: str, state: Sequence[Held]) -> None:
         """Have again what was kept at the last checkpoint; by default nothing is kept."""
 
-    def withdraw(self, run: str, number: int) -> None:
-        """An operator passes barriers on at once."""
+    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+        """Barriers of these need no answer; see `is_void`."""
+        self._withdrawn[run] = checkpoints
+
+    def is_void(self, barrier: Barrier) -> bool:
+        """Whether this is the barrier of a checkpoint that was withdrawn."""
+        return barrier.is_checkpoint and barrier.id in self._withdrawn.get(barrier.run, NOTHING)
 
     @property
     def share(self) -> int:
@@ -81,6 +89,7 @@ class Operator:
 
     def forget(self, run: str) -> None:
         """A run was closed; nothing of it arrives any more."""
+        self._withdrawn.pop(run, None)
         self.on_cancel(run)
 
     def attend(self, work_done: Callable[[], None]) -> None:
@@ -183,13 +192,17 @@ class BarrierProcessor:
     def restore(self, run: str, state: Sequence[Held]) -> None:
         """What it keeps is on its lanes."""
 
-    def withdraw(self, run: str, number: int) -> None:
-        """A checkpoint was given up: nobody waits for its copies, and late ones do not count.
+    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+        """Nobody waits for copies of these any more, and late ones do not count.
 
         For durable lanes, of which nothing was read behind the barrier; see `InstantKind.ABORT`.
         """
-        released = self._aligner(Carrier.DATA, run).abort(number)
-        self._first_copies.pop(run, None)
+        aligner = self._aligner(Carrier.DATA, run)
+        released = aligner.abort_up_to(checkpoints.up_to)
+        for number in checkpoints.also:
+            released += aligner.abort(number)
+        if aligner.pending is None:
+            self._first_copies.pop(run, None)
         assert not released, "nothing is held behind a barrier that stays on its lane"
 
     @property

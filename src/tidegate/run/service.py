@@ -17,6 +17,7 @@ from tidegate.errors import OtherPlan, UnknownStage, WorkerGaveUp, listed
 from tidegate.plan import plan_hash
 from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.server import Server
+from tidegate.run.storage import Storage
 from tidegate.run.sweep import Sweeper
 from tidegate.run.watch import Watch
 from tidegate.run.why import why_not_done
@@ -92,7 +93,7 @@ def fronting(
     database.transact(lambda c: record_gates(c, plan_hash(checked.plan), assembly.monitored))
     with (
         Wakeups(database) as wakeups,
-        watching(database, assembly.name, wakeups, process) as watch,
+        watching(place, assembly.name, wakeups, process) as watch,
     ):
         server = Server(place, pipeline, assembly, lambda: session, wakeups)
         with server.injection:
@@ -127,11 +128,11 @@ def serving(
 
 @contextmanager
 def watching(
-    database: Database, pipeline: str, wakeups: Wakeups, process: str = ""
+    place: Deployment, pipeline: str, wakeups: Wakeups, process: str = ""
 ) -> Iterator[Watch]:
     """Watch the runs of a pipeline, or stand by while another does."""
-    explain = partial(why_not_done, database)
-    with Watch(database, pipeline, wakeups, explain, process=process) as watch:
+    explain, seal = partial(why_not_done, place.database), Storage(place.root).seal
+    with Watch(place.database, pipeline, wakeups, explain, seal, process=process) as watch:
         yield watch
 
 

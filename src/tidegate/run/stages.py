@@ -183,7 +183,7 @@ class StageOperator(Operator):
             self._keep(message, turn)
         elif isinstance(message, Event):
             self._take(message, turn)
-        else:
+        elif not (isinstance(message, Barrier) and self.is_void(message)):
             turn.others.append(message)
 
     def _take(self, event: Event[object], turn: _Turn) -> None:
@@ -199,6 +199,8 @@ class StageOperator(Operator):
         kept.messages += 1
         if isinstance(message, Event):
             kept.add(message.port, _batch(message), message.version)
+        elif isinstance(message, Barrier) and self.is_void(message):
+            pass  # what is kept waits for the next one
         elif isinstance(message, Barrier) and (message.is_end or message.is_checkpoint):
             self._answer(message, kept, turn)
         elif isinstance(message, Barrier):

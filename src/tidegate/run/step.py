@@ -8,8 +8,8 @@ which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.errors import ProcessorFailed, TidegateError, listed
@@ -84,6 +84,17 @@ class Outcome:
         """The signal after which the processor stops, if one goes forward."""
         ends = (m for m in (*self.control, *self.data[-1:]) if isinstance(m, Barrier | Instant))
         return next((signal for signal in ends if signal.is_terminal), None)
+
+    def without(self, runs: Collection[str]) -> Outcome:
+        """What it leads to for the other runs."""
+        return replace(
+            self,
+            data=[it for it in self.data if it.run not in runs],
+            results=[it for it in self.results if it.run not in runs],
+            failed={run: cause for run, cause in self.failed.items() if run not in runs},
+            later=self.later.difference(runs),
+            remembered={run: said for run, said in self.remembered.items() if run not in runs},
+        )
 
     def add(self, carrier: Carrier, messages: Iterable[StreamMessage]) -> None:
         """Forward messages on the channel they belong to."""

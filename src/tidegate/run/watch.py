@@ -37,6 +37,7 @@ from tidegate.store.releases import release
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tidegate.run.remembering import Seal
     from tidegate.store import Connection, Database, Run, Wakeups
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,10 @@ NET = 1.0
 
 
 class Watch:
-    """Watches one pipeline. `explain` says why a run is not done, for those who are late."""
+    """Watches one pipeline.
+
+    `explain` says why a run is not done, for those who are late; `seal` how files are recognised.
+    """
 
     def __init__(
         self,
@@ -58,17 +62,17 @@ class Watch:
         pipeline: str,
         wakeups: Wakeups,
         explain: Callable[[Run], str],
+        seal: Seal,
         seconds: float = LEASE_SECONDS,
-        on_release: Callable[[], None] = lambda: None,
         process: str = "",
     ) -> None:
         self._database = database
         self._pipeline = pipeline
-        self.on_release = on_release
+        self.on_release: Callable[[], None] = lambda: None
         """Called when something was let through."""
         self.releases = 0
         """How often it has let an END through."""
-        self.coordinator = Coordinator(database, pipeline)
+        self.coordinator = Coordinator(database, pipeline, seal)
         """Of checkpoints."""
         self._explain = explain
         self._seconds = seconds

@@ -145,6 +145,7 @@ class Aligner:
         self._end: Barrier | None = None
         self._end_forwarded = False
         self._aborted: set[int] = set()
+        self._void = 0  # all barriers up to this one are withdrawn
         self._watermark: int | None = None
 
     @property
@@ -213,6 +214,14 @@ class Aligner:
         self._last = self._pending
         return self._clear_pending()
 
+    def abort_up_to(self, barrier_id: int) -> list[Delivery]:
+        """Withdraw all barriers up to one, as `abort` does."""
+        self._void = max(self._void, barrier_id)
+        if self._pending is None or self._pending.id > barrier_id:
+            return []
+        self._last = self._pending
+        return self._clear_pending()
+
     def discard(self) -> list[Delivery]:
         """Forget what is held and pending because the run was cancelled; only ENDs still count."""
         if self._pending is not None:
@@ -232,6 +241,9 @@ class Aligner:
     def _owes(self, lane: _Lane) -> bool:
         return not (lane.delivered or lane.closed)
 
+    def _is_withdrawn(self, barrier: Barrier) -> bool:
+        return barrier.id <= self._void or barrier.id in self._aborted
+
     def _hold(self, lane: _Lane, message: StreamMessage) -> None:
         if isinstance(message, Barrier) and message.run == self.run:
             if not message.is_end:
@@ -242,7 +254,7 @@ class Aligner:
     def _refuse_while_delivered(self, lane: _Lane, barrier: Barrier) -> None:
         """A barrier behind the pending one, from an upstream that has delivered that one."""
         assert self._pending is not None
-        if barrier.id in self._aborted:
+        if self._is_withdrawn(barrier):
             return
         if barrier.is_copy_of(self._pending):
             raise DuplicateBarrier(upstream=str(lane.edge), barrier=str(barrier))
@@ -259,7 +271,7 @@ class Aligner:
         return [Delivery(lane.edge, message)]
 
     def _arrive(self, lane: _Lane, barrier: Barrier) -> list[Delivery]:
-        if barrier.id in self._aborted:
+        if self._is_withdrawn(barrier):
             return []
         self._check_order(lane, barrier)
         self._pending = barrier

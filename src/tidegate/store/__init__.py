@@ -10,9 +10,17 @@ once or not at all. The monitor decides on what `unreleased` tells, the coordina
 on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 """
 
-from tidegate.store import cuts, garbage, restoring
+from tidegate.store import cuts, garbage, restoring, unaligned
 from tidegate.store.chunks import Chunk
-from tidegate.store.cuts import Acknowledged, Held, Kept, SealedFile, aborted_among, state_of
+from tidegate.store.cuts import (
+    Acknowledged,
+    Held,
+    Kept,
+    SealedFile,
+    Withdrawn,
+    state_of,
+    withdrawn_among,
+)
 from tidegate.store.database import Connection, Database, open_database
 from tidegate.store.deliveries import end_source, find_chunk, record_chunk
 from tidegate.store.embedded import EmbeddedServer, Listen
@@ -117,7 +125,7 @@ __all__ = [
     "StepCommit",
     "Unread",
     "Wakeups",
-    "aborted_among",
+    "Withdrawn",
     "acquire",
     "append",
     "begin_run",
@@ -167,7 +175,9 @@ __all__ = [
     "tardy_runs",
     "task_topic",
     "to_reclaim",
+    "unaligned",
     "unfinished_among",
     "unread",
     "unreleased",
+    "withdrawn_among",
 ]

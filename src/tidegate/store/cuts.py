@@ -8,7 +8,6 @@ one costs what has changed, not what there is.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -100,6 +99,8 @@ class Checkpoint:
     offender: str | None
     is_published: bool = True
     """Whether sinks show it, if it is a cut; else it only keeps states."""
+    is_aligned: bool = True
+    """Whether all its barriers were waited for; else it has also what was on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +121,20 @@ def set_cutting(connection: psycopg.Connection, run: Run, cutting: Cutting) -> N
 
 
 def trigger(
-    connection: psycopg.Connection, run: Run, id: UUID, *, quiet: bool = False
+    connection: psycopg.Connection,
+    run: Run,
+    id: UUID,
+    *,
+    quiet: bool = False,
+    patience: float | None = None,
 ) -> int | None:
     """Begin a checkpoint: its number, or None while another is under way or all sources have ended.
 
-    A quiet one keeps states, and sinks do not show it. Raises `RunEnded` when the run is closed.
+    A quiet one keeps states, and sinks do not show it. After its patience, in seconds, it waits for
+    no barriers. Raises `RunEnded` when the run is closed.
     """
     hold_open(connection, run, "*")
-    asked = {"run": run.id, "id": id, "quiet": quiet}
+    asked = {"run": run.id, "id": id, "quiet": quiet, "patience": patience}
     row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
     if row is None:
         return None
@@ -239,14 +246,22 @@ def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[Held]:
     return [Held(port, since, msgspec.json.decode(payload)) for port, since, payload in rows]
 
 
-def aborted_among(
-    connection: psycopg.Connection, runs: Collection[int]
-) -> dict[int, tuple[int, ...]]:
-    """The numbers of withdrawn checkpoints, by run."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for run, number in connection.execute(_SQL["aborted_among"].sql, {"runs": list(runs)}):
-        found[run].append(number)
-    return {run: tuple(numbers) for run, numbers in found.items()}
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The checkpoints of a run whose barriers mean nothing any more."""
+
+    up_to: int = 0
+    """All up to here."""
+    also: frozenset[int] = frozenset()
+
+    def __contains__(self, number: int) -> bool:
+        return number <= self.up_to or number in self.also
+
+
+def withdrawn_among(connection: psycopg.Connection, runs: Collection[int]) -> dict[int, Withdrawn]:
+    """By run the checkpoints that were given up, or wait for nobody any more."""
+    rows = connection.execute(_SQL["withdrawn_among"].sql, {"runs": list(runs)})
+    return {run: Withdrawn(up_to, frozenset(also)) for run, up_to, also in rows}
 
 
 # ── deciding ──
@@ -277,7 +292,7 @@ def _under_way(connection: psycopg.Connection, run: Run) -> UnderWay | None:
     row = connection.execute(_SQL["under_way"].sql, {"run": run.id}).fetchone()
     if row is None:
         return None
-    number, _, state, age, complete_for, owing, acknowledged = row
+    number, _, state, age, complete_for, owing, acknowledged, patience = row
     return UnderWay(
         number,
         CheckpointState(state),
@@ -286,6 +301,7 @@ def _under_way(connection: psycopg.Connection, run: Run) -> UnderWay | None:
         frozenset(acknowledged),
         tuple(_waiting(connection, run, number)),
         complete_for,
+        patience,
     )
 
 

@@ -22,13 +22,17 @@ READ = 900.0
 
 
 def retire(connection: psycopg.Connection, run: Run, retained: int) -> int:
-    """Forget all checkpoints before the last few cuts, and what only they needed; how many."""
+    """Forget all checkpoints before the last few cuts, and what only they needed; how many.
+
+    The last one that sinks show stays, however many came behind it.
+    """
     asked = {"run": run.id, "retained": retained}
     row = connection.execute(_SQL["bounds"].sql, asked).fetchone()
-    before, oldest = row or (None, None)
+    before, oldest, recent = row or (None, None, None)
     if oldest is None:
         return 0
-    asked = {"run": run.id, "before": 0 if before == oldest else before, "oldest": oldest}
+    bounds = {"before": 0 if before == oldest else before, "oldest": oldest, "recent": recent}
+    asked = {"run": run.id, **bounds}
     connection.execute(_SQL["note_retired"].sql, asked)
     connection.execute(_SQL["drop_states"].sql, asked)
     return connection.execute(_SQL["retire"].sql, asked).rowcount

@@ -1,7 +1,7 @@
 """Restoring: a run begins again at one of its cuts, as another incarnation under the same name.
 
-The new incarnation has the states of the cut, and on the lanes of its sources what was delivered
-behind it. Whatever still works for the old one finds a closed run: its writes change nothing. A
+The new incarnation has the states of the cut, on its lanes what was on its way there, and on those
+of its sources what was delivered behind it. Whatever still works for the old one finds a closed run: its writes change nothing. A
 task that had ended before the cut stays ended: its END is put on the lanes out of it.
 """
 
@@ -15,7 +15,7 @@ import psycopg
 from tidegate.checkpoint import CheckpointState
 from tidegate.errors import NoSuchCut, listed
 from tidegate.faults import crash_point
-from tidegate.signals import BarrierKind, Event
+from tidegate.signals import BarrierKind, Event, StreamMessage
 from tidegate.store.chunks import Chunk
 from tidegate.store.cuts import SealedFile, checkpoints_of, cut_of
 from tidegate.store.deliveries import END_ID
@@ -23,6 +23,7 @@ from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
 from tidegate.store.messages import message_id
 from tidegate.store.queries import queries
 from tidegate.store.runs import LaneName, Run, RunState, begin_run, close_run, closing_topics
+from tidegate.store.unaligned import in_flight
 from tidegate.store.wakeups import notify
 
 
@@ -99,18 +100,21 @@ def _copy(
         "copy_acknowledgements",
         "copy_outputs",
         "copy_states",
+        "copy_in_flight",
         "copy_releases",
     ):
         connection.execute(_SQL[name].sql, asked)
 
 
-_Message = tuple[LaneName, tuple[str | int, ...], Event[object] | None]
+_Message = tuple[LaneName, tuple[str | int, ...], StreamMessage | None]
 """A lane, what makes the id of the message, and the message; None is END."""
 
 
 def _replayed(
     connection: psycopg.Connection, run: Run, number: int, graph: Graph
 ) -> Iterator[_Message]:
+    for it in in_flight(connection, run, number):
+        yield it.lane, (it.lane.from_task, it.lane.input, "in flight", it.place), it.message
     rows = connection.execute(_SQL["chunks_behind"].sql, {"run": run.id, "number": number})
     for source, at, sha256, rows_, size, files, shard in rows.fetchall():
         chunk = Chunk(source, at, sha256, rows_, size, tuple(files), shard)

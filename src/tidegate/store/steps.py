@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from tidegate.errors import LaneConflict
+from tidegate.errors import LaneConflict, Overtaken
 from tidegate.faults import crash_point
 from tidegate.store.cuts import Acknowledged, acknowledge
 from tidegate.store.lanes import Sent, put
@@ -23,6 +23,7 @@ from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
 from tidegate.store.runs import RunState, closing_topics
 from tidegate.store.topics import run_topic
+from tidegate.store.unaligned import ask_for_late
 from tidegate.store.wakeups import notify
 
 
@@ -104,17 +105,19 @@ class _Answers:
     moved: psycopg.Cursor[Any] | None
     put: psycopg.Cursor[Any] | None
     closed: psycopg.Cursor[Any] | None
+    late: psycopg.Cursor[Any] | None
 
 
 def commit_step(connection: psycopg.Connection, step: StepCommit) -> Committed:
     """Everything a step changes, or nothing of it, or what of it was left to do.
 
     The statements go to the server together, and their answers are looked at afterwards: an error
-    raised here takes everything back.
+    raised here takes everything back. `Overtaken` names runs that have to be read anew.
     """
     with connection.pipeline():
         answers = _write(connection, step)
     check_held(answers.leases, (step.lease, *step.also))
+    _refuse_late(step, answers)
     runs = {id: (pipeline, state) for id, pipeline, state in answers.runs.fetchall()}
     is_new = _is_new(connection, step, answers)
     closed = {id for (id,) in answers.closed.fetchall()} if answers.closed else set()
@@ -156,13 +159,14 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
     appended = put(connection, step.sent) if step.sent else None
     if step.published:
         _publish(connection, step.published)
+    late = ask_for_late(connection, step.acknowledged)
     if step.acknowledged:
         acknowledge(connection, step.acknowledged)
     failed = {failure.run: failure.cause for failure in reversed(step.failed)}
     closed = _close(connection, step.ended_runs, failed) if step.closing else None
     if not step.closing:
         notify(connection, step.wakes)
-    return _Answers(leases, runs, moved, appended, closed)
+    return _Answers(leases, runs, moved, appended, closed, late)
 
 
 def _hold_runs(connection: psycopg.Connection, step: StepCommit) -> psycopg.Cursor[Any]:
@@ -215,6 +219,12 @@ def _close(
 
 
 # ── understanding the answers ──
+
+
+def _refuse_late(step: StepCommit, answers: _Answers) -> None:
+    late = tuple(id for (id,) in answers.late.fetchall()) if answers.late else ()
+    if late:
+        raise Overtaken(step.lease.key, late)
 
 
 def _is_new(connection: psycopg.Connection, step: StepCommit, answers: _Answers) -> bool:

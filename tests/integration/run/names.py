@@ -35,6 +35,7 @@ from tidegate.run.restoring import graph_of
 from tidegate.run.stages import StageOperator
 from tidegate.run.wiring import HEAD
 from tidegate.signals import CheckpointBarrier, CheckpointId
+from tidegate.signals.checkpoint import QUIET
 from tidegate.spark import Batch, PreparedStage, Share
 from tidegate.spark.prepare import route_of
 from tidegate.store import (
@@ -54,6 +55,7 @@ from tidegate.store import (
     record_chunk,
     restoring,
     results_of,
+    unaligned,
     unreleased,
 )
 from tidegate.store.releases import release
@@ -168,7 +170,7 @@ class Bench:
         self.database.transact(lambda c: record_gates(c, plan_hash(self.plan), gates))
         self.run = self.database.transact(self._begin)
         self.tasks = {task: self._built(task) for task in self.assembly.places}
-        self.coordinator = Coordinator(self.database, self.plan.pipeline)
+        self.coordinator = Coordinator(self.database, self.plan.pipeline, sealed)
         self.watch = self._lease("monitor", self.plan.pipeline)
         self.cuts = Cuts(self.database, self.plan, self.wakeups, lambda _: self.run, lambda: None)
 
@@ -194,14 +196,19 @@ class Bench:
         self.database.transact(lambda c: end_source(c, self.run, source, None, ends))
         self.ended.add(source)
 
-    def trigger(self) -> int | None:
-        return self.database.transact(lambda c: cuts.trigger(c, self.run, CheckpointId.new()))
+    def trigger(self, *, quiet: bool = False) -> int | None:
+        trigger = partial(cuts.trigger, run=self.run, id=CheckpointId.new(), quiet=quiet)
+        return self.database.transact(trigger)
+
+    def unalign(self, number: int) -> bool:
+        """A checkpoint waits no longer for those who have not passed its barrier on."""
+        return self.database.transact(lambda c: unaligned.unalign(c, self.run, number))
 
     def inject(self, source: str) -> bool:
         """Put the barrier that a source owes on its lanes; whether it owed one."""
         for owed in self.database.transact(lambda c: cuts.owed(c, self.plan.pipeline)):
             if owed.source == source:
-                barrier = CheckpointBarrier(owed.number, owed.epoch)
+                barrier = CheckpointBarrier(owed.number, owed.epoch, QUIET * owed.is_quiet)
                 inject = partial(cuts.inject, run=owed.run, source=source, barrier=barrier,
                                  lanes=self._lanes(source))  # fmt: skip
                 assert self.database.transact(inject)
@@ -273,6 +280,12 @@ class Bench:
 
     @property
     def committed(self) -> list[int]:
+        """The cuts that sinks show."""
+        every = self.cuts.all(self.run.name)
+        return [it.number for it in every if it.state.value == "committed" and it.is_published]
+
+    @property
+    def restorable(self) -> list[int]:
         every = self.cuts.all(self.run.name)
         return [it.number for it in every if it.state.value == "committed"]
 

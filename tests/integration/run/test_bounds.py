@@ -19,6 +19,7 @@ from tidegate.run import watch as watches
 from tidegate.run.assemble import Assembly
 from tidegate.run.deployment import Deployment
 from tidegate.run.server import Server
+from tidegate.run.storage import Storage
 from tidegate.run.watch import Watch
 from tidegate.run.why import why_not_done
 from tidegate.store import Run, RunState, Wakeups
@@ -31,7 +32,7 @@ def watching(
     explain = explain or partial(why_not_done, place.database)
     with (
         Wakeups(place.database) as wakeups,
-        Watch(place.database, assembly.name, wakeups, explain) as watch,
+        Watch(place.database, assembly.name, wakeups, explain, Storage(place.root).seal) as watch,
     ):
         yield watch
 
@@ -48,10 +49,11 @@ def test_whoever_leads_is_known_by_its_process(place: Deployment, assembly: Asse
         return [str(owner) for (owner,) in ask(place.database, asked)]
 
     explain = partial(why_not_done, place.database)
-    its = (place.database, assembly.name)
-    with Wakeups(place.database) as wakeups, Watch(*its, wakeups, explain, process="monitor-1"):
-        wait_until(lambda: bool(leaders()))
-        (leader,) = leaders()
+    with Wakeups(place.database) as wakeups:
+        its = (place.database, assembly.name, wakeups, explain, Storage(place.root).seal)
+        with Watch(*its, process="monitor-1"):
+            wait_until(lambda: bool(leaders()))
+            (leader,) = leaders()
 
     assert re.fullmatch(rf"{getpid()}-monitor-1-[0-9a-f]{{12}}", leader)
 

@@ -192,6 +192,7 @@ class Adversary:
             self._settle: 2,
             self._kill: 2,
             self._abort: 0.3,
+            self._unalign: 1,
             self._restore: 0.7,
             self._end: 0.3,
         }
@@ -238,7 +239,7 @@ class Adversary:
 
     def _cut(self) -> None:
         if self._sources:
-            self._bench.trigger()
+            self._bench.trigger(quiet=self._chance.random() < 0.3)
 
     def _kill(self) -> None:
         for task in self._chance.sample([*self._bench.tasks], k=1):
@@ -249,10 +250,15 @@ class Adversary:
         if numbers:
             self._bench.abort(numbers[-1])
 
+    def _unalign(self) -> None:
+        numbers = [it.number for it in self._bench.cuts.all(self._bench.run.name)]
+        if numbers:
+            self._bench.unalign(numbers[-1])
+
     def _restore(self) -> None:
         self.read()
-        if self._bench.committed:
-            self._bench.restore(self._chance.choice(self._bench.committed))
+        if self._bench.restorable:
+            self._bench.restore(self._chance.choice(self._bench.restorable))
 
 
 @settings(max_examples=12)

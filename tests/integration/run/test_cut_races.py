@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable
 
+from tests.integration.run.names import sealed
 from tidegate.checkpoint import CheckpointState, Cutting
 from tidegate.errors import Fenced, NoSuchCut
 from tidegate.run.cutting import Coordinator
@@ -195,7 +196,7 @@ def test_a_coordinator_that_was_replaced_changes_nothing(
     lease(session, "monitor", "sales", "bob")
     number = begin(session, run)
     with pytest.raises(Fenced):
-        Coordinator(database, "sales").look(stale)
+        Coordinator(database, "sales", sealed).look(stale)
     assert state(session, run, number) is CheckpointState.TRIGGERED
 
 
@@ -210,7 +211,7 @@ def test_a_run_that_is_closed_before_its_checkpoint_is_begun_is_no_trouble(
     facts = cuts.to_cut(session, "sales")
     close_run(session, run, RunState.CANCELLED, CLOSED)
     monkeypatch.setattr(cuts, "to_cut", lambda *_: facts)
-    Coordinator(database, "sales").look(watch)
+    Coordinator(database, "sales", sealed).look(watch)
     assert cuts.checkpoints_of(session, run) == []
 
 
@@ -220,7 +221,7 @@ def test_a_checkpoint_of_a_run_that_was_closed_is_given_up(
 ) -> None:
     number = begin(session, run)
     close_run(session, run, how, CLOSED)
-    Coordinator(database, "sales").look(watch)
+    Coordinator(database, "sales", sealed).look(watch)
     (it,) = cuts.checkpoints_of(session, run)
     assert (it.number, it.state) == (number, CheckpointState.ABORTED)
     assert it.reason == "the run was closed"
@@ -233,7 +234,7 @@ def test_a_checkpoint_under_way_is_not_part_of_the_run_that_is_restored(
     under_way = begin(session, run)
     with session.transaction():
         restored = restoring.restore(session, run, first, GRAPH)
-    Coordinator(database, "sales").look(watch)
+    Coordinator(database, "sales", sealed).look(watch)
     assert state(session, run, under_way) is CheckpointState.ABORTED
     assert state(session, restored, under_way) is CheckpointState.ABORTED
     assert cuts.given_by(session, restored, "end", first) == [GIVEN]

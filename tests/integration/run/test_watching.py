@@ -18,6 +18,7 @@ from tidegate.run import service as services
 from tidegate.run.deployment import Deployment
 from tidegate.run.server import Server
 from tidegate.run.service import Service, serving
+from tidegate.run.storage import Storage
 from tidegate.run.watch import NET, Watch
 from tidegate.run.why import why_not_done
 from tidegate.run.wiring import HEAD
@@ -41,7 +42,7 @@ def watching(place: Deployment, service: Service) -> Iterator[None]:
     explain = partial(why_not_done, place.database)
     with (
         Wakeups(place.database) as wakeups,
-        Watch(place.database, service.assembly.name, wakeups, explain),
+        Watch(place.database, service.assembly.name, wakeups, explain, Storage(place.root).seal),
     ):
         yield
 

@@ -8,6 +8,7 @@ from tidegate.run import BarrierProcessor, Step
 from tidegate.run import processors as rooms
 from tidegate.run.step import Outcome
 from tidegate.signals import BarrierKind, Carrier, Edge
+from tidegate.store import Withdrawn
 
 RUN = "march#1"
 LEFT, RIGHT = Edge(0, "left"), Edge(1, "right")
@@ -45,7 +46,7 @@ def test_it_is_the_time_from_the_first_copy_to_the_last_and_who_brought_that(clo
 def test_a_late_copy_of_one_that_was_withdrawn_is_not_the_first_of_the_next(clock: Clock) -> None:
     node = BarrierProcessor("meet", (LEFT, RIGHT))
     arrive(node, LEFT, 1)
-    node.withdraw(RUN, 1)
+    node.withdraw(RUN, Withdrawn(also=frozenset({1})))
     arrive(node, RIGHT, 1)
     clock.now = 60.0
     arrive(node, LEFT, 2)

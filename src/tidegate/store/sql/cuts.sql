@@ -5,8 +5,10 @@
 UPDATE tidegate.run SET cutting = %(cutting)s::jsonb WHERE id = %(run)s;
 
 -- name: trigger — Begin a checkpoint unless one is under way or every source has ended.
-INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, quiet)
-SELECT %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1, %(quiet)s
+INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, quiet, patience)
+SELECT
+    %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1, %(quiet)s,
+    %(patience)s
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s
 HAVING EXISTS (SELECT FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NULL)
@@ -23,6 +25,7 @@ JOIN tidegate.source ON source.run_id = run.id
 WHERE checkpoint.state NOT IN ('committed', 'aborted')
     AND run.pipeline = %(pipeline)s AND run.state = 'open'
     AND source.ended_at IS NULL AND source.injected < checkpoint.number
+    AND checkpoint.patience IS DISTINCT FROM 0
 ORDER BY run.id, source.name;
 
 -- name: hold_injection — Whether a source still has to inject this barrier; it stays so.
@@ -85,11 +88,15 @@ FROM tidegate.state
 WHERE run_id = %(run)s AND task = %(task)s AND removed IS NULL
 ORDER BY number, place;
 
--- name: aborted_among — The checkpoints of runs that were withdrawn.
-SELECT run_id, number
-FROM tidegate.checkpoint
-WHERE run_id = ANY(%(runs)s::bigint[]) AND state = 'aborted'
-ORDER BY run_id, number;
+-- name: withdrawn_among — The checkpoints of runs whose barriers mean nothing any more.
+-- All up to one that waited no longer, and later ones that were given up.
+SELECT run.id, run.unaligned, ARRAY(
+    SELECT number FROM tidegate.checkpoint
+    WHERE run_id = run.id AND state = 'aborted' AND number > run.unaligned
+    ORDER BY number
+)
+FROM tidegate.run
+WHERE run.id = ANY(%(runs)s::bigint[]);
 
 -- name: to_cut — The runs of a pipeline that are cut, or have a checkpoint under way.
 -- This is asked often, and most runs are closed: those of interest are found by indexes.
@@ -148,7 +155,8 @@ SELECT
         WHERE acknowledgement.run_id = checkpoint.run_id
             AND acknowledgement.number = checkpoint.number
         ORDER BY task
-    )
+    ),
+    patience
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state NOT IN ('committed', 'aborted');
 
@@ -207,6 +215,7 @@ SET state = 'committed', settled_at = clock_timestamp(),
         'plan', (SELECT plan FROM tidegate.run WHERE id = %(run)s),
         'versions', %(versions)s::jsonb,
         'is_published', NOT quiet,
+        'is_aligned', NOT unaligned,
         'sources', (
             SELECT jsonb_object_agg(name, jsonb_build_object(
                 'chunks', (
@@ -225,6 +234,14 @@ SET state = 'committed', settled_at = clock_timestamp(),
             )
             FROM tidegate.state WHERE run_id = %(run)s AND number = %(number)s
         ), '[]'),
+        'in_flight', coalesce((
+            SELECT jsonb_agg(
+                jsonb_build_object('from', from_task, 'to', to_task, 'input', input, 'files', files)
+                ORDER BY place
+            )
+            FROM tidegate.in_flight
+            WHERE run_id = %(run)s AND number = %(number)s AND kind = 'event'
+        ), '[]'),
         'outputs', coalesce((
             SELECT jsonb_agg(payload || jsonb_build_object('files', files) ORDER BY place)
             FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s
@@ -238,7 +255,7 @@ SELECT
     checkpoint.triggered_at,
     extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
     coalesce(acknowledged.waited, 0), coalesce(acknowledged.bytes, 0)::bigint,
-    acknowledged.slowest, reason, offender, NOT quiet
+    acknowledged.slowest, reason, offender, NOT quiet, NOT unaligned
 FROM tidegate.checkpoint
 LEFT JOIN LATERAL (
     SELECT

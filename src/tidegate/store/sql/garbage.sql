@@ -1,23 +1,34 @@
 -- What of an open run nobody needs any more: old cuts, messages that have had their effect, files.
 -- A file that loses a name is noted; whether another names it is asked before it is removed.
 
--- name: bounds — The oldest cut that is remembered, and the oldest of the last few.
-SELECT min(number), min(number) FILTER (WHERE place <= %(retained)s)
+-- name: bounds — The oldest cut that is remembered, the oldest that stays, the oldest of the last few.
+-- The last few stay, and the last one that sinks show.
+SELECT
+    min(number),
+    least(min(number) FILTER (WHERE place <= %(retained)s), max(number) FILTER (WHERE NOT quiet)),
+    min(number) FILTER (WHERE place <= %(retained)s)
 FROM (
-    SELECT number, row_number() OVER (ORDER BY number DESC) AS place
+    SELECT number, quiet, row_number() OVER (ORDER BY number DESC) AS place
     FROM tidegate.checkpoint
     WHERE run_id = %(run)s AND state = 'committed'
 ) AS cut;
 
--- name: note_retired — The files of outputs, states and chunks that only older cuts need.
+-- name: note_retired — The files that only retired cuts need.
 INSERT INTO tidegate.garbage (run_id, file)
 SELECT %(run)s, file
 FROM (
     SELECT jsonb_path_query(files, '$[*].path') #>> '{}'
-    FROM tidegate.output WHERE run_id = %(run)s AND number < %(oldest)s
+    FROM tidegate.output
+    WHERE run_id = %(run)s
+        AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s))
     UNION
     SELECT jsonb_path_query(files, '$[*].path') #>> '{}'
     FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s
+    UNION
+    SELECT jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
+    FROM tidegate.in_flight
+    WHERE run_id = %(run)s
+        AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s))
     UNION
     SELECT jsonb_array_elements_text(files)
     FROM tidegate.chunk
@@ -25,8 +36,10 @@ FROM (
 ) AS retired (file)
 ON CONFLICT DO NOTHING;
 
--- name: retire — Forget checkpoints before a cut.
-DELETE FROM tidegate.checkpoint WHERE run_id = %(run)s AND number < %(oldest)s;
+-- name: retire — Forget checkpoints before the oldest that stays, and those between it and the rest.
+DELETE FROM tidegate.checkpoint
+WHERE run_id = %(run)s
+    AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s));
 
 -- name: drop_states — Remove states that no remembered cut needs.
 DELETE FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s;

@@ -1,9 +1,13 @@
 -- A run begins again at a cut, as another incarnation of it.
 
--- name: sealed — The files that a cut's states name.
+-- name: sealed — The files that a cut's states name, and those of what was on its way.
 SELECT DISTINCT file ->> 'path', (file ->> 'bytes')::bigint, file ->> 'sha256'
-FROM tidegate.state, jsonb_array_elements(files) AS file
-WHERE run_id = %(run)s AND number <= %(number)s AND (removed IS NULL OR removed > %(number)s);
+FROM (
+    SELECT files FROM tidegate.state
+    WHERE run_id = %(run)s AND number <= %(number)s AND (removed IS NULL OR removed > %(number)s)
+    UNION ALL
+    SELECT files FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s
+) AS named, jsonb_array_elements(files) AS file;
 
 -- name: behind — The files of the chunks behind a cut.
 SELECT jsonb_array_elements_text(files)
@@ -48,11 +52,11 @@ WHERE run_id = %(earlier)s;
 
 -- name: copy_checkpoints — The cuts up to this one; later numbers are used up.
 INSERT INTO tidegate.checkpoint (
-    run_id, number, id, epoch, quiet, state, triggered_at, injected_at, aligning_at, acknowledged_at,
-    settled_at, reason, offender, manifest
+    run_id, number, id, epoch, quiet, patience, unaligned, state, triggered_at, injected_at,
+    aligning_at, acknowledged_at, settled_at, reason, offender, manifest
 )
 SELECT
-    %(run)s, number, id, epoch, quiet,
+    %(run)s, number, id, epoch, quiet, patience, unaligned,
     CASE WHEN number <= %(number)s THEN state ELSE 'aborted' END,
     triggered_at, injected_at, aligning_at, acknowledged_at,
     coalesce(settled_at, triggered_at),
@@ -80,6 +84,14 @@ SELECT
     %(run)s, task, number, place, input, payload, files,
     CASE WHEN removed <= %(number)s THEN removed END
 FROM tidegate.state
+WHERE run_id = %(earlier)s AND number <= %(number)s;
+
+-- name: copy_in_flight — What was on its way at each of them.
+INSERT INTO tidegate.in_flight (
+    run_id, number, place, from_task, to_task, input, kind, payload, files
+)
+SELECT %(run)s, number, place, from_task, to_task, input, kind, payload, files
+FROM tidegate.in_flight
 WHERE run_id = %(earlier)s AND number <= %(number)s;
 
 -- name: copy_releases — Where END has passed already.

@@ -78,6 +78,11 @@ FROM (
     JOIN tidegate.state AS kept ON kept.run_id = family.id
     WHERE may_go_on OR kept.payload ? 'sink'
     UNION ALL
+    SELECT jsonb_path_query(in_flight.payload, '$.**.files[*]') #>> '{}'
+    FROM family
+    JOIN tidegate.in_flight ON in_flight.run_id = family.id
+    WHERE may_go_on
+    UNION ALL
     SELECT jsonb_path_query(output.files, '$[*].path') #>> '{}'
     FROM family
     JOIN tidegate.output ON output.run_id = family.id

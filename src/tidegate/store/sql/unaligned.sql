@@ -1,0 +1,80 @@
+-- A checkpoint that waits no longer: every task stands where its last step left it, or where it
+-- passed the barrier on. While the run is held alone no step of it ends and no chunk of it comes.
+
+-- name: hold_alone — Whether a run is open; until the commit nobody else does anything for it.
+SELECT state = 'open' FROM tidegate.run WHERE id = %(run)s FOR NO KEY UPDATE;
+
+-- name: mark — A checkpoint becomes unaligned, unless it is that already or over.
+UPDATE tidegate.checkpoint
+SET unaligned = true, quiet = true
+WHERE run_id = %(run)s AND number = %(number)s AND NOT unaligned
+    AND state NOT IN ('committed', 'aborted');
+
+-- name: note — From here on barriers up to this number mean nothing to the run's tasks.
+UPDATE tidegate.run SET unaligned = %(number)s WHERE id = %(run)s;
+
+-- name: cut_sources — What comes to a source that has not had the barrier comes behind it.
+UPDATE tidegate.source
+SET injected = %(number)s
+WHERE run_id = %(run)s AND ended_at IS NULL AND injected < %(number)s;
+
+-- name: keep_in_flight — What tasks have not read, up to the barrier where a lane has it.
+-- Signals are left out: ENDs are sent again by whoever restores. So are answers for one cut.
+INSERT INTO tidegate.in_flight (run_id, number, place, from_task, to_task, input, kind, payload)
+SELECT
+    lane.run_id, %(number)s, row_number() OVER (ORDER BY lane.id, message.seq),
+    lane.from_task, lane.to_task, lane.input, message.kind, message.payload
+FROM tidegate.lane
+JOIN tidegate.cursor ON cursor.lane_id = lane.id
+JOIN tidegate.message ON message.lane_id = lane.id AND message.seq > cursor.seq
+LEFT JOIN LATERAL (
+    SELECT min(seq) AS seq
+    FROM tidegate.message
+    WHERE lane_id = lane.id AND seq > cursor.seq AND kind = 'barrier'
+        AND payload ->> 'kind' = 'checkpoint' AND (payload ->> 'id')::bigint = %(number)s
+) AS barrier ON true
+WHERE lane.run_id = %(run)s
+    AND (barrier.seq IS NULL OR message.seq < barrier.seq)
+    AND (message.kind = 'watermark' OR (
+        message.kind = 'event' AND coalesce((message.payload ->> 'version')::bigint, 0) = 0
+    ))
+    AND NOT EXISTS (
+        SELECT FROM tidegate.acknowledgement
+        WHERE run_id = lane.run_id AND number = %(number)s AND task = lane.to_task
+    );
+
+-- name: pass_by — All tasks that have not ended are taken for those that the barrier has left.
+INSERT INTO tidegate.acknowledgement (run_id, number, task)
+SELECT DISTINCT lane.run_id, %(number)s::bigint, lane.to_task
+FROM tidegate.lane
+WHERE lane.run_id = %(run)s AND NOT EXISTS (
+    SELECT
+    FROM tidegate.lane AS onward
+    WHERE onward.run_id = lane.run_id AND onward.from_task = lane.to_task
+    HAVING count(*) > 0 AND bool_and(onward.declared IS NOT NULL)
+)
+ON CONFLICT DO NOTHING;
+
+-- name: unsealed — What was on its way and names files that were not sealed yet.
+SELECT place, jsonb_path_query_array(payload, '$.**.files[*]')
+FROM tidegate.in_flight
+WHERE run_id = %(run)s AND number = %(number)s AND files IS NULL
+ORDER BY place;
+
+-- name: seal — How those files have to be found again.
+UPDATE tidegate.in_flight
+SET files = given.files
+FROM jsonb_to_recordset(%(given)s::jsonb) AS given (place bigint, files jsonb)
+WHERE run_id = %(run)s AND number = %(number)s AND in_flight.place = given.place;
+
+-- name: late — The runs that no longer wait for checkpoints that somebody wants to keep something for.
+SELECT run.id
+FROM unnest(%(runs)s::bigint[], %(numbers)s::bigint[]) AS given (run_id, number)
+JOIN tidegate.run ON run.id = given.run_id
+WHERE run.unaligned >= given.number;
+
+-- name: in_flight — What was on its way at a checkpoint.
+SELECT from_task, to_task, input, place, kind, payload::text
+FROM tidegate.in_flight
+WHERE run_id = %(run)s AND number = %(number)s
+ORDER BY place;
