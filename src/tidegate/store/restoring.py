@@ -1,8 +1,9 @@
 """Restoring: a run begins again at one of its cuts, as another incarnation under the same name.
 
 The new incarnation has the states of the cut, on its lanes what was on its way there, and on those
-of its sources what was delivered behind it. Whatever still works for the old one finds a closed run: its writes change nothing. A
-task that had ended before the cut stays ended: its END is put on the lanes out of it.
+of its sources what was delivered behind it. Whatever still works for the old one finds a closed
+run: its writes change nothing. A task that had ended before the cut stays ended: its END is put on
+the lanes out of it.
 """
 
 from __future__ import annotations
