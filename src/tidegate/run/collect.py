@@ -1,7 +1,8 @@
 """The collecting end: where all sinks of a run meet and are published together.
 
 At a checkpoint it has what every sink gave up to that point. What a sink gave for good is part of
-the collector's state from there on; what it gave for this checkpoint is replaced by the next.
+the collector's state from there on; what it gave for this checkpoint is replaced by the next. The
+last watermark that has come says up to which event time everything has been seen.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from tidegate.run.processors import Operator
 from tidegate.run.stages import SinkResult
 from tidegate.run.step import Outcome, Remembered, Result
-from tidegate.signals import Barrier, Event
+from tidegate.signals import Barrier, Event, Watermark
 
 if TYPE_CHECKING:
     from tidegate.run.step import Step
@@ -34,6 +35,7 @@ class _Arrived:
     """By checkpoint what is for that one only."""
     messages: int = 0
     """How many came since the last checkpoint."""
+    watermark: int | None = None
 
     def add(self, event: Event[object]) -> None:
         its = self.passing.setdefault(event.version, []) if event.version else self.added
@@ -69,6 +71,15 @@ class ResultCollector(Operator):
         arrived = self._arrived.setdefault(run, _Arrived())
         arrived.state += [_result(held.payload) for held in state]
 
+    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
+        """Know again up to which event time everything has been seen."""
+        self._arrived.setdefault(run, _Arrived()).watermark = max(watermarks.values())
+
+    def watermark(self, run: str) -> int | None:
+        """Up to which event time everything of an open run has been seen, as far as it is said."""
+        arrived = self._arrived.get(run)
+        return arrived.watermark if arrived else None
+
     def on_cancel(self, run: str) -> None:
         """Forget what had arrived."""
         self._arrived.pop(run, None)
@@ -85,6 +96,8 @@ class ResultCollector(Operator):
         arrived.messages += 1
         if isinstance(message, Event):
             arrived.add(message)
+        elif isinstance(message, Watermark):
+            arrived.watermark = message.time
         elif isinstance(message, Barrier) and not self.is_void(message):
             self._pass(message, arrived, outcome)
 

@@ -2,7 +2,8 @@
 
 Batches that are there for good are added to the state by the next checkpoint. Those that were made
 for a checkpoint serve that one only. When an input has very many batches, one is made of them in
-the background (`Condense`); the next checkpoint puts it in their place.
+the background (`Condense`); the next checkpoint puts it in their place. A watermark waits for the
+next answer.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class Keeping:
 
     messages: int = 0
     """How many came since the last checkpoint."""
+    watermark: int | None = None
+    """The last one that came."""
+    forwarded: int | None = None
+    """The last one that has gone on."""
     _state: dict[int, list[_Part]] = field(default_factory=lambda: defaultdict(list))
     _added: list[tuple[int, Batch]] = field(default_factory=list)
     _passing: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
@@ -78,6 +83,12 @@ class Keeping:
             yield from ((port, part.batch) for part in parts)
         yield from self._added
         yield from self._passing.get(version, ())
+
+    def take_watermark(self) -> Iterator[int]:
+        """The last watermark, if it has not gone on."""
+        if self.watermark is not None and self.watermark != self.forwarded:
+            self.forwarded = self.watermark
+            yield self.watermark
 
     def snapshot(self, number: int) -> Remembered:
         """Make what was added part of the state; what that was."""

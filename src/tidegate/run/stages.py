@@ -25,7 +25,7 @@ from tidegate.run.keeping import Keeping
 from tidegate.run.pace import FIRST, next_share
 from tidegate.run.processors import Operator
 from tidegate.run.step import Outcome, Remembered, Step
-from tidegate.signals import Barrier, Carrier, Event, StreamMessage
+from tidegate.signals import Barrier, Carrier, Event, StreamMessage, Watermark
 from tidegate.spark import Batch, Share, passes_through
 from tidegate.store import number_of
 
@@ -118,6 +118,12 @@ class StageOperator(Operator):
         """Have again what was kept at the last checkpoint."""
         self._kept.setdefault(run, Keeping()).restore(state)
 
+    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
+        """Know again a watermark that waits for the next answer."""
+        if self._stage.is_stateful:
+            kept = self._kept.setdefault(run, Keeping())
+            kept.watermark, kept.forwarded = max(watermarks.values()), forwarded
+
     def is_waiting(self, edge: Edge, run: str) -> bool:
         """Whether a job is at work for this run."""
         return run in self._at_work
@@ -194,11 +200,13 @@ class StageOperator(Operator):
         turn.parts.setdefault(event.version, self._nothing())[event.port].append(batch)
 
     def _keep(self, message: StreamMessage, turn: _Turn) -> None:
-        """A watermark promises nothing before the rows have gone, so END takes it along."""
+        """A watermark promises nothing before the rows have gone, so the next answer takes it."""
         kept = self._kept.setdefault(message.run, Keeping())
         kept.messages += 1
         if isinstance(message, Event):
             kept.add(message.port, _batch(message), message.version)
+        elif isinstance(message, Watermark):
+            kept.watermark = message.time
         elif isinstance(message, Barrier) and self.is_void(message):
             pass  # what is kept waits for the next one
         elif isinstance(message, Barrier) and (message.is_end or message.is_checkpoint):
@@ -213,6 +221,7 @@ class StageOperator(Operator):
             inputs = turn.parts[version] = self._nothing()
             for port, batch in kept.up_to(version):
                 inputs[port].append(batch)
+            turn.others.extend(Watermark(time, barrier.run) for time in kept.take_watermark())
         turn.others.append(barrier)
         if barrier.is_end:
             del self._kept[barrier.run]

@@ -18,13 +18,16 @@ from tidegate.run.stages import SinkResult, StageOperator
 from tidegate.run.step import Outcome
 from tidegate.run.step import Step as Messages
 from tidegate.signals import (
+    Barrier,
     BarrierKind,
     Carrier,
+    CheckpointBarrier,
     Edge,
     Event,
     StreamMessage,
     Watermark,
 )
+from tidegate.signals.checkpoint import QUIET
 from tidegate.spark import Batch, PreparedStage, Route, Share
 
 WAIT = 30
@@ -88,6 +91,10 @@ def handle(operator: StageOperator, *messages: StreamMessage) -> Outcome:
 
 def batch(name: str, rows: int = 1) -> Batch:
     return Batch((f"{name}.parquet",), rows, 10)
+
+
+def checkpoint(number: int, *, is_quiet: bool = False) -> Barrier:
+    return Barrier.of_checkpoint(CheckpointBarrier(number, 1, QUIET if is_quiet else 0), MAY)
 
 
 def payloads(outcome: Outcome) -> list[object]:
@@ -173,10 +180,41 @@ def test_a_stateful_stage_keeps_batches_by_input_until_end(spark: Spark, desk: D
     assert handle(join, right, Watermark(7, MAY), left).data == []
     assert join.unsettled(LANE, MAY) == 3
     assert join.unsettled(LANE, JUNE) == 0
-    rows, end = handle(join, END.with_id(1, MAY)).data
+    rows, watermark, end = handle(join, END.with_id(1, MAY)).data
     assert spark.shares == [Share(1, 0, ((batch("left"),), (batch("right"),)))]
     assert (rows, end) == (Event(Batch(("run=1",), 2), MAY), END.with_id(1, MAY))
+    assert watermark == Watermark(7, MAY)
     assert join.unsettled(LANE, MAY) == 0
+
+
+def test_a_watermark_goes_on_behind_the_next_answer_and_once(desk: Desk) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    assert handle(top, Watermark(5, MAY), Event(batch("a"), MAY), Watermark(7, MAY)).data == []
+    first, second = checkpoint(1), checkpoint(2)
+    rows, *behind = handle(top, first).data
+    assert isinstance(rows, Event)
+    assert behind == [Watermark(7, MAY), first]
+    assert [it for it in handle(top, second).data if not isinstance(it, Event)] == [second]
+    assert top.unsettled(LANE, MAY) == 0
+
+
+def test_a_quiet_checkpoint_has_no_answer_so_the_watermark_waits_for_the_next_one(
+    desk: Desk,
+) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    quiet = checkpoint(1, is_quiet=True)
+    assert handle(top, Watermark(5, MAY), quiet).data == [quiet]
+    assert top.unsettled(LANE, MAY) == 0
+    assert Watermark(5, MAY) in handle(top, checkpoint(2)).data
+
+
+@pytest.mark.parametrize(("forwarded", "goes_on"), [(None, True), (3, True), (5, False)])
+def test_a_stage_that_is_built_anew_knows_the_watermark_that_has_not_gone_on(
+    desk: Desk, forwarded: int | None, goes_on: bool
+) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    top.recall(MAY, {LANE: 5}, forwarded)
+    assert (Watermark(5, MAY) in handle(top, checkpoint(2)).data) is goes_on
 
 
 def test_end_without_any_rows_is_still_handed_in_because_a_count_of_nothing_is_a_row(
