@@ -101,6 +101,8 @@ class Checkpoint:
     """Whether sinks show it, if it is a cut; else it only keeps states."""
     is_aligned: bool = True
     """Whether all its barriers were waited for; else it has also what was on its way."""
+    up_to: int | None = None
+    """The least watermark of a source that goes on, in milliseconds since 1970, if one has any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import psycopg
 from tidegate.checkpoint import CheckpointState
 from tidegate.errors import NoSuchCut, listed
 from tidegate.faults import crash_point
-from tidegate.signals import BarrierKind, Event, StreamMessage
-from tidegate.store.chunks import Chunk
+from tidegate.signals import BarrierKind, Event, StreamMessage, Watermark
+from tidegate.store.chunks import Chunk, watermark_after
 from tidegate.store.cuts import SealedFile, checkpoints_of, cut_of
 from tidegate.store.deliveries import END_ID
 from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
@@ -114,13 +114,32 @@ _Message = tuple[LaneName, tuple[str | int, ...], StreamMessage | None]
 def _replayed(
     connection: psycopg.Connection, run: Run, number: int, graph: Graph
 ) -> Iterator[_Message]:
+    """What was on its way, what sources had said about time, and what came behind the cut."""
     for it in in_flight(connection, run, number):
         yield it.lane, (it.lane.from_task, it.lane.input, "in flight", it.place), it.message
-    rows = connection.execute(_SQL["chunks_behind"].sql, {"run": run.id, "number": number})
-    for source, at, sha256, rows_, size, files, shard in rows.fetchall():
-        chunk = Chunk(source, at, sha256, rows_, size, tuple(files), shard)
+    asked = {"run": run.id, "number": number}
+    times: dict[str, int] = dict(connection.execute(_SQL["watermarks_at"].sql, asked).fetchall())
+    for source, time in times.items():
+        yield from _watermarks(run, graph, source, time, "cut")
+    for source, at, sha256, rows, size, files, *rest in connection.execute(
+        _SQL["chunks_behind"].sql, asked
+    ).fetchall():
+        chunk = Chunk(source, at, sha256, rows, size, tuple(files), *rest)
         for lanes in graph.sources[source]:
-            yield lanes[shard], (source, at), Event(chunk.batch, run.key)
+            yield lanes[chunk.shard], (source, at), Event(chunk.batch, run.key)
+        moved = watermark_after(times.get(source), chunk)
+        if moved is not None:
+            times[source] = moved
+            yield from _watermarks(run, graph, source, moved, at)
+
+
+def _watermarks(
+    run: Run, graph: Graph, source: str, time: int, since: str | int
+) -> Iterator[_Message]:
+    """On all lanes of a source, as when it was delivered."""
+    for lanes in graph.sources[source]:
+        for lane in lanes:
+            yield lane, (source, since, "watermark"), Watermark(time, run.key)
 
 
 def _ends(

@@ -46,6 +46,8 @@ class SourceStatus:
     """When its last chunk came, or the run was begun."""
     missing: tuple[int, ...]
     """The first few chunks that were declared and have not come."""
+    watermark: int | None = None
+    """Its latest event time less the allowed delay, in milliseconds since 1970, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +229,13 @@ def _source(  # noqa: PLR0913, PLR0917  the columns of a row
     declared_at: datetime | None,
     ended_at: datetime | None,
     last_at: datetime,
+    watermark: int | None,
 ) -> SourceStatus:
     missing: tuple[int, ...] = ()
     if ended_at is None:
         missing = numbers_in(look_for_gaps(connection, run, name, declared).fetchall())
-    return SourceStatus(name, delivered, declared, declared_at, ended_at, last_at, missing)
+    counts = (delivered, declared, declared_at, ended_at, last_at)
+    return SourceStatus(name, *counts, missing, watermark)
 
 
 _SQL = queries("status")

@@ -217,15 +217,19 @@ SET state = 'committed', settled_at = clock_timestamp(),
         'is_published', NOT quiet,
         'is_aligned', NOT unaligned,
         'sources', (
-            SELECT jsonb_object_agg(name, jsonb_build_object(
-                'chunks', (
-                    SELECT count(*) FROM tidegate.chunk
-                    WHERE chunk.run_id = source.run_id AND chunk.source = source.name
-                        AND behind < %(number)s
-                ),
-                'ended', ended_at IS NOT NULL AND injected < %(number)s
-            ))
-            FROM tidegate.source WHERE run_id = %(run)s
+            SELECT jsonb_object_agg(name, jsonb_strip_nulls(jsonb_build_object(
+                'chunks', before.chunks,
+                'ended', ended_at IS NOT NULL AND injected < %(number)s,
+                'watermark', before.watermark
+            )))
+            FROM tidegate.source
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS chunks, max(chunk.watermark) AS watermark
+                FROM tidegate.chunk
+                WHERE chunk.run_id = source.run_id AND chunk.source = source.name
+                    AND behind < %(number)s
+            ) AS before
+            WHERE run_id = %(run)s
         ),
         'added', coalesce((
             SELECT jsonb_agg(
@@ -255,7 +259,10 @@ SELECT
     checkpoint.triggered_at,
     extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
     coalesce(acknowledged.waited, 0), coalesce(acknowledged.bytes, 0)::bigint,
-    acknowledged.slowest, reason, offender, NOT quiet, NOT unaligned
+    acknowledged.slowest, reason, offender, NOT quiet, NOT unaligned,
+    (SELECT min((it.value ->> 'watermark')::bigint)
+     FROM jsonb_each(manifest -> 'sources') AS it
+     WHERE NOT (it.value ->> 'ended')::boolean)
 FROM tidegate.checkpoint
 LEFT JOIN LATERAL (
     SELECT

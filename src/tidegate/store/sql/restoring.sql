@@ -34,16 +34,17 @@ LIMIT 1;
 -- name: copy_sources — Its sources have what was delivered; their barriers are counted on.
 UPDATE tidegate.source
 SET delivered = earlier.delivered, declared = earlier.declared, declared_at = earlier.declared_at,
-    ended_at = earlier.ended_at, injected = greatest(%(number)s, earlier.injected)
+    ended_at = earlier.ended_at, injected = greatest(%(number)s, earlier.injected),
+    watermark = earlier.watermark
 FROM tidegate.source AS earlier
 WHERE source.run_id = %(run)s AND earlier.run_id = %(earlier)s AND earlier.name = source.name;
 
 -- name: copy_chunks — All its chunks; those behind the cut come behind its barrier again.
 INSERT INTO tidegate.chunk (
-    run_id, source, number, sha256, rows, bytes, files, shard, delivered_at, behind
+    run_id, source, number, sha256, rows, bytes, files, shard, delivered_at, watermark, behind
 )
 SELECT
-    %(run)s, source, number, sha256, rows, bytes, files, shard, delivered_at,
+    %(run)s, source, number, sha256, rows, bytes, files, shard, delivered_at, watermark,
     CASE WHEN behind < %(number)s THEN behind ELSE greatest(%(number)s, (
         SELECT max(injected) FROM tidegate.source WHERE run_id = %(earlier)s
     )) END
@@ -101,10 +102,16 @@ FROM tidegate.release
 WHERE run_id = %(earlier)s AND NOT task = ANY(%(tasks)s::text[]);
 
 -- name: chunks_behind — The chunks behind a cut, in the order of their delivery.
-SELECT source, number, sha256, rows, bytes, files, shard
+SELECT source, number, sha256, rows, bytes, files, shard, watermark
 FROM tidegate.chunk
 WHERE run_id = %(run)s AND behind >= %(number)s
 ORDER BY source, delivered_at, number;
+
+-- name: watermarks_at — What the chunks before a cut say about time, by source.
+SELECT source, max(watermark)
+FROM tidegate.chunk
+WHERE run_id = %(run)s AND behind < %(number)s AND watermark IS NOT NULL
+GROUP BY source;
 
 -- name: ended_sources — The sources that have ended.
 SELECT name FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NOT NULL ORDER BY name;

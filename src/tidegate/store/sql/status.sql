@@ -20,7 +20,8 @@ SELECT source.name, source.delivered, source.declared, source.declared_at, sourc
     coalesce(
         (SELECT max(delivered_at) FROM tidegate.chunk
          WHERE chunk.run_id = source.run_id AND chunk.source = source.name),
-        run.begun_at)
+        run.begun_at),
+    source.watermark
 FROM tidegate.source
 JOIN tidegate.run ON run.id = source.run_id
 WHERE source.run_id = %(run)s
