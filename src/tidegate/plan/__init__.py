@@ -7,7 +7,8 @@ together as one stage, on how many shards, how rows move between stages, and whe
 align. Planning is pure: the same declaration gives the same plan, with the same ids, everywhere.
 """
 
-from tidegate.plan.encode import logical_json, physical_json, plan_hash
+from tidegate.plan.difference import Difference, difference
+from tidegate.plan.encode import encoded, logical_json, physical_json, plan_hash
 from tidegate.plan.explain import explain_logical, explain_physical
 from tidegate.plan.logical import LogicalNode, LogicalPlan, logical_plan
 from tidegate.plan.physical import (
@@ -23,6 +24,7 @@ from tidegate.plan.planner import RULES, physical_plan
 
 __all__ = [
     "RULES",
+    "Difference",
     "Edge",
     "LogicalNode",
     "LogicalPlan",
@@ -32,6 +34,8 @@ __all__ = [
     "PhysicalPlan",
     "PhysicalResultCollect",
     "PhysicalStage",
+    "difference",
+    "encoded",
     "explain_logical",
     "explain_physical",
     "logical_json",

@@ -17,15 +17,15 @@ MOST = 4_000_000
 """Characters of a plan that is recorded; a larger one is known by its hash alone."""
 
 
-def record(connection: psycopg.Connection, hash: str, nodes: str) -> None:
+def record(connection: psycopg.Connection, plan: str, nodes: str) -> None:
     """Note what the plan of this hash consists of."""
     if len(nodes) <= MOST:
-        connection.execute(_SQL["record"].sql, {"hash": hash, "nodes": nodes})
+        connection.execute(_SQL["record"].sql, {"hash": plan, "nodes": nodes})
 
 
-def recorded(connection: psycopg.Connection, hash: str) -> str | None:
+def recorded(connection: psycopg.Connection, plan: str) -> str | None:
     """What a plan consists of, if that was recorded."""
-    row = connection.execute(_SQL["recorded"].sql, {"hash": hash}).fetchone()
+    row = connection.execute(_SQL["recorded"].sql, {"hash": plan}).fetchone()
     return str(row[0]) if row else None
 
 

@@ -1,0 +1,231 @@
+"""What may change in a declaration under a run that goes on, and how a change is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import tidegate as tg
+from tidegate.plan import physical_plan
+from tidegate.plan.difference import Difference, difference
+from tidegate.plan.encode import encoded
+from tidegate.plan.fit import OTHER_GRAPH
+
+SALES = "item_id bigint, shop_id bigint, quantity int"
+SUMMED = "aggregate by=[item_id] [sold = sum(quantity)]"
+
+
+def plain(rows: object) -> object:
+    return rows
+
+
+def other(rows: object) -> object:
+    return rows
+
+
+def shop(  # noqa: PLR0913  one for every place where a declaration may change
+    *,
+    shards: int = 2,
+    columns: str = SALES,
+    before: str = "quantity > 0",
+    sold: str = "sum(quantity)",
+    behind: str = "sold > 10",
+    shown: str = "sold * 2",
+    first: int = 3,
+    bulk: str = "quantity > 100",
+    named: str = "late",
+    joined: str = "inner",
+    sink: str = "best",
+    more: Callable[[tg.Stream], None] = lambda _: None,
+) -> Callable[[], str]:
+    """Items that were sold best, those of their names, and large sales as they come."""
+
+    def declared() -> str:
+        pipeline = tg.Pipeline("shop", shards=shards)
+        sales = pipeline.source("sales", columns)
+        items = pipeline.source("items", "item_id bigint, name string")
+        totals = sales.filter(before).aggregate(by="item_id", sold=sold).filter(behind)
+        totals.select("item_id", twice=shown).top(first, by="twice desc").sink(sink)
+        named_ = sales.aggregate(by="item_id", rows="count(*)").join(
+            items,
+            on="item_id",
+            how=joined,  # type: ignore[arg-type]
+        )
+        named_.filter(f"name <> '{named}'").sink("named")
+        sales.filter(bulk).sink("bulk")
+        more(sales)
+        return encoded(physical_plan(pipeline))
+
+    return declared
+
+
+def between(before: Callable[[], str], after: Callable[[], str]) -> Difference:
+    return difference(before(), after())
+
+
+def test_the_same_declaration_differs_in_nothing() -> None:
+    told = between(shop(), shop())
+    assert (told.added, told.removed, told.changed) == ((), (), ())
+    assert told.fits
+    assert told.lines == ()
+
+
+@pytest.mark.parametrize(
+    ("after", "line"),
+    [
+        (shop(behind="sold > 20"), "filter sold > 10 → filter sold > 20"),
+        (shop(named="never"), "filter name <> 'late' → filter name <> 'never'"),
+        (
+            shop(shown="sold * 3"),
+            "select [item_id, twice = sold * 2] → select [item_id, twice = sold * 3]",
+        ),
+        (shop(first=5), "top 3 by=[twice desc] → top 5 by=[twice desc]"),
+    ],
+    ids=["a filter of answers", "a filter behind a join", "a formula", "a ranking of answers"],
+)
+def test_what_is_done_with_answers_may_change(after: Callable[[], str], line: str) -> None:
+    told = between(shop(), after)
+    assert told.lines == (line,)
+    assert told.obstacles == ()
+
+
+@pytest.mark.parametrize(
+    ("after", "line"),
+    [
+        (shop(before="quantity > 1"), "filter quantity > 0 → filter quantity > 1"),
+        (shop(bulk="quantity > 200"), "filter quantity > 100 → filter quantity > 200"),
+        (shop(joined="left"), "join inner on=[item_id] → join left on=[item_id]"),
+        (shop(sold="max(quantity)"), f"{SUMMED} → {SUMMED.replace('sum', 'max')}"),
+        (shop(sink="top"), "sink best → sink top"),
+    ],
+    ids=["before an aggregate", "on the way to a sink", "a join", "an aggregate", "a sink"],
+)
+def test_what_made_that_which_is_kept_may_not_change(after: Callable[[], str], line: str) -> None:
+    told = between(shop(), after)
+    assert line in told.lines
+    assert not told.fits
+    assert told.obstacles
+
+
+def test_the_type_of_a_column_that_is_read_may_not_change() -> None:
+    told = between(shop(), shop(columns=SALES.replace("quantity int", "quantity bigint")))
+    assert not told.fits
+    assert all("quantity bigint]" in change.after[0] for change in told.changed)
+
+
+def test_another_number_of_shards_is_told_and_refused() -> None:
+    told = between(shop(), shop(shards=4))
+    assert told.obstacles == (OTHER_GRAPH,)
+    assert "on 2 shards → on 4 shards" in told.lines
+
+
+def test_a_sink_more_is_told_and_refused_and_the_other_way_round() -> None:
+    def more(sales: tg.Stream) -> None:
+        sales.aggregate(by="shop_id", rows="count(*)").sink("shops")
+
+    told = between(shop(), shop(more=more))
+    assert told.added[0].does[-1] == "aggregate by=[shop_id] [rows = count(*)]"
+    assert told.added[-1].does[-1] == "sink shops"
+    assert told.obstacles == (OTHER_GRAPH,)
+    back = between(shop(more=more), shop())
+    assert [part.does for part in back.removed] == [part.does for part in told.added]
+    assert not back.fits
+
+
+Declare = Callable[[tg.Stream, tg.Stream], dict[str, tg.Stream]]
+
+
+def of(declare: Declare) -> Callable[[], str]:
+    """A pipeline of two sources, by its sinks."""
+
+    def declared() -> str:
+        pipeline = tg.Pipeline("shop", shards=2)
+        sales, items = (pipeline.source(it, "item_id bigint, n int") for it in ("sales", "items"))
+        for sink, stream in declare(sales, items).items():
+            stream.sink(sink)
+        return encoded(physical_plan(pipeline))
+
+    return declared
+
+
+def sold(sales: tg.Stream) -> tg.Stream:
+    return sales.aggregate(by="item_id", n="sum(n)")
+
+
+def test_an_answer_may_not_change_before_it_meets_rows_that_are_kept() -> None:
+    def joined(least: int) -> Callable[[], str]:
+        return of(
+            lambda sales, items: {
+                "out": sold(sales)
+                .filter(f"n > {least}")
+                .join(items.select("item_id"), on="item_id")
+            }
+        )
+
+    told = between(joined(1), joined(2))
+    assert told.lines == ("filter n > 1 → filter n > 2",)
+    assert not told.fits
+
+
+def test_an_answer_may_not_change_before_a_union_with_rows_that_are_kept() -> None:
+    def united(least: int) -> Callable[[], str]:
+        return of(lambda sales, items: {"out": sold(sales).filter(f"n > {least}").union(items)})
+
+    assert not between(united(1), united(2)).fits
+
+
+def test_answers_have_to_keep_their_columns() -> None:
+    def answered(name: str) -> Callable[[], str]:
+        return of(
+            lambda sales, items: {"out": sold(sales).select(columns={name: "n"}), "all": items}
+        )
+
+    told = between(answered("n"), answered("units"))
+    assert told.lines == ("select [n] → select [units = n]",)
+    assert not told.fits
+
+
+def test_a_function_counts_by_its_name() -> None:
+    def mapped(function: Callable[[object], object]) -> Callable[[], str]:
+        return of(lambda sales, items: {"out": sales.transform(function), "all": items})
+
+    assert between(mapped(plain), mapped(plain)).lines == ()
+    told = between(mapped(plain), mapped(other))
+    assert told.lines == (f"transform {__name__}.plain → transform {__name__}.other",)
+    assert not told.fits
+
+
+def test_a_narrow_way_does_not_become_a_ranking_nor_the_other_way_round() -> None:
+    ranked = of(lambda sales, items: {"out": items.top(1, by="n desc"), "all": sales})
+    narrow = of(lambda sales, items: {"out": items.filter("n > 0"), "all": sales})
+    assert not between(narrow, ranked).fits
+    assert not between(ranked, narrow).fits
+
+
+def test_sinks_that_have_each_others_rows_differ() -> None:
+    told = between(
+        of(lambda sales, items: {"one": sales, "two": items}),
+        of(lambda sales, items: {"one": items, "two": sales}),
+    )
+    assert told.lines
+    assert not told.fits
+
+
+def test_an_operator_that_reads_its_sides_the_other_way_round_differs() -> None:
+    def joined(*, is_turned: bool) -> Callable[[], str]:
+        def declare(sales: tg.Stream, items: tg.Stream) -> dict[str, tg.Stream]:
+            left, right = (items, sales) if is_turned else (sales, items)
+            right = right.select("item_id")
+            return {"out": left.select("item_id").join(right, on="item_id")}
+
+        return of(declare)
+
+    told = between(joined(is_turned=False), joined(is_turned=True))
+    assert told.lines
+    assert not told.fits
+
+
+def test_stages_that_answer_are_named_and_those_that_pass_rows_on_are_not() -> None:
+    both = of(lambda sales, items: {"out": sold(sales), "all": items})
+    assert between(both, both).answering == ("s2", "s3")
