@@ -29,6 +29,7 @@ CRASH_POINTS: dict[str, str] = {
     "cut.trigger.before_commit": "a checkpoint has a number and that is not committed",
     "cut.inject.before_commit": "a barrier is on the lanes of a source and that is not committed",
     "cut.acknowledge.before_commit": "a barrier has left a task and that is not committed",
+    "cut.unalign.before_commit": "a checkpoint waits no longer and that is not committed",
     "cut.commit.before_commit": "a cut is written and not committed",
     "cut.commit.after_commit": "a cut is committed and nobody was told",
     "cut.abort.before_commit": "a checkpoint is given up and that is not committed",

@@ -12,7 +12,7 @@ from tidegate.cli.failing import told_errors
 from tidegate.cli.opening import AsJson, PipelineName, RunName, find, open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.planning import DeclaredAs, Shards, plan_of_run
-from tidegate.cli.tables import aligned, clock, json_text
+from tidegate.cli.tables import aligned, clock, event_clock, json_text
 
 if TYPE_CHECKING:
     from tidegate.store.cuts import Checkpoint
@@ -22,20 +22,30 @@ def checkpoint(
     run: RunName,
     deployment: ExistingDeployment,
     pipeline: PipelineName = None,
+    unaligned: Annotated[
+        bool,
+        typer.Option(
+            "--unaligned",
+            help="Do not wait for what is on its way: take it along. Sinks do not show such a cut.",
+        ),
+    ] = False,
     timeout: Annotated[
         float, typer.Option(min=0, help="Wait no longer than this many seconds.")
     ] = 60.0,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a cut of a run now: one point in all its sources, shown by all its sinks."""
+    """Take a cut of a run now: one point in all its sources, shown by all its sinks.
+
+    A run can be restored to it.
+    """
     with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.run.taking import begin, wait
         from tidegate.store import Wakeups
 
         found = find(opened, run, pipeline)
         with Wakeups(opened) as wakeups:
-            number = begin(opened, found)
+            number = begin(opened, found, unaligned=unaligned)
             taken = wait(opened, wakeups, found, number, timeout)
         told = f"cut {number} of run {run!r} is taken: {taken.seconds:.2f} s, {taken.bytes:,} bytes"
         typer.echo(json_text(asdict(taken)) if as_json else told)
@@ -104,14 +114,22 @@ def _table(known: Sequence[Checkpoint]) -> str:
         ("number", "state", "seconds", "aligning", "bytes", "slowest task", "triggered")
     ]
     rows += [_row(it) for it in known]
+    if any(it.up_to is not None for it in known):
+        times = ["up to", *(event_clock(it.up_to) for it in known)]
+        rows = [(*row, time) for row, time in zip(rows, times, strict=True)]
     header, *lines = aligned(rows)
     reasons = (f"\n    {it.reason} ({it.offender})" if it.reason else "" for it in known)
     return "\n".join([header, *map(str.__add__, lines, reasons)])
 
 
 def _row(it: Checkpoint) -> tuple[str, ...]:
-    state = it.state.value if it.is_published else f"{it.state.value} (quiet)"
+    kind = "" if it.is_published else " (quiet)" if it.is_aligned else " (unaligned)"
     return (
-        str(it.number), state, f"{it.seconds:.2f}", f"{it.waited:.2f}", f"{it.bytes:,}",
-        it.slowest or "-", clock(it.triggered_at),
-    )  # fmt: skip
+        str(it.number),
+        it.state.value + kind,
+        f"{it.seconds:.2f}",
+        f"{it.waited:.2f}",
+        f"{it.bytes:,}",
+        it.slowest or "-",
+        clock(it.triggered_at),
+    )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tidegate.checkpoint import Cutting
 
 DataFolder = Annotated[
     Path,
@@ -67,6 +70,17 @@ SparkCores = Annotated[
     ),
 ]
 SparkMaster = Annotated[str, typer.Option("--spark", help="A Spark master, or sc://host:port.")]
+UnalignedAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--unaligned-after",
+        min=0,
+        help="A cut that has waited this long for barriers takes what is on its way along instead;"
+        " a run can be restored to it, and sinks show the one before. With --cut-every.",
+        metavar="SECONDS",
+        show_default=False,
+    ),
+]
 CutEvery = Annotated[
     float | None,
     typer.Option(
@@ -77,3 +91,12 @@ CutEvery = Annotated[
         show_default=False,
     ),
 ]
+
+
+def cutting_of(every: float | None, unaligned_after: float | None) -> Cutting | None:
+    """How a run is to be cut, if it is."""
+    from tidegate.checkpoint import Cutting
+
+    if every is None and unaligned_after is not None:
+        raise typer.BadParameter("--unaligned-after says how cuts are taken: give --cut-every too")
+    return None if every is None else Cutting(every=every, unaligned_after=unaligned_after)

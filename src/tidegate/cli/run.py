@@ -14,7 +14,15 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import CutEvery, DatabaseUrl, DataFolder, DeploymentFolder, SparkMaster
+from tidegate.cli.options import (
+    CutEvery,
+    DatabaseUrl,
+    DataFolder,
+    DeploymentFolder,
+    SparkMaster,
+    UnalignedAfter,
+    cutting_of,
+)
 from tidegate.cli.tables import count_column
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         typer.Option(min=0, help="Give up after this many seconds.", show_default=False),
     ] = None,
     cut_every: CutEvery = None,
+    unaligned_after: UnalignedAfter = None,
     deployment: DeploymentFolder = None,
     database: DatabaseUrl = None,
     spark: SparkMaster = "local[*]",
@@ -51,7 +60,6 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     """
     with told_errors(as_json=as_json, interrupted=GOES_ON if deployment else IS_GONE):
         # Loading Spark takes a second, which a command that only explains need not pay.
-        from tidegate.checkpoint import Cutting
         from tidegate.cli.progress import telling
         from tidegate.run.deployment import open_deployment
         from tidegate.run.folders import RunOptions, chunks_in, run_folder
@@ -65,7 +73,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             open_deployment(folder, database) as place,
             session_on(spark) as session,
         ):
-            cutting = Cutting(every=cut_every) if cut_every else None
+            cutting = cutting_of(cut_every, unaligned_after)
             wanted = RunOptions(name, shards, deadline, cutting)
             report = run_folder(found, chunks, out, session, place, wanted, told)
         typer.echo(json.dumps(asdict(report), indent=2) if as_json else _closing(report, out))

@@ -13,7 +13,7 @@ import typer
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
-from tidegate.cli.options import CutEvery, DataFolder
+from tidegate.cli.options import CutEvery, DataFolder, UnalignedAfter, cutting_of
 from tidegate.cli.tables import count_column
 from tidegate.errors import NoDataFolder, NowhereToWrite, ServerUnreachable, TidegateError
 
@@ -56,6 +56,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         typer.Option(min=0, help="Let the run fail after this many seconds.", show_default=False),
     ] = None,
     cut_every: CutEvery = None,
+    unaligned_after: UnalignedAfter = None,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to go on trying when the server is away.")
     ] = 60.0,
@@ -73,7 +74,6 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             raise NoDataFolder(str(data))
         named = find_pipeline(pipeline).name if ":" in pipeline else None
         # Loading what a server needs takes a second, which other commands need not pay.
-        from tidegate.checkpoint import Cutting
         from tidegate.cli.progress import telling
         from tidegate.run.folders import RunOptions, chunks_of, send
         from tidegate.serve import Calls, remote_server
@@ -83,7 +83,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             calls.say = told.tell
             remote = remote_server(calls, lambda served: named or _name(pipeline, served))
             chunks = chunks_of(data, remote.served.sources)
-            cutting = Cutting(every=cut_every) if cut_every else None
+            cutting = cutting_of(cut_every, unaligned_after)
             with _noting_what_stays_open(remote, run):
                 send(remote, chunks, RunOptions(run, deadline=deadline, cutting=cutting), told)
             rows = _fetch(remote, run, out, told, timeout) if is_awaited and out else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from tidegate.errors import counted
 
@@ -20,6 +20,20 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 def clock(time: datetime) -> str:
     """A moment, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def event_clock(time: int | None) -> str:
+    """An event time in milliseconds since 1970, to the second.
+
+    >>> event_clock(1_772_366_400_500), event_clock(None)
+    ('2026-03-01 12:00:00', '-')
+    """
+    if time is None:
+        return "-"
+    try:
+        return clock(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time))
+    except OverflowError:  # a year that Python does not have, and Spark does
+        return f"{time} ms"
 
 
 def json_text(value: object) -> str:

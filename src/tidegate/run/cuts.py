@@ -57,9 +57,12 @@ class Cuts:
         self._known = known
         self._injected = injected
 
-    def begin(self, run: str) -> int:
-        """Begin a checkpoint now; its number. Raises `NothingToCut` or `CheckpointUnderWay`."""
-        number = taking.begin(self._database, self._known(run))
+    def begin(self, run: str, *, unaligned: bool = False) -> int:
+        """Begin a checkpoint now; its number. Raises `NothingToCut` or `CheckpointUnderWay`.
+
+        An unaligned one waits for no barriers. It is there to be restored: sinks do not show it.
+        """
+        number = taking.begin(self._database, self._known(run), unaligned=unaligned)
         self._injected()
         return number
 
@@ -73,9 +76,13 @@ class Cuts:
         found = self._known(run)
         return self._database.transact(lambda c: self._read(c, found, number))
 
-    def wait(self, run: str, number: int, timeout: float) -> Cut:
+    def taken(self, run: str, number: int, timeout: float) -> Checkpoint:
         """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
-        taking.wait(self._database, self._wakeups, self._known(run), number, timeout)
+        return taking.wait(self._database, self._wakeups, self._known(run), number, timeout)
+
+    def wait(self, run: str, number: int, timeout: float) -> Cut:
+        """Wait until a checkpoint is a cut, and read it; `NoSuchCut` if sinks do not show it."""
+        self.taken(run, number, timeout)
         return self.read(run, number)
 
     def _read(self, connection: Connection, run: Run, number: int | None) -> Cut:

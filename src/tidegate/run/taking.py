@@ -6,6 +6,7 @@ and commit it. So this needs neither the plan nor Spark.
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -31,12 +32,16 @@ GLANCE = 1.0
 """Seconds after which somebody who waits looks again although nobody woke it."""
 
 
-def begin(database: Database, run: Run) -> int:
-    """Begin a checkpoint now; its number.
+def begin(database: Database, run: Run, *, unaligned: bool = False) -> int:
+    """Begin a checkpoint now; its number. An unaligned one waits for nobody, and is not shown.
 
     Raises `NothingToCut`, `CheckpointUnderWay`, or `RunEnded` when the run is closed.
     """
-    number = database.transact(lambda c: cuts.trigger(c, run, CheckpointId.new()))
+    patience = 0.0 if unaligned else None
+    wanted = partial(
+        cuts.trigger, run=run, id=CheckpointId.new(), quiet=unaligned, patience=patience
+    )
+    number = database.transact(wanted)
     if number is None:
         raise _why_not(database, run)
     return number

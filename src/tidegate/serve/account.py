@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint import Cutting
     from tidegate.run.deployment import Deployment
     from tidegate.run.service import Front
-    from tidegate.serve.asking import WantedCut
+    from tidegate.serve.asking import Taking, WantedCut
     from tidegate.spark import Batch
     from tidegate.store import Connection, RunSummary
 
@@ -225,10 +225,11 @@ class Account:
 
     # ── cuts ──
 
-    def take_cut(self, run: str) -> int:
+    def take_cut(self, run: str, asked: Taking) -> int:
         """Begin a checkpoint now; its number."""
         with self._told(run):
-            return self._server.cuts.begin(stored_name(self.client, run))
+            stored = stored_name(self.client, run)
+            return self._server.cuts.begin(stored, unaligned=asked.unaligned)
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
         """Those that are remembered."""

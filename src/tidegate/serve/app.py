@@ -49,6 +49,7 @@ from tidegate.serve.asking import (
     Beginning,
     Ending,
     Restoring,
+    Taking,
     WantedCut,
     asked_chunk,
     asked_cut,
@@ -266,7 +267,8 @@ class _Endpoints:
     async def take(self, request: Request) -> Response:
         """That it was begun; its number is that of the cut, if it becomes one."""
         account = self._account(request)
-        number = await self._threads.call(account.take_cut, request.path_params["run"])
+        asked = await body_as(request, Taking)
+        number = await self._threads.call(account.take_cut, request.path_params["run"], asked)
         return answer({"number": number}, 202)
 
     async def cut(self, request: Request) -> Response:

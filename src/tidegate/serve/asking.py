@@ -52,6 +52,12 @@ class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None if self.cutting is None else _cutting(self.cutting)
 
 
+class Taking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A checkpoint to begin; an unaligned one waits for nobody, and is not shown."""
+
+    unaligned: bool = False
+
+
 class Restoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The cut at which a run is to begin again; without a number, the latest."""
 

@@ -177,9 +177,10 @@ class RemoteServer:
 
     # ── cuts ──
 
-    def take_cut(self, run: str) -> int:
+    def take_cut(self, run: str, *, unaligned: bool = False) -> int:
         """Begin a checkpoint, after the one that is under way; its number."""
-        answer = self._calls.json("POST", self._path(run, "checkpoints"))
+        asked = {"unaligned": unaligned}
+        answer = self._calls.json("POST", self._path(run, "checkpoints"), asked)
         return msgspec.json.decode(answer, type=_Taken).number
 
     def checkpoints(self, run: str) -> list[Checkpoint]:

@@ -3,8 +3,9 @@
     python -m tidegate.testing.cutting PIPELINE --run NAME --data DIR --out DIR --deployment DIR
 
 Half of the chunks are delivered, and a cut is taken; a checkpoint is begun that nobody can be quick
-enough for, and is given up; the rest is delivered, and another cut is taken. Then the run goes back
-to its first cut, is cut once more and ends. The same command given again goes on where it was.
+enough for, and is given up; the rest is delivered, and one is taken that waits for nothing of it,
+and then another cut. Then the run goes back to the one that did not wait, is cut once more and
+ends. The same command given again goes on where it was.
 What was read of a cut is written down, with when it was committed: whoever reads it again, after
 whatever has happened, must find the same.
 """
@@ -109,6 +110,7 @@ class Trip:
     def _rest(self) -> None:
         for source, files in self.chunks.items():
             self._deliver(source, files)
+        self._settled(unaligned=True)
         self._cut()
 
     def _give_one_up(self) -> None:
@@ -119,22 +121,27 @@ class Trip:
         self._be(PATIENT)
 
     def _go_back(self) -> None:
-        """To the first cut, unless the run has been there."""
+        """To the first cut that did not wait, unless the run has been there."""
         server = self.service.server
         if server.known(self.run).incarnation == 1:
-            server.restore(self.run, self._committed()[0])
+            server.restore(self.run, self._target)
         self.check()
 
     def _cut(self) -> None:
+        self._note(self.service.server.cuts.read(self.run, self._settled()))
+
+    def _settled(self, *, unaligned: bool = False) -> int:
+        """Take a checkpoint; one that is under way may be of another kind."""
         server = self.service.server
         while True:
             try:
-                number = server.cuts.begin(self.run)
+                number = server.cuts.begin(self.run, unaligned=unaligned)
             except CheckpointUnderWay as other:
                 number = other.number
             with suppress(CheckpointAborted):  # one that was begun impatiently
-                self._note(server.cuts.wait(self.run, number, BOUND))
-                return
+                taken = server.cuts.taken(self.run, number, BOUND)
+                if taken.is_aligned is not unaligned:
+                    return number
 
     # ── what is done there ──
 
@@ -179,14 +186,17 @@ class Trip:
         rows = sorted(repr(row) for file in files for row in parquet.read_table(file).to_pylist())
         return sha256("\n".join(rows).encode()).hexdigest()
 
-    def _committed(self) -> list[int]:
+    @property
+    def _target(self) -> int:
+        """The cut that the run goes back to."""
         every = self.service.server.cuts.all(self.run)
-        return [it.number for it in every if it.state is CheckpointState.COMMITTED]
+        taken = (it for it in every if it.state is CheckpointState.COMMITTED)
+        return next(it.number for it in taken if not it.is_aligned)
 
     def _expect_to_be_gone(self, number: int) -> None:
         """Only a cut behind the one that the run went back to may be."""
         has_gone_back = self.service.server.known(self.run).incarnation > 1
-        if not has_gone_back or number <= self._committed()[0]:
+        if not has_gone_back or number <= self._target:
             raise ChaosFailed("none", f"cut {number} is gone")
 
 

@@ -37,8 +37,14 @@ QUICK = ("files.after_write", "step.after_commit", "publish.before_commit")
 """A step is replayed, a step was committed unheard, a run is published: what `make test` tries."""
 OF_CUTS = frozenset(point for point in CRASH_POINTS if point.startswith(("cut.", "restore.")))
 """Crash points that only a run passes that is cut."""
-QUICK_CUTS = ("cut.acknowledge.before_commit", "cut.commit.before_commit", "restore.before_commit")
-"""A state is written, a cut becomes visible, a run goes back: what `make test` tries of them."""
+QUICK_CUTS = (
+    "cut.acknowledge.before_commit",
+    "cut.unalign.before_commit",
+    "cut.commit.before_commit",
+    "restore.before_commit",
+)
+"""A state is written, a cut waits no longer, one becomes visible, a run goes back: what `make test`
+tries of them."""
 ELSEWHERE = frozenset({"migration.before_commit"})
 """Crash points that a run does not pass on a database that is ready."""
 GENERATORS = "tidegate.generators"
@@ -46,6 +52,7 @@ GENERATORS = "tidegate.generators"
 ONCE = frozenset(
     {
         "cut.abort.before_commit",
+        "cut.unalign.before_commit",
         "publish.after_commit",
         "publish.before_commit",
         "restore.before_commit",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from tidegate.checkpoint import (
     Fail,
     Rest,
     Trigger,
+    Unalign,
     UnderWay,
     Waiting,
     decide,
@@ -77,6 +80,49 @@ def test_a_run_fails_when_more_fail_in_a_row_than_it_tolerates() -> None:
     assert decide(replace(IDLE, failures=3)) == Fail("3 checkpoints in a row have failed")
     patient = replace(EVERY, tolerated=None)
     assert decide(replace(IDLE, failures=99, cutting=patient)) == Trigger()
+
+
+# --- waiting no longer ------------------------------------------------------------------------
+
+EITHER_WAY = replace(EVERY, unaligned_after=4.0)
+
+
+def impatient(patience: float | None, state: CheckpointState = S.INJECTED, **more: Any) -> CutFacts:
+    facts = replace(under_way(state, **more), cutting=EITHER_WAY)
+    assert facts.under_way is not None
+    return replace(facts, under_way=replace(facts.under_way, patience=patience))
+
+
+def test_what_is_triggered_has_the_patience_that_the_run_has() -> None:
+    assert decide(replace(IDLE, cutting=EITHER_WAY)) == Trigger(patience=4.0)
+
+
+def test_one_that_waits_for_nobody_is_quiet_from_its_beginning() -> None:
+    at_once = replace(EVERY, unaligned_after=0.0)
+    assert decide(replace(IDLE, cutting=at_once)) == Trigger(is_quiet=True, patience=0.0)
+
+
+@pytest.mark.parametrize("state", [S.TRIGGERED, S.INJECTED, S.ALIGNING])
+def test_one_that_has_lost_its_patience_waits_no_longer(state: CheckpointState) -> None:
+    owing = ("sales",) if state is S.TRIGGERED else ()
+    assert decide(impatient(4.0, state, age=4.0, owing=owing)) == Unalign()
+    assert not isinstance(decide(impatient(4.0, state, age=3.9, owing=owing)), Unalign)
+
+
+def test_one_that_everybody_has_acknowledged_goes_on_however_old_it_is() -> None:
+    facts = impatient(4.0, S.ALIGNING, age=5.0, acknowledged=frozenset({"c"}))
+    assert decide(facts) == Advance(S.ACKNOWLEDGED)
+
+
+def test_waiting_no_longer_comes_before_giving_up() -> None:
+    waiting = (Waiting("b3", ("s1",), 99.0),)
+    assert decide(impatient(4.0, S.ALIGNING, age=99.0, waiting=waiting)) == Unalign()
+    assert isinstance(decide(impatient(None, S.ALIGNING, age=99.0, waiting=waiting)), Abort)
+
+
+def test_a_closed_run_needs_no_checkpoint_that_did_not_wait() -> None:
+    facts = replace(impatient(0.0), is_open=False)
+    assert isinstance(decide(facts), Abort)
 
 
 # --- going on --------------------------------------------------------------------------------

@@ -1,0 +1,201 @@
+"""Checkpoints that wait no longer, on pipelines whose rows are names; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+
+import pytest
+
+import tidegate as tg
+from tests.integration.run.names import Bench
+from tidegate.checkpoint import Cutting
+from tidegate.errors import NoSuchCut
+from tidegate.pipeline.stream import Stream
+from tidegate.plan import physical_plan
+from tidegate.run import inbox
+from tidegate.store import Database, EmbeddedServer, Wakeups, cuts, garbage
+from tidegate.store.restoring import sealed_files
+
+COLUMNS = "k bigint, v bigint"
+Hub = tuple[Database, Wakeups]
+_names = count(1)
+
+
+@pytest.fixture(scope="module")
+def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
+    with (
+        Database(new_database(template), revive=server.ensure_running).open() as database,
+        Wakeups(database) as wakeups,
+    ):
+        yield database, wakeups
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrow stages wait for no more than there is."""
+    monkeypatch.setattr(inbox, "ripe_at", lambda *_: 0.0)
+
+
+def totals(stream: Stream) -> Stream:
+    return stream.aggregate(by="k", v="sum(v)")
+
+
+@pytest.fixture
+def joined(hub: Hub) -> Bench:
+    """Two sources, an aggregate over each, and a join of both: three fan-ins and the collector."""
+    declared = tg.Pipeline(f"unaligned-{next(_names)}", shards=2)
+    a, b = declared.source("a", COLUMNS), declared.source("b", COLUMNS)
+    totals(a).join(totals(b), on="k").sink("both")
+    return Bench(*hub, physical_plan(declared))
+
+
+def of(it: Bench, kind: str) -> list[str]:
+    """The tasks of stages (s) or barrier nodes (b)."""
+    return [task for task in it.tasks if task.startswith(kind)]
+
+
+def deliver_both(it: Bench) -> None:
+    it.deliver("a")
+    it.deliver("b")
+
+
+def begin(it: Bench) -> int:
+    number = it.trigger()
+    assert number is not None
+    return number
+
+
+def is_complete_after_restoring(it: Bench, number: int) -> bool:
+    """Whether a run that goes back to a cut ends with what an undisturbed one would."""
+    it.restore(number)
+    return it.finish() == it.expected()
+
+
+def test_a_source_that_injects_nothing_is_cut_behind_its_last_chunk(joined: Bench) -> None:
+    deliver_both(joined)
+    number = begin(joined)
+    joined.inject("a")
+    joined.deliver("b")
+    assert joined.unalign(number)
+    deliver_both(joined)
+    joined.watch_over()
+    assert number in joined.restorable
+    assert is_complete_after_restoring(joined, number)
+
+
+def test_inputs_that_had_aligned_and_one_that_delivers_nothing_make_one_cut(joined: Bench) -> None:
+    """All of one side has passed the barrier on; the other side's first task is stalled."""
+    deliver_both(joined)
+    number = begin(joined)
+    joined.inject("a")
+    joined.inject("b")
+    stalled = [task for task in of(joined, "s") if task.startswith("s2")]
+    joined.settle(without=stalled)
+    assert joined.unalign(number)
+    joined.settle(without=stalled)
+    assert number in joined.restorable
+    deliver_both(joined)
+    joined.settle()
+    assert is_complete_after_restoring(joined, number)
+
+
+def test_the_run_goes_on_behind_one_that_did_not_wait(joined: Bench) -> None:
+    """Its barriers are still on their lanes and mean nothing; the next checkpoint is aligned."""
+    deliver_both(joined)
+    number = begin(joined)
+    joined.inject("a")
+    joined.settle(without=of(joined, "b"))
+    joined.unalign(number)
+    joined.watch_over()
+    deliver_both(joined)
+    following = begin(joined)
+    joined.settle()
+    assert joined.committed == [following]
+    assert joined.shown(following) == joined.expected(following)
+    assert joined.finish() == joined.expected()
+
+
+def test_a_task_that_answers_too_late_keeps_nothing_for_that_checkpoint(joined: Bench) -> None:
+    """Its job was under way when the checkpoint stopped waiting; what it read was on its way."""
+    deliver_both(joined)
+    number = begin(joined)
+    joined.inject("a")
+    joined.inject("b")
+    for _ in range(6):
+        for task in joined.tasks.values():
+            task.turn()
+    joined.unalign(number)
+    joined.settle()
+    assert number in joined.restorable
+    deliver_both(joined)
+    following = begin(joined)
+    joined.settle()
+    assert joined.shown(following) == joined.expected(following)
+    assert is_complete_after_restoring(joined, number)
+
+
+def test_what_has_ended_and_was_not_read_is_part_of_it(joined: Bench) -> None:
+    deliver_both(joined)
+    joined.end("a")
+    number = begin(joined)
+    joined.unalign(number)
+    joined.watch_over()
+    joined.settle()
+    assert is_complete_after_restoring(joined, number)
+
+
+def test_a_run_goes_back_to_one_again_and_again(joined: Bench) -> None:
+    deliver_both(joined)
+    first = begin(joined)
+    joined.unalign(first)
+    joined.watch_over()
+    joined.restore(first)
+    joined.settle(without=of(joined, "b"))
+    deliver_both(joined)
+    second = begin(joined)
+    joined.unalign(second)
+    joined.watch_over()
+    joined.restore(second)
+    joined.restore(first)
+    assert joined.finish() == joined.expected()
+
+
+def test_sinks_do_not_show_it_and_what_they_show_stays(joined: Bench) -> None:
+    deliver_both(joined)
+    shown = begin(joined)
+    joined.settle()
+    for _ in range(5):
+        deliver_both(joined)
+        joined.unalign(begin(joined))
+        joined.watch_over()
+    with pytest.raises(NoSuchCut):
+        joined.shown(shown + 1)
+    joined.database.transact(lambda c: garbage.retire(c, joined.run, 2))
+    assert joined.restorable == [shown, shown + 4, shown + 5]
+    assert joined.shown(shown) == joined.expected(shown)
+    assert is_complete_after_restoring(joined, shown + 4)
+
+
+def test_files_of_what_is_on_its_way_are_sealed(joined: Bench) -> None:
+    deliver_both(joined)
+    number = begin(joined)
+    joined.unalign(number)
+    joined.watch_over()
+    sealed = joined.database.transact(lambda c: sealed_files(c, joined.run, number))
+    assert {it.path for it in sealed} == {"a 1.0", "a 1.1", "b 1.0", "b 1.1"}
+
+
+def test_a_coordinator_takes_them_by_itself_while_a_source_is_stalled(joined: Bench) -> None:
+    at_once = Cutting(every=0.0, pause=0.0, unaligned_after=0.0, retained=100)
+    be = partial(cuts.set_cutting, run=joined.run, cutting=at_once)
+    deliver_both(joined)
+    joined.database.transact(be)
+    for _ in range(6):
+        joined.watch_over()
+    taken = joined.cuts.all(joined.run.name)
+    assert len(taken) >= 2
+    assert not any(it.is_aligned or it.is_published for it in taken)
+    assert joined.inject("a") is False
+    assert is_complete_after_restoring(joined, joined.restorable[0])
