@@ -12,7 +12,7 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.opening import AsJson, PipelineName, RunName, find, open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.tables import aligned, clock, event_clock, json_text
+from tidegate.cli.tables import aligned, clock, json_text, with_times
 from tidegate.errors import NothingToCancel
 
 if TYPE_CHECKING:
@@ -134,10 +134,8 @@ def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
         ended = "yes" if it.ended_at else "no"
         rows.append((f"source {it.name}", expected, str(it.delivered), "-", "-", ended))
     rows += [_stage_row(it) for it in found]
-    if any(it.watermark is not None for it in facts.sources):
-        times = ["up to", *(event_clock(it.watermark) for it in facts.sources), *("-" for _ in found)]
-        rows = [(*row, time) for row, time in zip(rows, times, strict=True)]
-    yield from (f"  {line}" for line in aligned(rows))
+    times = [*(it.watermark for it in facts.sources), *(None for _ in found)]
+    yield from (f"  {line}" for line in aligned(with_times(rows, "up to", times)))
     if not found:
         yield "  its stages are not kept once it is closed"
 

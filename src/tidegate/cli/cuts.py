@@ -12,7 +12,7 @@ from tidegate.cli.failing import told_errors
 from tidegate.cli.opening import AsJson, PipelineName, RunName, find, open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.planning import DeclaredAs, Shards, plan_of_run
-from tidegate.cli.tables import aligned, clock, event_clock, json_text
+from tidegate.cli.tables import aligned, clock, json_text, with_times
 
 if TYPE_CHECKING:
     from tidegate.store.cuts import Checkpoint
@@ -114,10 +114,7 @@ def _table(known: Sequence[Checkpoint]) -> str:
         ("number", "state", "seconds", "aligning", "bytes", "slowest task", "triggered")
     ]
     rows += [_row(it) for it in known]
-    if any(it.up_to is not None for it in known):
-        times = ["up to", *(event_clock(it.up_to) for it in known)]
-        rows = [(*row, time) for row, time in zip(rows, times, strict=True)]
-    header, *lines = aligned(rows)
+    header, *lines = aligned(with_times(rows, "up to", [it.up_to for it in known]))
     reasons = (f"\n    {it.reason} ({it.offender})" if it.reason else "" for it in known)
     return "\n".join([header, *map(str.__add__, lines, reasons)])
 

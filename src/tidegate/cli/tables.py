@@ -22,6 +22,16 @@ def clock(time: datetime) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def with_times(
+    rows: Sequence[tuple[str, ...]], title: str, times: Sequence[int | None]
+) -> list[tuple[str, ...]]:
+    """A table with event times as one more column, unless there are none."""
+    if all(time is None for time in times):
+        return [*rows]
+    column = [title, *map(event_clock, times)]
+    return [(*row, cell) for row, cell in zip(rows, column, strict=True)]
+
+
 def event_clock(time: int | None) -> str:
     """An event time in milliseconds since 1970, to the second.
 
