@@ -1,0 +1,32 @@
+"""Flows: durable workflows of steps, declared on plain functions and typed by annotations.
+
+    Flow ──▶ @flow.step, map_step, generator + handler, reduce ──▶ Definition
+
+Declaring runs nothing and knows no database. A run of a flow lives in PostgreSQL: its steps wait
+for each other, for signals and for the flow's state; the work of a step is tasks, which workers
+claim, and a task that nobody finished is done again. What may follow what stands in `states`, when
+a step begins and how it ends in `decide`.
+"""
+
+from tidegate.flows.context import Context
+from tidegate.flows.flow import Flow, GeneratorStep
+from tidegate.flows.keys import FlowStateReader, StateKey
+from tidegate.flows.policies import Backoff, FailAtFirst, Tolerate
+from tidegate.flows.states import FlowState, StepState, TaskState
+from tidegate.flows.steps import Handler, Step
+
+__all__ = [
+    "Backoff",
+    "Context",
+    "FailAtFirst",
+    "Flow",
+    "FlowState",
+    "FlowStateReader",
+    "GeneratorStep",
+    "Handler",
+    "StateKey",
+    "Step",
+    "StepState",
+    "TaskState",
+    "Tolerate",
+]

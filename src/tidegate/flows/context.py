@@ -1,0 +1,87 @@
+"""What a function of a flow is given first: what it works for, and what it may do beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, overload
+
+from tidegate.flows.keys import FlowStateReader, StateKey
+
+T = TypeVar("T")
+POLL_INTERVAL = 0.25
+
+
+class Context(Protocol):
+    """One attempt at one task of a run."""
+
+    @property
+    def run(self) -> int:
+        """The number of the run."""
+        ...
+
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Of the item in its stream, from 0; -1 for a step's own function."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """The first is 1."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """The same at every attempt at this task, and of no other: for idempotent effects."""
+        ...
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody wants the result any more: the run is given up, or somebody else has it.
+
+        Also when its worker is about to stop and somebody else is to go on.
+        """
+        ...
+
+    def check(self) -> None:
+        """Raise `FlowCancelled` when nobody wants the result any more."""
+        ...
+
+    @overload
+    def get_state(self, key: StateKey[T]) -> T | None: ...
+    @overload
+    def get_state(self, key: str) -> Any: ...
+
+    def set_state(self, key: StateKey[T] | str, value: T) -> None:
+        """Write a key that the step has declared in `writes`."""
+        ...
+
+    def set_state_once(self, key: StateKey[T] | str, value: T) -> T:
+        """Write a key unless it has a value, and answer the value that it has."""
+        ...
+
+    def wait_for_state(
+        self,
+        predicate: Callable[[FlowStateReader], bool],
+        poll_interval: float = POLL_INTERVAL,
+        timeout: float | None = None,
+    ) -> FlowStateReader:
+        """Return when the predicate holds for the keys that the step has declared in `reads`.
+
+        Until then the step holds nothing: it is put aside here and begun again from its first line
+        when one of these keys has changed, at most once every `poll_interval` seconds.
+        """
+        ...
+
+    @property
+    def cursor(self) -> Any:
+        """Of a generator: what was saved last, in this attempt or an earlier one; None at first."""
+        ...
+
+    def save_cursor(self, value: object) -> None:
+        """Of a generator: what it has to know to go on behind what it has yielded so far."""
+        ...

@@ -1,0 +1,287 @@
+"""A whole flow, compared with itself: what the database and the workers need to know of it.
+
+define(flow) ──▶ Definition ──▶ `as_rows`, which begins a run
+                           └──▶ `Part`s, by which a worker runs each step
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import (
+    CyclicFlow,
+    GeneratorWithoutHandler,
+    InvalidArgument,
+    StateNeverWritten,
+    TypesDiffer,
+    UnknownFlowStep,
+    UntypedFunction,
+    WrongParameters,
+    listed,
+)
+from tidegate.flows.keys import StateKey
+from tidegate.flows.policies import FailAtFirst, Tolerate
+from tidegate.flows.signatures import admits_none, codec_for, fits, is_list, item_of, shown
+from tidegate.flows.steps import Handler, Step, StepKind
+from tidegate.pipeline.graph import CycleFound, upstream_first
+
+if TYPE_CHECKING:
+    from tidegate.flows.flow import Flow
+    from tidegate.flows.values import Codec
+
+ITEMS = frozenset({StepKind.MAP, StepKind.GENERATOR})
+"""Kinds of steps that give one result for each of their items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A value that a function takes: what one step gave, or the input of the flow (None)."""
+
+    source: str | None
+    codec: Codec
+    """Of the value, or of each result where the source has items."""
+    is_many: bool = False
+    """Whether the source has items, so that there are many results."""
+    is_list: bool = False
+    """Whether they are wanted all at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A step as a worker runs it."""
+
+    step: Step[..., Any]
+    takes: tuple[Taken, ...]
+    gives: Codec
+    """Its result, or that of each item."""
+    item: Codec | None = None
+    handler: Handler[..., Any] | None = None
+    """Whoever handles the items of a generator."""
+    signal: Codec | None = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A flow that can work."""
+
+    name: str
+    steps: Mapping[str, Part]
+    """After the steps that they depend on."""
+    keys: Mapping[str, StateKey[Any]]
+    input: Codec
+
+    def as_rows(self) -> dict[str, object]:
+        """What a run has to know, so that it can be driven without this code."""
+        return {
+            "steps": [_step_row(number, part) for number, part in enumerate(self.steps.values())],
+            "keys": [self._key_row(key) for key in self.keys.values()],
+        }
+
+    def _key_row(self, key: StateKey[Any]) -> dict[str, object]:
+        writers = [name for name, part in self.steps.items() if key.name in part.step.writes]
+        return {
+            "name": key.name,
+            "monotonic": key.is_monotonic,
+            "external": key.is_external,
+            "writers": writers,
+        }
+
+
+def _step_row(number: int, part: Part) -> dict[str, object]:
+    step, policy = part.step, part.step.on_fail
+    tolerate = policy if isinstance(policy, Tolerate) else Tolerate()
+    optional = [it.source for it in part.takes if it.source and admits_none(it.codec.type)]
+    items = part.handler.trying if part.handler else step.trying
+    return {
+        "name": step.name,
+        "number": number,
+        "kind": step.kind.value,
+        "depends_on": list(step.depends_on),
+        "optional": optional,
+        "needs_signal": part.signal is not None,
+        "retries": step.trying.retries,
+        "item_retries": items.retries,
+        "tolerated_count": tolerate.count,
+        "tolerated_share": tolerate.share,
+    }
+
+
+def define(flow: Flow) -> Definition:
+    """Compare everything with everything; raises a `DeclarationError` at the user's line."""
+    ordered = _in_order(flow)
+    parts: dict[str, Part] = {}
+    for step in ordered:
+        parts[step.name] = _part(flow, step, parts)
+    _check_keys(flow)
+    return Definition(flow.name, parts, dict(flow.keys), _input(flow, parts))
+
+
+def _in_order(flow: Flow) -> list[Step[..., Any]]:
+    for step in flow.steps.values():
+        for name in step.depends_on:
+            if name not in flow.steps:
+                raise UnknownFlowStep(step.at, flow.name, name, listed(list(flow.steps)))
+    try:
+        names = upstream_first(list(flow.steps), lambda name: flow.steps[name].depends_on)
+    except CycleFound as found:
+        first = flow.steps[found.nodes[0]]
+        raise CyclicFlow(first.at, flow.name, " → ".join(found.nodes)) from None
+    return [flow.steps[name] for name in names]
+
+
+def _part(flow: Flow, step: Step[..., Any], parts: Mapping[str, Part]) -> Part:
+    sources: list[str | None] = [*step.depends_on]
+    wanted = list(step.signature.parameters)
+    signal = None
+    if step.gate.signal is not None:
+        signal = _signal(flow, step, wanted)
+    if not sources and wanted:
+        sources = [None]
+    if len(wanted) != len(sources):
+        given = listed([*map(str, step.depends_on)]) if sources else "nothing"
+        raise WrongParameters(
+            step.at, flow.name, step.name, listed([name for name, _ in wanted]), given
+        )
+    reader = _Reader(flow, step, parts)
+    takes = tuple(
+        reader.taken(source, type_, is_items=at == 0 and step.kind is StepKind.MAP)
+        for at, (source, (_, type_)) in enumerate(zip(sources, wanted, strict=True))
+    )
+    return reader.part(takes, signal)
+
+
+def _signal(flow: Flow, step: Step[..., Any], wanted: list[tuple[str, Any]]) -> Codec:
+    type_ = step.gate.signal
+    if not wanted or not fits(type_, wanted[-1][1]):
+        found = shown(wanted[-1][1]) if wanted else "nothing"
+        raise TypesDiffer(step.at, flow.name, step.name, found, "its signal", shown(type_))
+    wanted.pop()
+    return codec_for(flow.name, step.name, f"the signal of step {step.name!r}", type_, step.at)
+
+
+class _Reader:
+    """Compares one step with those that it depends on."""
+
+    def __init__(self, flow: Flow, step: Step[..., Any], parts: Mapping[str, Part]) -> None:
+        self._flow = flow
+        self._step = step
+        self._parts = parts
+
+    def taken(self, source: str | None, wanted: Any, *, is_items: bool) -> Taken:
+        """What a parameter takes; of a map step, its first parameter takes one element."""
+        if source is None:
+            codec = self._codec("the input of the flow", list[wanted] if is_items else wanted)
+            return Taken(None, codec)
+        given = self._parts[source]
+        if given.step.kind in ITEMS:
+            return self._of_many(source, wanted, is_items=is_items)
+        if is_items:
+            element = item_of(given.gives.type) if is_list(given.gives.type) else None
+            self._compare(wanted, source, given.gives.type, element)
+        else:
+            self._compare(wanted, source, given.gives.type, given.gives.type)
+        return Taken(source, given.gives if is_items else self._value(source, wanted))
+
+    def _of_many(self, source: str, wanted: Any, *, is_items: bool) -> Taken:
+        given = self._parts[source].gives
+        inside = wanted if is_items else item_of(wanted)
+        if inside is None or not fits(given.type, inside):
+            raise TypesDiffer(
+                self._step.at, self._flow.name, self._step.name, shown(wanted),
+                f"step {source!r}", f"many results of {shown(given.type)}",
+            )  # fmt: skip
+        return Taken(source, self._value(source, inside), is_many=True, is_list=is_list(wanted))
+
+    def _compare(self, wanted: Any, source: str, whole: Any, given: Any) -> None:
+        if given is None or not fits(given, wanted):
+            raise TypesDiffer(
+                self._step.at, self._flow.name, self._step.name, shown(wanted),
+                f"step {source!r}", shown(whole),
+            )  # fmt: skip
+
+    def part(self, takes: tuple[Taken, ...], signal: Codec | None) -> Part:
+        """The step with everything that belongs to it."""
+        step = self._step
+        self._check_policy()
+        if step.kind is StepKind.GENERATOR:
+            return self._generator(takes, signal)
+        item = None
+        if step.kind is StepKind.MAP:
+            if not takes:
+                raise WrongParameters(step.at, self._flow.name, step.name, "nothing", "an item")
+            item = self._codec(f"an item of step {step.name!r}", step.signature.parameters[0][1])
+        if step.kind is StepKind.REDUCE and not takes[0].is_many:
+            expected = "a step with items: a map step or a generator"
+            raise InvalidArgument(step.at, "reduce", "of", takes[0].source, expected)
+        gives = self._codec(f"the result of step {step.name!r}", step.signature.result)
+        return Part(step, takes, gives, item, None, signal)
+
+    def _generator(self, takes: tuple[Taken, ...], signal: Codec | None) -> Part:
+        step, flow = self._step, self._flow
+        item = item_of(step.signature.result)
+        if item is None:
+            reason = f"its result is {shown(step.signature.result)} and not Iterator[Item]"
+            raise UntypedFunction(step.at, flow.name, step.name, reason)
+        handler = flow.handlers.get(step.name)
+        if handler is None:
+            raise GeneratorWithoutHandler(step.at, flow.name, step.name)
+        parameters = handler.signature.parameters
+        if len(parameters) != 1:
+            found = listed([name for name, _ in parameters])
+            raise WrongParameters(handler.at, flow.name, handler.name, found, "an item")
+        if not fits(item, parameters[0][1]):
+            raise TypesDiffer(
+                handler.at, flow.name, handler.name, shown(parameters[0][1]),
+                f"generator {step.name!r}", shown(item),
+            )  # fmt: skip
+        gives = self._codec(f"the result of {handler.name!r}", handler.signature.result)
+        return Part(
+            step, takes, gives, self._codec(f"an item of {step.name!r}", item), handler, signal
+        )
+
+    def _check_policy(self) -> None:
+        step = self._step
+        if step.kind not in ITEMS and not isinstance(step.on_fail, FailAtFirst):
+            expected = "FailAtFirst(), for a step without items"
+            raise InvalidArgument(step.at, "step", "on_fail", step.on_fail, expected)
+
+    def _value(self, source: str, type_: Any) -> Codec:
+        return self._codec(f"what step {source!r} gives", type_)
+
+    def _codec(self, of: str, type_: Any) -> Codec:
+        return codec_for(self._flow.name, self._step.name, of, type_, self._step.at)
+
+
+def _check_keys(flow: Flow) -> None:
+    written = {key for step in flow.steps.values() for key in step.writes}
+    for step in flow.steps.values():
+        for key in (*step.writes, *step.reads):
+            if key not in flow.keys:
+                expected = f"a declared state key: {listed(list(flow.keys))}"
+                raise InvalidArgument(step.at, "step", "writes or reads", key, expected)
+        for key in step.reads:
+            if key not in written and not flow.keys[key].is_external:
+                raise StateNeverWritten(step.at, flow.name, step.name, key)
+        if step.gate.wait_for is not None and not step.reads:
+            raise InvalidArgument(step.at, "step", "reads", (), "the keys that wait_for looks at")
+
+
+def _input(flow: Flow, parts: Mapping[str, Part]) -> Codec:
+    """The type of the flow's input, on which all steps that take it have to agree."""
+    first: tuple[Part, Taken] | None = None
+    for part in parts.values():
+        for taken in part.takes:
+            if taken.source is not None:
+                continue
+            if first is not None and first[1].codec.type != taken.codec.type:
+                raise TypesDiffer(
+                    part.step.at, flow.name, part.step.name, shown(taken.codec.type),
+                    f"the input that step {first[0].step.name!r} takes",
+                    shown(first[1].codec.type),
+                )  # fmt: skip
+            first = first or (part, taken)
+    if first is None:
+        return codec_for(flow.name, flow.name, "the input of the flow", None, flow.at)
+    return first[1].codec
