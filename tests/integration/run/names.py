@@ -110,7 +110,7 @@ class NamesWorkshop:
         self.hands: list[Hands] = []
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
-        prepared = self._prepared(stage)
+        prepared = self.prepared(stage)
         desk = self._hire(prepared.route.shards if prepared.route else None)
         condensing = self._hire(None)
         return StageOperator(name, shard, prepared, desk, lambda _, share: condensing.submit(share))
@@ -118,7 +118,7 @@ class NamesWorkshop:
     def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
         return ResultCollector(name, collect.sinks)
 
-    def _prepared(self, stage: PhysicalStage) -> PreparedStage:
+    def prepared(self, stage: PhysicalStage) -> PreparedStage:
         inputs = (StructType([]),) * max(1, len(self._plan.arriving(stage)))
         route = route_of(self._plan, stage)
         return PreparedStage(stage, inputs, StructType([]), ({},) * len(stage.steps), route)
@@ -180,12 +180,12 @@ class Bench:
 
     # ── what may happen ──
 
-    def deliver(self, source: str, rows: int = 2) -> None:
+    def deliver(self, source: str, rows: int = 2, watermark: int | None = None) -> None:
         number = len(self.delivered[source]) + 1
         names = [f"{source} {number}.{row}" for row in range(rows)]
         readers = self.assembly.sources[source]
         shard = (number - 1) % len(readers[0])
-        chunk = Chunk(source, number, "-", rows, rows, tuple(names), shard)
+        chunk = Chunk(source, number, "-", rows, rows, tuple(names), shard, watermark)
         lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
         ends = self._lanes(source)
         self.database.transact(lambda c: record_chunk(c, self.run, chunk, lanes, ends))
@@ -283,6 +283,11 @@ class Bench:
         """The cuts that sinks show."""
         every = self.cuts.all(self.run.name)
         return [it.number for it in every if it.state.value == "committed" and it.is_published]
+
+    @property
+    def totalling(self) -> list[str]:
+        """The stages that keep what they have read, up to a barrier."""
+        return [it.id for it in self.plan.stages if self.workshop.prepared(it).is_stateful]
 
     @property
     def restorable(self) -> list[int]:

@@ -77,7 +77,7 @@ def test_a_source_that_injects_nothing_is_cut_behind_its_last_chunk(joined: Benc
     deliver_both(joined)
     number = begin(joined)
     joined.inject("a")
-    joined.deliver("b")
+    deliver_both(joined)
     assert joined.unalign(number)
     deliver_both(joined)
     joined.watch_over()
@@ -121,11 +121,11 @@ def test_a_task_that_answers_too_late_keeps_nothing_for_that_checkpoint(joined: 
     """Its job was under way when the checkpoint stopped waiting; what it read was on its way."""
     deliver_both(joined)
     number = begin(joined)
-    joined.inject("a")
-    joined.inject("b")
-    for _ in range(6):
-        for task in joined.tasks.values():
-            task.turn()
+    late = [task for task in of(joined, "s") if task.partition("/")[0] in joined.totalling]
+    joined.settle(without=late)
+    for task in late:
+        while joined.tasks[task].turn():
+            pass
     joined.unalign(number)
     joined.settle()
     assert number in joined.restorable
@@ -143,6 +143,16 @@ def test_what_has_ended_and_was_not_read_is_part_of_it(joined: Bench) -> None:
     joined.unalign(number)
     joined.watch_over()
     joined.settle()
+    assert is_complete_after_restoring(joined, number)
+
+
+def test_what_had_ended_before_it_stays_ended(joined: Bench) -> None:
+    deliver_both(joined)
+    joined.end("a")
+    joined.settle()
+    number = begin(joined)
+    joined.unalign(number)
+    joined.watch_over()
     assert is_complete_after_restoring(joined, number)
 
 
