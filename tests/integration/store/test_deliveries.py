@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -18,7 +19,7 @@ from tidegate.errors import (
     UnknownRun,
     UnknownSource,
 )
-from tidegate.signals import Barrier, BarrierKind, Event, StreamMessage
+from tidegate.signals import Barrier, BarrierKind, Event, StreamMessage, Watermark
 from tidegate.store import (
     Chunk,
     Database,
@@ -91,6 +92,43 @@ def test_a_chunk_delivered_again_is_there_once(session: psycopg.Connection, run:
     assert deliver(session, run, chunk(1))
     assert not deliver(session, run, chunk(1))
     assert len(on_shard(session, 1)) == 1
+
+
+def test_a_watermark_follows_the_chunk_that_moves_it_on_every_shard(
+    session: psycopg.Connection, run: Run
+) -> None:
+    first, late, last = (
+        replace(chunk(at), watermark=time) for at, time in [(1, 5), (2, 3), (3, 9)]
+    )
+    for piece in (first, late, last):
+        assert deliver(session, run, piece)
+    assert find_chunk(session, run, "orders", 2) == late
+    five, nine = Watermark(5, run.key), Watermark(9, run.key)
+    assert on_shard(session, 1) == [event(run, first), five, event(run, last), nine]
+    assert on_shard(session, 0) == [five, event(run, late), nine]
+
+
+def test_a_chunk_delivered_again_says_nothing_new_about_time(
+    session: psycopg.Connection, run: Run
+) -> None:
+    deliver(session, run, replace(chunk(1), watermark=5))
+    assert not deliver(session, run, replace(chunk(1), watermark=9))
+    assert not deliver(session, run, replace(chunk(1), watermark=5))
+    assert on_shard(session, 0) == [Watermark(5, run.key)]
+
+
+def test_a_source_ends_behind_its_last_watermark(session: psycopg.Connection, run: Run) -> None:
+    end(session, run, 1)
+    deliver(session, run, replace(chunk(1), watermark=5))
+    assert on_shard(session, 0) == [Watermark(5, run.key), end_after(run, 1)]
+
+
+def test_each_source_has_a_watermark_of_its_own(session: psycopg.Connection, run: Run) -> None:
+    deliver(session, run, replace(chunk(1), watermark=9))
+    deliver(session, run, replace(chunk(1, source="stores"), watermark=5))
+    deliver(session, run, replace(chunk(2, source="stores"), watermark=7))
+    times = [it.time for it in on_shard(session, 0) if isinstance(it, Watermark)]
+    assert times == [9, 5, 7]
 
 
 def test_other_content_under_the_same_number_changes_nothing(
