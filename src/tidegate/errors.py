@@ -1019,7 +1019,11 @@ class ChaosFailed(RunError):
 
 @dataclass(eq=False)
 class OtherPlan(UsageError):
-    """A pipeline is to be served under another plan than the one its open runs were begun with."""
+    """A pipeline is to be served, or a run restored, under another plan than runs were begun with.
+
+    When a run is to be restored, `difference` tells how the plan differs from that of the cut, and
+    `obstacles` why what the run keeps does not fit it.
+    """
 
     says = (
         "runs of {pipeline!r} are open that were begun with another plan than {plan:.12}: {runs}."
@@ -1029,6 +1033,40 @@ class OtherPlan(UsageError):
     pipeline: str
     plan: str
     runs: str
+    difference: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.obstacles:
+            return super().__str__()
+        cut = f"run {self.runs!r} of {self.pipeline!r} was cut under another plan than"
+        todo = (
+            "Restore it with the declaration and the shards that it was cut with (--declared,"
+            " --shards), or begin another run."
+        )
+        told = _few("what differs", self.difference), _few("why it does not fit", self.obstacles)
+        does_not_fit = f"{cut} {self.plan:.12}, and what it keeps does not fit this one."
+        return "\n".join([does_not_fit, *told[0], *told[1], todo])
+
+
+def _few(title: str, lines: Sequence[str], most: int = 8) -> list[str]:
+    """A title and the first lines below it; nothing where there are none."""
+    more = [f"… and {len(lines) - most} more"] if len(lines) > most else []
+    return [f"{title}:", *(f"  {line}" for line in (*lines[:most], *more))] if lines else []
+
+
+@dataclass(eq=False)
+class StillServed(UsageError):
+    """A run is to go on under another plan while somebody serves its pipeline, maybe as it was."""
+
+    says = (
+        "run {run!r} is to go on under another plan while {pipeline!r} is served by {owners};"
+        " stop that first, and serve the changed declaration afterwards"
+    )
+
+    pipeline: str
+    run: str
+    owners: str
 
 
 @dataclass(eq=False)

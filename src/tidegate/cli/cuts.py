@@ -11,7 +11,7 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.opening import AsJson, PipelineName, RunName, find, open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.planning import DeclaredAs, Shards, plan_of_run
+from tidegate.cli.planning import DeclaredAs, Shards, declared_plan
 from tidegate.cli.tables import aligned, clock, json_text, with_times
 
 if TYPE_CHECKING:
@@ -88,11 +88,12 @@ def restore(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
 ) -> None:
     """Begin a run again at one of its cuts; what was delivered behind it comes again by itself.
 
-    Whether all files of the cut are intact is checked before anything is changed.
+    Whether all files of the cut are intact, and whether what it keeps fits the declaration, is
+    checked before anything is changed.
     """
     with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
         found = find(opened, run, pipeline)
-        plan = plan_of_run(opened, found, declared, shards)
+        plan = declared_plan(opened, found, declared, shards)
         # These load Spark, though no session of it is needed.
         from tidegate.run.assemble import assemble
         from tidegate.run.deployment import Deployment

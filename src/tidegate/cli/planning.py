@@ -33,19 +33,33 @@ Shards = Annotated[
 def plan_of_run(
     database: Database, run: Run, declared: str | None, shards: int | None
 ) -> PhysicalPlan:
-    """The plan that a run was begun with; raises `OtherPlan` if the declaration leads elsewhere.
+    """The plan that a run was begun with; raises `OtherPlan` if the declaration leads elsewhere."""
+    from tidegate.store import plan_of
 
-    Spark is asked only where a plan depends on types that the declaration does not tell.
+    plan = declared_plan(database, run, declared, shards)
+    if plan_hash(plan) != database.transact(lambda connection: plan_of(connection, run)):
+        raise OtherPlan(run.pipeline, plan_hash(plan), run.name)
+    return plan
+
+
+def declared_plan(
+    database: Database, run: Run, declared: str | None, shards: int | None
+) -> PhysicalPlan:
+    """The plan that the declaration of a run's pipeline leads to, be it another than the run's.
+
+    Spark is asked only where the plan is another: it may be only for types that the declaration
+    does not tell. Raises `OtherPlan` if the declaration is of another pipeline.
     """
     from tidegate.store import plan_of
 
     pipeline = find_pipeline(declared or run.pipeline)
     wanted = database.transact(lambda connection: plan_of(connection, run))
     plan = physical_plan(pipeline, shards=shards)
+    if pipeline.name != run.pipeline:
+        other = f"what is declared there is {pipeline.name!r}"
+        raise OtherPlan(run.pipeline, plan_hash(plan), run.name, (), (other,))
     if plan_hash(plan) != wanted:
         from tidegate.spark.analyze import check
 
         plan = check(pipeline, shards=shards).plan
-    if pipeline.name != run.pipeline or plan_hash(plan) != wanted:
-        raise OtherPlan(run.pipeline, plan_hash(plan), run.name)
     return plan

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint import CheckpointState
-from tidegate.errors import CutDamaged, NoSuchCut, OtherPlan, listed
+from tidegate.errors import CutDamaged, NoSuchCut, listed
 from tidegate.plan import plan_hash
+from tidegate.run.replanning import record_plan, refuse_misfit, refuse_while_served
 from tidegate.run.storage import Storage
 from tidegate.run.wiring import HEAD, lane_names
 from tidegate.store import LaneName, cuts, restoring
@@ -15,14 +16,23 @@ from tidegate.store import LaneName, cuts, restoring
 if TYPE_CHECKING:
     from tidegate.run.assemble import Assembly
     from tidegate.run.deployment import Deployment
-    from tidegate.store import Database, Run
+    from tidegate.store import Connection, Database, Run
     from tidegate.store.restoring import Graph
 
 
-def restore(place: Deployment, assembly: Assembly, run: Run, number: int | None = None) -> Run:
-    """Begin a run again at a cut, by default its latest.
+def restore(
+    place: Deployment,
+    assembly: Assembly,
+    run: Run,
+    number: int | None = None,
+    *,
+    is_served: bool = False,
+) -> Run:
+    """Begin a run again at a cut, by default its latest, under the plan of `assembly`.
 
-    Raises `NoSuchCut`, `OtherPlan`, or `CutDamaged`, which names the newest cut that is intact.
+    `is_served` says that the caller serves that plan. Raises `NoSuchCut`; `OtherPlan` when what the
+    run keeps does not fit, `StillServed` when somebody else may go on under the plan that it had;
+    or `CutDamaged`, which names the newest cut that is intact.
     """
     database, storage = place.database, Storage(place.root)
     known = _cuts(database, run)
@@ -30,13 +40,12 @@ def restore(place: Deployment, assembly: Assembly, run: Run, number: int | None 
     if wanted not in known:
         asked = "any cut" if number is None else f"cut {number}"
         raise NoSuchCut(run.name, asked, listed([str(it) for it in known] or ["none"]))
-    _refuse_other_plan(database, assembly, run, wanted)
+    database.transact(lambda c: _check_plan(c, assembly, run, wanted, is_served=is_served))
     damaged = _damaged(database, storage, run, wanted)
     if damaged:
         intact = next(_intact(database, storage, run, [it for it in known if it < wanted]), None)
         raise CutDamaged(run.name, wanted, listed(damaged), f"cut {intact}" if intact else "none")
-    graph = graph_of(assembly)
-    return database.transact(lambda c: restoring.restore(c, run, wanted, graph))
+    return database.transact(lambda c: _begin_again(c, assembly, run, wanted))
 
 
 def graph_of(assembly: Assembly) -> Graph:
@@ -54,10 +63,17 @@ def _cuts(database: Database, run: Run) -> list[int]:
     return [it.number for it in every if it.state is CheckpointState.COMMITTED]
 
 
-def _refuse_other_plan(database: Database, assembly: Assembly, run: Run, number: int) -> None:
-    cut = database.transact(lambda c: cuts.cut_of(c, run, number))
-    if cut is not None and cut.manifest["plan"] != plan_hash(assembly.plan):
-        raise OtherPlan(run.pipeline, plan_hash(assembly.plan), run.name)
+def _check_plan(
+    connection: Connection, assembly: Assembly, run: Run, number: int, *, is_served: bool
+) -> None:
+    refuse_misfit(connection, assembly, run, number)
+    if not is_served:
+        refuse_while_served(connection, assembly, run)
+
+
+def _begin_again(connection: Connection, assembly: Assembly, run: Run, number: int) -> Run:
+    record_plan(connection, assembly)
+    return restoring.restore(connection, run, number, graph_of(assembly))
 
 
 def _damaged(database: Database, storage: Storage, run: Run, number: int) -> list[str]:

@@ -155,7 +155,8 @@ class Server:
 
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
-        restored = restore(self._place, self._assembly, self.known(run), number)
+        known = self.known(run)
+        restored = restore(self._place, self._assembly, known, number, is_served=True)
         self.on_news()
         return restored
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import OtherPlan, UnknownStage, WorkerGaveUp, listed
 from tidegate.plan import plan_hash
 from tidegate.run.assemble import Assembly, assemble
+from tidegate.run.replanning import record_plan
 from tidegate.run.server import Server
 from tidegate.run.storage import Storage
 from tidegate.run.sweep import Sweeper
@@ -25,7 +26,6 @@ from tidegate.run.worker import Worker
 from tidegate.run.workshop import SparkWorkshop
 from tidegate.spark import check, ensure_fit
 from tidegate.store import Wakeups, open_runs, plan_of
-from tidegate.store.status import record_gates
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -90,7 +90,7 @@ def fronting(
     assembly = assemble(checked.plan)
     database = place.database
     _refuse_other_plans(database, checked.plan)
-    database.transact(lambda c: record_gates(c, plan_hash(checked.plan), assembly.monitored))
+    database.transact(lambda c: record_plan(c, assembly))
     with (
         Wakeups(database) as wakeups,
         watching(place, assembly.name, wakeups, process) as watch,

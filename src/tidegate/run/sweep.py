@@ -29,6 +29,7 @@ from tidegate.store import (
     files_named,
     free_keys,
     garbage,
+    plans,
     reclaim,
     remove_closed_runs,
     to_reclaim,
@@ -46,7 +47,7 @@ for a run after that was swept."""
 REST = 10
 """How many times as long as a pass took nobody sweeps after it."""
 KEPT = 30 * 86_400.0
-"""Seconds for which a closed run and its results stay."""
+"""Seconds for which a closed run and its results stay; so does a plan that nobody serves."""
 FOREVER = 1e9
 SWEEPER = "the sweeper"
 """Who owns the leases of dead writers: all sweepers are one."""
@@ -105,6 +106,7 @@ def sweep(database: Database, storage: Storage) -> Swept:
     """One pass over everything. Files go first: whoever crashes in between begins again."""
     while database.transact(lambda c: remove_closed_runs(c, KEPT)):
         pass  # a few at a time
+    database.transact(lambda c: plans.remove_unused(c, KEPT))
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
     dead = {writer for writer in storage.folders(BATCHES) if _is_dead(database, writer)}

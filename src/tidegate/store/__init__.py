@@ -10,7 +10,7 @@ once or not at all. The monitor decides on what `unreleased` tells, the coordina
 on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 """
 
-from tidegate.store import cuts, garbage, restoring, unaligned
+from tidegate.store import cuts, garbage, plans, restoring, unaligned
 from tidegate.store.chunks import Chunk
 from tidegate.store.cuts import (
     Acknowledged,
@@ -158,6 +158,7 @@ __all__ = [
     "overdue_runs",
     "overview",
     "plan_of",
+    "plans",
     "publications",
     "reclaim",
     "record_chunk",

@@ -42,12 +42,4 @@ def ended_before(
     return [task for (task,) in connection.execute(_SQL["ended_before"].sql, asked)]
 
 
-def is_on_its_way(connection: psycopg.Connection, run: Run, number: int) -> bool:
-    """Whether messages that were on their way between tasks belong to a cut."""
-    row = connection.execute(
-        _SQL["is_on_its_way"].sql, {"run": run.id, "number": number}
-    ).fetchone()
-    return row is not None and bool(row[0])
-
-
 _SQL = queries("plans")

@@ -129,9 +129,11 @@ def test_what_cannot_be_done_is_told(command: Command, service: Service, tmp_pat
     restore = ("restore", "refused", "--declared", DECLARED)
     assert command.error(*restore) == (1, "NoSuchCut")
     assert "does not have any cut; there is: none" in command(*restore).stderr
-    assert command.error(*restore, "--shards", "5") == (2, "OtherPlan")
     assert command.error("restore", "refused", "--declared", "coffee") == (2, "OtherPlan")
     assert command.error("restore", "refused") == (2, "UnknownPipeline")
+    assert command("checkpoint", "refused", "--timeout", str(BOUND)).exit_code == 0
+    assert command.error(*restore, "--shards", "5") == (2, "OtherPlan")
+    assert "on 2 shards → on 5 shards" in command(*restore, "--shards", "5").stderr
     client.end()
     client.wait()
     assert command.error("checkpoint", "refused") == (1, "RunEnded")

@@ -64,17 +64,3 @@ def test_tasks_that_acknowledged_a_cut_had_not_ended_before_it(
     assert cuts.trigger(session, run, CheckpointId.new()) == 1
     cuts.acknowledge(session, [cuts.Acknowledged(run.id, 1, "scan")])
     assert plans.ended_before(session, run, 1, ["scan", "sum"]) == ["sum"]
-
-
-def test_messages_that_were_on_their_way_belong_to_a_cut(
-    session: psycopg.Connection, run: Run
-) -> None:
-    assert cuts.trigger(session, run, CheckpointId.new()) == 1
-    assert not plans.is_on_its_way(session, run, 1)
-    session.execute(
-        "INSERT INTO tidegate.in_flight"
-        " (run_id, number, place, from_task, to_task, input, kind, payload)"
-        " VALUES (%s, 1, 1, 'scan', 'sum', 0, 'event', '{}')",
-        [run.id],
-    )
-    assert plans.is_on_its_way(session, run, 1)

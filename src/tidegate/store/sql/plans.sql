@@ -24,8 +24,3 @@ WHERE NOT EXISTS (
     WHERE run_id = %(run)s AND number = %(number)s AND acknowledgement.task = given.task
 )
 ORDER BY task;
-
--- name: is_on_its_way — Whether messages between tasks belong to a cut.
-SELECT EXISTS (
-    SELECT FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s
-);
