@@ -5,7 +5,10 @@
 
 Chunks arrive over some time, as fast as a run without cuts takes them. Throughput is measured from
 the first chunk to the results. A snapshot is a quiet checkpoint, which keeps states and publishes
-nothing; a cut shows all sinks.
+nothing; a cut shows all sinks. One that waits no longer than a second is unaligned after that.
+
+What a cut pauses is a lane that has brought its barrier, until the last copy is there; one that is
+unaligned pauses the whole run, for as long as its transaction takes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,7 +33,8 @@ from tidegate.run.server import Server
 from tidegate.run.service import serving
 from tidegate.signals import CheckpointId
 from tidegate.spark import open_session
-from tidegate.store import cuts
+from tidegate.store import cuts, unaligned
+from tidegate.store.cuts import Checkpoint
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 
@@ -39,6 +44,15 @@ CHUNKS = 40
 """Files of each of the two large sources."""
 EVERY = 5.0
 """Seconds between two cuts."""
+PATIENCE = 1.0
+"""Seconds that a cut waits for barriers, where it does not wait for all."""
+WAYS = {
+    "a cut": Cutting(every=EVERY, retained=99),
+    "a snapshot": Cutting(every=EVERY, publish=600.0, retained=99),
+    "a cut, unaligned after 1 s": Cutting(every=EVERY, unaligned_after=PATIENCE, retained=99),
+    "an unaligned one": Cutting(every=EVERY, unaligned_after=0.0, retained=99),
+}
+"""How runs are cut whose throughput is compared with that of one that is not."""
 LARGE, SMALL = 10, 1
 """How many times the state, where costs are compared by its size."""
 BOUND = 600.0
@@ -59,6 +73,7 @@ class Bench:
         self._server = server
         self._place = place
         self._numbers = count(1)
+        self._further = count(1)
 
     def begin(self, cutting: Cutting | None = None) -> str:
         """Open a run."""
@@ -81,16 +96,34 @@ class Bench:
         self._server.wait(run, BOUND)
         return monotonic() - started, run
 
-    def deliver(self, run: str, folder: Path, times: int) -> None:
+    def deliver(self, run: str, folder: Path, times: int, at: int = 0) -> None:
         """All files, again and again, as further chunks."""
         for turn in range(times):
             for source, number, file in _files(folder):
-                at = turn * sum(1 for it in _files(folder) if it[0] == source) + number
-                self._server.deliver(run, source, at, str(file))
+                behind = at + turn * sum(1 for it in _files(folder) if it[0] == source)
+                self._server.deliver(run, source, behind + number, str(file))
 
     def settled(self, run: str) -> None:
         """Wait until everything that was delivered is part of the state."""
         self.cut(run, quiet=True)
+
+    def with_a_little_more(self, run: str, folder: Path) -> float:
+        """Take a snapshot of one more chunk of each source, however much there is already."""
+        self.deliver(run, folder, 1, at=next(self._further) * 1000)
+        return self.cut(run, quiet=True)
+
+    def unaligned(self, run: str) -> tuple[float, float]:
+        """Take one that waits for nobody: seconds until it is there, and of them the run paused."""
+        started = monotonic()
+        known, database = self._server.known(run), self._place.database
+        trigger = partial(cuts.trigger, run=known, id=CheckpointId.new(), patience=BOUND)
+        number = database.transact(trigger)
+        assert number is not None, "nobody else cuts this run"
+        paused = monotonic()
+        database.transact(lambda c: unaligned.unalign(c, known, number))
+        paused = monotonic() - paused
+        self._await(run, number)
+        return monotonic() - started, paused
 
     def cut(self, run: str, *, quiet: bool) -> float:
         """Take one; how long it took."""
@@ -101,8 +134,7 @@ class Bench:
             lambda c: cuts.trigger(c, known, CheckpointId.new(), quiet=quiet)
         )
         assert number is not None, "nobody else cuts this run"
-        while self._state(run, number) is not CheckpointState.COMMITTED:
-            sleep(0.005)
+        self._await(run, number)
         return monotonic() - started
 
     def restored(self, run: str) -> float:
@@ -112,17 +144,18 @@ class Bench:
         self.cut(run, quiet=True)
         return monotonic() - started
 
-    def cuts_of(self, run: str) -> list[tuple[float, float]]:
-        """Of every cut how long it took, and how long a barrier waited for its last copy."""
+    def cuts_of(self, run: str) -> list[Checkpoint]:
+        """The cuts of a run."""
         every = self._server.cuts.all(run)
-        return [(it.seconds, it.waited) for it in every if it.state is CheckpointState.COMMITTED]
+        return [it for it in every if it.state is CheckpointState.COMMITTED]
 
     def give_up(self, run: str) -> None:
         """Cancel a run."""
         self._server.cancel(run)
 
-    def _state(self, run: str, number: int) -> CheckpointState:
-        return next(it.state for it in self._server.cuts.all(run) if it.number == number)
+    def _await(self, run: str, number: int) -> None:
+        while number not in [it.number for it in self.cuts_of(run)]:
+            sleep(0.005)
 
 
 def main() -> None:
@@ -137,55 +170,83 @@ def main() -> None:
         bench = Bench(service.server, place)
         data = _generated(folder / "data", asked.transactions, CHUNKS)
         _throughput(asked, bench, data)
-        _snapshots(asked, bench, _generated(folder / "small", asked.transactions // 40, 2))
+        little = _generated(folder / "small", asked.transactions // 40, 2)
+        _snapshots(asked, bench, little)
+        _pauses(asked, bench, little)
 
 
 def _throughput(asked: Asked, bench: Bench, data: Path) -> None:
     _say("warming up")
+    bench.whole(data, None, 0.0)
     seconds, _ = bench.whole(data, None, 0.0)
-    seconds, _ = bench.whole(data, None, 0.0)
-    without, often, seldom, took = [], [], [], list[tuple[float, float]]()
+    without: list[float] = []
+    with_cuts: dict[str, list[float]] = {way: [] for way in WAYS}
+    taken: dict[str, list[Checkpoint]] = {way: [] for way in WAYS}
     for number in range(asked.rounds):
         without.append(bench.whole(data, None, seconds)[0])
-        taken, run = bench.whole(data, Cutting(every=EVERY, retained=99), seconds)
-        often.append(taken)
-        took += bench.cuts_of(run)
-        taken, _ = bench.whole(data, Cutting(every=EVERY, publish=BOUND), seconds)
-        seldom.append(taken)
-        _say(f"round {number + 1}: {without[-1]:.1f} s without cuts, {often[-1]:.1f} s with,"
-             f" {seldom[-1]:.1f} s with snapshots only")  # fmt: skip
-    _ratio(f"throughput, a cut every {EVERY:g} s", without, often, "without cuts", "≥ 0.9")
-    _ratio(f"throughput, a snapshot every {EVERY:g} s", without, seldom, "without cuts", "≥ 0.9")
-    if took:
-        durations, waits = zip(*took, strict=True)
-        _say(f"{len(took)} cuts: {median(durations):.2f} s each (median), {max(durations):.2f} s at"
-             f" most; a barrier waited {median(waits):.2f} s for its last copy, {max(waits):.2f} s"
-             f" at most")  # fmt: skip
+        for way, cutting in WAYS.items():
+            its, run = bench.whole(data, cutting, seconds)
+            with_cuts[way].append(its)
+            taken[way] += bench.cuts_of(run)
+        every = ", ".join(f"{took[-1]:.1f} s with {way}" for way, took in with_cuts.items())
+        _say(f"round {number + 1}: {without[-1]:.1f} s without cuts, {every}")
+    for way, took in with_cuts.items():
+        title = f"throughput, {way} every {EVERY:g} s"
+        _ratio(title, without, took, "without cuts", "≥ 0.9")
+        _say(f"    {_described(taken[way], sum(took))}")
+
+
+def _described(taken: Sequence[Checkpoint], seconds: float) -> str:
+    if not taken:
+        return "none was there before the end"
+    durations, waits = [it.seconds for it in taken], [it.waited for it in taken]
+    return (
+        f"{len(taken)} in {seconds:.0f} s, {sum(it.is_published for it in taken)} of them shown;"
+        f" {median(durations):.2f} s each (median), {max(durations):.2f} s at most;"
+        f" a lane was paused {median(waits):.2f} s, {max(waits):.2f} s at most"
+    )
 
 
 def _snapshots(asked: Asked, bench: Bench, data: Path) -> None:
-    """On a small and on a large state, to which nothing is added meanwhile."""
-    costs: dict[int, list[float]] = {}
+    """On a small and on a large state, to which nothing is added meanwhile, or a little."""
+    nothing: dict[int, list[float]] = {}
+    little: dict[int, list[float]] = {}
     shows: dict[int, list[float]] = {}
     restores: dict[int, list[float]] = {}
     for times in (SMALL, LARGE):
         run = bench.begin(Cutting(retained=3))
         bench.deliver(run, data, times)
         bench.settled(run)
-        costs[times] = [bench.cut(run, quiet=True) for _ in range(asked.rounds * 3)]
+        nothing[times] = [bench.cut(run, quiet=True) for _ in range(asked.rounds * 3)]
+        little[times] = [bench.with_a_little_more(run, data) for _ in range(asked.rounds)]
         bench.cut(run, quiet=False)  # the first that is shown computes everything
         shows[times] = [bench.cut(run, quiet=False) for _ in range(asked.rounds)]
         restores[times] = [bench.restored(run) for _ in range(asked.rounds)]
         bench.give_up(run)
-    _ratio("snapshot, ten times the state", costs[LARGE], costs[SMALL], "once the state", "")
-    _ratio("unchanged cut, ten times", shows[LARGE], shows[SMALL], "once the state", "")
-    _ratio("restore, ten times the state", restores[LARGE], restores[SMALL], "once the state", "")
+    for title, costs in {
+        "snapshot, nothing added": nothing,
+        "snapshot, a little added": little,
+        "unchanged cut": shows,
+        "restore": restores,
+    }.items():
+        _ratio(f"{title}, ten times the state", costs[LARGE], costs[SMALL], "once the state", "")
+
+
+def _pauses(asked: Asked, bench: Bench, data: Path) -> None:
+    """Ones that wait for nobody, while as much is on its way as there is."""
+    run = bench.begin(Cutting(retained=3))
+    bench.deliver(run, data, LARGE)
+    every = [bench.unaligned(run) for _ in range(asked.rounds * 3)]
+    took, paused = [seconds for seconds, _ in every], [1000 * pause for _, pause in every]
+    _say(f"unaligned, all chunks on their way: {median(took):.3f} s each (median), of which the run"
+         f" is paused {median(paused):.1f} ms, {max(paused):.1f} ms at most")  # fmt: skip
+    bench.give_up(run)
 
 
 def _ratio(title: str, ours: Sequence[float], peers: Sequence[float], peer: str, goal: str) -> None:
     ratio = median(ours) / median(peers)
     aim = f"goal {goal}; " if goal else ""
-    _say(f"{title:<36} {ratio:5.2f} × {peer:<16} ({aim}{median(ours):.2f} s and"
+    _say(f"{title:<44} {ratio:5.2f} × {peer:<16} ({aim}{median(ours):.2f} s and"
          f" {median(peers):.2f} s)")  # fmt: skip
 
 

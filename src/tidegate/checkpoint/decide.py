@@ -66,7 +66,7 @@ def decide(facts: CutFacts) -> Verdict:
     >>> from tidegate.checkpoint import Cutting
     >>> decide(CutFacts(Cutting(every=5.0), "c", since=4.0))
     Rest()
-    >>> decide(CutFacts(Cutting(every=5.0), "c", since=6.0))
+    >>> decide(CutFacts(Cutting(every=5.0), "c", since=6.0, rested=2.0))
     Trigger(is_quiet=False, patience=None)
     >>> decide(CutFacts(Cutting(), "c", under_way=UnderWay(7, _S.INJECTED, 301.0)))
     Abort(reason='nobody acknowledged it within 300 s', offender='c')
@@ -88,7 +88,7 @@ def _next(facts: CutFacts) -> Trigger:
 def _is_due(facts: CutFacts) -> bool:
     if not (facts.is_open and facts.has_open_source) or facts.cutting.every is None:
         return False
-    return facts.since >= max(facts.cutting.every, facts.cutting.pause)
+    return facts.since >= facts.cutting.every and facts.rested >= facts.cutting.pause
 
 
 def _about(facts: CutFacts, it: UnderWay) -> Verdict:

@@ -12,11 +12,11 @@ class Cutting:
     """How a run is cut. All times are seconds."""
 
     every: float | None = None
-    """From the end of one checkpoint to the beginning of the next; None: only when asked."""
+    """From the beginning of one checkpoint to that of the next; None: only when asked."""
     publish: float = 0.0
     """The least time between two that sinks show; those in between only keep states."""
     pause: float = 0.5
-    """The least time between two that are taken by themselves."""
+    """The least time from the end of one to the beginning of the next, however long it took."""
     unaligned_after: float | None = None
     """How long one waits for barriers before it takes what is on its way along; 0: none waits.
 
@@ -73,7 +73,9 @@ class CutFacts:
     is_open: bool = True
     has_open_source: bool = True
     since: float = 0.0
-    """Seconds since the last checkpoint was over, or since the run began."""
+    """Seconds since the last checkpoint was begun, or since the run was."""
+    rested: float = 0.0
+    """Seconds since the last one was over, or since the run began."""
     unpublished: float = 0.0
     """Seconds since the last that sinks show, or since the run began."""
     failures: int = 0

@@ -86,7 +86,7 @@ CutEvery = Annotated[
     typer.Option(
         "--cut-every",
         min=0.1,
-        help="Take a cut this many seconds after the one before, if the run begins here.",
+        help="Take a cut every so many seconds, if the run begins here.",
         metavar="SECONDS",
         show_default=False,
     ),

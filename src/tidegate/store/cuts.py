@@ -277,13 +277,14 @@ def to_cut(connection: psycopg.Connection, pipeline: str) -> list[tuple[Run, Cut
 
 def _cut_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CutFacts]:
     run = Run.from_row(*row[:6])
-    cutting, collector, has_open_source, since, unpublished, failures = row[6:]
+    cutting, collector, has_open_source, since, rested, unpublished, failures = row[6:]
     return run, CutFacts(
         cutting=msgspec.json.decode(cutting, type=Cutting) if cutting else Cutting(),
         collector=collector,
         is_open=run.state.value == "open",
         has_open_source=has_open_source,
         since=since,
+        rested=rested,
         unpublished=unpublished,
         failures=failures,
         under_way=_under_way(connection, run),

@@ -29,7 +29,7 @@ from tidegate.checkpoint import (
 
 S = CheckpointState
 EVERY = Cutting(every=5.0, alignment=10.0, acknowledgement=30.0, commit=3.0, tolerated=2)
-IDLE = CutFacts(EVERY, "c", since=6.0)
+IDLE = CutFacts(EVERY, "c", since=6.0, rested=1.0)
 
 
 def under_way(
@@ -68,6 +68,14 @@ def test_the_pause_holds_also_for_a_shorter_interval() -> None:
     hurried = replace(EVERY, every=0.1, pause=8.0)
 
     assert decide(replace(IDLE, cutting=hurried)) == Rest()
+    assert decide(replace(IDLE, cutting=hurried, rested=8.0)) == Trigger()
+
+
+def test_the_interval_is_from_beginning_to_beginning_and_the_pause_from_the_end() -> None:
+    slow = replace(IDLE, since=9.0, rested=0.2)
+
+    assert decide(slow) == Rest()
+    assert decide(replace(slow, rested=0.5)) == Trigger()
 
 
 def test_nothing_is_triggered_when_all_sources_have_ended_or_the_run_is_closed() -> None:

@@ -121,6 +121,7 @@ SELECT
         LIMIT 1
     ), ''),
     EXISTS (SELECT FROM tidegate.source WHERE run_id = run.id AND ended_at IS NULL),
+    extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.triggered_at))::float8,
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.settled_at))::float8,
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.shown_at))::float8,
     coalesce(past.failures, 0)
@@ -128,6 +129,7 @@ FROM concerned
 JOIN tidegate.run USING (id)
 LEFT JOIN LATERAL (
     SELECT
+        max(triggered_at) AS triggered_at,
         max(settled_at) AS settled_at,
         max(settled_at) FILTER (WHERE state = 'committed' AND NOT quiet) AS shown_at,
         count(*) FILTER (
