@@ -26,3 +26,8 @@ def cut_topic(pipeline: str) -> str:
 def monitor_topic(pipeline: str) -> str:
     """The topic of whoever watches the runs of the pipeline and releases them."""
     return f"monitor/{pipeline}"
+
+
+def flow_topic(flow: str) -> str:
+    """The topic of the workers of a flow, and of those who wait for one of its runs."""
+    return f"flow/{flow}"

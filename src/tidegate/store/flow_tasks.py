@@ -1,0 +1,216 @@
+"""Tasks of flows, as their workers see them: claimed in batches, completed in batches.
+
+A claim is (owner, epoch) on the row of the task. Whatever a worker writes for a task names its
+claim, and is refused with `ClaimLost` when somebody else has the task, or nobody should. Each call
+may be repeated: what the same claim has done before is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import psycopg
+
+from tidegate.errors import ClaimLost
+from tidegate.store.flow_refusals import told_refusals
+from tidegate.store.messages import as_json
+from tidegate.store.queries import queries
+
+FLOW_WORKER = "flow worker"
+"""The kind of lease that a worker holds under its name; without it, its claims are freed."""
+OWN = -1
+"""The position of a step's own task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A task that one worker holds."""
+
+    owner: str
+    step_id: int
+    position: int
+    run: int
+    queue: str
+    epoch: int
+    attempt: int
+    payload: str | None
+    wait_number: int | None
+    """Which of its waits it was parked at last."""
+    waited: float | None
+    """Seconds since it came to that wait."""
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What a write names it by."""
+        return {
+            "owner": self.owner,
+            "run": self.run,
+            "step": self.step_id,
+            "position": self.position,
+            "epoch": self.epoch,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorPlace:
+    """Where a generator is."""
+
+    spawned: int
+    in_flight: int
+    cursor: str | None
+    cursor_position: int
+
+
+class _Done(msgspec.Struct):
+    run: int
+    step: int
+    position: int
+    epoch: int
+    result: msgspec.Raw
+
+
+def claim(connection: psycopg.Connection, owner: str, rooms: Mapping[str, int]) -> list[Claim]:
+    """Claim what is ready, at most so many tasks of each queue, in the order of their positions."""
+    asked = {"owner": owner, "queues": list(rooms), "rooms": list(rooms.values())}
+    rows = connection.execute(_SQL["claim"].sql, asked)
+    return sorted(
+        (Claim(owner, *row) for row in rows), key=lambda it: (it.run, it.step_id, it.position)
+    )
+
+
+def complete(
+    connection: psycopg.Connection, owner: str, results: Sequence[tuple[Claim, str]]
+) -> list[ClaimLost]:
+    """Complete tasks with their results, as JSON; what is refused is told and changes nothing."""
+    done = [
+        _Done(it.run, it.step_id, it.position, it.epoch, msgspec.Raw(text.encode()))
+        for it, text in results
+    ]
+    asked = {"owner": owner, "results": as_json(done)}
+    rows = connection.execute(_SQL["complete"].sql, asked)
+    return [
+        ClaimLost(run, step, position, owner, epoch, holder, current)
+        for run, step, position, epoch, holder, current in rows
+    ]
+
+
+def fail(
+    connection: psycopg.Connection, it: Claim, error: str, pause: float, *, is_final: bool
+) -> str:
+    """An attempt has failed; answers whether the task is ready again, after a pause, or failed."""
+    row = _call(connection, "fail", it, error=error, pause=pause, is_final=is_final)
+    return str(row[0])
+
+
+def spawn(
+    connection: psycopg.Connection,
+    it: Claim,
+    items: Sequence[tuple[int | str, str]],
+    cursor: tuple[str, int] | None = None,
+) -> tuple[int, int]:
+    """Make items tasks, each known by its position or key; how many there are, and in flight.
+
+    A cursor is saved with them: its value, as JSON, and the position of the first item behind it.
+    """
+    given = [
+        {"key" if isinstance(name, str) else "position": name, "item": msgspec.Raw(text.encode())}
+        for name, text in items
+    ]
+    value, position = cursor or (None, None)
+    spawned, in_flight = _call(
+        connection, "spawn", it, items=as_json(given), cursor=value, cursor_position=position
+    )
+    return spawned, in_flight
+
+
+def finish_generator(connection: psycopg.Connection, it: Claim) -> int:
+    """There are no more items; how many there are."""
+    return int(_call(connection, "finish_generator", it)[0])
+
+
+def skip(connection: psycopg.Connection, it: Claim) -> None:
+    """The condition of the step does not hold."""
+    _call(connection, "skip", it)
+
+
+def park(
+    connection: psycopg.Connection,
+    it: Claim,
+    keys: Sequence[str],
+    seen: int,
+    number: int,
+    poll: float,
+    timeout: float | None,
+) -> str:
+    """Put a task aside until one of these keys is written; `seen` is what was known of them."""
+    row = _call(
+        connection, "park", it, keys=list(keys), seen=seen, number=number, poll=poll,
+        timeout=timeout,
+    )  # fmt: skip
+    return str(row[0])
+
+
+def set_state(
+    connection: psycopg.Connection, it: Claim, key: str, value: str, writer: str, *, once: bool
+) -> str:
+    """Write a key of the state, as JSON; answers the value that it has, which may be an earlier."""
+    flows = queries("flows")
+    asked = {**it.identity, "key": key, "value": value, "writer": writer, "once": once}
+    with told_refusals():
+        row = connection.execute(flows["set_state"].sql, asked).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def put_back(connection: psycopg.Connection, owner: str, claims: Sequence[Claim]) -> None:
+    """Let tasks go that were not worked on; that does not count as an attempt."""
+    tasks = as_json([it.identity for it in claims])
+    connection.execute(_SQL["put_back"].sql, {"owner": owner, "tasks": tasks})
+
+
+def inputs(connection: psycopg.Connection, run: int, step: str) -> tuple[str, str | None]:
+    """The input of a run, and its signal for a step, both as JSON."""
+    row = connection.execute(_SQL["inputs"].sql, {"run": run, "step": step}).fetchone()
+    assert row is not None, "a claimed task has a run"
+    return row[0], row[1]
+
+
+def generator_place(connection: psycopg.Connection, step_id: int) -> GeneratorPlace:
+    """Where a generator is."""
+    row = connection.execute(_SQL["generator"].sql, {"step": step_id}).fetchone()
+    assert row is not None, "a claimed task has a step"
+    return GeneratorPlace(*row)
+
+
+def lost_among(
+    connection: psycopg.Connection, owner: str, claims: Sequence[Claim]
+) -> tuple[set[int], set[tuple[int, int]]]:
+    """The runs among these that nobody wants anything of, and the tasks that are still ours."""
+    runs = connection.execute(
+        _SQL["unwanted"].sql, {"runs": list({it.run for it in claims})}
+    ).fetchall()
+    held = connection.execute(
+        _SQL["still_held"].sql,
+        {
+            "owner": owner,
+            "steps": [it.step_id for it in claims],
+            "positions": [it.position for it in claims],
+            "epochs": [it.epoch for it in claims],
+        },
+    ).fetchall()
+    return {run for (run,) in runs}, {(step, position) for step, position in held}
+
+
+def _call(
+    connection: psycopg.Connection, query: str, it: Claim, **asked: object
+) -> tuple[Any, ...]:
+    with told_refusals():
+        row = connection.execute(_SQL[query].sql, {**it.identity, **asked}).fetchone()
+    assert row is not None, "a function answers"
+    return row
+
+
+_SQL = queries("flow_tasks")

@@ -1,0 +1,72 @@
+-- Durable flows: what happens is done by the functions of migration 0013, also from psql.
+
+-- name: begin — Begin a run, or answer the one that was begun under this key.
+SELECT tidegate.flow_begin(%(flow)s, %(key)s, %(input)s::jsonb, %(steps)s::jsonb, %(keys)s::jsonb);
+
+-- name: find_run — A run by its number.
+SELECT id, flow, key, state, cause, begun_at, closed_at
+FROM tidegate.flow_run
+WHERE id = %(run)s;
+
+-- name: runs — The latest runs, of one flow or of all.
+SELECT id, flow, key, state, cause, begun_at, closed_at
+FROM tidegate.flow_run
+WHERE %(flow)s::text IS NULL OR flow = %(flow)s
+ORDER BY id DESC
+LIMIT %(most)s;
+
+-- name: progress — How far the steps of a run are.
+SELECT step, kind, state, generating, spawned, succeeded, failed, canceled, in_flight, cause,
+    last_error
+FROM tidegate.flow_progress
+WHERE run_id = %(run)s;
+
+-- name: signal — Give a step its signal.
+SELECT tidegate.flow_signal(%(run)s, %(step)s, %(payload)s::jsonb, %(by)s);
+
+-- name: cancel — Give a run up.
+SELECT tidegate.flow_cancel(%(run)s, %(reason)s);
+
+-- name: pause — Begin nothing more of a run.
+SELECT tidegate.flow_pause(%(run)s);
+
+-- name: resume — Go on with a paused run.
+SELECT tidegate.flow_resume(%(run)s);
+
+-- name: retry — Try a failed run again.
+SELECT tidegate.flow_retry(%(run)s);
+
+-- name: tolerate — Change how many items of a step may fail.
+SELECT tidegate.flow_tolerate(%(run)s, %(step)s, %(count)s, %(share)s);
+
+-- name: sweep — Do what dead workers have left undone.
+SELECT freed, woken, ended FROM tidegate.flow_sweep();
+
+-- name: changes — How often the state of a run was written.
+SELECT changes FROM tidegate.flow_run WHERE id = %(run)s;
+
+-- name: state — The state of a run.
+SELECT key, value::text, coalesce(writer, ''), version
+FROM tidegate.flow_state
+WHERE run_id = %(run)s
+ORDER BY key;
+
+-- name: set_state — Write a key, as whoever holds a task or from outside.
+SELECT tidegate.flow_set_state(
+    %(run)s, %(key)s, %(value)s::jsonb, %(writer)s, %(once)s, %(owner)s, %(step)s, %(position)s,
+    %(epoch)s
+)::text;
+
+-- name: result — What a step has given.
+SELECT state, kind, result::text
+FROM tidegate.flow_step
+WHERE run_id = %(run)s AND name = %(step)s;
+
+-- name: item_results — What the items of a step have given, some of them behind a position.
+SELECT task.position, task.result::text
+FROM tidegate.flow_task AS task
+WHERE task.step_id = (
+    SELECT id FROM tidegate.flow_step WHERE run_id = %(run)s AND name = %(step)s)
+AND task.position > %(after)s AND task.state = 'succeeded'
+ORDER BY task.position
+LIMIT %(most)s;
