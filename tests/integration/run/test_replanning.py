@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import tidegate as tg
-from tests.integration.run.names import Bench, NamesWorkshop
+from tests.integration.run.names import Bench
+from tests.integration.run.replanned import replan
 from tests.integration.run.shop import ask
 from tidegate.errors import OtherPlan, StillServed
 from tidegate.plan import PhysicalPlan, physical_plan, plan_hash
@@ -21,8 +22,7 @@ from tidegate.run.replanning import (
     refuse_misfit,
     refuse_while_served,
 )
-from tidegate.run.restoring import graph_of
-from tidegate.store import Database, Wakeups, plan_of, restoring
+from tidegate.store import Database, Wakeups, plan_of
 
 
 def plan(before: int = 0, behind: int = 0, shards: int = 2) -> PhysicalPlan:
@@ -71,21 +71,14 @@ def refusal(bench: Bench, assembly: Assembly, number: int = 1) -> OtherPlan:
     return refused.value
 
 
-def replan(bench: Bench, after: PhysicalPlan, number: int) -> None:
-    """The run begins again at a cut under another plan, and other tasks work for it."""
-    assembly, earlier = assemble(after), bench.run
-    bench.database.transact(lambda c: refuse_misfit(c, assembly, earlier, number))
-    bench.database.transact(lambda c: record_plan(c, assembly))
-    graph = graph_of(assembly)
-    bench.run = bench.database.transact(lambda c: restoring.restore(c, earlier, number, graph))
-    bench.plan, bench.workshop = after, NamesWorkshop(after)
-    del bench.assembly
-    for task in bench.tasks:
-        bench.kill(task)
+def restore(bench: Bench, after: PhysicalPlan, number: int) -> None:
+    assembly = assemble(after)
+    bench.database.transact(lambda c: refuse_misfit(c, assembly, bench.run, number))
+    replan(bench, after, number)
 
 
 def test_a_run_goes_on_under_a_plan_that_fits_with_all_that_it_had(bench: Bench) -> None:
-    replan(bench, plan(behind=1), 1)
+    restore(bench, plan(behind=1), 1)
     assert bench.database.transact(lambda c: plan_of(c, bench.run)) == plan_hash(plan(behind=1))
     bench.deliver("items")
     assert bench.shown(cut(bench)) == bench.expected()
@@ -94,17 +87,17 @@ def test_a_run_goes_on_under_a_plan_that_fits_with_all_that_it_had(bench: Bench)
 
 
 def test_a_run_goes_on_at_a_cut_of_the_plan_before_the_last(bench: Bench) -> None:
-    replan(bench, plan(behind=1), 1)
+    restore(bench, plan(behind=1), 1)
     bench.settle()
-    replan(bench, plan(behind=2), 1)
+    restore(bench, plan(behind=2), 1)
     bench.settle()
-    replan(bench, plan(), 1)
+    restore(bench, plan(), 1)
     assert bench.finish() == bench.expected()
 
 
 def test_a_source_that_has_ended_does_not_keep_a_run_from_its_plan(bench: Bench) -> None:
     bench.end("sales")
-    replan(bench, plan(behind=1), 1)
+    restore(bench, plan(behind=1), 1)
     assert bench.finish() == bench.expected()
 
 
@@ -126,7 +119,7 @@ def test_answers_that_were_given_for_good_keep_a_run_from_another_plan(bench: Be
     refused = refusal(bench, assemble(plan(behind=1)), number)
     (obstacle,) = refused.obstacles
     assert obstacle.startswith("s4/0, s4/1")
-    replan(bench, plan(behind=1), 1)
+    restore(bench, plan(behind=1), 1)
     assert bench.finish() == bench.expected()
 
 
