@@ -55,6 +55,7 @@ CREATE TABLE tidegate.lane (
     declared bigint,                       -- how many came before its END; null: none was sent
     taken bigint NOT NULL DEFAULT 0,       -- where the cursor stood once; it may be further
     pruned bigint NOT NULL DEFAULT 0,      -- up to here messages were removed after their effect
+    watermark bigint,                      -- the last one of those
     UNIQUE (run_id, to_task, from_task, input)
 ) WITH (fillfactor = 70);
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tidegate as tg
 from tests.integration.run.names import Bench
+from tests.integration.run.shop import ask
 from tests.integration.run.test_cut_graphs import (
     COLUMNS,
     Adversary,
@@ -23,7 +24,15 @@ from tests.integration.run.test_cut_graphs import (
 )
 from tidegate.run import inbox, keeping
 from tidegate.run.collect import ResultCollector
-from tidegate.store import Database, EmbeddedServer, Wakeups, lanes_of, last_watermarks, run_facts
+from tidegate.store import (
+    Database,
+    EmbeddedServer,
+    Wakeups,
+    garbage,
+    lanes_of,
+    last_watermarks,
+    run_facts,
+)
 
 EVERYTHING = 2**62
 
@@ -196,6 +205,26 @@ def test_a_run_restored_to_a_cut_with_nothing_behind_it_knows_its_time(hub: Hub)
     assert seen(it) == 7
 
 
+def test_a_watermark_that_does_not_move_keeps_no_messages_and_is_not_forgotten(hub: Hub) -> None:
+    """Its source is far ahead, or idle; messages behind it are removed as ever."""
+    it = bench(hub, filtered())
+    it.deliver("a", watermark=7)
+    for _ in range(5):
+        it.deliver("a", watermark=3)
+    cut(it)
+    assert it.database.transact(lambda c: garbage.prune(c, it.run, 0.0))
+    facts = it.database.transact(lambda c: run_facts(c, it.run))
+    waiting = ask(it.database, "SELECT count(*) FROM tidegate.message JOIN tidegate.lane"
+                               " ON lane.id = lane_id WHERE run_id = %s", it.run.id)  # fmt: skip
+    assert waiting == [(0,)]
+    assert all(lane.sent and not lane.gone for lane in facts.lanes)
+    for task in it.tasks:
+        it.kill(task)
+    it.deliver("a", watermark=5)
+    cut(it)
+    assert seen(it) == 7
+
+
 # ── whatever happens, in whatever order ──
 
 
@@ -207,6 +236,12 @@ class Clockmaker(Adversary):
         self.said: dict[str, int] = {}
         self._last: dict[int, int] = {}
         """By incarnation."""
+
+    def act(self) -> None:
+        """And forgets what nobody needs any more."""
+        super().act()
+        if self._chance.random() < 0.1:
+            self._bench.database.transact(lambda c: garbage.prune(c, self._bench.run, 0.0))
 
     def check(self) -> None:
         """What has arrived is never more than follows from what was delivered, and never less."""

@@ -1,3 +1,5 @@
 ALTER TABLE tidegate.source ADD COLUMN watermark bigint;
 
 ALTER TABLE tidegate.chunk ADD COLUMN watermark bigint;
+
+ALTER TABLE tidegate.lane ADD COLUMN watermark bigint;

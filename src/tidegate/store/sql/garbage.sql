@@ -45,8 +45,8 @@ WHERE run_id = %(run)s
 DELETE FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s;
 
 -- name: prune — Remove messages that have had their effect some time ago, from the front of lanes.
--- The last watermark stays: whoever begins again looks it up. So does what was made for the last
--- cut that sinks show: as long as nothing changes, the next one consists of the same files.
+-- What the last watermark said is noted: whoever begins again looks it up. What was made for the last
+-- cut that sinks show stays: as long as nothing changes, the next one consists of the same files.
 WITH shown AS (
     SELECT coalesce(max(number), 0) AS number
     FROM tidegate.checkpoint
@@ -58,8 +58,6 @@ old AS (
         (SELECT coalesce(max(seq), 0) FROM tidegate.message
          WHERE lane_id = lane.id
             AND sent_at < clock_timestamp() - make_interval(secs => %(seconds)s)),
-        (SELECT max(seq) - 1 FROM tidegate.message
-         WHERE lane_id = lane.id AND kind = 'watermark' AND seq <= cursor.seq),
         (SELECT min(seq) - 1 FROM tidegate.message, shown
          WHERE lane_id = lane.id AND kind = 'event' AND shown.number > 0
             AND (payload ->> 'version')::bigint >= shown.number)
@@ -69,7 +67,14 @@ old AS (
     WHERE lane.run_id = %(run)s
 ),
 noted AS (
-    UPDATE tidegate.lane SET pruned = old.target
+    UPDATE tidegate.lane
+    SET pruned = old.target, watermark = coalesce((
+        SELECT (payload ->> 'time')::bigint
+        FROM tidegate.message
+        WHERE lane_id = lane.id AND seq <= old.target AND kind = 'watermark'
+        ORDER BY seq DESC
+        LIMIT 1
+    ), lane.watermark)
     FROM old
     WHERE lane.id = old.id AND old.target > lane.pruned
     RETURNING lane.id, lane.pruned

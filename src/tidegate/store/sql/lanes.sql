@@ -51,11 +51,17 @@ JOIN tidegate.run ON run.id = chosen.run_id
 ORDER BY run.id, chosen.lane_id, chosen.seq;
 
 -- name: last_watermarks — The last watermark on each lane up to a position.
-SELECT DISTINCT ON (message.lane_id) message.lane_id, (message.payload ->> 'time')::bigint
+SELECT lane.id, coalesce(last.time, lane.watermark)
 FROM unnest(%(lanes)s::bigint[], %(positions)s::bigint[]) AS asked (lane_id, seq)
-JOIN tidegate.message ON message.lane_id = asked.lane_id AND message.seq <= asked.seq
-WHERE message.kind = 'watermark'
-ORDER BY message.lane_id, message.seq DESC;
+JOIN tidegate.lane ON lane.id = asked.lane_id
+LEFT JOIN LATERAL (
+    SELECT (payload ->> 'time')::bigint AS time
+    FROM tidegate.message
+    WHERE lane_id = asked.lane_id AND seq <= asked.seq AND kind = 'watermark'
+    ORDER BY seq DESC
+    LIMIT 1
+) AS last ON true
+WHERE coalesce(last.time, lane.watermark) IS NOT NULL;
 
 -- name: append — Put messages on lanes of open runs: how many were for those, how many were put.
 -- An id that a lane knows is not put again. An END says how many came before it on its lane.
