@@ -19,7 +19,9 @@ def demo(
 ) -> None:
     """Run coffee for three clients, kill their worker half-way, and check the answers.
 
-    Starts Spark and PostgreSQL, generates data, and takes about two minutes.
+    Starts Spark and PostgreSQL, generates data, and takes about two minutes. `tidegate demo drip`
+    shows a run that goes on: chunks drip in, and every five seconds all answers are cut at one
+    point.
     """
     with told_errors(as_json=False):
         registered = {point.name: point for point in entry_points(group=GROUP)}
