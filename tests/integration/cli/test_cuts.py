@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tests.integration.run.shop import BOUND, Client, ask, rows, shop
 from tidegate.cli import app
+from tidegate.cli.finding import find_pipeline
 from tidegate.run.deployment import Deployment
 from tidegate.run.service import Service, serving
 from tidegate.spark import Session
@@ -137,6 +138,53 @@ def test_what_cannot_be_done_is_told(command: Command, service: Service, tmp_pat
     client.end()
     client.wait()
     assert command.error("checkpoint", "refused") == (1, "RunEnded")
+
+
+DECLARATION = """
+import tidegate as tg
+
+pipeline = tg.Pipeline("changing", shards=2)
+sales = pipeline.source("sales", "item_id bigint, quantity int")
+sold = sales.filter("quantity > 0").aggregate(by="item_id", sold="sum(quantity)")
+sold.filter("sold > 10").sink("best")
+"""
+
+
+@pytest.fixture
+def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Write a declaration, with one thing changed for another, under the name of a module."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def declare(module: str, changed: str = "pipeline", to: str = "pipeline") -> str:
+        (tmp_path / f"{module}.py").write_text(DECLARATION.replace(changed, to))
+        return f"{module}:pipeline"
+
+    return declare
+
+
+def test_a_changed_declaration_is_taken_where_it_fits_and_told_where_it_does_not(
+    command: Command,
+    place: Deployment,
+    spark: Session,
+    tmp_path: Path,
+    declare: Callable[..., str],
+) -> None:
+    with serving(place, find_pipeline(declare("as_it_was")), spark) as service:
+        client = Client(service.server, "changed", tmp_path)
+        client.sales(1, (1, 7), (2, 200))
+        assert command("checkpoint", "changed", "--timeout", str(BOUND)).exit_code == 0
+        fitting = declare("changed_behind", "sold > 10", "sold > 5")
+        restore = ("restore", "changed", "--declared")
+        assert command.error(*restore, fitting) == (2, "StillServed")
+    told = command(*restore, declare("changed_before", "quantity > 0", "quantity > 1"))
+    assert told.exit_code == 2
+    assert "\n  filter quantity > 0 → filter quantity > 1\n" in told.stderr
+    back = command(*restore, fitting)
+    assert back.stdout == "run 'changed' goes on from cut 1, as incarnation 2\n", back.output
+    with serving(place, find_pipeline(fitting), spark) as service:
+        service.server.end("changed")
+        best = service.server.wait("changed", BOUND)["best"]
+    assert sorted(rows(spark, place, best)) == [(1, 7), (2, 200)]
 
 
 def test_waiting_for_a_cut_that_nobody_takes_has_an_end(
