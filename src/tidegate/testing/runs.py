@@ -45,8 +45,8 @@ QUICK_CUTS = (
 )
 """A state is written, a cut waits no longer, one becomes visible, a run goes back: what `make test`
 tries of them."""
-ELSEWHERE = frozenset({"migration.before_commit"})
-"""Crash points that a run does not pass on a database that is ready."""
+ELSEWHERE = frozenset(point for point in CRASH_POINTS if point.startswith(("flow.", "migration.")))
+"""Crash points that a run of a pipeline does not pass on a database that is ready."""
 GENERATORS = "tidegate.generators"
 """The entry-point group in which packages register generators of small data."""
 ONCE = frozenset(

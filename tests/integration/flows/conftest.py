@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
@@ -12,7 +13,8 @@ import pytest
 
 from tidegate.flows import Flow
 from tidegate.flows.definition import Definition
-from tidegate.store import Connection, Database, acquire
+from tidegate.run.flows import FlowWorker, begin, result, wait
+from tidegate.store import Connection, Database, Wakeups, acquire
 from tidegate.store import flow_tasks as tasks
 from tidegate.store import flows as store
 from tidegate.store.flow_tasks import FLOW_WORKER, Claim
@@ -73,3 +75,42 @@ def hand(database: Database, url: str) -> Hand:
             " EXECUTE FUNCTION tidegate.flow_check_move('task')"
         )
     return Hand(database)
+
+
+@pytest.fixture
+def wakeups(database: Database) -> Iterator[Wakeups]:
+    with Wakeups(database) as found:
+        assert found.wait_listening(30)
+        yield found
+
+
+@dataclass
+class Works:
+    """A worker in this process, and what tests ask about its flows."""
+
+    database: Database
+    wakeups: Wakeups
+    worker: FlowWorker
+
+    def finish(self, flow: Flow, value: object = None) -> int:
+        """Begin a run and wait until it is completed."""
+        run = begin(self.database, flow, value)
+        wait(self.database, self.wakeups, run, 60)
+        return run
+
+    def give(self, flow: Flow, value: object, step: str) -> Any:
+        """What a step of a new run gives."""
+        return result(self.database, flow, self.finish(flow, value), step)
+
+
+@pytest.fixture
+def work(hand: Hand, database: Database, wakeups: Wakeups) -> Iterator[Callable[..., Works]]:
+    """Starts workers, and closes them when the test is over."""
+    with ExitStack() as open_workers:
+
+        def start(*flows: Flow, threads: int = 4, seconds: float = 6.0) -> Works:
+            worker = FlowWorker(database, flows, wakeups, threads, seconds)
+            open_workers.enter_context(worker)
+            return Works(database, wakeups, worker)
+
+        yield start

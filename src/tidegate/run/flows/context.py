@@ -1,0 +1,197 @@
+"""The context of one attempt at a task: what it works for, and the state of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tidegate.errors import FlowCancelled, StateNeverCame, StateUndeclared
+from tidegate.flows.context import POLL_INTERVAL
+from tidegate.flows.keys import FlowStateReader, NotThereYet, StateKey
+from tidegate.store import flow_tasks
+from tidegate.store.flows import flow_state
+
+if TYPE_CHECKING:
+    from tidegate.flows.definition import Definition, Part
+    from tidegate.flows.keys import StateValue
+    from tidegate.store import Database
+    from tidegate.store.flow_tasks import Claim
+
+T = TypeVar("T")
+GATE = 0
+"""The number of the wait before a step begins."""
+
+
+class Parked(BaseException):
+    """Leaves a function whose wait is not over; no handler of the user's is to catch it."""
+
+    def __init__(self, seen: int, number: int, poll: float, timeout: float | None) -> None:
+        super().__init__(number)
+        self.seen = seen
+        self.number = number
+        self.poll = poll
+        self.timeout = timeout
+
+
+class TaskContext:
+    """What `tidegate.flows.Context` promises, on a real database."""
+
+    def __init__(self, database: Database, definition: Definition, claim: Claim) -> None:
+        self._database = database
+        self._definition = definition
+        self.claim = claim
+        self.step = claim.queue.partition("/")[2].removesuffix("[]")
+        self._waits = GATE
+        self._unwanted = Flag()
+        self._reason = ""
+        self._cursor: Any = None
+        self.on_cursor: Callable[[object], None] | None = None
+        """Takes what a generator saves."""
+
+    @property
+    def part(self) -> Part:
+        """The step as it was declared."""
+        return self._definition.steps[self.step]
+
+    @property
+    def run(self) -> int:
+        """The number of the run."""
+        return self.claim.run
+
+    @property
+    def position(self) -> int:
+        """Of the item in its stream."""
+        return self.claim.position
+
+    @property
+    def attempt(self) -> int:
+        """The first is 1."""
+        return self.claim.attempt
+
+    @property
+    def identity(self) -> str:
+        """The same at every attempt at this task, and of no other."""
+        return f"{self._definition.name}/{self.run}/{self.step}/{self.position}"
+
+    # ── cancelling ──
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody wants the result any more."""
+        return self._unwanted.is_set()
+
+    def check(self) -> None:
+        """Raise `FlowCancelled` when nobody wants the result any more."""
+        if self.is_cancelled:
+            raise FlowCancelled(self.run, self.step, self._reason)
+
+    def cancel(self, reason: str) -> None:
+        """Tell the function that nobody wants its result."""
+        self._reason = self._reason or reason
+        self._unwanted.set()
+
+    def wait_cancelled(self, seconds: float) -> bool:
+        """Wait for that, at most so long; whether it came."""
+        return self._unwanted.wait(seconds)
+
+    # ── state ──
+
+    def get_state(self, key: StateKey[T] | str) -> Any:
+        """What a key holds now; None where nothing was written yet."""
+        step = self.part.step
+        _, values = self._state()
+        return self._reader((*step.reads, *step.writes), values).get(key)
+
+    def set_state(self, key: StateKey[T] | str, value: T) -> None:
+        """Write a key that the step has declared in `writes`."""
+        self._write(key, value, once=False)
+
+    def set_state_once(self, key: StateKey[T] | str, value: T) -> T:
+        """Write a key unless it has a value, and answer the value that it has."""
+        return self._write(key, value, once=True)
+
+    def wait_for_state(
+        self,
+        predicate: Callable[[FlowStateReader], bool],
+        poll_interval: float = POLL_INTERVAL,
+        timeout: float | None = None,
+    ) -> FlowStateReader:
+        """Return when the predicate holds; until then, leave this attempt and begin another."""
+        self._waits += 1
+        return self._wait(predicate, self._waits, poll_interval, timeout)
+
+    def pass_gate(self) -> None:
+        """Wait for what the step has declared to wait for before it begins."""
+        gate = self.part.step.gate
+        if gate.wait_for is not None:
+            self._wait(gate.wait_for, GATE, POLL_INTERVAL, gate.wait_timeout)
+
+    def _wait(
+        self,
+        predicate: Callable[[FlowStateReader], bool],
+        number: int,
+        poll: float,
+        timeout: float | None,
+    ) -> FlowStateReader:
+        self.check()
+        seen, values = self._state()
+        reader = self._reader(self.part.step.reads, values)
+        missing: str | None = None
+        try:
+            if predicate(reader):
+                return reader
+        except NotThereYet as absent:
+            missing = absent.key
+        self._check_bound(number, timeout, missing or (reader.asked or [""])[0], values)
+        raise Parked(seen, number, poll, timeout)
+
+    def _check_bound(
+        self, number: int, timeout: float | None, key: str, values: dict[str, StateValue]
+    ) -> None:
+        waited = self.claim.waited if self.claim.wait_number == number else None
+        if timeout is None or waited is None or waited < timeout:
+            return
+        stored = values.get(key)
+        value = (stored.json if stored else None) or "nothing"
+        writer = (stored.writer if stored else "") or "nobody"
+        raise StateNeverCame(self.run, self.step, waited, key, value, writer)
+
+    def _state(self) -> tuple[int, dict[str, StateValue]]:
+        return self._database.transact(lambda c: flow_state(c, self.run))
+
+    def _reader(self, keys: Iterable[str], values: dict[str, StateValue]) -> FlowStateReader:
+        known = {name: self._definition.keys[name] for name in keys}
+        return FlowStateReader(self.step, known, values)
+
+    def _write(self, key: StateKey[T] | str, value: T, *, once: bool) -> T:
+        name = key if isinstance(key, str) else key.name
+        if name not in self.part.step.writes:
+            raise StateUndeclared(f"step {self.step!r}", "write", name)
+        codec = self._definition.keys[name].codec
+        text = codec.encode(value)
+        kept = self._database.transact(
+            lambda c: flow_tasks.set_state(c, self.claim, name, text, self.step, once=once)
+        )
+        decoded: T = codec.decode(kept)
+        return decoded
+
+    # ── generators ──
+
+    @property
+    def cursor(self) -> Any:
+        """What a generator has saved last."""
+        return self._cursor
+
+    def restore_cursor(self, text: str | None) -> None:
+        """What an earlier attempt has saved."""
+        self._cursor = None if text is None else msgspec.json.decode(text)
+
+    def save_cursor(self, value: object) -> None:
+        """What a generator has to know to go on behind what it has yielded so far."""
+        if self.on_cursor is None:
+            raise StateUndeclared(f"step {self.step!r}", "save a cursor in", "it is no generator")
+        self._cursor = value
+        self.on_cursor(value)

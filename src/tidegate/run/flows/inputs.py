@@ -1,0 +1,64 @@
+"""The arguments of a function of a flow: what its dependencies gave, its input, its signal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tidegate.store import flow_tasks
+from tidegate.store.flow_tasks import OWN
+from tidegate.store.flows import item_results, step_result
+
+if TYPE_CHECKING:
+    from tidegate.flows.definition import Part, Taken
+    from tidegate.store import Database
+    from tidegate.store.flow_tasks import Claim
+
+
+class Inputs:
+    """Reads arguments from the database; those of an item come with its claim."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, part: Part, claim: Claim) -> list[Any]:
+        """All arguments behind the context."""
+        if claim.position == OWN:
+            return [*self._values(part, claim, part.takes), *self._signal(part, claim)]
+        assert part.item is not None, "only steps with items have tasks for them"
+        item = part.item.decode(claim.payload or "null")
+        if part.handler is not None:
+            return [item]
+        return [item, *self._values(part, claim, part.takes[1:]), *self._signal(part, claim)]
+
+    def _values(self, part: Part, claim: Claim, takes: tuple[Taken, ...]) -> list[Any]:
+        return [self._value(part, claim, taken) for taken in takes]
+
+    def _value(self, part: Part, claim: Claim, taken: Taken) -> Any:
+        if taken.source is None:
+            text, _ = self._database.transact(
+                lambda c: flow_tasks.inputs(c, claim.run, part.step.name)
+            )
+            return taken.codec.decode(text)
+        if taken.is_many:
+            results = self.results(claim.run, taken.source, taken)
+            return list(results) if taken.is_list else results
+        source = taken.source
+        found = self._database.transact(lambda c: step_result(c, claim.run, source))
+        return None if found is None or found.json is None else taken.codec.decode(found.json)
+
+    def results(self, run: int, source: str, taken: Taken) -> Iterator[Any]:
+        """The results of the items of a step in their order, read page by page."""
+        after = OWN
+        while page := self._page(run, source, after):
+            yield from (taken.codec.decode(text) for _, text in page)
+            after = page[-1][0]
+
+    def _page(self, run: int, source: str, after: int) -> list[tuple[int, str]]:
+        return self._database.transact(lambda c: item_results(c, run, source, after))
+
+    def _signal(self, part: Part, claim: Claim) -> list[Any]:
+        if part.signal is None:
+            return []
+        _, text = self._database.transact(lambda c: flow_tasks.inputs(c, claim.run, part.step.name))
+        return [part.signal.decode(text or "null")]

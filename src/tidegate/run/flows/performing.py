@@ -1,0 +1,163 @@
+"""Performing a task: its function is called, and what came of it is said.
+
+What it gives is completed with others in a batch (`results`). Waiting, skipping and generating are
+written here, for they are rare.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.errors import (
+    ClaimLost,
+    FlowCancelled,
+    FlowRunClosed,
+    InvalidFlowValue,
+    StateNeverCame,
+    StateRegressed,
+    StateUndeclared,
+)
+from tidegate.flows.steps import StepKind
+from tidegate.run.flows.context import Parked
+from tidegate.run.flows.generating import generate
+from tidegate.run.flows.inputs import Inputs
+from tidegate.store import flow_tasks
+from tidegate.store.flow_tasks import OWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.flows.steps import Trying
+    from tidegate.run.flows.context import TaskContext
+    from tidegate.store import Connection, Database
+    from tidegate.store.flow_tasks import Claim
+
+log = logging.getLogger(__name__)
+
+FINAL = (InvalidFlowValue, StateNeverCame, StateRegressed, StateUndeclared)
+"""What the same attempt again would not change."""
+LONGEST = 2000
+"""Characters of an error that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A task has given this, as JSON."""
+
+    claim: Claim
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt has failed."""
+
+    claim: Claim
+    error: str
+    pause: float
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Somebody else is to do it, or nobody."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What there was to write is written, or is not ours to write."""
+
+    claim: Claim
+
+
+Outcome = Done | Failed | LetGo | Settled
+
+
+class Performer:
+    """Performs tasks of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._inputs = Inputs(database)
+
+    def perform(self, context: TaskContext) -> Outcome:
+        """Call the function of a task; never raises."""
+        claim = context.claim
+        try:
+            context.check()
+            return self._own(context) if claim.position == OWN else self._item(context)
+        except Parked as wait:
+            return self._park(context, wait)
+        except (FlowCancelled, FlowRunClosed):
+            return LetGo(claim)
+        except ClaimLost as lost:
+            log.warning("%s", lost)
+            return Settled(claim)
+        except BaseException as error:  # noqa: BLE001  whatever a user's function raises
+            return failed(context, error)
+
+    def _item(self, context: TaskContext) -> Outcome:
+        part = context.part
+        function = part.handler or part.step
+        result = function.function(context, *self._inputs.of(part, context.claim))
+        return Done(context.claim, part.gives.encode(result))
+
+    def _own(self, context: TaskContext) -> Outcome:
+        part, claim = context.part, context.claim
+        condition = part.step.gate.condition
+        if condition is not None and not condition(*self._inputs.of(part, claim)):
+            return self._written(context, lambda c: flow_tasks.skip(c, claim))
+        context.pass_gate()
+        if part.step.kind is StepKind.MAP:
+            return Done(claim, "null")
+        arguments = self._inputs.of(part, claim)
+        if part.step.kind is StepKind.GENERATOR:
+            generate(self._database, context, arguments)
+            return Settled(claim)
+        result = part.step.function(context, *arguments)
+        return Done(claim, part.gives.encode(result))
+
+    def _park(self, context: TaskContext, wait: Parked) -> Outcome:
+        keys = context.part.step.reads
+        how = (wait.seen, wait.number, wait.poll, wait.timeout)
+        return self._written(context, lambda c: flow_tasks.park(c, context.claim, keys, *how))
+
+    def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> Outcome:
+        try:
+            self._database.transact(write)
+        except ClaimLost as lost:
+            log.warning("%s", lost)
+        return Settled(context.claim)
+
+
+def failed(context: TaskContext, error: BaseException) -> Failed:
+    """What an error means for a task: when it is tried again, if it may be."""
+    chance = random.random()  # noqa: S311  jitter is no secret
+    pause = trying_of(context).backoff.pause(max(1, context.attempt), chance)
+    return Failed(context.claim, told(error), pause, isinstance(error, FINAL))
+
+
+def trying_of(context: TaskContext) -> Trying:
+    """How a task is tried: as a handler says for items of a generator, else as its step."""
+    part = context.part
+    if context.position != OWN and part.handler is not None:
+        return part.handler.trying
+    return part.step.trying
+
+
+def told(error: BaseException) -> str:
+    """An error in one text that PostgreSQL can hold, with what it was raised from.
+
+    >>> told(KeyError("price"))
+    "KeyError: 'price'"
+    """
+    text = f"{type(error).__name__}: {error}"
+    cause = error.__cause__
+    if cause is not None:
+        text += f" (from {type(cause).__name__}: {cause})"
+    return text.replace("\0", "\\0")[:LONGEST]

@@ -1,0 +1,329 @@
+"""A flow worker: claims tasks of flows, performs them on a few threads, commits in batches.
+
+It has one lease, under a name that is unique to one life of it, and all its claims name it. A
+worker that dies is missed when that lease expires: whoever sweeps frees its claims. One that was
+only asleep finds its lease gone, drops what it has in hand, and begins another life.
+
+Generators run on threads of their own, so that they never wait for the handlers of their items to
+get a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Condition
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+from tidegate.errors import StepTimedOut
+from tidegate.faults import crash_point
+from tidegate.flows.steps import StepKind
+from tidegate.run.flows.context import TaskContext
+from tidegate.run.flows.pace import InHand, Means, room
+from tidegate.run.flows.performing import LetGo, Outcome, Performer, failed, trying_of
+from tidegate.run.flows.results import Results
+from tidegate.run.names import life_of
+from tidegate.run.tending import Tending
+from tidegate.store import Heartbeat, Wakeups, acquire, flow_tasks
+from tidegate.store.flow_tasks import FLOW_WORKER
+from tidegate.store.flows import sweep_flows
+from tidegate.store.topics import flow_topic
+
+if TYPE_CHECKING:
+    from tidegate.flows import Flow
+    from tidegate.flows.definition import Definition, Part
+    from tidegate.store import Database, Lease
+    from tidegate.store.flow_tasks import Claim
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 6.0
+THREADS = 8
+GENERATORS = 4
+"""Generators that run in one worker at the same time."""
+LOOK_EVERY = 0.25
+"""Seconds between two looks for work that nobody told of: a pause that is over, a lost wake-up."""
+SWEEPS_PER_LEASE = 6
+OLD = 0.5
+"""Seconds in hand after which it is looked whether a task is still wanted."""
+CLOSE_BOUND = 10.0
+
+
+@dataclass
+class _Held:
+    """A task that this worker has in hand."""
+
+    context: TaskContext
+    is_generator: bool
+    claimed_at: float
+    started_at: float | None = None
+    is_settled: bool = False
+    """Whether it was said what came of it; what its function still gives is dropped."""
+    future: Future[None] | None = None
+
+
+class FlowWorker:
+    """Works for flows until it is closed."""
+
+    def __init__(
+        self,
+        database: Database,
+        flows: Sequence[Flow],
+        wakeups: Wakeups,
+        threads: int = THREADS,
+        seconds: float = LEASE_SECONDS,
+        process: str = "",
+    ) -> None:
+        self._database = database
+        self._flows: dict[str, Definition] = {it.name: it.definition for it in flows}
+        self._parts = dict(_queues(list(self._flows.values())))
+        self._threads = threads
+        self._seconds = seconds
+        self._process = process
+        self._held: dict[Claim, _Held] = {}
+        self._in_hand = InHand()
+        self._means = Means()
+        self._changed = Condition()
+        self._is_draining = False
+        self._looked_after_at = 0.0
+        self.done = 0
+        """Tasks that were worked on, whatever came of them."""
+        self._performer = Performer(database)
+        self._pool = ThreadPoolExecutor(threads, "tidegate-flow")
+        self._generators = ThreadPoolExecutor(GENERATORS, "tidegate-generator")
+        self._results = Results(database, self._on_settled)
+        self._heartbeat = Heartbeat(database, self._on_lost)
+        self._own = self._begin_life()
+        self._looking = Tending("tidegate-flow-worker", self._look, LOOK_EVERY)
+        self._sweeping = Tending(
+            "tidegate-flow-sweeper",
+            self._sweep,
+            seconds / SWEEPS_PER_LEASE,
+        )
+        self._unsubscribe = [
+            wakeups.subscribe(flow_topic(it.name), self._looking.hurry) for it in flows
+        ]
+
+    @property
+    def name(self) -> str:
+        """Of this life of it."""
+        return self._own.owner
+
+    @property
+    def error(self) -> BaseException | None:
+        """What has ended it, if anything but closing did."""
+        return self._looking.error
+
+    @property
+    def in_hand(self) -> int:
+        """Tasks that it has claimed and not settled."""
+        with self._changed:
+            return len(self._held)
+
+    def drain(self, timeout: float) -> bool:
+        """Begin nothing more, and finish what is at work; whether that was done in time.
+
+        Generators stop where they are, and others go on with them.
+        """
+        self._is_draining = True
+        self._looking.hurry()
+        deadline = monotonic() + timeout
+        with self._changed:
+            while self._held and (left := deadline - monotonic()) > 0:
+                self._let_go_of_what_can_be()
+                self._changed.wait(min(left, LOOK_EVERY))
+            return not self._held
+
+    def close(self, bound: float = CLOSE_BOUND) -> None:
+        """Finish what is quickly finished, give everything else back, and stop."""
+        self.drain(bound / 2)
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._looking.close(bound)
+        self._sweeping.close(bound)
+        self._abandon("the worker stops")
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held, bound / 2)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._generators.shutdown(wait=False, cancel_futures=True)
+        self._results.close(bound)
+        self._try_to_give_back()
+        self._heartbeat.close()
+
+    def _try_to_give_back(self) -> None:
+        try:
+            self._heartbeat.give_back(self._own, [flow_topic(name) for name in self._flows])
+        except Exception as trouble:  # noqa: BLE001  a lease that is not renewed expires anyway
+            log.warning("the lease of %s expires by itself: %s", self.name, trouble)
+
+    def _let_go_of_what_can_be(self) -> None:
+        for held in list(self._held.values()):
+            if held.future is not None and held.future.cancel():
+                self._say(held, LetGo(held.context.claim))
+            elif held.is_generator:
+                held.context.cancel("the worker stops")
+
+    # ── lives ──
+
+    def _begin_life(self) -> Lease:
+        name = life_of(self._process)
+        lease = self._database.transact(
+            lambda c: acquire(c, FLOW_WORKER, name, name, self._seconds)
+        )
+        assert lease is not None, "nobody else has this name"
+        self._heartbeat.keep(lease)
+        return lease
+
+    def _sweep(self) -> None:
+        self._database.transact(sweep_flows)
+
+    def _on_lost(self, lease: Lease) -> None:
+        log.warning("%s has lost its lease; others do what it had in hand", lease.owner)
+        self._abandon("its worker was taken for dead")
+        self._looking.hurry()
+
+    def _abandon(self, reason: str) -> None:
+        with self._changed:
+            for held in self._held.values():
+                held.context.cancel(reason)
+
+    # ── looking for work ──
+
+    def _look(self) -> None:
+        if self._own not in self._heartbeat.held:
+            self._abandon("its worker was taken for dead")
+            self._own = self._begin_life()
+        self._look_after_old_ones()
+        while rooms := self._rooms():
+            claims = self._database.transact(
+                lambda c, wanted=rooms: flow_tasks.claim(c, self.name, wanted)  # type: ignore[misc]
+            )
+            if not claims:
+                return
+            crash_point("flow.claim.after_commit")
+            for claim in claims:
+                self._take(claim)
+
+    def _rooms(self) -> dict[str, int]:
+        """How many tasks of each queue to claim; nothing while there is enough in hand."""
+        if self._is_draining or self._own not in self._heartbeat.held:
+            return {}
+        with self._changed:
+            found = {queue: self._room(queue, part) for queue, part in self._parts.items()}
+        return {queue: number for queue, number in found.items() if number > 0}
+
+    def _room(self, queue: str, part: Part) -> int:
+        in_hand = self._in_hand.by_queue
+        if _is_generator(queue, part):
+            running = sum(1 for held in self._held.values() if held.is_generator)
+            return max(0, GENERATORS - running)
+        handled = {
+            it: number for it, number in in_hand.items() if not _is_generator(it, self._parts[it])
+        }
+        wanted = room(self._threads, handled, self._means.now, queue)
+        function = part.handler if part.handler and queue.endswith("[]") else part.step
+        most = function.trying.concurrency
+        if most is not None:
+            return min(wanted, most - in_hand[queue])
+        # A few at a time would cost a transaction each.
+        return wanted if 2 * wanted >= in_hand[queue] else 0
+
+    def _take(self, claim: Claim) -> None:
+        flow, _, _ = claim.queue.partition("/")
+        context = TaskContext(self._database, self._flows[flow], claim)
+        is_generator = _is_generator(claim.queue, self._parts[claim.queue])
+        held = _Held(context, is_generator, monotonic())
+        with self._changed:
+            self._held[claim] = held
+            self._in_hand.change(claim.queue, 1)
+            pool = self._generators if is_generator else self._pool
+            held.future = pool.submit(self._perform, held)
+
+    # ── performing ──
+
+    def _perform(self, held: _Held) -> None:
+        held.started_at = monotonic()
+        outcome = self._performer.perform(held.context)
+        self._means.add(held.context.claim.queue, monotonic() - held.started_at)
+        self._say(held, outcome)
+
+    def _say(self, held: _Held, outcome: Outcome) -> None:
+        with self._changed:
+            if held.is_settled:
+                return
+            held.is_settled = True
+        self._results.add(outcome)
+
+    def _on_settled(self, outcomes: Sequence[Outcome]) -> None:
+        with self._changed:
+            for it in outcomes:
+                if self._held.pop(it.claim, None) is not None:
+                    self._in_hand.change(it.claim.queue, -1)
+                    self.done += 1
+            self._changed.notify_all()
+        self._looking.hurry()
+
+    def _look_after_old_ones(self) -> None:
+        """Tell those whose result nobody wants, and give up on those that took too long."""
+        now = monotonic()
+        if now - self._looked_after_at < OLD:
+            return
+        self._looked_after_at = now
+        with self._changed:
+            old = [held for held in self._held.values() if now - held.claimed_at > OLD]
+        if not old:
+            return
+        claims = [held.context.claim for held in old]
+        unwanted, ours = self._database.transact(
+            lambda c: flow_tasks.lost_among(c, self.name, claims)
+        )
+        for held in old:
+            claim = held.context.claim
+            if claim.run in unwanted:
+                held.context.cancel("it was given up")
+            elif (claim.step_id, claim.position) not in ours and not held.is_settled:
+                held.context.cancel("somebody else has it")
+            self._check_time(held, now)
+
+    def _check_time(self, held: _Held, now: float) -> None:
+        most = trying_of(held.context).timeout
+        if most is None or held.started_at is None or now - held.started_at <= most:
+            return
+        context = held.context
+        late = StepTimedOut(context.run, context.step, most)
+        context.cancel(str(late))
+        self._say(held, failed(context, late))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _queues(flows: Sequence[Definition]) -> Iterator[tuple[str, Part]]:
+    for flow in flows:
+        for name, part in flow.steps.items():
+            yield f"{flow.name}/{name}", part
+            if part.item is not None:
+                yield f"{flow.name}/{name}[]", part
+
+
+def _is_generator(queue: str, part: Part) -> bool:
+    return part.step.kind is StepKind.GENERATOR and not queue.endswith("[]")
+
+
+@contextmanager
+def working(
+    database: Database, *flows: Flow, threads: int = THREADS, process: str = ""
+) -> Iterator[FlowWorker]:
+    """A worker for these flows in this process, until the block is left."""
+    with (
+        Wakeups(database) as wakeups,
+        FlowWorker(database, flows, wakeups, threads, process=process) as worker,
+    ):
+        yield worker
