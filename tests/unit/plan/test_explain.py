@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from time import process_time
+from typing import Any
 
 import tidegate as tg
 from tidegate.plan import (
     PhysicalPlan,
     explain_logical,
     explain_physical,
+    logical_json,
     logical_plan,
     physical_json,
     physical_plan,
@@ -124,6 +126,23 @@ def test_partial_merge_and_finish_are_shown() -> None:
 def test_a_hash_changes_with_what_a_plan_does() -> None:
     assert plan_hash(plan_of("sum(a)")) == plan_hash(plan_of("sum(a)"))
     assert plan_hash(plan_of("sum(a)")) != plan_hash(plan_of("max(a)"))
+
+
+def test_event_time_is_part_of_a_plan_only_where_it_is_declared() -> None:
+    def plans(**said: str) -> tuple[PhysicalPlan, dict[str, Any], dict[str, Any]]:
+        pipeline = tg.Pipeline("shop")
+        pipeline.source("sales", "a int, at timestamp", **said).select("a").sink("out")
+        plan = physical_plan(pipeline)
+        physical: Any = physical_json(plan)
+        logical: Any = logical_json(logical_plan(pipeline))
+        return plan, physical["nodes"][0]["steps"][0], logical["nodes"][0]
+
+    plain, timed = plans(), plans(event_time="at")
+    late = plans(event_time="at", delay="1 s")
+    assert len({plan_hash(plan) for plan, _, _ in (plain, timed, late)}) == 3
+    for its in late[1:]:
+        assert its["event_time"] == {"column": "at", "delay": 1000}
+    assert all("event_time" not in its for its in plain[1:])
 
 
 def test_a_hash_is_the_same_in_another_process() -> None:
