@@ -104,7 +104,8 @@ def _part(stage: Plain) -> Part:
 
 def _change(old: Nodes, new: Nodes, left: Plain, right: Plain) -> Change:
     """What a stage did and does not, does and did not."""
-    before, after = _lines(left["steps"], right["steps"]), _lines(right["steps"], left["steps"])
+    gone, come = _without(left["steps"], right["steps"]), _without(right["steps"], left["steps"])
+    before, after = _lines(gone, come), _lines(come, gone)
     ways = _way(old, left), _way(new, right)
     if ways[0] != ways[1]:
         before, after = (*before, ways[0]), (*after, ways[1])
@@ -113,8 +114,21 @@ def _change(old: Nodes, new: Nodes, left: Plain, right: Plain) -> Change:
     return Change(right["id"], before, after)
 
 
+def _without(steps: Sequence[Plain], others: Sequence[Plain]) -> list[Plain]:
+    return [step for step in steps if step not in others]
+
+
 def _lines(steps: Sequence[Plain], others: Sequence[Plain]) -> tuple[str, ...]:
-    return tuple(step_words(step) for step in steps if step not in others)
+    return tuple(step_words(_narrowed(step, others)) for step in steps)
+
+
+def _narrowed(step: Plain, others: Sequence[Plain]) -> Plain:
+    """A step with those of its columns alone that differ in the other of its kind, if any do."""
+    other = next((it for it in others if it["kind"] == step["kind"]), step)
+    if "columns" not in step or not _without(other["columns"], step["columns"]):
+        return step
+    differing = _without(step["columns"], other["columns"])
+    return {**step, "columns": differing or step["columns"]}
 
 
 def _way(nodes: Nodes, stage: Plain) -> str:
