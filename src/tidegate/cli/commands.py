@@ -13,6 +13,8 @@ from tidegate.cli.cuts import checkpoint, checkpoints, restore
 from tidegate.cli.data import data
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
+from tidegate.cli.flow import flow
+from tidegate.cli.flow_worker import worker as _flow_worker  # noqa: F401  registers itself
 from tidegate.cli.monitor import monitor
 from tidegate.cli.run import run
 from tidegate.cli.serve import serve
@@ -51,6 +53,8 @@ COMMANDS = (
 
 for _command in COMMANDS:
     app.command()(_command)
+
+app.add_typer(flow)
 
 
 def _print_version(asked: bool) -> None:

@@ -18,6 +18,7 @@ from tidegate.errors import (
     BarrierTimeout,
     CheckpointPending,
     DeclarationError,
+    FlowTimeout,
     RunOverdue,
     RunTimeout,
     TidegateError,
@@ -34,7 +35,7 @@ USAGE = 2
 TIMED_OUT = 3
 LONGEST = 4000
 """Characters; what is longer tells of somebody's data."""
-LATE = (BarrierTimeout, CheckpointPending, RunOverdue, RunTimeout)
+LATE = (BarrierTimeout, CheckpointPending, FlowTimeout, RunOverdue, RunTimeout)
 
 
 @contextmanager

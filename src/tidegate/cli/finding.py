@@ -1,4 +1,4 @@
-"""Which pipeline a name on the command line means."""
+"""Which pipeline or flow a name on the command line means."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.errors import BrokenModule, SourceLine, TidegateError, UnknownPipeline
+from tidegate.errors import (
+    BrokenModule,
+    SourceLine,
+    TidegateError,
+    UnknownFlow,
+    UnknownPipeline,
+)
 from tidegate.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from tidegate.flows import Flow
 
 GROUP = "tidegate.pipelines"
 """The entry-point group in which packages register pipelines under short names."""
@@ -27,15 +35,34 @@ def find_pipeline(name: str) -> Pipeline:
     or the `DeclarationError` that the declaration itself raises.
     """
     registered = {point.name: point.value for point in entry_points(group=GROUP)}
-    module, separator, attribute = registered.get(name, name).partition(":")
     known = ", ".join(sorted(registered)) or "a registered name"
-    if not separator or not module or not attribute:
-        raise UnknownPipeline(name, "it is not registered", known)
-    found = _attribute(name, _module(name, module, known), attribute, known)
+    found = _load(name, registered.get(name, name), known)
     if not isinstance(found, Pipeline):
+        attribute = registered.get(name, name).partition(":")[2]
         reason = f"{attribute!r} is a {type(found).__name__}, not a Pipeline"
         raise UnknownPipeline(name, reason, known)
     return found
+
+
+def find_flow(name: str) -> Flow:
+    """The flow that `package.module:attribute` names, ready to be used."""
+    from tidegate.flows import Flow
+
+    try:
+        found = _load(name, name, "")
+    except UnknownPipeline as unknown:
+        raise UnknownFlow(name, unknown.reason) from unknown
+    if not isinstance(found, Flow):
+        raise UnknownFlow(name, f"it is a {type(found).__name__}, not a Flow")
+    found.definition  # noqa: B018  which is where mistakes in it are found
+    return found
+
+
+def _load(name: str, reference: str, known: str) -> object:
+    module, separator, attribute = reference.partition(":")
+    if not separator or not module or not attribute:
+        raise UnknownPipeline(name, "it is not registered", known)
+    return _attribute(name, _module(name, module, known), attribute, known)
 
 
 def _module(name: str, module: str, known: str) -> ModuleType:
