@@ -1,0 +1,220 @@
+"""Workers of flows die, freeze and are restarted; every run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from tests.crash.flows import Job, marked
+from tests.integration.conftest import (  # noqa: F401  fixtures
+    database,
+    new_database,
+    server,
+    template,
+    temporary_folder,
+    url,
+)
+from tests.waiting import wait_until
+from tidegate.faults import VARIABLE
+from tidegate.flows import FlowState, StepState
+from tidegate.run.flows import begin, result
+from tidegate.store import Database, EmbeddedServer
+from tidegate.store.flows import StepProgress, cancel_flow, flow_progress, flow_run
+
+LEASE = 1.0
+BOUND = 60.0
+POINTS = [
+    "flow.claim.after_commit",
+    "flow.claim.after_commit:3",
+    "flow.complete.before_commit:2",
+    "flow.complete.after_commit:2",
+    "flow.finish.before_commit",
+    "flow.spawn.before_commit",
+    "flow.spawn.before_commit:4",
+    "flow.spawn.after_commit:4",
+]
+
+
+@dataclass
+class Crew:
+    """Workers in processes of their own, and the runs that they work for."""
+
+    database: Database
+    folder: Path
+    left: ExitStack
+    logs: list[Path] = field(default_factory=list)
+
+    def hire(self, crash_at: str = "") -> subprocess.Popen[bytes]:
+        log = self.folder / f"worker-{len(self.logs)}.log"
+        self.logs.append(log)
+        command = [sys.executable, "-m", "tidegate", "flow", "worker", "tests.crash.flows:marked"]
+        command += ["--deployment", str(self.folder), "--database", self.database.url]
+        command += ["--lease", str(LEASE), "--threads", "2"]
+        environment = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
+        with log.open("wb") as opened:
+            process = subprocess.Popen(command, stdout=opened, stderr=opened, env=environment)
+        self.left.callback(process.wait)
+        self.left.callback(process.kill)
+        return process
+
+    def begin(self, items: int, seconds: float = 0.0) -> int:
+        return begin(self.database, marked, Job(items, seconds, str(self.folder / "marks")))
+
+    def step(self, run: int) -> StepProgress:
+        found = self.database.transact(lambda c: flow_progress(c, run))
+        return next(it for it in found if it.name == "produce")
+
+    def state(self, run: int) -> FlowState:
+        return self.database.transact(lambda c: flow_run(c, run)).state
+
+    def wait_at_work(self, run: int, succeeded: int) -> None:
+        wait_until(lambda: self.step(run).succeeded >= succeeded, BOUND)
+
+    def check(self, run: int, items: int) -> None:
+        """The run is completed, and every item counts once, whatever happened."""
+        wait_until(lambda: self.state(run) not in {FlowState.RUNNING, FlowState.CANCELING}, BOUND)
+        assert self.state(run) is FlowState.COMPLETED, self.said()
+        found = self.step(run)
+        assert found.state is StepState.COMPLETED
+        assert (found.spawned, found.succeeded, found.in_flight) == (items, items, 0)
+        assert list(result(self.database, marked, run, "produce")) == list(range(items))
+        assert result(self.database, marked, run, "total") == items * (items - 1) // 2
+        assert set(self.marks()) - {"generator"} == {f"item {number}" for number in range(items)}
+
+    def marks(self) -> list[str]:
+        return (self.folder / "marks").read_text().splitlines()
+
+    def said(self) -> str:
+        return "\n".join(log.read_text() for log in self.logs)
+
+    def ask(self, query: str) -> Any:
+        row = self.database.transact(lambda c: c.execute(query.encode()).fetchone())
+        assert row is not None
+        return row[0]
+
+
+@pytest.fixture
+def crew(database: Database) -> Iterator[Crew]:  # noqa: F811  a fixture
+    with temporary_folder() as folder, ExitStack() as left:
+        yield Crew(database, folder, left)
+
+
+def test_what_a_killed_worker_had_in_hand_is_done_within_the_bound_of_its_lease(
+    crew: Crew,
+) -> None:
+    run = crew.begin(300, seconds=0.01)
+    first, _ = crew.hire(), crew.hire()
+    crew.wait_at_work(run, 20)
+    wait_until(lambda: "at work" in crew.logs[1].read_text(), BOUND)
+    first.kill()
+    crew.check(run, 300)
+    left = "SELECT count(*) FROM tidegate.flow_task WHERE state NOT IN ('succeeded')"
+    assert crew.ask(left) == 0
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_worker_may_die_at_any_point(crew: Crew, point: str) -> None:
+    run = crew.begin(100)
+    mortal = crew.hire(crash_at=point)
+    assert mortal.wait(BOUND) == -signal.SIGKILL, crew.said()
+    began = monotonic()
+    crew.hire()
+    crew.check(run, 100)
+    assert monotonic() - began < BOUND
+
+
+def test_a_generator_that_is_run_again_spawns_nothing_twice(crew: Crew) -> None:
+    run = crew.begin(100)
+    assert crew.hire(crash_at="flow.spawn.after_commit:5").wait(BOUND) == -signal.SIGKILL
+    assert crew.step(run).spawned == 50
+    crew.hire()
+    crew.check(run, 100)
+    assert crew.marks().count("generator") == 2
+
+
+def test_a_frozen_worker_finds_what_it_had_done_by_others_and_is_told_so(crew: Crew) -> None:
+    run = crew.begin(150, seconds=0.02)
+    frozen = crew.hire()
+    crew.wait_at_work(run, 10)
+    frozen.send_signal(signal.SIGSTOP)
+    crew.hire()
+    crew.check(run, 150)
+    frozen.send_signal(signal.SIGCONT)
+    wait_until(lambda: "lost its lease" in crew.logs[0].read_text(), BOUND)
+    other = crew.begin(20)
+    wait_until(lambda: crew.state(other) is FlowState.COMPLETED, BOUND)
+    assert crew.step(run).succeeded == 150
+
+
+def test_a_run_is_cancelled_although_its_worker_died_during_the_fan_out(crew: Crew) -> None:
+    run = crew.begin(5000, seconds=0.02)
+    worker = crew.hire()
+    crew.wait_at_work(run, 5)
+    worker.kill()
+    worker.wait()
+    state = crew.database.transact(lambda c: cancel_flow(c, run, "enough"))
+    assert state is FlowState.CANCELING
+    crew.hire()
+    wait_until(lambda: crew.state(run) is FlowState.CANCELED, BOUND)
+    found = crew.step(run)
+    assert (found.state, found.in_flight) == (StepState.CANCELED, 0)
+
+
+def test_all_workers_are_restarted_one_after_the_other(crew: Crew) -> None:
+    run = crew.begin(400, seconds=0.01)
+    workers = [crew.hire(), crew.hire()]
+    for worker in workers:
+        done = crew.step(run).succeeded
+        crew.wait_at_work(run, done + 20)
+        crew.hire()
+        worker.terminate()
+        assert worker.wait(BOUND) == 0, crew.said()
+    crew.check(run, 400)
+    assert crew.ask("SELECT sum(losses) FROM tidegate.flow_task") == 0
+
+
+@pytest.mark.parametrize("also_a_worker", [False, True])
+def test_postgresql_is_killed_for_two_seconds_in_the_middle(
+    crew: Crew,
+    server: EmbeddedServer,  # noqa: F811  a fixture
+    also_a_worker: bool,
+) -> None:
+    run = crew.begin(300, seconds=0.01)
+    first = crew.hire()
+    crew.wait_at_work(run, 20)
+    crew.hire()
+    if also_a_worker:
+        first.kill()
+    pid = server.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until = monotonic() + 2.0
+    while monotonic() < until:
+        sleep(0.05)  # it is away for so long
+    server.ensure_running()
+    crew.check(run, 300)
+
+
+def test_the_same_work_can_be_begun_from_many_processes_and_runs_once(
+    crew: Crew, tmp_path: Path
+) -> None:
+    command = [
+        sys.executable, "-m", "tidegate", "flow", "run", "tests.crash.flows:marked",
+        "--deployment", str(tmp_path), "--database", crew.database.url, "--key", "march",
+        "--input", f'{{"items": 5, "seconds": 0, "marks": "{crew.folder / "marks"}"}}',
+    ]  # fmt: skip
+    begun = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+    said = {it.communicate(timeout=BOUND)[0] for it in begun}
+    assert said == {b"run 1 of flow 'marked' is running\n"}
+    crew.hire()
+    crew.check(1, 5)
