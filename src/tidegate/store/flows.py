@@ -141,6 +141,11 @@ def sweep_flows(connection: psycopg.Connection) -> Swept:
     return Swept(*_one(connection, "sweep"))
 
 
+def remove_closed_flows(connection: psycopg.Connection, seconds: float) -> int:
+    """Forget some of the runs that were closed so long ago, with everything of theirs."""
+    return int(_one(connection, "remove_closed", seconds=seconds)[0])
+
+
 def flow_state(connection: psycopg.Connection, run: int) -> tuple[int, dict[str, StateValue]]:
     """How often the state of a run was written at most, and what it is."""
     seen = int(_one(connection, "changes", run=run)[0])

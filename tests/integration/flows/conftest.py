@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
+from tests.integration.flows.declared import numbers
 from tidegate.flows import Flow
 from tidegate.flows.definition import Definition
 from tidegate.run.flows import FlowWorker, begin, result, wait
@@ -21,6 +22,7 @@ from tidegate.store.flow_tasks import FLOW_WORKER, Claim
 
 T = TypeVar("T")
 LEASE = 60.0
+GENERATOR, ITEMS = "numbers/count_up", "numbers/count_up[]"
 
 
 @dataclass
@@ -63,6 +65,12 @@ class Hand:
             return connection.execute(query.encode(), given).fetchall()
 
         return self.do(answered)
+
+    def generating(self, value: str = "5") -> tuple[int, Claim]:
+        """A run of `numbers` and its generator, claimed."""
+        run = self.begin(numbers, value)
+        (generator,) = self.claim(GENERATOR)
+        return run, generator
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ class Performer:
         self._inputs = Inputs(database)
 
     def perform(self, context: TaskContext) -> Outcome:
-        """Call the function of a task; never raises."""
+        """Call the function of a task; raises only what keeps it from saying what came of it."""
         claim = context.claim
         try:
             context.check()

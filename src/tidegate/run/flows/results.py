@@ -29,9 +29,15 @@ MOST = 1000
 class Results:
     """Commits outcomes on a thread of its own, and then tells that they are committed."""
 
-    def __init__(self, database: Database, on_settled: Callable[[Sequence[Outcome]], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        on_settled: Callable[[Sequence[Outcome]], None],
+        on_trouble: Callable[[Exception], None],
+    ) -> None:
         self._database = database
         self._on_settled = on_settled
+        self._on_trouble = on_trouble
         self._queue: SimpleQueue[Outcome | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="tidegate-results", daemon=True)
         self._thread.start()
@@ -56,6 +62,7 @@ class Results:
             except Exception as trouble:  # whatever it is, others do these tasks again
                 is_strange = not isinstance(trouble, TidegateError)
                 log.warning("%d results are lost: %s", len(outcomes), trouble, exc_info=is_strange)
+                self._on_trouble(trouble)
             self._on_settled(outcomes)
 
     def _gather(self) -> list[Outcome | None]:

@@ -24,13 +24,13 @@ from tidegate.faults import crash_point
 from tidegate.flows.steps import StepKind
 from tidegate.run.flows.context import TaskContext
 from tidegate.run.flows.pace import InHand, Means, room
-from tidegate.run.flows.performing import LetGo, Outcome, Performer, failed, trying_of
+from tidegate.run.flows.performing import LetGo, Outcome, Performer, Settled, failed, trying_of
 from tidegate.run.flows.results import Results
 from tidegate.run.names import life_of
 from tidegate.run.tending import Tending
 from tidegate.store import Heartbeat, Wakeups, acquire, flow_tasks
 from tidegate.store.flow_tasks import FLOW_WORKER
-from tidegate.store.flows import sweep_flows
+from tidegate.store.flows import remove_closed_flows, sweep_flows
 from tidegate.store.topics import flow_topic
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ SWEEPS_PER_LEASE = 6
 OLD = 0.5
 """Seconds in hand after which it is looked whether a task is still wanted."""
 CLOSE_BOUND = 10.0
+GRACE = 30.0
+"""Seconds for which a handler that nobody wants the result of may go on before it is let go."""
+KEPT = 30 * 86_400.0
+"""Seconds for which a closed run stays."""
+REMOVE_EVERY = 60.0
 
 
 @dataclass
@@ -61,6 +66,7 @@ class _Held:
     is_generator: bool
     claimed_at: float
     started_at: float | None = None
+    unwanted_at: float | None = None
     is_settled: bool = False
     """Whether it was said what came of it; what its function still gives is dropped."""
     future: Future[None] | None = None
@@ -90,12 +96,13 @@ class FlowWorker:
         self._changed = Condition()
         self._is_draining = False
         self._looked_after_at = 0.0
+        self._removed_at = monotonic()
         self.done = 0
         """Tasks that were worked on, whatever came of them."""
         self._performer = Performer(database)
         self._pool = ThreadPoolExecutor(threads, "tidegate-flow")
         self._generators = ThreadPoolExecutor(GENERATORS, "tidegate-generator")
-        self._results = Results(database, self._on_settled)
+        self._results = Results(database, self._on_settled, self._renounce)
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._own = self._begin_life()
         self._looking = Tending("tidegate-flow-worker", self._look, LOOK_EVERY)
@@ -180,6 +187,16 @@ class FlowWorker:
 
     def _sweep(self) -> None:
         self._database.transact(sweep_flows)
+        if monotonic() - self._removed_at > REMOVE_EVERY:
+            self._removed_at = monotonic()
+            while self._database.transact(lambda c: remove_closed_flows(c, KEPT)):
+                pass  # there may be more than one transaction takes
+
+    def _renounce(self, trouble: BaseException) -> None:
+        """What was done cannot be told: only without this life others see what is to be done."""
+        log.warning("%s begins another life: %s", self.name, trouble)
+        self._try_to_give_back()
+        self._looking.hurry()
 
     def _on_lost(self, lease: Lease) -> None:
         log.warning("%s has lost its lease; others do what it had in hand", lease.owner)
@@ -247,7 +264,11 @@ class FlowWorker:
 
     def _perform(self, held: _Held) -> None:
         held.started_at = monotonic()
-        outcome = self._performer.perform(held.context)
+        outcome: Outcome = Settled(held.context.claim)
+        try:
+            outcome = self._performer.perform(held.context)
+        except Exception as trouble:  # noqa: BLE001  the database is gone for longer than is borne
+            self._renounce(trouble)
         self._means.add(held.context.claim.queue, monotonic() - held.started_at)
         self._say(held, outcome)
 
@@ -284,10 +305,16 @@ class FlowWorker:
         for held in old:
             claim = held.context.claim
             if claim.run in unwanted:
-                held.context.cancel("it was given up")
+                self._give_up(held, now)
             elif (claim.step_id, claim.position) not in ours and not held.is_settled:
                 held.context.cancel("somebody else has it")
             self._check_time(held, now)
+
+    def _give_up(self, held: _Held, now: float) -> None:
+        held.context.cancel("it was given up")
+        held.unwanted_at = held.unwanted_at or now
+        if now - held.unwanted_at > GRACE:
+            self._say(held, LetGo(held.context.claim))
 
     def _check_time(self, held: _Held, now: float) -> None:
         most = trying_of(held.context).timeout

@@ -22,6 +22,8 @@ CREATE TABLE tidegate.flow_run (
 
 CREATE INDEX flow_run_canceling ON tidegate.flow_run (id) WHERE state = 'canceling';
 
+CREATE INDEX flow_run_closed ON tidegate.flow_run (closed_at) WHERE closed_at IS NOT NULL;
+
 -- A step of a run, as its flow was declared when the run began.
 CREATE TABLE tidegate.flow_step (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -1059,6 +1061,11 @@ BEGIN
     freed := 0;
     woken := 0;
     ended := 0;
+    -- One at a time: what another sweeps at this moment need not be waited for.
+    IF NOT pg_try_advisory_xact_lock(hashtext('tidegate.flow_sweep')) THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
     SELECT array_agg(owner) INTO v_dead FROM (
         SELECT DISTINCT owner FROM tidegate.flow_task WHERE state = 'claimed') AS at_work
     WHERE NOT EXISTS (
@@ -1113,5 +1120,31 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_sweep IS
     'Free what dead workers have claimed, wake waits whose bound has passed, and end runs that '
     'are being cancelled and that nobody works for any more.';
+
+CREATE FUNCTION tidegate.flow_remove_closed(
+    p_seconds double precision, p_most integer DEFAULT 10
+) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run bigint;
+    v_removed bigint := 0;
+BEGIN
+    FOR v_run IN
+        SELECT id FROM tidegate.flow_run
+        WHERE closed_at < now() - make_interval(secs => p_seconds)
+        ORDER BY closed_at LIMIT p_most
+        FOR UPDATE SKIP LOCKED
+    LOOP
+        DELETE FROM tidegate.flow_task
+        WHERE step_id IN (SELECT id FROM tidegate.flow_step WHERE run_id = v_run);
+        DELETE FROM tidegate.flow_run WHERE id = v_run;
+        v_removed := v_removed + 1;
+    END LOOP;
+    RETURN v_removed;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_remove_closed IS
+    'Forget runs that were closed so many seconds ago, some of them; answers how many.';
 
 -- ── End of durable flows ──

@@ -42,6 +42,9 @@ SELECT tidegate.flow_tolerate(%(run)s, %(step)s, %(count)s, %(share)s);
 -- name: sweep — Do what dead workers have left undone.
 SELECT freed, woken, ended FROM tidegate.flow_sweep();
 
+-- name: remove_closed — Forget runs that were closed long ago.
+SELECT tidegate.flow_remove_closed(%(seconds)s);
+
 -- name: changes — How often the state of a run was written.
 SELECT changes FROM tidegate.flow_run WHERE id = %(run)s;
 

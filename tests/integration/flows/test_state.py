@@ -1,0 +1,85 @@
+"""The state of a run: who may write it, what it refuses, and whom it wakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.flows.conftest import Hand
+from tests.integration.flows.declared import gated
+from tidegate.errors import (
+    StateRegressed,
+    StateUndeclared,
+)
+from tidegate.store import flow_tasks as tasks
+from tidegate.store import flows as store
+
+
+def test_a_monotonic_key_never_goes_back(hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    hand.do(store.set_external_state, run, "offset", "7", "a feed")
+    hand.do(store.set_external_state, run, "offset", "7", "another feed")
+    with pytest.raises(StateRegressed) as refused:
+        hand.do(store.set_external_state, run, "offset", "6", "a feed")
+    assert (refused.value.current, refused.value.writer) == ("7", "a feed")
+    _, values = hand.do(store.flow_state, run)
+    assert values["offset"].json == "7"
+
+
+def test_only_declared_writers_write(hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    with pytest.raises(StateUndeclared):
+        hand.do(store.set_external_state, run, "target", "1", "outside")
+    (step,) = hand.claim("gated/switch")
+    with pytest.raises(StateUndeclared):
+        hand.do(tasks.set_state, step, "offset", "1", "switch", once=False)
+
+
+def test_a_key_that_is_set_once_keeps_its_first_value(hand: Hand) -> None:
+    hand.begin(gated, "5")
+    (step,) = hand.claim("gated/switch")
+    assert hand.do(tasks.set_state, step, "target", "5", "switch", once=True) == "5"
+    assert hand.do(tasks.set_state, step, "target", "9", "switch", once=True) == "5"
+
+
+def parked(hand: Hand, seen: int = 0, timeout: float | None = None) -> tuple[int, str]:
+    run = hand.begin(gated, "5")
+    (step,) = hand.claim("gated/switch")
+    return run, hand.do(tasks.park, step, ["offset"], seen, 1, 0.0, timeout)
+
+
+def test_a_parked_task_is_ready_when_one_of_its_keys_was_written(hand: Hand) -> None:
+    run, state = parked(hand)
+    assert (state, hand.claim("gated/switch")) == ("parked", [])
+    hand.do(store.set_external_state, run, "offset", "1", "a feed")
+    (step,) = hand.claim("gated/switch")
+    assert (step.attempt, step.wait_number) == (1, 1)
+
+
+def test_a_write_between_the_look_and_the_parking_is_not_missed(hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    (step,) = hand.claim("gated/switch")
+    seen, _ = hand.do(store.flow_state, run)
+    hand.do(store.set_external_state, run, "offset", "1", "a feed")
+    assert hand.do(tasks.park, step, ["offset"], seen, 1, 0.0, None) == "ready"
+    assert len(hand.claim("gated/switch")) == 1
+
+
+def test_a_wait_whose_bound_has_passed_is_woken_by_a_sweep(hand: Hand) -> None:
+    parked(hand, timeout=0.0)
+    assert hand.do(store.sweep_flows).woken == 1
+    (step,) = hand.claim("gated/switch")
+    assert step.waited is not None
+
+
+def test_cancelling_ends_a_parked_run_at_once(hand: Hand) -> None:
+    run, _ = parked(hand)
+    assert hand.do(store.cancel_flow, run, "enough").value == "canceled"
+
+
+def test_a_paused_run_holds_what_was_woken(hand: Hand) -> None:
+    run, _ = parked(hand)
+    hand.do(store.pause_flow, run)
+    hand.do(store.set_external_state, run, "offset", "1", "a feed")
+    assert hand.claim("gated/switch") == []
+    hand.do(store.resume_flow, run)
+    assert len(hand.claim("gated/switch")) == 1
