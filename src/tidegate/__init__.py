@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidegate.flows import Flow
     from tidegate.pipeline import Pipeline, Stream
     from tidegate.run.deployment import open_deployment
     from tidegate.run.service import serving
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Pipeline", "Stream", "__version__", "open_deployment", "serving", "session_on"]
+__all__ = ["Flow", "Pipeline", "Stream", "__version__", "open_deployment", "serving", "session_on"]
 
 _HOMES = {
+    "Flow": "tidegate.flows",
     "Pipeline": "tidegate.pipeline",
     "Stream": "tidegate.pipeline",
     "open_deployment": "tidegate.run.deployment",

@@ -30,3 +30,4 @@ def test_the_examples_of_the_readme_run_one_after_the_other(
     results = cast("Mapping[str, list[Batch]]", names["results"])
     files = [f"{deployment}/data/{file}" for it in results["best_selling"] for file in it.files]
     assert spark.read.parquet(*files).collect() == [("2025-03", 1, 4)]
+    assert names["size"] == 10 * len("page-0") + 90 * len("page-10") + 150 * len("page-100")

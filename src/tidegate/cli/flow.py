@@ -64,14 +64,12 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         found = find_flow(name)
         with _created(deployment, database) as opened:
             from tidegate.run import flows as running
-            from tidegate.store import Wakeups
             from tidegate.store.flows import flow_run
 
             given = found.definition.input.decode(_json(value))
             number = running.begin(opened, found, given, key)
             if wait:
-                with Wakeups(opened) as wakeups:
-                    running.wait(opened, wakeups, number, timeout)
+                running.wait(opened, number, timeout)
             begun = opened.transact(lambda c: flow_run(c, number))
             typer.echo(json_text(asdict(begun)) if as_json else _sentence(begun))
 

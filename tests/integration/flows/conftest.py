@@ -103,7 +103,7 @@ class Works:
     def finish(self, flow: Flow, value: object = None) -> int:
         """Begin a run and wait until it is completed."""
         run = begin(self.database, flow, value)
-        wait(self.database, self.wakeups, run, 60)
+        wait(self.database, run, 60, self.wakeups)
         return run
 
     def give(self, flow: Flow, value: object, step: str) -> Any:
@@ -116,8 +116,10 @@ def work(hand: Hand, database: Database, wakeups: Wakeups) -> Iterator[Callable[
     """Starts workers, and closes them when the test is over."""
     with ExitStack() as open_workers:
 
-        def start(*flows: Flow, threads: int = 4, seconds: float = 6.0) -> Works:
-            worker = FlowWorker(database, flows, wakeups, threads, seconds)
+        def start(
+            *flows: Flow, threads: int = 4, seconds: float = 6.0, look_every: float = 0.25
+        ) -> Works:
+            worker = FlowWorker(database, flows, wakeups, threads, seconds, look_every=look_every)
             open_workers.enter_context(worker)
             return Works(database, wakeups, worker)
 

@@ -196,7 +196,7 @@ def test_a_generator_waits_when_its_handlers_fall_behind(work: Start, hand: Hand
     wait_until(lambda: len(yielded.made) >= 20)
     assert len(yielded.made) <= most
     released.set()
-    wait(works.database, works.wakeups, run, 60)
+    wait(works.database, run, 60, works.wakeups)
     assert hand.steps(run)["ahead"].spawned == 200
 
 
@@ -267,9 +267,9 @@ def test_a_step_waits_for_its_signal(work: Start, hand: Hand) -> None:
     run = begin(works.database, approved, "really?")
     wait_until(lambda: hand.steps(run)["ask"].state is StepState.COMPLETED)
     with pytest.raises(FlowTimeout):
-        wait(works.database, works.wakeups, run, 0.1)
+        wait(works.database, run, 0.1, works.wakeups)
     signal(works.database, approved, run, "act", True, "test")
-    wait(works.database, works.wakeups, run, 60)
+    wait(works.database, run, 60, works.wakeups)
     assert result(works.database, approved, run, "act") == "really? True"
 
 
@@ -281,21 +281,20 @@ def is_parked(hand: Hand, run: int) -> bool:
     return len(hand.ask(asked, run)) == 1
 
 
-def test_a_wait_is_woken_by_the_write_well_before_the_next_look(work: Start, hand: Hand) -> None:
-    works = work(gated, threads=1)
-    run = begin(works.database, gated, 5)
-    wait_until(lambda: is_parked(hand, run))
-    wait_until(lambda: works.worker.in_hand == 0)  # it holds no slot
-    other = begin(works.database, gated, 6)
-    wait_until(lambda: is_parked(hand, other))
-    write_state(works.database, other, offset, 6, "a feed")
-    wait(works.database, works.wakeups, other, 60)
-
-    began = monotonic()
-    write_state(works.database, run, offset, 7, "a feed")
-    wait(works.database, works.wakeups, run, 60)
-    assert monotonic() - began < 1.0
-    assert result(works.database, gated, run, "switch") == 2
+def test_a_wait_holds_no_thread_and_is_woken_by_the_write_alone(work: Start, hand: Hand) -> None:
+    works = work(gated, threads=1, look_every=600.0)
+    runs = [begin(works.database, gated, number) for number in (5, 6)]
+    for run in runs:
+        wait_until(lambda run=run: is_parked(hand, run))  # type: ignore[misc]
+    wait_until(lambda: works.worker.in_hand == 0)
+    not_before = "SELECT bool_and(available_at < now()) FROM tidegate.flow_task"
+    wait_until(lambda: hand.ask(not_before) == [(True,)])
+    for run in runs:
+        began = monotonic()
+        write_state(works.database, run, offset, 7, "a feed")
+        wait(works.database, run, 60, works.wakeups)
+        assert monotonic() - began < 10.0  # nobody looks by itself
+    assert result(works.database, gated, runs[0], "switch") == 2
 
 
 def test_a_watermark_that_is_set_once_stays_when_the_step_is_run_again(
@@ -318,7 +317,7 @@ def test_a_watermark_that_is_set_once_stays_when_the_step_is_run_again(
     wait_until(lambda: len(head.made) == 2)
     wait_until(lambda: is_parked(hand, run))
     write_state(works.database, run, position, 10, "a feed")
-    wait(works.database, works.wakeups, run, 60)
+    wait(works.database, run, 60, works.wakeups)
     assert result(works.database, flow, run, "switch") == 10
 
 
@@ -356,7 +355,7 @@ def test_a_wait_that_reaches_its_bound_names_the_key_and_its_last_writer(
     run = begin(works.database, flow)
     write_state(works.database, run, position, 7, "a feed")
     with pytest.raises(FlowFailed, match=r"'position', which stands at 7, last written by a feed"):
-        wait(works.database, works.wakeups, run, 60)
+        wait(works.database, run, 60, works.wakeups)
 
 
 def test_a_wait_ends_at_once_when_the_run_is_cancelled(work: Start, hand: Hand) -> None:
@@ -447,7 +446,7 @@ def test_a_paused_run_rests_and_goes_on(work: Start, hand: Hand) -> None:
     wait_until(lambda: hand.steps(run)["stream"].generating == "complete")
     assert hand.steps(run)["stream"].in_flight == 50
     hand.do(store.resume_flow, run)
-    wait(works.database, works.wakeups, run, 60)
+    wait(works.database, run, 60, works.wakeups)
     assert hand.steps(run)["stream"].succeeded == 100
 
 
@@ -504,7 +503,7 @@ def test_a_worker_that_drains_lets_another_go_on(work: Start, hand: Hand) -> Non
     assert first.worker.drain(30)
     going.set()
     second = work(flow)
-    wait(second.database, second.wakeups, run, 60)
+    wait(second.database, run, 60, second.wakeups)
     found = hand.steps(run)["stream"]
     assert (found.spawned, found.succeeded) == (300, 300)
     losses = "SELECT sum(losses)::integer FROM tidegate.flow_task"
@@ -535,5 +534,5 @@ def test_a_flow_that_lost_a_step_leaves_it_to_workers_that_have_it(work: Start, 
     run = begin(work(new).database, old)
     wait_until(lambda: hand.steps(run)["second"].state is StepState.RUNNING)
     works = work(old)
-    wait(works.database, works.wakeups, run, 60)
+    wait(works.database, run, 60, works.wakeups)
     assert result(works.database, old, run, "second") == 2

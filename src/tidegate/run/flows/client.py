@@ -42,8 +42,14 @@ def begin(database: Database, flow: Flow, value: object = None, key: str | None 
     return database.transact(lambda c: begin_flow(c, flow.name, named, text, defined.as_rows()))
 
 
-def wait(database: Database, wakeups: Wakeups, run: int, timeout: float) -> FlowRun:
-    """Wait until a run is completed; raises `FlowFailed` when it is not to be, or `FlowTimeout`."""
+def wait(database: Database, run: int, timeout: float, wakeups: Wakeups | None = None) -> FlowRun:
+    """Wait until a run is completed; raises `FlowFailed` when it is not to be, or `FlowTimeout`.
+
+    Whoever listens already may say so; otherwise somebody does for as long as this takes.
+    """
+    if wakeups is None:
+        with Wakeups(database) as listening:
+            return wait(database, run, timeout, listening)
     news = Event()
     found = database.transact(lambda c: flow_run(c, run))
     unsubscribe = wakeups.subscribe(flow_topic(found.flow), news.set)

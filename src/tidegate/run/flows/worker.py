@@ -83,6 +83,7 @@ class FlowWorker:
         threads: int = THREADS,
         seconds: float = LEASE_SECONDS,
         process: str = "",
+        look_every: float = LOOK_EVERY,
     ) -> None:
         self._database = database
         self._flows: dict[str, Definition] = {it.name: it.definition for it in flows}
@@ -105,7 +106,7 @@ class FlowWorker:
         self._results = Results(database, self._on_settled, self._renounce)
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._own = self._begin_life()
-        self._looking = Tending("tidegate-flow-worker", self._look, LOOK_EVERY)
+        self._looking = Tending("tidegate-flow-worker", self._look, look_every)
         self._sweeping = Tending(
             "tidegate-flow-sweeper",
             self._sweep,
