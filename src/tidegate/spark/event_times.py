@@ -27,9 +27,12 @@ _COMPARED = ("INT32", "INT64")
 
 
 def watermark(root: str, files: Sequence[str], declared: EventTime | None) -> int | None:
-    """What a chunk's rows say about time, if its source has event time and any of them does."""
+    """What a chunk's rows say about time, if its source has event time and any of them does.
+
+    Others may follow that are as late as is allowed, so the last moment before those is over.
+    """
     latest = None if declared is None else latest_event(root, files, declared.column)
-    return None if declared is None or latest is None else latest - declared.delay
+    return None if declared is None or latest is None else latest - declared.delay - 1
 
 
 def latest_event(root: str, files: Sequence[str], column: str) -> int | None:

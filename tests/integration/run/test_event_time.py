@@ -23,6 +23,8 @@ from tidegate.spark import Session
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR, DELAY = timedelta(hours=1), timedelta(minutes=10)
+EPOCH, MOMENT = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+"""The watermark is before all that may follow."""
 INSTANT = pa.timestamp("us", "UTC")
 
 
@@ -74,7 +76,7 @@ class Seller:
     def time(self) -> datetime | None:
         """The watermark of the sales, and the delay that was taken off."""
         found = self.times()["sales"]
-        return None if found is None else datetime.fromtimestamp(found / 1000, UTC) + DELAY
+        return None if found is None else EPOCH + found * MOMENT + DELAY + MOMENT
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ def test_only_sources_with_event_time_have_a_watermark_and_a_day_begins_at_midni
     seller.csv("days", 1, "n,day", "1,2026-02-28", "2,2026-03-01", "3,")
     seller.csv("notes", 1, "n,at", "1,2026-03-01T12:00:00Z")
     midnight = milliseconds(NOON.replace(hour=0))
-    assert seller.times() == {"days": midnight, "notes": None, "sales": None}
+    assert seller.times() == {"days": midnight - 1, "notes": None, "sales": None}
 
 
 def test_late_rows_count_and_cuts_tell_their_time(
@@ -132,7 +134,7 @@ def test_late_rows_count_and_cuts_tell_their_time(
     cut = service.server.cuts.wait(seller.run, number, BOUND)
     assert rows(spark, common_place, cut.results["sold"]) == [(2,)]
     assert cut.manifest["sources"] == {
-        "sales": {"chunks": 2, "ended": False, "watermark": milliseconds(NOON - DELAY)},
+        "sales": {"chunks": 2, "ended": False, "watermark": milliseconds(NOON - DELAY - MOMENT)},
         "days": {"chunks": 0, "ended": False},
         "notes": {"chunks": 0, "ended": False},
     }
@@ -154,12 +156,12 @@ def test_status_and_checkpoints_tell_up_to_when(
     service.server.cuts.wait(seller.run, number, BOUND)
     _, header, *lines = told("status", seller.run).splitlines()
     assert header.endswith("up to")
-    shown = [line for line in lines if line.endswith("2026-03-01 11:50:00")]
+    shown = [line for line in lines if line.endswith("2026-03-01 11:49:59")]
     assert [line.split()[:2] for line in shown] == [["source", "sales"]]
     header, line = told("checkpoints", seller.run).splitlines()
     assert re.search(r"triggered +up to$", header)
-    assert line.endswith("2026-03-01 11:50:00")
+    assert line.endswith("2026-03-01 11:49:59")
     (listed,) = json.loads(told("checkpoints", seller.run, "--json"))
-    assert listed["up_to"] == milliseconds(NOON - DELAY)
+    assert listed["up_to"] == milliseconds(NOON - DELAY - MOMENT)
     sources = json.loads(told("status", seller.run, "--json"))["sources"]
     assert {it["name"]: it["watermark"] for it in sources} == seller.times()
