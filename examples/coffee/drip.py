@@ -44,9 +44,9 @@ PAUSE = 2.0
 """Seconds between two chunks of each large source."""
 CUTTING = Cutting(every=5.0, retained=100)
 LARGE = ("transactions", "transaction_items")
-GOES_BACK_AT = 4
-"""The cut at which the run goes back, and whereto."""
+GOES_BACK_AT = 3
 GOES_BACK_TO = 2
+"""The cut at which the run goes back, and whereto."""
 BOUND = 300.0
 
 
@@ -76,9 +76,11 @@ class Till:
                 return
 
     def watch(self, dripping: Future[None]) -> None:
-        """Look at every cut, until everything was delivered."""
+        """Look at every cut, until everything was delivered and the run has been back."""
         started = monotonic()
-        while not dripping.done() and monotonic() - started < BOUND:
+        while not (dripping.done() and self.has_gone_back):
+            if monotonic() - started > BOUND:
+                raise SystemExit(f"{len(self.seen)} cuts were taken in {BOUND:g} s")
             for checkpoint in self._new():
                 self._look(checkpoint)
             self.stopped.wait(0.2)
