@@ -235,6 +235,9 @@ CREATE TABLE tidegate.garbage (
 -- Whatever moves a run locks its row first (`flow_lock`), so that everything that happens to one run
 -- happens one after the other and nobody waits in a ring. Only `flow_claim` locks tasks alone, and
 -- waits for nobody. Batches make the lock cheap.
+--
+-- Functions that move tasks are told to go by indexes: a plan for many of them, kept from a moment
+-- when there were few or made from their statistics, would read all tasks for each batch.
 
 -- One run of a flow. The key is whoever began it: the same key is the same run.
 CREATE TABLE tidegate.flow_run (
@@ -622,7 +625,7 @@ $$;
 
 -- A run that is being given up ends when no worker holds anything of it.
 CREATE FUNCTION tidegate.flow_settle_canceling(p_run bigint) RETURNS boolean
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_run tidegate.flow_run;
 BEGIN
@@ -963,7 +966,7 @@ RETURNS TABLE (
     step_id bigint, "position" bigint, run_id bigint, queue text, epoch bigint, attempt integer,
     payload text, wait_number integer, waited double precision
 )
-LANGUAGE sql SET enable_seqscan = off AS $$
+LANGUAGE sql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     UPDATE tidegate.flow_task AS task
     SET state = 'claimed', owner = p_owner, epoch = task.epoch + 1, attempts = task.attempts + 1
     FROM (
@@ -990,7 +993,7 @@ COMMENT ON FUNCTION tidegate.flow_claim IS
 
 CREATE FUNCTION tidegate.flow_complete(p_owner text, p_results jsonb)
 RETURNS TABLE (run_id bigint, step text, "position" bigint, epoch bigint, holder text, current bigint)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_done record;
@@ -1007,7 +1010,8 @@ BEGIN
             FROM jsonb_to_recordset(p_results) AS given (
                 step bigint, position bigint, epoch bigint, result jsonb)
             WHERE task.step_id = given.step AND task.position = given.position
-            AND task.owner = p_owner AND task.epoch = given.epoch AND task.state = 'claimed'
+            AND (task.owner = p_owner AND task.epoch = given.epoch AND task.state = 'claimed')
+                IS TRUE  -- so that it goes by the key, and not by all that is claimed
             RETURNING task.run_id, task.step_id, task.position, given.result
         )
         SELECT done.run_id, done.step_id, count(*) FILTER (WHERE done.position >= 0) AS items,
@@ -1101,39 +1105,43 @@ CREATE FUNCTION tidegate.flow_spawn(
     p_owner text, p_run bigint, p_step bigint, p_epoch bigint, p_items jsonb,
     p_cursor jsonb DEFAULT NULL, p_cursor_position bigint DEFAULT NULL
 ) RETURNS TABLE (spawned bigint, in_flight bigint)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'spawning items');
     v_step tidegate.flow_step;
     v_number bigint;
-    v_beyond bigint;
+    v_queue text;
 BEGIN
     SELECT * INTO v_step FROM tidegate.flow_step WHERE id = p_step;
+    v_queue := v_run.flow || '/' || v_step.name || '[]';
     IF v_step.generating IS DISTINCT FROM 'started' THEN
         PERFORM tidegate.flow_refuse_spawn(v_step, format('its generator is %s',
             coalesce(v_step.generating, 'no generator')));
     END IF;
     PERFORM tidegate.flow_held(p_owner, p_step, -1, p_epoch);
-    INSERT INTO tidegate.flow_task (step_id, position, run_id, queue, key, state, payload)
-    SELECT p_step,
-        coalesce(fresh.position, v_step.spawned - 1 + row_number() OVER (ORDER BY fresh.place)),
-        p_run, v_run.flow || '/' || v_step.name || '[]', fresh.key, tidegate.flow_free(v_run),
-        fresh.item
-    FROM (
-        SELECT DISTINCT ON (given.key, given.position)
-            given.position, given.key, given.item, given.place
-        FROM ROWS FROM (
-            jsonb_to_recordset(p_items) AS (position bigint, key text, item jsonb)
-        ) WITH ORDINALITY AS given (position, key, item, place)
-        WHERE given.position >= v_step.spawned OR (given.position IS NULL AND NOT EXISTS (
-            SELECT FROM tidegate.flow_task WHERE step_id = p_step AND key = given.key))
-        ORDER BY given.key, given.position, given.place
-    ) AS fresh;
+    IF p_items -> 0 ? 'key' THEN
+        INSERT INTO tidegate.flow_task (step_id, position, run_id, queue, key, state, payload)
+        SELECT p_step, v_step.spawned - 1 + row_number() OVER (ORDER BY fresh.place), p_run,
+            v_queue, fresh.key, tidegate.flow_free(v_run), fresh.item
+        FROM (
+            SELECT DISTINCT ON (given.key) given.key, given.item, given.place
+            FROM ROWS FROM (
+                jsonb_to_recordset(p_items) AS (key text, item jsonb)
+            ) WITH ORDINALITY AS given (key, item, place)
+            ORDER BY given.key, given.place
+        ) AS fresh
+        WHERE NOT EXISTS (
+            SELECT FROM tidegate.flow_task WHERE step_id = p_step AND key = fresh.key);
+    ELSE
+        INSERT INTO tidegate.flow_task (step_id, position, run_id, queue, state, payload)
+        SELECT p_step, given.position, p_run, v_queue, tidegate.flow_free(v_run), given.item
+        FROM jsonb_to_recordset(p_items) AS given (position bigint, item jsonb)
+        WHERE given.position >= v_step.spawned
+        ORDER BY given.position;
+    END IF;
     GET DIAGNOSTICS v_number = ROW_COUNT;
-    SELECT max(given.position) + 1 INTO v_beyond
-    FROM jsonb_to_recordset(p_items) AS given (position bigint);
-    IF v_beyond > v_step.spawned + v_number THEN
+    IF (p_items -> -1 ->> 'position')::bigint >= v_step.spawned + v_number THEN
         PERFORM tidegate.flow_refuse_spawn(v_step, format(
             'positions %s and after are missing', v_step.spawned));
     END IF;
@@ -1150,7 +1158,8 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_spawn IS
-    'Make items of a claimed generator tasks: [{"position", "item"}, …] or [{"key", "item"}, …]. '
+    'Make items of a claimed generator tasks: [{"position", "item"}, …] in the order of their '
+    'positions, from 0 and without gaps, or [{"key", "item"}, …]. '
     'Those that are there already are recognised. Saves a cursor with them, and says how many '
     'items there are and how many of them are not terminal.';
 
@@ -1246,7 +1255,7 @@ COMMENT ON FUNCTION tidegate.flow_park IS
     'one was, after the version that was seen.';
 
 CREATE FUNCTION tidegate.flow_put_back(p_owner text, p_tasks jsonb) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_run tidegate.flow_run;
     v_task tidegate.flow_task;
@@ -1263,8 +1272,9 @@ BEGIN
                 run bigint, step bigint, position bigint, epoch bigint)
             JOIN tidegate.flow_task AS task
                 ON task.step_id = given.step AND task.position = given.position
-            WHERE given.run = v_run.id AND task.owner = p_owner AND task.epoch = given.epoch
-            AND task.state = 'claimed'
+            WHERE given.run = v_run.id
+            AND (task.owner = p_owner AND task.epoch = given.epoch AND task.state = 'claimed')
+                IS TRUE
         LOOP
             PERFORM tidegate.flow_let_go(v_run, v_task);
         END LOOP;
@@ -1283,7 +1293,7 @@ COMMENT ON FUNCTION tidegate.flow_put_back IS
 
 CREATE FUNCTION tidegate.flow_sweep(p_most_losses integer DEFAULT 10)
 RETURNS TABLE (freed bigint, woken bigint, ended bigint)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_dead text[];

@@ -57,5 +57,4 @@ FROM unnest(%(steps)s::bigint[], %(positions)s::bigint[], %(epochs)s::bigint[])
     AS ours (step_id, position, epoch)
 JOIN tidegate.flow_task AS task
     ON task.step_id = ours.step_id AND task.position = ours.position
-    AND task.epoch = ours.epoch
-WHERE task.owner = %(owner)s AND task.state = 'claimed';
+WHERE (task.epoch = ours.epoch AND task.owner = %(owner)s AND task.state = 'claimed') IS TRUE;
