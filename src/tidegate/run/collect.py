@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tidegate.run import keeping
 from tidegate.run.processors import Operator
 from tidegate.run.stages import SinkResult
 from tidegate.run.step import Outcome, Remembered, Result
@@ -42,12 +43,22 @@ class _Arrived:
         its.append(_result(event.payload))
 
     def snapshot(self, number: int) -> Remembered:
-        added, outputs = tuple(self.added), tuple(self.passing.get(number, ()))
-        self.state += added
+        outputs = tuple(self.passing.get(number, ()))
+        return Remembered(self.settle(), outputs=outputs)
+
+    def settle(self) -> tuple[tuple[int, SinkResult], ...]:
+        """Make what was added part of the state; what that was."""
+        added = tuple((0, it) for it in self.added)
+        self.state += self.added
         self.added.clear()
         self.passing.clear()
         self.messages = 0
-        return Remembered(tuple((0, it) for it in added), outputs=outputs)
+        return added
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether so much has come that it is settled before the next checkpoint."""
+        return self.messages >= keeping.ENOUGH and not self.passing
 
 
 class ResultCollector(Operator):
@@ -89,6 +100,9 @@ class ResultCollector(Operator):
         outcome = Outcome()
         for message in step.messages:
             self._take(message, outcome)
+        for run in {message.run for message in step.messages} & self._arrived.keys():
+            if self._arrived[run].has_enough:
+                outcome.settled[run] = self._arrived[run].settle()
         return outcome
 
     def _take(self, message: StreamMessage, outcome: Outcome) -> None:
@@ -98,7 +112,9 @@ class ResultCollector(Operator):
             arrived.add(message)
         elif isinstance(message, Watermark):
             arrived.watermark = message.time
-        elif isinstance(message, Barrier) and not self.is_void(message):
+        elif isinstance(message, Barrier) and self.is_void(message):
+            outcome.settled[message.run] = arrived.settle()
+        elif isinstance(message, Barrier):
             self._pass(message, arrived, outcome)
 
     def _pass(self, barrier: Barrier, arrived: _Arrived, outcome: Outcome) -> None:

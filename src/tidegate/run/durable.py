@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -39,7 +39,7 @@ from tidegate.run.durable_processor import DurableProcessor
 from tidegate.run.inbox import Inbox
 from tidegate.run.memory import STEP_MESSAGES
 from tidegate.run.outgoing import OpenRun, Outlet
-from tidegate.run.remembering import Seal, acknowledged, checkpoints
+from tidegate.run.remembering import Seal, acknowledged, checkpoints, files_in, settled
 from tidegate.run.step import Outcome, Step
 from tidegate.run.wiring import HEAD, Link, edges_into, shards_by_lane
 from tidegate.signals import Bell, Carrier, Channel, Edge, Instant, StreamMessage
@@ -57,9 +57,11 @@ from tidegate.store import (
     Withdrawn,
     closed_among,
     commit_step,
+    garbage,
     lanes_of,
     last_watermarks,
     monitor_topic,
+    number_of,
     released,
     state_of,
     task_topic,
@@ -175,20 +177,32 @@ class DurableLanes:
 
         Runs whose checkpoint has not waited for this step are read anew; the others go on.
         """
-        try:
-            self._commit(step, outcome)
-        except Overtaken as late:
-            runs = {key for key, state in self._runs.items() if state.run.id in late.runs}
-            self._forget(late.runs)
-            self._may_have_news = True
-            self._commit(step, outcome.without(runs))
+        while True:
+            try:
+                self._commit(step, outcome)
+            except Overtaken as late:
+                outcome = self._drop(outcome, late.runs)
+            else:
+                return
+
+    def _drop(self, outcome: Outcome, runs: Collection[int]) -> Outcome:
+        """Forget what was done for these runs; nobody will ever name the files of it."""
+        dropped = {key for key, state in self._runs.items() if state.run.id in runs}
+        named = [(number_of(it.run), file) for it in outcome.data if it.run in dropped
+                 for file in files_in(it)]  # fmt: skip
+        self._database.transact(lambda connection: garbage.note(connection, named))
+        self._forget(runs)
+        self._may_have_news = True
+        return outcome.without(dropped)
 
     def _commit(self, step: Step, outcome: Outcome) -> None:
         touched = self._touched(step, outcome)
+        advances = tuple(self._advances(touched))
         commit = StepCommit(
             lease=self._owned.lease,
             also=self._owned.also,
-            advances=tuple(self._advances(touched)),
+            advances=advances,
+            settled=tuple(settled(self._runs, self._task, outcome, advances, self._seal)),
             sent=tuple(outgoing.sent(self._runs, outcome.data)),
             published=tuple(outgoing.published(self._runs, outcome.results)),
             ended_runs=tuple(outgoing.ended(self._runs, outcome.data)),

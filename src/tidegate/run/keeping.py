@@ -1,8 +1,9 @@
 """What a stateful stage keeps of one run, by input: the state of its last checkpoint, and the rest.
 
-Batches that are there for good are added to the state by the next checkpoint. Those that were made
-for a checkpoint serve that one only. When an input has very many batches, one is made of them in
-the background (`Condense`); the next checkpoint puts it in their place. A watermark waits for the
+Batches that are there for good are added to the state by the next checkpoint, or when there are
+enough of them and none has come. Those that were made for a checkpoint serve that one only. When an
+input has very many batches, one is made of them in the background (`Condense`); the next checkpoint
+puts it in their place. A watermark waits for the
 next answer.
 """
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 MANY = 16
 """Batches of one input of which one is made."""
+ENOUGH = 128
+"""Messages after which what they brought is settled, if no barrier comes."""
 
 Condense: TypeAlias = "Callable[[int, Sequence[Batch]], Future[Made]]"
 """Makes one batch of many that came by an input; the answer has none where there are no rows."""
@@ -65,6 +68,8 @@ class Keeping:
     _passing: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
     """By checkpoint what is there for that one only."""
     _condensing: _Condensing | None = None
+    _last: int = 0
+    """The last checkpoint that was taken since it is in memory: what is condensing is up to it."""
 
     def add(self, port: int, batch: Batch, version: int) -> None:
         """Something came, for good or for one checkpoint."""
@@ -93,13 +98,30 @@ class Keeping:
     def snapshot(self, number: int) -> Remembered:
         """Make what was added part of the state; what that was."""
         one, condensed = self._take_condensed(number)
+        self._last = number
+        return Remembered((*one, *self._keep_added(number)), condensed)
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether so much has come that it is to be settled; what serves one cut cannot be."""
+        return self.messages >= ENOUGH and not self._passing
+
+    def settle(self) -> tuple[tuple[int, Batch], ...]:
+        """Make what was added part of the state, though no checkpoint asks for it; what that was.
+
+        It belongs to all checkpoints that are taken from here on. What was made for one that is
+        withdrawn is of no use.
+        """
+        return self._keep_added(self._last + 1)
+
+    def _keep_added(self, since: int) -> tuple[tuple[int, Batch], ...]:
         added = tuple(self._added)
         for port, batch in added:
-            self._state[port].append(_Part(number, batch))
+            self._state[port].append(_Part(since, batch))
         self._added.clear()
         self._passing.clear()
         self.messages = 0
-        return Remembered((*one, *added), condensed)
+        return added
 
     def condense(self, number: int, condense: Condense) -> None:
         """Begin to make one batch of many, where that is worth it and nobody does."""

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from tidegate.run.stages import SinkResult
 from tidegate.run.step import Remembered
-from tidegate.signals import Barrier
+from tidegate.signals import Barrier, Event
 from tidegate.spark import Batch
-from tidegate.store import Acknowledged, Kept, SealedFile, number_of
+from tidegate.store import Acknowledged, Kept, SealedFile, Settled, number_of
 
 if TYPE_CHECKING:
     from tidegate.run.outgoing import OpenRun
     from tidegate.run.step import Outcome
     from tidegate.signals import StreamMessage
+    from tidegate.store import Advance
 
 Seal = Callable[[Sequence[str]], Sequence[SealedFile]]
 """How files of the deployment are sealed, in their order."""
@@ -48,8 +49,29 @@ def acknowledged(
             )
 
 
+def settled(
+    runs: Mapping[str, OpenRun],
+    task: str,
+    outcome: Outcome,
+    advances: Sequence[Advance],
+    seal: Seal,
+) -> Iterator[Settled]:
+    """What becomes part of the task's state without a barrier, with the move over its messages."""
+    moves = {advance.lane: advance for advance in advances}
+    for run, kept in outcome.settled.items():
+        lanes = [inbox.id for inbox in runs[run].inboxes if inbox.id in moves] if kept else []
+        for lane in lanes[:1]:
+            files = tuple(_kept(port, payload, seal) for port, payload in kept)
+            yield Settled(number_of(run), task, lane, moves[lane].origin, files)
+
+
 def _kept(port: int, payload: object, seal: Seal) -> Kept:
     return Kept(port, payload, tuple(seal(_files(payload))))
+
+
+def files_in(message: StreamMessage) -> Sequence[str]:
+    """The files that a message names."""
+    return _files(message.payload) if isinstance(message, Event) else ()
 
 
 def _files(payload: object) -> Sequence[str]:

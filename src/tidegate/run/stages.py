@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidegate.run.desk import Desk, Made
     from tidegate.signals import Edge
     from tidegate.spark import PreparedStage
-    from tidegate.store import Held
+    from tidegate.store import Held, Withdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ class _Turn:
     made: list[Event[object]] = field(default_factory=list)
     others: list[StreamMessage] = field(default_factory=list)
     remembered: Remembered = field(default_factory=Remembered)
-    """What has become part of the stage's state by it."""
+    """What has become part of the stage's state by a barrier in it."""
+    settled: tuple[tuple[int, Batch], ...] | None = None
+    """What has without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,15 @@ class _AtWork:
     @property
     def bytes(self) -> int:
         return sum(batch.bytes for batches in self.inputs for batch in batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a checkpoint was answered with, and the files that it follows from."""
+
+    version: int
+    files: list[list[tuple[str, ...]]]
+    made: Made
 
 
 class StageOperator(Operator):
@@ -94,8 +105,8 @@ class StageOperator(Operator):
         self._desk = desk
         self._kept: dict[str, Keeping] = {}
         self._at_work: dict[str, _AtWork] = {}
-        self._answered: dict[str, tuple[list[list[tuple[str, ...]]], Made]] = {}
-        """By run the files that the last checkpoint was answered to, and what with."""
+        self._answered: dict[str, _Answer] = {}
+        """By run what the last checkpoint was answered with."""
         self._work_done: Callable[[], None] = lambda: None
         self._share = FIRST
 
@@ -123,6 +134,13 @@ class StageOperator(Operator):
         if self._stage.is_stateful:
             kept = self._kept.setdefault(run, Keeping())
             kept.watermark, kept.forwarded = max(watermarks.values()), forwarded
+
+    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+        """What one of these was answered with was never shown, and may be swept."""
+        super().withdraw(run, checkpoints)
+        last = self._answered.get(run)
+        if last is not None and last.version in checkpoints:
+            del self._answered[run]
 
     def is_waiting(self, edge: Edge, run: str) -> bool:
         """Whether a job is at work for this run."""
@@ -181,6 +199,10 @@ class StageOperator(Operator):
         for run in failed:
             del turns[run]
             self._kept.pop(run, None)
+        for run, turn in turns.items():
+            kept = self._kept.get(run)
+            if kept is not None and kept.has_enough:
+                turn.settled = kept.settle()
         return turns
 
     def _add(self, message: StreamMessage, turn: _Turn) -> None:
@@ -208,7 +230,7 @@ class StageOperator(Operator):
         elif isinstance(message, Watermark):
             kept.watermark = message.time
         elif isinstance(message, Barrier) and self.is_void(message):
-            pass  # what is kept waits for the next one
+            turn.settled = kept.settle()  # whoever is late has to get on all the same
         elif isinstance(message, Barrier) and (message.is_end or message.is_checkpoint):
             self._answer(message, kept, turn)
         elif isinstance(message, Barrier):
@@ -246,11 +268,11 @@ class StageOperator(Operator):
 
     def _known_answer(self, run: str, inputs: tuple[tuple[Batch, ...], ...]) -> Future[Made] | None:
         """The last answer, where nothing has changed since: the files are the same, so the rows."""
-        asked, made = self._answered.get(run, (None, None))
-        if made is None or asked != _files(inputs):
+        last = self._answered.get(run)
+        if last is None or last.files != _files(inputs):
             return None
         known: Future[Made] = Future()
-        known.set_result(made)
+        known.set_result(last.made)
         return known
 
     def _conclude(self, run: str, work: _AtWork, outcome: Outcome) -> None:
@@ -264,7 +286,7 @@ class StageOperator(Operator):
             return
         turn.made.extend(self._events(run, made.items(), work.version))
         if work.version:
-            self._answered[run] = _files(work.inputs), made
+            self._answered[run] = _Answer(work.version, _files(work.inputs), made)
         self._adapt(work.bytes, monotonic() - work.started_at)
         if turn.parts:
             self._hand_in(run, turn, work.step)
@@ -275,6 +297,8 @@ class StageOperator(Operator):
         """What was made for a run goes out, and what came behind it."""
         outcome.data.extend((*turn.made, *turn.others))
         outcome.remembered[run] = turn.remembered
+        if turn.settled is not None:
+            outcome.settled[run] = turn.settled
         if any(isinstance(it, Barrier) and it.is_end for it in turn.others):
             self._answered.pop(run, None)
 

@@ -78,6 +78,8 @@ class Outcome:
 
     remembered: dict[str, Remembered] = field(default_factory=dict)
     """By run, where a checkpoint's barrier goes forward and there is something to say about it."""
+    settled: dict[str, tuple[tuple[int, object], ...]] = field(default_factory=dict)
+    """By run what becomes part of a task's state without a barrier, so that it can be read over."""
 
     @property
     def terminal(self) -> ControlSignal | None:
@@ -94,6 +96,7 @@ class Outcome:
             failed={run: cause for run, cause in self.failed.items() if run not in runs},
             later=self.later.difference(runs),
             remembered={run: said for run, said in self.remembered.items() if run not in runs},
+            settled={run: kept for run, kept in self.settled.items() if run not in runs},
         )
 
     def add(self, carrier: Carrier, messages: Iterable[StreamMessage]) -> None:

@@ -72,6 +72,18 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """What a task keeps of messages that no barrier has come behind, and its move over them."""
+
+    run: int
+    task: str
+    lane: int
+    origin: int
+    """Where the lane's cursor stands; elsewhere it was settled before."""
+    kept: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Owed:
     """A barrier that a source of a run has to inject."""
 
@@ -202,6 +214,17 @@ def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged])
             connection.execute(_SQL[name].sql, {"given": as_json(kept)})
 
 
+def settle(connection: psycopg.Connection, given: Collection[Settled]) -> None:
+    """Write what tasks keep though no barrier asks for it: it belongs to later checkpoints only."""
+    rows = [
+        {"run_id": it.run, "task": it.task, "lane": it.lane, "origin": it.origin, "place": place,
+         "input": each.input, "payload": each.payload, "files": each.files}
+        for it in given
+        for place, each in enumerate(it.kept)
+    ]  # fmt: skip
+    connection.execute(_SQL["settle"].sql, {"given": as_json(rows)})
+
+
 def _condensed(given: Collection[Acknowledged]) -> list[dict[str, object]]:
     return [
         {"run_id": it.run, "task": it.task, "number": it.number, "input": port, "up_to": up_to}
@@ -330,7 +353,8 @@ def abort(
     asked = {"run": run.id, "number": number, "reason": reason, "offender": offender}
     if not connection.execute(_SQL["abort"].sql, asked).rowcount:
         return False
-    connection.execute(_SQL["drop_outputs"].sql, {"run": run.id, "number": number})
+    for name in ("drop_outputs", "note_in_flight", "drop_in_flight"):
+        connection.execute(_SQL[name].sql, {"run": run.id, "number": number})
     notify(connection, closing_topics(connection, [run.id]))
     crash_point("cut.abort.before_commit")
     return True

@@ -48,6 +48,12 @@ def prune(connection: psycopg.Connection, run: Run, seconds: float = SETTLED) ->
     return int(row[0]) if row else 0
 
 
+def note(connection: psycopg.Connection, files: Sequence[tuple[int, str]]) -> None:
+    """Files of runs, each with its run, that will never have a name."""
+    asked = {"runs": [run for run, _ in files], "files": [file for _, file in files]}
+    connection.execute(_SQL["note"].sql, asked)
+
+
 def noted(
     connection: psycopg.Connection, limit: int = 10_000, seconds: float = READ
 ) -> list[tuple[int, str]]:

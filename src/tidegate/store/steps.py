@@ -16,7 +16,7 @@ import psycopg
 
 from tidegate.errors import LaneConflict, Overtaken
 from tidegate.faults import crash_point
-from tidegate.store.cuts import Acknowledged, acknowledge
+from tidegate.store.cuts import Acknowledged, Settled, acknowledge, settle
 from tidegate.store.lanes import Sent, put
 from tidegate.store.leases import Lease, check_held, hold_leases
 from tidegate.store.messages import as_json
@@ -72,6 +72,8 @@ class StepCommit:
     """Further leases under which it is written."""
     acknowledged: tuple[Acknowledged, ...] = ()
     """Checkpoints whose barriers leave the task."""
+    settled: tuple[Settled, ...] = ()
+    """What becomes part of the task's state without a checkpoint."""
     runs: tuple[int, ...] = ()
     """Runs it touches, named here to hear also of those whose lanes are gone."""
 
@@ -155,6 +157,8 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
     """Send all statements of a step, in the order in which locks are taken everywhere."""
     leases = hold_leases(connection, (step.lease, *step.also))
     runs = _hold_runs(connection, step)
+    if step.settled:
+        settle(connection, step.settled)  # it looks where cursors stand
     moved = _advance(connection, step.advances) if step.advances else None
     appended = put(connection, step.sent) if step.sent else None
     if step.published:

@@ -242,8 +242,11 @@ class Bench:
     # ── until the end ──
 
     def settle(self, *, without: Collection[str] = ()) -> None:
-        """Go on until nothing is left to be done, while these tasks are asleep."""
-        while self._round(without):
+        """Go on until nothing is left to be done, while these tasks are asleep.
+
+        A task that has just opened a run asks only when it looks again whether END may pass.
+        """
+        while self._round(without) or self._round(without):
             pass
 
     def finish(self) -> Shown:

@@ -39,6 +39,7 @@ def hasty() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inbox, "ripe_at", lambda *_: 0.0)
         patch.setattr(keeping, "MANY", 2)
+        patch.setattr(keeping, "ENOUGH", 3)
         yield
 
 

@@ -19,7 +19,7 @@ import msgspec
 from tidegate.errors import InvalidFlowValue
 from tidegate.faults import crash_point
 from tidegate.flows.flow import GeneratorStep
-from tidegate.flows.values import NUL
+from tidegate.flows.values import check_storable
 from tidegate.store import flow_tasks
 
 if TYPE_CHECKING:
@@ -194,10 +194,10 @@ def _feed(
 
 
 def _cursor_json(step: str, value: object) -> str:
+    of = f"the cursor of {step!r}"
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, msgspec.MsgspecError) as error:
-        raise InvalidFlowValue(f"the cursor of {step!r}", repr(value), str(error)) from error
-    if NUL in text:
-        raise InvalidFlowValue(f"the cursor of {step!r}", repr(value), "it holds a NUL character")
+        raise InvalidFlowValue(of, repr(value), str(error)) from error
+    check_storable(of, value, text)
     return text

@@ -52,7 +52,6 @@ OLD = 0.5
 """Seconds in hand after which it is looked whether a task is still wanted."""
 CLOSE_BOUND = 10.0
 GRACE = 30.0
-"""Seconds for which a handler that nobody wants the result of may go on before it is let go."""
 KEPT = 30 * 86_400.0
 """Seconds for which a closed run stays."""
 REMOVE_EVERY = 60.0
@@ -67,6 +66,8 @@ class _Held:
     claimed_at: float
     started_at: float | None = None
     unwanted_at: float | None = None
+    is_abandoned: bool = False
+    """Whether its function goes on although nobody waits for it."""
     is_settled: bool = False
     """Whether it was said what came of it; what its function still gives is dropped."""
     future: Future[None] | None = None
@@ -97,6 +98,8 @@ class FlowWorker:
         self._changed = Condition()
         self._is_draining = False
         self._looked_after_at = 0.0
+        self.grace = GRACE
+        """Seconds for which a handler that nobody wants the result of may go on."""
         self._removed_at = monotonic()
         self.done = 0
         """Tasks that were worked on, whatever came of them."""
@@ -215,7 +218,7 @@ class FlowWorker:
         if self._own not in self._heartbeat.held:
             self._abandon("its worker was taken for dead")
             self._own = self._begin_life()
-        self._look_after_old_ones()
+        self._look_after_what_is_held()
         while rooms := self._rooms():
             claims = self._database.transact(
                 lambda c, wanted=rooms: flow_tasks.claim(c, self.name, wanted)  # type: ignore[misc]
@@ -242,6 +245,8 @@ class FlowWorker:
         handled = {
             it: number for it, number in in_hand.items() if not _is_generator(it, self._parts[it])
         }
+        if self._threads < 1:
+            return 0
         wanted = room(self._threads, handled, self._means.now, queue)
         function = part.handler if part.handler and queue.endswith("[]") else part.step
         most = function.trying.concurrency
@@ -271,6 +276,8 @@ class FlowWorker:
         except Exception as trouble:  # noqa: BLE001  the database is gone for longer than is borne
             self._renounce(trouble)
         self._means.add(held.context.claim.queue, monotonic() - held.started_at)
+        with self._changed:
+            self._threads += held.is_abandoned
         self._say(held, outcome)
 
     def _say(self, held: _Held, outcome: Outcome) -> None:
@@ -289,33 +296,40 @@ class FlowWorker:
             self._changed.notify_all()
         self._looking.hurry()
 
-    def _look_after_old_ones(self) -> None:
+    def _look_after_what_is_held(self) -> None:
         """Tell those whose result nobody wants, and give up on those that took too long."""
         now = monotonic()
         if now - self._looked_after_at < OLD:
             return
         self._looked_after_at = now
+        ours = self._database.transact(lambda c: flow_tasks.held_by(c, self.name))
         with self._changed:
-            old = [held for held in self._held.values() if now - held.claimed_at > OLD]
-        if not old:
-            return
-        claims = [held.context.claim for held in old]
-        unwanted, ours = self._database.transact(
-            lambda c: flow_tasks.lost_among(c, self.name, claims)
-        )
-        for held in old:
-            claim = held.context.claim
-            if claim.run in unwanted:
-                self._give_up(held, now)
-            elif (claim.step_id, claim.position) not in ours and not held.is_settled:
-                held.context.cancel("somebody else has it")
-            self._check_time(held, now)
+            held = list(self._held.values())
+        self._put_strays_back(ours, held)
+        old = [it for it in held if now - it.claimed_at > OLD and not it.is_settled]
+        runs = {it.context.run for it in old}
+        unwanted = self._database.transact(lambda c: flow_tasks.unwanted_among(c, runs))
+        names = {it.name for it in ours}
+        for it in old:
+            if it.context.run in unwanted:
+                self._give_up(it, now)
+            elif it.context.claim.name not in names:
+                it.context.cancel("somebody else has it")
+            self._check_time(it, now)
+
+    def _put_strays_back(self, ours: Sequence[Claim], held: Sequence[_Held]) -> None:
+        """When the answer to a claim is lost, the database knows of tasks that nobody here does."""
+        known = {it.context.claim.name for it in held}
+        strays = [it for it in ours if it.name not in known]
+        if strays:
+            log.warning("%d tasks were claimed unheard and are put back", len(strays))
+            self._database.transact(lambda c: flow_tasks.put_back(c, self.name, strays))
 
     def _give_up(self, held: _Held, now: float) -> None:
         held.context.cancel("it was given up")
         held.unwanted_at = held.unwanted_at or now
-        if now - held.unwanted_at > GRACE:
-            self._say(held, LetGo(held.context.claim))
+        if now - held.unwanted_at > self.grace:
+            self._go_on_without(held, LetGo(held.context.claim))
 
     def _check_time(self, held: _Held, now: float) -> None:
         most = trying_of(held.context).timeout
@@ -324,7 +338,15 @@ class FlowWorker:
         context = held.context
         late = StepTimedOut(context.run, context.step, most)
         context.cancel(str(late))
-        self._say(held, failed(context, late))
+        self._go_on_without(held, failed(context, late))
+
+    def _go_on_without(self, held: _Held, outcome: Outcome) -> None:
+        """Say what became of a task although its function goes on; that keeps its thread."""
+        with self._changed:
+            if held.started_at is not None and not held.is_settled and not held.is_generator:
+                held.is_abandoned = True
+                self._threads -= 1
+        self._say(held, outcome)
 
     def __enter__(self) -> Self:
         return self

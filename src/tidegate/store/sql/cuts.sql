@@ -49,6 +49,7 @@ FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
 JOIN tidegate.checkpoint USING (run_id, number)
 JOIN tidegate.run ON run.id = given.run_id
 WHERE run.state = 'open'
+FOR KEY SHARE OF checkpoint
 ON CONFLICT DO NOTHING;
 
 -- name: remember — What tasks keep from a barrier on.
@@ -61,6 +62,30 @@ FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
 JOIN tidegate.run ON run.id = given.run_id
 WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
+
+-- name: settle — What tasks keep of messages that no barrier has come behind, if it is not there.
+-- It belongs to the checkpoints after all that the task has passed on or that have not waited.
+-- Places of what is kept at a barrier begin at 0, of this far behind that.
+INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
+SELECT given.run_id, given.task, next.number, start.place + given.place, given.input, given.payload,
+    given.files
+FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
+    run_id bigint, task text, lane bigint, origin bigint, place integer, input integer,
+    payload jsonb, files jsonb
+)
+JOIN tidegate.run ON run.id = given.run_id AND run.state = 'open'
+JOIN tidegate.cursor ON cursor.lane_id = given.lane AND cursor.seq = given.origin
+CROSS JOIN LATERAL (
+    SELECT 1 + greatest(run.unaligned, (
+        SELECT max(number) FROM tidegate.acknowledgement
+        WHERE run_id = given.run_id AND task = given.task
+    )) AS number
+) AS next
+CROSS JOIN LATERAL (
+    SELECT greatest(1000000000, 1 + max(place)) AS place
+    FROM tidegate.state
+    WHERE run_id = given.run_id AND task = given.task AND number = next.number
+) AS start;
 
 -- name: condense — What tasks kept of an input up to a checkpoint is held by rows of a later one.
 UPDATE tidegate.state
@@ -80,6 +105,7 @@ FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
 JOIN tidegate.checkpoint USING (run_id, number)
 JOIN tidegate.run ON run.id = given.run_id
 WHERE run.state = 'open'
+FOR KEY SHARE OF checkpoint
 ON CONFLICT DO NOTHING;
 
 -- name: state_of — What a task of a run keeps, in the order in which it came.
@@ -203,6 +229,15 @@ UPDATE tidegate.checkpoint
 SET state = 'aborted', settled_at = clock_timestamp(), reason = %(reason)s, offender = %(offender)s
 WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
 
+-- name: note_in_flight — The files of what was on its way at a checkpoint lose a name.
+INSERT INTO tidegate.garbage (run_id, file)
+SELECT DISTINCT run_id, jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
+FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s
+ON CONFLICT DO NOTHING;
+
+-- name: drop_in_flight — Forget what was on its way at a checkpoint.
+DELETE FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s;
+
 -- name: drop_outputs — Forget what sinks gave for a checkpoint.
 DELETE FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s;
 
@@ -238,7 +273,11 @@ SET state = 'committed', settled_at = clock_timestamp(),
                 jsonb_build_object('task', task, 'input', input, 'files', files)
                 ORDER BY task, place
             )
-            FROM tidegate.state WHERE run_id = %(run)s AND number = %(number)s
+            FROM tidegate.state
+            WHERE run_id = %(run)s AND number <= %(number)s AND number > coalesce((
+                SELECT max(number) FROM tidegate.checkpoint AS earlier
+                WHERE earlier.run_id = %(run)s AND earlier.state = 'committed'
+            ), 0)
         ), '[]'),
         'in_flight', coalesce((
             SELECT jsonb_agg(
@@ -260,7 +299,7 @@ SELECT
     checkpoint.number, checkpoint.id, checkpoint.epoch, checkpoint.state,
     checkpoint.triggered_at,
     extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
-    coalesce(acknowledged.waited, 0), coalesce(acknowledged.bytes, 0)::bigint,
+    coalesce(acknowledged.waited, 0), (coalesce(acknowledged.bytes, 0) + in_flight.bytes)::bigint,
     acknowledged.slowest, reason, offender, NOT quiet, NOT unaligned,
     (SELECT min((it.value ->> 'watermark')::bigint)
      FROM jsonb_each(manifest -> 'sources') AS it
@@ -269,11 +308,19 @@ FROM tidegate.checkpoint
 LEFT JOIN LATERAL (
     SELECT
         max(waited) AS waited, sum(bytes) AS bytes,
-        (array_agg(task ORDER BY acknowledged_at DESC, task))[1] AS slowest
+        (array_agg(task ORDER BY acknowledged_at DESC, task) FILTER (
+            WHERE last IS NOT NULL
+        ))[1] AS slowest
     FROM tidegate.acknowledgement
     WHERE acknowledgement.run_id = checkpoint.run_id
         AND acknowledgement.number = checkpoint.number
 ) AS acknowledged ON true
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum((file ->> 'bytes')::bigint), 0) AS bytes
+    FROM tidegate.in_flight
+    CROSS JOIN LATERAL jsonb_array_elements(files) AS file
+    WHERE in_flight.run_id = checkpoint.run_id AND in_flight.number = checkpoint.number
+) AS in_flight
 WHERE checkpoint.run_id = %(run)s
 ORDER BY checkpoint.number;
 

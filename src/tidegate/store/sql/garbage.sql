@@ -93,6 +93,13 @@ kept AS (
 )
 SELECT count(*) FROM gone;
 
+-- name: note — Files that will never have a name.
+INSERT INTO tidegate.garbage (run_id, file)
+SELECT given.run_id, given.file
+FROM unnest(%(runs)s::bigint[], %(files)s::text[]) AS given (run_id, file)
+JOIN tidegate.run ON run.id = given.run_id
+ON CONFLICT DO NOTHING;
+
 -- name: noted — Files of open runs that have lost a name some time ago.
 SELECT garbage.run_id, garbage.file
 FROM tidegate.garbage

@@ -50,7 +50,7 @@ WITH family AS (
         state = 'open' OR (
             state <> 'ended' AND EXISTS (
                 SELECT FROM tidegate.checkpoint
-                WHERE run_id = run.id AND checkpoint.state = 'committed'
+                WHERE run_id = run.id AND checkpoint.state <> 'aborted'
             )
         ) AS may_go_on,
         coalesce((

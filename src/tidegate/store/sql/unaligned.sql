@@ -4,11 +4,18 @@
 -- name: hold_alone — Whether a run is open; until the commit nobody else does anything for it.
 SELECT state = 'open' FROM tidegate.run WHERE id = %(run)s FOR NO KEY UPDATE;
 
--- name: mark — A checkpoint becomes unaligned, unless it is that already or over.
+-- name: mark — A checkpoint becomes unaligned, unless it is that, or over, or the collecting end has it.
 UPDATE tidegate.checkpoint
 SET unaligned = true, quiet = true
 WHERE run_id = %(run)s AND number = %(number)s AND NOT unaligned
-    AND state NOT IN ('committed', 'aborted');
+    AND state NOT IN ('committed', 'aborted')
+    AND NOT EXISTS (
+        SELECT FROM tidegate.acknowledgement
+        WHERE run_id = %(run)s AND number = %(number)s AND NOT EXISTS (
+            SELECT FROM tidegate.lane
+            WHERE lane.run_id = %(run)s AND from_task = acknowledgement.task
+        )
+    );
 
 -- name: note — From here on barriers up to this number mean nothing to the run's tasks.
 UPDATE tidegate.run SET unaligned = %(number)s WHERE id = %(run)s;
@@ -20,28 +27,29 @@ WHERE run_id = %(run)s AND ended_at IS NULL AND injected < %(number)s;
 
 -- name: keep_in_flight — What tasks have not read, up to the barrier where a lane has it.
 -- Signals are left out: ENDs are sent again by whoever restores. So are answers for one cut.
-INSERT INTO tidegate.in_flight (run_id, number, place, from_task, to_task, input, kind, payload)
-SELECT
-    lane.run_id, %(number)s, row_number() OVER (ORDER BY lane.id, message.seq),
-    lane.from_task, lane.to_task, lane.input, message.kind, message.payload
-FROM tidegate.lane
-JOIN tidegate.cursor ON cursor.lane_id = lane.id
-JOIN tidegate.message ON message.lane_id = lane.id AND message.seq > cursor.seq
-LEFT JOIN LATERAL (
-    SELECT min(seq) AS seq
-    FROM tidegate.message
-    WHERE lane_id = lane.id AND seq > cursor.seq AND kind = 'barrier'
-        AND payload ->> 'kind' = 'checkpoint' AND (payload ->> 'id')::bigint = %(number)s
-) AS barrier ON true
-WHERE lane.run_id = %(run)s
-    AND (barrier.seq IS NULL OR message.seq < barrier.seq)
-    AND (message.kind = 'watermark' OR (
-        message.kind = 'event' AND coalesce((message.payload ->> 'version')::bigint, 0) = 0
-    ))
-    AND NOT EXISTS (
+WITH unread AS MATERIALIZED (
+    SELECT lane.id, lane.from_task, lane.to_task, lane.input, cursor.seq AS start, coalesce((
+        SELECT min(seq) FROM tidegate.message
+        WHERE lane_id = lane.id AND seq > cursor.seq AND kind = 'barrier'
+            AND payload ->> 'kind' = 'checkpoint' AND (payload ->> 'id')::bigint = %(number)s
+    ), lane.sent + 1) AS stop
+    FROM tidegate.lane
+    JOIN tidegate.cursor ON cursor.lane_id = lane.id
+    WHERE lane.run_id = %(run)s AND NOT EXISTS (
         SELECT FROM tidegate.acknowledgement
         WHERE run_id = lane.run_id AND number = %(number)s AND task = lane.to_task
-    );
+    )
+)
+INSERT INTO tidegate.in_flight (run_id, number, place, from_task, to_task, input, kind, payload)
+SELECT
+    %(run)s, %(number)s, row_number() OVER (ORDER BY unread.id, message.seq),
+    from_task, to_task, input, message.kind, message.payload
+FROM unread
+JOIN tidegate.message
+    ON message.lane_id = unread.id AND message.seq > unread.start AND message.seq < unread.stop
+WHERE message.kind = 'watermark' OR (
+    message.kind = 'event' AND coalesce((message.payload ->> 'version')::bigint, 0) = 0
+);
 
 -- name: pass_by — All tasks that have not ended are taken for those that the barrier has left.
 INSERT INTO tidegate.acknowledgement (run_id, number, task)
