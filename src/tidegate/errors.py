@@ -2235,6 +2235,16 @@ class SignalRefused(FlowError):
 
 
 @dataclass(eq=False)
+class NoStepWithItems(FlowError):
+    """A run has no such step, or one that has no items."""
+
+    says = "run {run} has no step {step!r} with items; `tidegate flow show {run}` lists its steps"
+
+    run: int
+    step: str
+
+
+@dataclass(eq=False)
 class StepTimedOut(FlowError):
     """A handler took longer than its step allows."""
 

@@ -54,7 +54,9 @@ def item_of(stream: Any) -> Any | None:
     if typing.get_origin(stream) not in STREAMS:
         return None
     arguments = typing.get_args(stream)
-    return arguments[0] if arguments else None
+    if not arguments:
+        return None
+    return NoneType if arguments[0] is None else arguments[0]
 
 
 def is_list(type_: Any) -> bool:

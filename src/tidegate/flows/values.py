@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Any
 
@@ -10,8 +11,8 @@ import msgspec
 from tidegate.errors import InvalidFlowValue
 
 _ENCODER = msgspec.json.Encoder()
-NUL = "\\u0000"
-"""What PostgreSQL has no text for."""
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""A NUL character as JSON, and not the text that looks like it."""
 
 
 class Codec:
@@ -37,8 +38,7 @@ class Codec:
             self._decoder.decode(text)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise InvalidFlowValue(self.of, _short(value), str(error)) from error
-        if NUL in text:
-            raise InvalidFlowValue(self.of, _short(value), "it holds a NUL character")
+        check_storable(self.of, value, text)
         return text
 
     def decode(self, text: str) -> Any:
@@ -47,6 +47,12 @@ class Codec:
             return self._decoder.decode(text)
         except msgspec.MsgspecError as error:
             raise InvalidFlowValue(self.of, _short(text), str(error)) from error
+
+
+def check_storable(of: str, value: object, text: str) -> None:
+    """Raise `InvalidFlowValue` for JSON that PostgreSQL cannot store: it has no NUL characters."""
+    if "u0000" in text and _NUL.search(text):
+        raise InvalidFlowValue(of, _short(value), "it holds a NUL character")
 
 
 def _short(value: object, longest: int = 200) -> str:

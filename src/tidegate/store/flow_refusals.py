@@ -11,6 +11,7 @@ import psycopg
 from tidegate.errors import (
     ClaimLost,
     FlowRunClosed,
+    NoStepWithItems,
     SignalRefused,
     SpawnRefused,
     StateRegressed,
@@ -27,6 +28,7 @@ CONDITIONS: dict[str, type[TidegateError]] = {
     "TG005": StateRegressed,
     "TG006": StateUndeclared,
     "TG007": SignalRefused,
+    "TG008": NoStepWithItems,
 }
 """The SQLSTATE of each; the detail holds the fields as JSON."""
 

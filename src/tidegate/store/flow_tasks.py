@@ -7,7 +7,7 @@ may be repeated: what the same claim has done before is recognised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,11 @@ class Claim:
     """Which of its waits it was parked at last."""
     waited: float | None
     """Seconds since it came to that wait."""
+
+    @property
+    def name(self) -> tuple[int, int, int]:
+        """Step, position and epoch: of no other claim."""
+        return self.step_id, self.position, self.epoch
 
     @property
     def identity(self) -> dict[str, object]:
@@ -185,23 +190,16 @@ def generator_place(connection: psycopg.Connection, step_id: int) -> GeneratorPl
     return GeneratorPlace(*row)
 
 
-def lost_among(
-    connection: psycopg.Connection, owner: str, claims: Sequence[Claim]
-) -> tuple[set[int], set[tuple[int, int]]]:
-    """The runs among these that nobody wants anything of, and the tasks that are still ours."""
-    runs = connection.execute(
-        _SQL["unwanted"].sql, {"runs": list({it.run for it in claims})}
-    ).fetchall()
-    held = connection.execute(
-        _SQL["still_held"].sql,
-        {
-            "owner": owner,
-            "steps": [it.step_id for it in claims],
-            "positions": [it.position for it in claims],
-            "epochs": [it.epoch for it in claims],
-        },
-    ).fetchall()
-    return {run for (run,) in runs}, {(step, position) for step, position in held}
+def unwanted_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[int]:
+    """The runs among these that nobody wants anything of any more."""
+    rows = connection.execute(_SQL["unwanted"].sql, {"runs": list(runs)})
+    return {run for (run,) in rows}
+
+
+def held_by(connection: psycopg.Connection, owner: str) -> list[Claim]:
+    """What a worker has claimed and not settled."""
+    rows = connection.execute(_SQL["held_by"].sql, {"owner": owner})
+    return [Claim(owner, *row) for row in rows]
 
 
 def _call(

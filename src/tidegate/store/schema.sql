@@ -899,7 +899,13 @@ DECLARE
     v_step bigint;
 BEGIN
     UPDATE tidegate.flow_step SET tolerated_count = p_count, tolerated_share = p_share
-    WHERE run_id = p_run AND name = p_step AND generating IS NOT NULL RETURNING id INTO v_step;
+    WHERE run_id = p_run AND name = p_step AND kind IN ('map', 'generator')
+    RETURNING id INTO v_step;
+    IF v_step IS NULL THEN
+        PERFORM tidegate.flow_refuse(
+            'TG008', format('run %s has no step %s with items', p_run, p_step),
+            jsonb_build_object('run', p_run, 'step', p_step));
+    END IF;
     PERFORM tidegate.flow_follow(v_run, v_step);
 END
 $$;
@@ -1090,7 +1096,7 @@ BEGIN
     END IF;
     UPDATE tidegate.flow_task
     SET state = tidegate.flow_free(v_run), available_at = now() + make_interval(secs => p_pause),
-        cause = coalesce(cause, p_error), last_error = p_error
+        cause = coalesce(cause, p_error), last_error = p_error, wait_number = NULL
     WHERE step_id = p_step AND position = p_position;
     UPDATE tidegate.flow_step SET last_error = p_error WHERE id = p_step;
     RETURN 'ready';

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.flows.conftest import GENERATOR, ITEMS, Hand
 from tidegate.errors import (
     FlowRunClosed,
+    NoStepWithItems,
 )
 from tidegate.flows import Context, Flow, StepState, Tolerate
 from tidegate.store import flow_tasks as tasks
@@ -136,3 +137,9 @@ def test_a_task_with_which_workers_die_again_and_again_fails(hand: Hand) -> None
     cause = hand.do(store.flow_run, run).cause
     assert cause is not None
     assert "workers have died with it 11 times" in cause
+
+
+def test_tolerance_of_a_step_without_items_is_refused(hand: Hand) -> None:
+    run, _ = hand.generating()
+    with pytest.raises(NoStepWithItems):
+        hand.do(store.tolerate, run, "total", 1, None)

@@ -16,6 +16,8 @@ from tests.waiting import wait_until
 from tidegate.errors import FlowFailed, FlowTimeout
 from tidegate.flows import Backoff, Context, Flow, FlowStateReader, StepState, Tolerate
 from tidegate.run.flows import begin, result, signal, wait, write_state
+from tidegate.run.flows.context import TaskContext
+from tidegate.store import Database, flow_tasks
 from tidegate.store import flows as store
 
 Start = Callable[..., Works]
@@ -536,3 +538,61 @@ def test_a_flow_that_lost_a_step_leaves_it_to_workers_that_have_it(work: Start, 
     works = work(old)
     wait(works.database, run, 60, works.wakeups)
     assert result(works.database, old, run, "second") == 2
+
+
+def test_handlers_that_give_nothing_are_counted_too(work: Start) -> None:
+    flow = Flow("nothing")
+
+    @flow.generator
+    def stream(context: Context) -> Iterator[None]:
+        yield from [None] * 3
+
+    @stream.handler
+    def handle(context: Context, nothing: None) -> None:
+        assert nothing is None
+
+    @flow.step(depends_on=stream)
+    def count(context: Context, nothings: list[None]) -> int:
+        return len(nothings)
+
+    assert work(flow).give(flow, None, "count") == 3
+
+
+def test_a_claim_whose_answer_was_lost_is_put_back(work: Start, hand: Hand) -> None:
+    works = work(numbers)
+    run = hand.begin(numbers, "5")
+    with hand.database.connect() as connection:
+        while not flow_tasks.claim(connection, works.worker.name, {"numbers/count_up": 1}):
+            if hand.steps(run)["count_up"].state is StepState.COMPLETED:
+                run = hand.begin(numbers, "5")  # the worker was quicker
+    wait(works.database, run, 60, works.wakeups)
+
+
+def test_a_handler_that_listens_to_nobody_does_not_keep_its_run_canceling(
+    work: Start, hand: Hand
+) -> None:
+    flow, started, released = Flow("deaf"), Event(), Event()
+
+    @flow.step
+    def deaf(context: Context) -> int:
+        started.set()
+        released.wait(60)
+        return 1
+
+    works = work(flow, threads=1)
+    works.worker.grace = 0.1
+    run = begin(works.database, flow)
+    try:
+        assert started.wait(30)
+        hand.do(store.cancel_flow, run, "enough")
+        wait_until(lambda: hand.state(run) == "canceled")
+        other = begin(works.database, flow)
+    finally:
+        released.set()
+    wait(works.database, other, 60, works.wakeups)
+
+
+def test_the_context_is_what_was_promised(database: Database) -> None:
+    claim = flow_tasks.Claim("me", 1, -1, 1, "gated/switch", 1, 1, None, None, None)
+    context: Context = TaskContext(database, gated.definition, claim)
+    assert context.identity == "gated/1/switch/-1"

@@ -114,6 +114,8 @@ def test_a_text_that_postgresql_cannot_hold_is_refused_where_it_is_given() -> No
     flow.step(takes_text)
     with pytest.raises(InvalidFlowValue, match="NUL"):
         flow.definition.input.encode("a\0b")
+    looks_like_it = r"a\u0000b\\u0000"
+    assert flow.definition.input.encode(looks_like_it)
 
 
 def test_a_dependency_of_another_type_names_both() -> None:

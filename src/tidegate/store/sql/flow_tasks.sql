@@ -51,10 +51,7 @@ SELECT id
 FROM tidegate.flow_run
 WHERE id = ANY(%(runs)s::bigint[]) AND state NOT IN ('running', 'paused');
 
--- name: still_held — Which of these tasks are still ours.
-SELECT task.step_id, task.position
-FROM unnest(%(steps)s::bigint[], %(positions)s::bigint[], %(epochs)s::bigint[])
-    AS ours (step_id, position, epoch)
-JOIN tidegate.flow_task AS task
-    ON task.step_id = ours.step_id AND task.position = ours.position
-WHERE (task.epoch = ours.epoch AND task.owner = %(owner)s AND task.state = 'claimed') IS TRUE;
+-- name: held_by — What a worker has claimed and not settled.
+SELECT step_id, position, run_id, queue, epoch, attempts, payload::text, wait_number, NULL
+FROM tidegate.flow_task
+WHERE owner = %(owner)s AND state = 'claimed';

@@ -66,7 +66,7 @@ FROM tidegate.flow_step
 WHERE run_id = %(run)s AND name = %(step)s;
 
 -- name: item_results — What the items of a step have given, some of them behind a position.
-SELECT task.position, task.result::text
+SELECT task.position, coalesce(task.result::text, 'null')
 FROM tidegate.flow_task AS task
 WHERE task.step_id = (
     SELECT id FROM tidegate.flow_step WHERE run_id = %(run)s AND name = %(step)s)
