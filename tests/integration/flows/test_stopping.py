@@ -1,0 +1,227 @@
+"""Runs are cancelled and paused, workers stop, handlers are late: nothing is lost or stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Event
+
+from tests.integration.flows.calls import QUICKLY, Calls, Start
+from tests.integration.flows.conftest import Hand
+from tests.integration.flows.declared import gated, numbers
+from tests.waiting import wait_until
+from tidegate.flows import Context, Flow, StepState
+from tidegate.run.flows import begin, result, wait
+from tidegate.run.flows.context import TaskContext
+from tidegate.store import Database, flow_tasks
+from tidegate.store import flows as store
+
+
+def test_a_cooperative_handler_notices_that_its_run_is_cancelled(work: Start, hand: Hand) -> None:
+    flow, started = Flow("long"), Event()
+
+    @flow.step
+    def long(context: Context) -> int:
+        started.set()
+        wait_until(lambda: context.is_cancelled)
+        context.check()
+        return 1
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    assert started.wait(30)
+    assert hand.do(store.cancel_flow, run, "enough").value == "canceling"
+    wait_until(lambda: hand.state(run) == "canceled")
+
+
+def test_a_generator_stops_when_its_run_is_cancelled(work: Start, hand: Hand) -> None:
+    flow = Flow("endless")
+
+    @flow.generator(batch=10, max_in_flight=100)
+    def endless(context: Context) -> Iterator[int]:
+        number = 0
+        while True:
+            yield (number := number + 1)
+
+    @endless.handler
+    def handle(context: Context, number: int) -> int:
+        return number
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    wait_until(lambda: hand.steps(run)["endless"].succeeded > 50)
+    hand.do(store.cancel_flow, run, "enough")
+    wait_until(lambda: hand.state(run) == "canceled")
+    found = hand.steps(run)["endless"]
+    assert found.in_flight == 0
+
+
+def test_a_paused_run_rests_and_goes_on(work: Start, hand: Hand) -> None:
+    flow = Flow("endless")
+    more = Event()
+
+    @flow.generator(batch=10, flush_every=0.01)
+    def stream(context: Context) -> Iterator[int]:
+        yield from range(50)
+        assert more.wait(30)
+        yield from range(50, 100)
+
+    @stream.handler
+    def handle(context: Context, number: int) -> int:
+        return number
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    wait_until(lambda: hand.steps(run)["stream"].succeeded == 50)
+    hand.do(store.pause_flow, run)
+    more.set()
+    wait_until(lambda: hand.steps(run)["stream"].generating == "complete")
+    assert hand.steps(run)["stream"].in_flight == 50
+    hand.do(store.resume_flow, run)
+    wait(works.database, run, 60, works.wakeups)
+    assert hand.steps(run)["stream"].succeeded == 100
+
+
+def test_a_handler_that_takes_too_long_is_given_up_and_tried_again(work: Start) -> None:
+    flow, released = Flow("late"), Event()
+
+    @flow.step(timeout=0.2, retries=1, backoff=QUICKLY)
+    def late(context: Context) -> int:
+        if context.attempt == 1:
+            released.wait(30)
+        return context.attempt
+
+    works = work(flow)
+    try:
+        assert works.give(flow, None, "late") == 2
+    finally:
+        released.set()
+
+
+def test_a_worker_never_runs_more_of_a_step_than_it_may(work: Start) -> None:
+    flow, now, most = Flow("narrow"), Calls(), Calls()
+
+    @flow.generator
+    def numbers_(context: Context) -> Iterator[int]:
+        yield from range(40)
+
+    @numbers_.handler(concurrency=2)
+    def handle(context: Context, number: int) -> int:
+        most.note(now.note("in") - now.made.count("out"))
+        now.note("out")
+        return number
+
+    work(flow, threads=8).finish(flow)
+    assert max(map(int, map(str, most.made))) <= 2
+
+
+def test_a_worker_that_drains_lets_another_go_on(work: Start, hand: Hand) -> None:
+    flow, going = Flow("handed"), Event()
+
+    @flow.generator(batch=10, flush_every=0.01)
+    def stream(context: Context) -> Iterator[int]:
+        for number in range(300):
+            yield number
+            if number == 100:
+                going.wait(0.2)
+
+    @stream.handler
+    def handle(context: Context, number: int) -> int:
+        return number
+
+    first = work(flow)
+    run = begin(first.database, flow)
+    wait_until(lambda: hand.steps(run)["stream"].spawned >= 100)
+    assert first.worker.drain(30)
+    going.set()
+    second = work(flow)
+    wait(second.database, run, 60, second.wakeups)
+    found = hand.steps(run)["stream"]
+    assert (found.spawned, found.succeeded) == (300, 300)
+    losses = "SELECT sum(losses)::integer FROM tidegate.flow_task"
+    assert hand.ask(losses) == [(0,)]
+
+
+def test_a_worker_that_lost_its_lease_begins_another_life(work: Start, hand: Hand) -> None:
+    works = work(numbers, seconds=1.0)
+    before = works.worker.name
+    hand.ask("DELETE FROM tidegate.lease WHERE key = %s RETURNING 1", before)
+    wait_until(lambda: works.worker.name != before)
+    assert works.give(numbers, 20, "total") == 380
+
+
+def test_a_flow_that_lost_a_step_leaves_it_to_workers_that_have_it(work: Start, hand: Hand) -> None:
+    old, new = Flow("changing"), Flow("changing")
+
+    for flow in (old, new):
+
+        @flow.step
+        def first(context: Context) -> int:
+            return 1
+
+    @old.step(depends_on="first")
+    def second(context: Context, number: int) -> int:
+        return number + 1
+
+    run = begin(work(new).database, old)
+    wait_until(lambda: hand.steps(run)["second"].state is StepState.RUNNING)
+    works = work(old)
+    wait(works.database, run, 60, works.wakeups)
+    assert result(works.database, old, run, "second") == 2
+
+
+def test_handlers_that_give_nothing_are_counted_too(work: Start) -> None:
+    flow = Flow("nothing")
+
+    @flow.generator
+    def stream(context: Context) -> Iterator[None]:
+        yield from [None] * 3
+
+    @stream.handler
+    def handle(context: Context, nothing: None) -> None:
+        assert nothing is None
+
+    @flow.step(depends_on=stream)
+    def count(context: Context, nothings: list[None]) -> int:
+        return len(nothings)
+
+    assert work(flow).give(flow, None, "count") == 3
+
+
+def test_a_claim_whose_answer_was_lost_is_put_back(work: Start, hand: Hand) -> None:
+    works = work(numbers)
+    run = hand.begin(numbers, "5")
+    with hand.database.connect() as connection:
+        while not flow_tasks.claim(connection, works.worker.name, {"numbers/count_up": 1}):
+            if hand.steps(run)["count_up"].state is StepState.COMPLETED:
+                run = hand.begin(numbers, "5")  # the worker was quicker
+    wait(works.database, run, 60, works.wakeups)
+
+
+def test_a_handler_that_listens_to_nobody_does_not_keep_its_run_canceling(
+    work: Start, hand: Hand
+) -> None:
+    flow, started, released = Flow("deaf"), Event(), Event()
+
+    @flow.step
+    def deaf(context: Context) -> int:
+        started.set()
+        released.wait(60)
+        return 1
+
+    works = work(flow, threads=1)
+    works.worker.grace = 0.1
+    run = begin(works.database, flow)
+    try:
+        assert started.wait(30)
+        hand.do(store.cancel_flow, run, "enough")
+        wait_until(lambda: hand.state(run) == "canceled")
+        other = begin(works.database, flow)
+    finally:
+        released.set()
+    wait(works.database, other, 60, works.wakeups)
+
+
+def test_the_context_is_what_was_promised(database: Database) -> None:
+    claim = flow_tasks.Claim("me", 1, -1, 1, "gated/switch", 1, 1, None, None, None)
+    context: Context = TaskContext(database, gated.definition, claim)
+    assert context.identity == "gated/1/switch/-1"

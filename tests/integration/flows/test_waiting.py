@@ -1,0 +1,122 @@
+"""Waits for a flow's state hold nothing, and end when the state says so."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pytest
+
+from tests.integration.flows.calls import Calls, Start
+from tests.integration.flows.conftest import Hand
+from tests.integration.flows.declared import gated, offset
+from tests.waiting import wait_until
+from tidegate.errors import FlowFailed
+from tidegate.flows import Context, Flow, FlowStateReader
+from tidegate.run.flows import begin, result, wait, write_state
+from tidegate.store import flows as store
+
+
+def is_parked(hand: Hand, run: int) -> bool:
+    asked = "SELECT state FROM tidegate.flow_task WHERE run_id = %s AND state = 'parked'"
+    return len(hand.ask(asked, run)) == 1
+
+
+def test_a_wait_holds_no_thread_and_is_woken_by_the_write_alone(work: Start, hand: Hand) -> None:
+    works = work(gated, threads=1, look_every=600.0)
+    runs = [begin(works.database, gated, number) for number in (5, 6)]
+    for run in runs:
+        wait_until(lambda run=run: is_parked(hand, run))  # type: ignore[misc]
+    wait_until(lambda: works.worker.in_hand == 0)
+    not_before = "SELECT bool_and(available_at < now()) FROM tidegate.flow_task"
+    wait_until(lambda: hand.ask(not_before) == [(True,)])
+    for run in runs:
+        began = monotonic()
+        write_state(works.database, run, offset, 7, "a feed")
+        wait(works.database, run, 60, works.wakeups)
+        assert monotonic() - began < 10.0  # nobody looks by itself
+    assert result(works.database, gated, runs[0], "switch") == 2
+
+
+def test_a_watermark_that_is_set_once_stays_when_the_step_is_run_again(
+    work: Start, hand: Hand
+) -> None:
+    flow, head = Flow("watermark"), Calls()
+    position = flow.state("position", int, monotonic=True, external=True)
+    mark = flow.state("mark", int)
+
+    @flow.step(writes=mark, reads=[position, mark])
+    def switch(context: Context) -> int:
+        captured = context.set_state_once(mark, 10 * head.note("look"))
+        context.wait_for_state(lambda it: it[position] >= it[mark])
+        return captured
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    wait_until(lambda: is_parked(hand, run))
+    write_state(works.database, run, position, 3, "a feed")
+    wait_until(lambda: len(head.made) == 2)
+    wait_until(lambda: is_parked(hand, run))
+    write_state(works.database, run, position, 10, "a feed")
+    wait(works.database, run, 60, works.wakeups)
+    assert result(works.database, flow, run, "switch") == 10
+
+
+def test_a_gate_holds_a_step_before_it_begins(work: Start, hand: Hand) -> None:
+    flow, calls = Flow("gate"), Calls()
+    is_done = flow.state("is_done", bool)
+
+    @flow.step(writes=is_done)
+    def fill(context: Context, value: int) -> int:
+        calls.note("fill")
+        context.set_state(is_done, True)
+        return value
+
+    @flow.step(wait_for=lambda it: it[is_done], reads=is_done)
+    def after(context: Context, value: int) -> int:
+        calls.note("after")
+        return value
+
+    work(flow).finish(flow, 1)
+    assert calls.made == ["fill", "after"]
+
+
+def test_a_wait_that_reaches_its_bound_names_the_key_and_its_last_writer(
+    work: Start, hand: Hand
+) -> None:
+    flow = Flow("bounded")
+    position = flow.state("position", int, external=True)
+
+    @flow.step(reads=position, retries=3)
+    def switch(context: Context) -> int:
+        context.wait_for_state(lambda it: it[position] > 100, timeout=0.3, poll_interval=0.01)
+        return 1
+
+    works = work(flow, seconds=1.0)
+    run = begin(works.database, flow)
+    write_state(works.database, run, position, 7, "a feed")
+    with pytest.raises(FlowFailed, match=r"'position', which stands at 7, last written by a feed"):
+        wait(works.database, run, 60, works.wakeups)
+
+
+def test_a_wait_ends_at_once_when_the_run_is_cancelled(work: Start, hand: Hand) -> None:
+    works = work(gated)
+    run = begin(works.database, gated, 5)
+    wait_until(lambda: is_parked(hand, run))
+    assert hand.do(store.cancel_flow, run, "enough").value == "canceled"
+
+
+def test_reading_a_key_that_was_not_declared_is_an_error(work: Start) -> None:
+    flow = Flow("undeclared")
+    known = flow.state("known", int, external=True)
+    flow.state("secret", int, external=True)
+
+    @flow.step(reads=known)
+    def look(context: Context) -> int:
+        def peek(state: FlowStateReader) -> bool:
+            return bool(state["secret"])
+
+        context.wait_for_state(peek)
+        return 1
+
+    with pytest.raises(FlowFailed, match="StateUndeclared"):
+        work(flow).finish(flow)
