@@ -164,7 +164,7 @@ class Bench:
     """By checkpoint and source how many chunks were delivered when the barrier was injected."""
 
     def __post_init__(self) -> None:
-        self.workshop = NamesWorkshop(self.plan)
+        self.workshop = self.workshop_of(self.plan)
         self.delivered = {source: [] for source in self.assembly.sources}
         gates = self.assembly.monitored
         self.database.transact(lambda c: record_gates(c, plan_hash(self.plan), gates))
@@ -173,6 +173,9 @@ class Bench:
         self.coordinator = Coordinator(self.database, self.plan.pipeline, sealed)
         self.watch = self._lease("monitor", self.plan.pipeline)
         self.cuts = Cuts(self.database, self.plan, self.wakeups, lambda _: self.run, lambda: None)
+
+    def workshop_of(self, plan: PhysicalPlan) -> NamesWorkshop:
+        return NamesWorkshop(plan)
 
     @cached_property
     def assembly(self) -> Assembly:
@@ -258,7 +261,7 @@ class Bench:
         assert now is not None
         assert now.state is RunState.ENDED, f"the run is stuck: {now}"
         found = self.database.transact(lambda c: results_of(c, self.run))
-        return {sink: _names(its.batches) for sink, its in found.items()}
+        return {sink: self.names_in(its.batches) for sink, its in found.items()}
 
     def _round(self, asleep: Collection[str]) -> bool:
         injected = [self.inject(source) for source in self.assembly.sources]
@@ -272,7 +275,12 @@ class Bench:
     def shown(self, number: int) -> Shown:
         """What all sinks show at a cut."""
         results = self.cuts.read(self.run.name, number).results
-        return {sink: _names(batches) for sink, batches in results.items()}
+        return {sink: self.names_in(batches) for sink, batches in results.items()}
+
+    def names_in(self, batches: Sequence[object]) -> Counter[str]:
+        """Which names batches hold, and how often."""
+        files = [it.files if isinstance(it, Batch) else it["files"] for it in batches]  # type: ignore[index]
+        return Counter(name for its in files for name in its)
 
     def expected(self, number: int | None = None) -> Shown:
         """What they have to show: what follows from the chunks before each source's barrier."""
@@ -337,8 +345,3 @@ class Bench:
         let_go = [release(connection, run, task) for run, task, facts in waiting
                   if isinstance(decide(facts), Release)]  # fmt: skip
         return any(let_go)
-
-
-def _names(batches: Sequence[object]) -> Counter[str]:
-    files = [it.files if isinstance(it, Batch) else it["files"] for it in batches]  # type: ignore[index]
-    return Counter(name for its in files for name in its)

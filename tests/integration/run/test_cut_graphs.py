@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidegate as tg
-from tests.integration.run.names import Bench, Shown
+from tests.integration.run.disk import DiskBench
+from tests.integration.run.names import Shown
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
 from tidegate.run import inbox, keeping
@@ -51,11 +52,11 @@ def totals(stream: Stream) -> Stream:
     return stream.aggregate(by="k", v="sum(v)")
 
 
-def bench(hub: Hub, declared: tg.Pipeline) -> Bench:
-    return Bench(*hub, physical_plan(declared))
+def bench(hub: Hub, declared: tg.Pipeline) -> DiskBench:
+    return DiskBench(*hub, physical_plan(declared))
 
 
-def cut(bench: Bench, *, without: Collection[str] = ()) -> int:
+def cut(bench: DiskBench, *, without: Collection[str] = ()) -> int:
     """Take a cut, while at first some tasks are asleep: it shows what it has to."""
     number = bench.trigger()
     assert number is not None
@@ -178,7 +179,7 @@ def random_pipeline(chance: Random) -> tg.Pipeline:
 class Adversary:
     """Does to a bench whatever comes to its mind, and checks what can be seen."""
 
-    def __init__(self, bench: Bench, chance: Random) -> None:
+    def __init__(self, bench: DiskBench, chance: Random) -> None:
         self._bench = bench
         self._chance = chance
         self.seen: dict[int, Shown] = {}
@@ -194,6 +195,7 @@ class Adversary:
             self._kill: 2,
             self._abort: 0.3,
             self._unalign: 1,
+            self._clean: 1,
             self._restore: 0.7,
             self._end: 0.3,
         }
@@ -255,6 +257,13 @@ class Adversary:
         numbers = [it.number for it in self._bench.cuts.all(self._bench.run.name)]
         if numbers:
             self._bench.unalign(numbers[-1])
+
+    def _clean(self) -> None:
+        """Sweep, and perhaps forget old cuts; those are not looked at any more."""
+        if self._chance.random() < 0.3:
+            self.read()
+            self._bench.retire(self._chance.choice((1, 2)))
+        self._bench.sweep()
 
     def _restore(self) -> None:
         self.read()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidegate as tg
+from tests.integration.run.disk import DiskBench
 from tests.integration.run.names import Bench
 from tests.integration.run.shop import ask
 from tests.integration.run.test_cut_graphs import (
@@ -231,7 +232,7 @@ def test_a_watermark_that_does_not_move_keeps_no_messages_and_is_not_forgotten(h
 class Clockmaker(Adversary):
     """Also says what time it is, now and then, and sees that nobody says more."""
 
-    def __init__(self, bench: Bench, chance: Random) -> None:
+    def __init__(self, bench: DiskBench, chance: Random) -> None:
         super().__init__(bench, chance)
         self.said: dict[str, int] = {}
         self._last: dict[int, int] = {}
