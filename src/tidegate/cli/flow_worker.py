@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -55,7 +53,3 @@ def worker(
             FlowWorker(place.database, flows, wakeups, threads, lease, called) as working,
         ):
             stand_and_tell(WorkingForFlows(working), None, stopped, say)
-        if working.in_hand:
-            # A handler that listens to nobody would keep this process from ending.
-            sys.stderr.flush()
-            os._exit(0)

@@ -45,7 +45,8 @@ class TaskContext:
         self.claim = claim
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
         self._waits = GATE
-        self._unwanted = Flag()
+        self._is_unwanted = False
+        self._bell: Flag | None = None  # only made for whoever waits: most tasks are short
         self._reason = ""
         self._cursor: Any = None
         self.on_cursor: Callable[[object], None] | None = None
@@ -81,7 +82,7 @@ class TaskContext:
     @property
     def is_cancelled(self) -> bool:
         """Whether nobody wants the result any more."""
-        return self._unwanted.is_set()
+        return self._is_unwanted
 
     def check(self) -> None:
         """Raise `FlowCancelled` when nobody wants the result any more."""
@@ -91,11 +92,14 @@ class TaskContext:
     def cancel(self, reason: str) -> None:
         """Tell the function that nobody wants its result."""
         self._reason = self._reason or reason
-        self._unwanted.set()
+        self._is_unwanted = True
+        if self._bell is not None:
+            self._bell.set()
 
     def wait_cancelled(self, seconds: float) -> bool:
         """Wait for that, at most so long; whether it came."""
-        return self._unwanted.wait(seconds)
+        self._bell = self._bell or Flag()
+        return self._is_unwanted or self._bell.wait(seconds)
 
     # ── state ──
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from threading import Condition
+from dataclasses import dataclass, field
+from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
@@ -26,6 +25,7 @@ from tidegate.run.flows.context import TaskContext
 from tidegate.run.flows.pace import InHand, Means, room
 from tidegate.run.flows.performing import LetGo, Outcome, Performer, Settled, failed, trying_of
 from tidegate.run.flows.results import Results
+from tidegate.run.flows.threads import Threads
 from tidegate.run.names import life_of
 from tidegate.run.tending import Tending
 from tidegate.store import Heartbeat, Wakeups, acquire, flow_tasks
@@ -68,9 +68,13 @@ class _Held:
     unwanted_at: float | None = None
     is_abandoned: bool = False
     """Whether its function goes on although nobody waits for it."""
-    is_settled: bool = False
-    """Whether it was said what came of it; what its function still gives is dropped."""
-    future: Future[None] | None = None
+    settling: Lock = field(default_factory=Lock)
+    """Held by whoever has said what came of it; what its function still gives is dropped."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was said what came of it."""
+        return self.settling.locked()
 
 
 class FlowWorker:
@@ -104,8 +108,8 @@ class FlowWorker:
         self.done = 0
         """Tasks that were worked on, whatever came of them."""
         self._performer = Performer(database)
-        self._pool = ThreadPoolExecutor(threads, "tidegate-flow")
-        self._generators = ThreadPoolExecutor(GENERATORS, "tidegate-generator")
+        self._pool = Threads(threads, "tidegate-flow", self._perform)
+        self._generators = Threads(GENERATORS, "tidegate-generator", self._perform)
         self._results = Results(database, self._on_settled, self._renounce)
         self._heartbeat = Heartbeat(database, self._on_lost)
         self._own = self._begin_life()
@@ -159,8 +163,8 @@ class FlowWorker:
         self._abandon("the worker stops")
         with self._changed:
             self._changed.wait_for(lambda: not self._held, bound / 2)
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._generators.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
+        self._generators.close()
         self._results.close(bound)
         self._try_to_give_back()
         self._heartbeat.close()
@@ -172,10 +176,10 @@ class FlowWorker:
             log.warning("the lease of %s expires by itself: %s", self.name, trouble)
 
     def _let_go_of_what_can_be(self) -> None:
-        for held in list(self._held.values()):
-            if held.future is not None and held.future.cancel():
-                self._say(held, LetGo(held.context.claim))
-            elif held.is_generator:
+        for held in (*self._pool.take_back(), *self._generators.take_back()):
+            self._say(held, LetGo(held.context.claim))
+        for held in self._held.values():
+            if held.is_generator:
                 held.context.cancel("the worker stops")
 
     # ── lives ──
@@ -226,8 +230,7 @@ class FlowWorker:
             if not claims:
                 return
             crash_point("flow.claim.after_commit")
-            for claim in claims:
-                self._take(claim)
+            self._take(claims)
 
     def _rooms(self) -> dict[str, int]:
         """How many tasks of each queue to claim; nothing while there is enough in hand."""
@@ -255,16 +258,20 @@ class FlowWorker:
         # A few at a time would cost a transaction each.
         return wanted if 2 * wanted >= in_hand[queue] else 0
 
-    def _take(self, claim: Claim) -> None:
+    def _take(self, claims: Sequence[Claim]) -> None:
+        taken = [self._hold(claim) for claim in claims]
+        with self._changed:
+            for held in taken:
+                self._held[held.context.claim] = held
+                self._in_hand.change(held.context.claim.queue, 1)
+        for held in taken:
+            (self._generators if held.is_generator else self._pool).put(held)
+
+    def _hold(self, claim: Claim) -> _Held:
         flow, _, _ = claim.queue.partition("/")
         context = TaskContext(self._database, self._flows[flow], claim)
         is_generator = _is_generator(claim.queue, self._parts[claim.queue])
-        held = _Held(context, is_generator, monotonic())
-        with self._changed:
-            self._held[claim] = held
-            self._in_hand.change(claim.queue, 1)
-            pool = self._generators if is_generator else self._pool
-            held.future = pool.submit(self._perform, held)
+        return _Held(context, is_generator, monotonic())
 
     # ── performing ──
 
@@ -276,16 +283,14 @@ class FlowWorker:
         except Exception as trouble:  # noqa: BLE001  the database is gone for longer than is borne
             self._renounce(trouble)
         self._means.add(held.context.claim.queue, monotonic() - held.started_at)
-        with self._changed:
-            self._threads += held.is_abandoned
+        if held.is_abandoned:
+            with self._changed:
+                self._threads += 1
         self._say(held, outcome)
 
     def _say(self, held: _Held, outcome: Outcome) -> None:
-        with self._changed:
-            if held.is_settled:
-                return
-            held.is_settled = True
-        self._results.add(outcome)
+        if held.settling.acquire(blocking=False):
+            self._results.add(outcome)
 
     def _on_settled(self, outcomes: Sequence[Outcome]) -> None:
         with self._changed:
@@ -302,9 +307,9 @@ class FlowWorker:
         if now - self._looked_after_at < OLD:
             return
         self._looked_after_at = now
-        ours = self._database.transact(lambda c: flow_tasks.held_by(c, self.name))
         with self._changed:
-            held = list(self._held.values())
+            held = list(self._held.values())  # first: what is settled is forgotten afterwards
+        ours = self._database.transact(lambda c: flow_tasks.held_by(c, self.name))
         self._put_strays_back(ours, held)
         old = [it for it in held if now - it.claimed_at > OLD and not it.is_settled]
         runs = {it.context.run for it in old}
