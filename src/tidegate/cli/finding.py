@@ -58,6 +58,24 @@ def find_flow(name: str) -> Flow:
     return found
 
 
+def find_flows(name: str) -> list[Flow]:
+    """That flow, or all flows of a module."""
+    from tidegate.flows import Flow
+
+    if ":" in name:
+        return [find_flow(name)]
+    try:
+        module = _module(name, name, "")
+    except UnknownPipeline as unknown:
+        raise UnknownFlow(name, unknown.reason) from unknown
+    found = {id(it): it for it in vars(module).values() if isinstance(it, Flow)}
+    if not found:
+        raise UnknownFlow(name, "the module declares none")
+    for flow in found.values():
+        flow.definition  # noqa: B018  which is where mistakes in it are found
+    return list(found.values())
+
+
 def _load(name: str, reference: str, known: str) -> object:
     module, separator, attribute = reference.partition(":")
     if not separator or not module or not attribute:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_flow
+from tidegate.cli.finding import find_flows
 from tidegate.cli.flow import flow
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
@@ -18,7 +18,7 @@ from tidegate.cli.post import WithParent, process_name, stand_and_tell, told_to_
 def worker(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="FLOW...", help="Flows, as package.module:attribute."),
+        typer.Argument(metavar="FLOW...", help="Flows, as package.module:attribute, or modules."),
     ],
     deployment: ExistingDeployment,
     threads: Annotated[int, typer.Option(min=1, help="Handlers that run at the same time.")] = 8,
@@ -39,7 +39,7 @@ def worker(
     """
     with told_errors(as_json=False):
         stopped = told_to_stop(with_parent=with_parent)
-        flows = [find_flow(it) for it in names]
+        flows = [flow for it in names for flow in find_flows(it)]
         say = begin_log(is_kept=with_parent)
         from tidegate.run.deployment import open_deployment
         from tidegate.run.flows import FlowWorker

@@ -19,11 +19,12 @@ from tidegate.errors import (
     UnknownFlowStep,
     UntypedFunction,
     WrongParameters,
+    counted,
     listed,
 )
 from tidegate.flows.keys import StateKey
 from tidegate.flows.policies import FailAtFirst, Tolerate
-from tidegate.flows.signatures import admits_none, codec_for, fits, is_list, item_of, shown
+from tidegate.flows.signatures import admits_none, codec_for, fits, is_list, item_of, shown, takes
 from tidegate.flows.steps import Handler, Step, StepKind
 from tidegate.pipeline.graph import CycleFound, upstream_first
 
@@ -145,11 +146,11 @@ def _part(flow: Flow, step: Step[..., Any], parts: Mapping[str, Part]) -> Part:
             step.at, flow.name, step.name, listed([name for name, _ in wanted]), given
         )
     reader = _Reader(flow, step, parts)
-    takes = tuple(
+    taken = tuple(
         reader.taken(source, type_, is_items=at == 0 and step.kind is StepKind.MAP)
         for at, (source, (_, type_)) in enumerate(zip(sources, wanted, strict=True))
     )
-    return reader.part(takes, signal)
+    return reader.part(taken, signal)
 
 
 def _signal(flow: Flow, step: Step[..., Any], wanted: list[tuple[str, Any]]) -> Codec:
@@ -201,22 +202,23 @@ class _Reader:
                 f"step {source!r}", shown(whole),
             )  # fmt: skip
 
-    def part(self, takes: tuple[Taken, ...], signal: Codec | None) -> Part:
+    def part(self, taken: tuple[Taken, ...], signal: Codec | None) -> Part:
         """The step with everything that belongs to it."""
         step = self._step
         self._check_policy()
+        self._check_gate(len(taken) + (signal is not None))
         if step.kind is StepKind.GENERATOR:
-            return self._generator(takes, signal)
+            return self._generator(taken, signal)
         item = None
         if step.kind is StepKind.MAP:
-            if not takes:
+            if not taken:
                 raise WrongParameters(step.at, self._flow.name, step.name, "nothing", "an item")
             item = self._codec(f"an item of step {step.name!r}", step.signature.parameters[0][1])
-        if step.kind is StepKind.REDUCE and not takes[0].is_many:
+        if step.kind is StepKind.REDUCE and not taken[0].is_many:
             expected = "a step with items: a map step or a generator"
-            raise InvalidArgument(step.at, "reduce", "of", takes[0].source, expected)
+            raise InvalidArgument(step.at, "reduce", "of", taken[0].source, expected)
         gives = self._codec(f"the result of step {step.name!r}", step.signature.result)
-        return Part(step, takes, gives, item, None, signal)
+        return Part(step, taken, gives, item, None, signal)
 
     def _generator(self, takes: tuple[Taken, ...], signal: Codec | None) -> Part:
         step, flow = self._step, self._flow
@@ -246,6 +248,14 @@ class _Reader:
         if step.kind not in ITEMS and not isinstance(step.on_fail, FailAtFirst):
             expected = "FailAtFirst(), for a step without items"
             raise InvalidArgument(step.at, "step", "on_fail", step.on_fail, expected)
+
+    def _check_gate(self, given: int) -> None:
+        gate, at = self._step.gate, self._step.at
+        if gate.condition is not None and not takes(gate.condition, given):
+            expected = f"a function of {counted(given, 'value')}, as the step takes them"
+            raise InvalidArgument(at, "step", "condition", gate.condition, expected)
+        if gate.wait_for is not None and not takes(gate.wait_for, 1):
+            raise InvalidArgument(at, "step", "wait_for", gate.wait_for, "a function of the state")
 
     def _value(self, source: str, type_: Any) -> Codec:
         return self._codec(f"what step {source!r} gives", type_)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Union
 
-from tidegate.errors import SourceLine, UntypedFunction
+from tidegate.errors import InvalidArgument, SourceLine, UntypedFunction, WrongParameters
 from tidegate.flows.values import Codec
 
 STREAMS = (Iterator, Iterable, Generator, list)
@@ -29,16 +29,32 @@ def read_signature(
 ) -> Signature:
     """The types of a function; `scope` is where it was declared, for types that live there."""
     name = getattr(function, "__name__", repr(function))
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        expected = "a plain function, which may call asyncio.run"
+        raise InvalidArgument(at, "step", "function", name, expected)
     try:
         hints = typing.get_type_hints(function, localns=dict(scope))
     except Exception as error:  # whatever evaluating a user's annotation raises
         raise UntypedFunction(at, flow, name, f"{type(error).__name__}: {error}") from error
     names = [it.name for it in inspect.signature(function).parameters.values()]
+    if not names:
+        raise WrongParameters(at, flow, name, "nothing", "a context")
     missing = [it for it in [*names[1:], "return"] if it not in hints]
     if missing:
         reason = ", ".join("its result" if it == "return" else it for it in missing)
         raise UntypedFunction(at, flow, name, f"{reason} has no type")
     return Signature(tuple((it, hints[it]) for it in names[1:]), hints["return"])
+
+
+def takes(function: Callable[..., object], number: int) -> bool:
+    """Whether a function can be called with so many arguments; those of C code do not tell."""
+    try:
+        inspect.signature(function).bind(*[None] * number)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def scope_of_caller(package: str) -> dict[str, object]:

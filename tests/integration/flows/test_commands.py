@@ -103,6 +103,8 @@ def test_a_failed_run_is_tried_again(command: Command, hand: Hand) -> None:
         (["run", "tests.nowhere:flow"], "no flow"),
         (["run", "tests.waiting:LONG"], "not a Flow"),
         (["run", NUMBERS, "--input", "{"], "not JSON"),
+        (["worker", "tests.waiting"], "declares none"),
+        (["worker", "tests.nowhere"], "no flow"),
     ],
 )
 def test_a_command_that_means_nothing_is_a_usage_error(
@@ -121,7 +123,8 @@ def test_an_input_of_another_type_is_refused(command: Command) -> None:
 
 def test_ctrl_c_lets_a_worker_finish_and_say_so(command: Command, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    asked = [sys.executable, "-m", "tidegate", "flow", "worker", NUMBERS, *command.where]
+    module = "tests.integration.flows.declared"
+    asked = [sys.executable, "-m", "tidegate", "flow", "worker", module, *command.where]
     with log.open("wb") as opened:
         process = subprocess.Popen(asked, stdout=opened, stderr=opened)
     try:

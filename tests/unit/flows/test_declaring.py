@@ -342,3 +342,30 @@ def test_a_tolerance_that_means_nothing_is_refused_at_once(policy: Any) -> None:
 def test_a_name_that_could_not_be_a_file_is_refused() -> None:
     with pytest.raises(InvalidName):
         Flow("a/b")
+
+
+def test_a_coroutine_is_refused_at_once() -> None:
+    async def later(context: Context) -> int:
+        return 1
+
+    with pytest.raises(InvalidArgument):
+        Flow("f").step(later)
+
+
+def test_a_function_without_room_for_its_context_is_refused_at_once() -> None:
+    def alone() -> int:
+        return 1
+
+    with pytest.raises(WrongParameters):
+        Flow("f").step(alone)
+
+
+def test_a_condition_takes_what_its_step_takes() -> None:
+    flow = Flow("f")
+    flow.step(plain)
+
+    @flow.step(depends_on="plain", condition=lambda: True)
+    def other(context: Context, number: int) -> int:
+        return number
+
+    assert refused(InvalidArgument, flow).argument == "condition"
