@@ -77,9 +77,14 @@ class _Done(msgspec.Struct):
     result: msgspec.Raw
 
 
-def claim(connection: psycopg.Connection, owner: str, rooms: Mapping[str, int]) -> list[Claim]:
-    """Claim what is ready, at most so many tasks of each queue, in the order of their positions."""
-    asked = {"owner": owner, "queues": list(rooms), "rooms": list(rooms.values())}
+def claim(
+    connection: psycopg.Connection, owner: str, rooms: Mapping[str, int], most: int | None = None
+) -> list[Claim]:
+    """Claim what is ready: at most so many tasks of each queue, and so many of all.
+
+    The first queues come first; the tasks of a step come in the order of their positions.
+    """
+    asked = {"owner": owner, "queues": list(rooms), "rooms": list(rooms.values()), "most": most}
     rows = connection.execute(_SQL["claim"].sql, asked)
     return sorted(
         (Claim(owner, *row) for row in rows), key=lambda it: (it.run, it.step_id, it.position)

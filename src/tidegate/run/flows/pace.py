@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 AHEAD = 0.25
 """Seconds of work that a worker may have in hand."""
@@ -18,17 +19,79 @@ WEIGHT = 0.2
 SHORTEST = 1e-5
 
 
-def room(threads: int, in_hand: Mapping[str, int], means: Mapping[str, float], queue: str) -> int:
-    """How many tasks of a queue to claim, given how many are in hand and how long each takes.
+def idle(threads: int, in_hand: Mapping[str, int]) -> int:
+    """Threads that have nothing to do."""
+    return max(0, threads - sum(in_hand.values()))
 
-    >>> room(8, {}, {}, "a"), room(8, {"a": 8}, {"a": 10.0}, "a"), room(8, {}, {"a": 0.01}, "a")
-    (8, 0, 200)
+
+def ahead(threads: int, in_hand: Mapping[str, int], means: Mapping[str, float], queue: str) -> int:
+    """How many tasks of a queue to claim ahead of idle threads: what is done within a moment.
+
+    >>> ahead(8, {}, {}, "a"), ahead(8, {"a": 8}, {"a": 10.0}, "a"), ahead(8, {}, {"a": 0.01}, "a")
+    (0, 0, 200)
     """
-    idle = max(0, threads - sum(in_hand.values()))
+    if queue not in means or threads < 1:
+        return 0
     backlog = sum(number * means.get(it, AHEAD) for it, number in in_hand.items()) / threads
-    mean = max(means.get(queue, AHEAD * threads), SHORTEST)
-    ahead = int(max(0.0, AHEAD - backlog) * threads / mean)
-    return max(0, min(MOST - sum(in_hand.values()), max(idle, ahead)))
+    wanted = int(max(0.0, AHEAD - backlog) * threads / max(means[queue], SHORTEST))
+    return max(0, min(MOST - sum(in_hand.values()), wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a worker has in hand, how long tasks take, and what it may have more of each queue."""
+
+    threads: int
+    in_hand: Mapping[str, int]
+    means: Mapping[str, float]
+    free: Mapping[str, int | None]
+    """By queue, in the order in which they are to be looked at; None: as many as it likes."""
+    generators: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Tasks to claim: at most so many of each queue, and so many of all."""
+
+    rooms: Mapping[str, int]
+    most: int
+
+
+def wishes(facts: Facts, more_generators: int) -> list[Wish]:
+    """What to claim: one task for each idle thread, and of queues with short ones some ahead.
+
+    Those are asked for apart: nobody should claim a long task of every queue for one idle thread.
+    """
+    waiting = idle(facts.threads, facts.in_hand)
+    short = {
+        queue: ahead(facts.threads, facts.in_hand, facts.means, queue)
+        for queue in facts.free
+        if queue not in facts.generators
+    }
+    # A few at a time would cost a transaction each.
+    short = {
+        queue: number
+        for queue, number in short.items()
+        if number > waiting and 2 * number >= facts.in_hand.get(queue, 0)
+    }
+    long = [it for it in facts.free if it not in short and it not in facts.generators]
+    asked = [
+        Wish(dict.fromkeys(facts.generators, more_generators), more_generators),
+        Wish(dict.fromkeys(long, waiting), waiting),
+        Wish(short, max(short.values(), default=0)),
+    ]
+    return [wish for wish in (_within(it, facts.free) for it in asked) if wish.rooms]
+
+
+def _within(wish: Wish, free: Mapping[str, int | None]) -> Wish:
+    """What is allowed of a wish."""
+    rooms = {}
+    for queue, number in wish.rooms.items():
+        most = free[queue]
+        allowed = number if most is None else min(number, most)
+        if allowed > 0:
+            rooms[queue] = allowed
+    return Wish(rooms, wish.most)
 
 
 class Means:

@@ -11,6 +11,7 @@ get a thread.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from tidegate.errors import StepTimedOut
 from tidegate.faults import crash_point
 from tidegate.flows.steps import StepKind
 from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.pace import InHand, Means, room
+from tidegate.run.flows.pace import Facts, InHand, Means, Wish, wishes
 from tidegate.run.flows.performing import LetGo, Outcome, Performer, Settled, failed, trying_of
 from tidegate.run.flows.results import Results
 from tidegate.run.flows.threads import Threads
@@ -93,6 +94,7 @@ class FlowWorker:
         self._database = database
         self._flows: dict[str, Definition] = {it.name: it.definition for it in flows}
         self._parts = dict(_queues(list(self._flows.values())))
+        self._queues = deque(self._parts)
         self._threads = threads
         self._seconds = seconds
         self._process = process
@@ -223,40 +225,46 @@ class FlowWorker:
             self._abandon("its worker was taken for dead")
             self._own = self._begin_life()
         self._look_after_what_is_held()
-        while rooms := self._rooms():
-            claims = self._database.transact(
-                lambda c, wanted=rooms: flow_tasks.claim(c, self.name, wanted)  # type: ignore[misc]
-            )
-            if not claims:
-                return
+        while sum(self._claim(wish) for wish in self._wishes()):
+            pass  # there may be more
+
+    def _claim(self, wish: Wish) -> int:
+        claims = self._database.transact(
+            lambda c: flow_tasks.claim(c, self.name, wish.rooms, wish.most)
+        )
+        if claims:
             crash_point("flow.claim.after_commit")
             self._take(claims)
+        return len(claims)
 
-    def _rooms(self) -> dict[str, int]:
-        """How many tasks of each queue to claim; nothing while there is enough in hand."""
+    def _wishes(self) -> list[Wish]:
+        """What to claim: a task for each idle thread, and of short ones some ahead."""
         if self._is_draining or self._own not in self._heartbeat.held:
-            return {}
+            return []
+        self._queues.rotate()  # so that no queue always comes last
         with self._changed:
-            found = {queue: self._room(queue, part) for queue, part in self._parts.items()}
-        return {queue: number for queue, number in found.items() if number > 0}
+            free = {queue: self._free(queue) for queue in self._queues}
+            generators = [queue for queue in self._queues if self._is_generator(queue)]
+            handled = {
+                queue: number
+                for queue, number in self._in_hand.by_queue.items()
+                if not self._is_generator(queue)
+            }
+            running = sum(self._in_hand.by_queue.values()) - sum(handled.values())
+        return wishes(
+            Facts(self._threads, handled, self._means.now, free, frozenset(generators)),
+            GENERATORS - running,
+        )
 
-    def _room(self, queue: str, part: Part) -> int:
-        in_hand = self._in_hand.by_queue
-        if _is_generator(queue, part):
-            running = sum(1 for held in self._held.values() if held.is_generator)
-            return max(0, GENERATORS - running)
-        handled = {
-            it: number for it, number in in_hand.items() if not _is_generator(it, self._parts[it])
-        }
-        if self._threads < 1:
-            return 0
-        wanted = room(self._threads, handled, self._means.now, queue)
+    def _free(self, queue: str) -> int | None:
+        """How many more of these tasks this worker may have; None: as many as it likes."""
+        part = self._parts[queue]
         function = part.handler if part.handler and queue.endswith("[]") else part.step
         most = function.trying.concurrency
-        if most is not None:
-            return min(wanted, most - in_hand[queue])
-        # A few at a time would cost a transaction each.
-        return wanted if 2 * wanted >= in_hand[queue] else 0
+        return None if most is None else max(0, most - self._in_hand.by_queue[queue])
+
+    def _is_generator(self, queue: str) -> bool:
+        return _is_generator(queue, self._parts[queue])
 
     def _take(self, claims: Sequence[Claim]) -> None:
         taken = [self._hold(claim) for claim in claims]
@@ -270,8 +278,7 @@ class FlowWorker:
     def _hold(self, claim: Claim) -> _Held:
         flow, _, _ = claim.queue.partition("/")
         context = TaskContext(self._database, self._flows[flow], claim)
-        is_generator = _is_generator(claim.queue, self._parts[claim.queue])
-        return _Held(context, is_generator, monotonic())
+        return _Held(context, self._is_generator(claim.queue), monotonic())
 
     # ── performing ──
 

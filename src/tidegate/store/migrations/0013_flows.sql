@@ -735,8 +735,9 @@ COMMENT ON FUNCTION tidegate.flow_set_state IS
 
 -- ── Working: for whoever holds the lease ''flow worker'' under its name ──
 
-CREATE FUNCTION tidegate.flow_claim(p_owner text, p_queues text[], p_rooms integer[])
-RETURNS TABLE (
+CREATE FUNCTION tidegate.flow_claim(
+    p_owner text, p_queues text[], p_rooms integer[], p_most integer DEFAULT NULL
+) RETURNS TABLE (
     step_id bigint, "position" bigint, run_id bigint, queue text, epoch bigint, attempt integer,
     payload text, wait_number integer, waited double precision
 )
@@ -755,6 +756,7 @@ LANGUAGE sql SET enable_seqscan = off SET enable_hashjoin = off SET enable_merge
             LIMIT wanted.room
             FOR UPDATE SKIP LOCKED
         ) AS free
+        LIMIT p_most
     ) AS free
     WHERE task.step_id = free.step_id AND task.position = free.position
     RETURNING task.step_id, task.position, task.run_id, task.queue, task.epoch, task.attempts,
@@ -763,7 +765,8 @@ LANGUAGE sql SET enable_seqscan = off SET enable_hashjoin = off SET enable_merge
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_claim IS
-    'Claim what is ready in these queues (flow/step, flow/step[] for items), so many of each.';
+    'Claim what is ready in these queues (flow/step, flow/step[] for items), so many of each, and '
+    'so many of all.';
 
 CREATE FUNCTION tidegate.flow_complete(p_owner text, p_results jsonb)
 RETURNS TABLE (run_id bigint, step text, "position" bigint, epoch bigint, holder text, current bigint)

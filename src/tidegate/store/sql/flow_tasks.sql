@@ -1,8 +1,8 @@
 -- The tasks of flows, as their workers see them.
 
--- name: claim — Claim what is ready, so many of each queue.
+-- name: claim — Claim what is ready, so many of each queue, and so many of all.
 SELECT step_id, position, run_id, queue, epoch, attempt, payload, wait_number, waited
-FROM tidegate.flow_claim(%(owner)s, %(queues)s::text[], %(rooms)s::integer[]);
+FROM tidegate.flow_claim(%(owner)s, %(queues)s::text[], %(rooms)s::integer[], %(most)s);
 
 -- name: complete — Complete tasks; answers those that are not ours any more.
 SELECT run_id, step, position, epoch, holder, current
