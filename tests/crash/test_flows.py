@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -156,14 +157,19 @@ def test_a_frozen_worker_finds_what_it_had_done_by_others_and_is_told_so(crew: C
     assert crew.step(run).succeeded == 150
 
 
-def test_a_run_is_cancelled_although_its_worker_died_during_the_fan_out(crew: Crew) -> None:
-    run = crew.begin(5000, seconds=0.02)
+@pytest.mark.parametrize("dies_first", [True, False])
+def test_a_run_is_cancelled_although_its_worker_dies_during_the_fan_out(
+    crew: Crew, dies_first: bool
+) -> None:
+    run = crew.begin(5000, seconds=0.2)
     worker = crew.hire()
     crew.wait_at_work(run, 5)
-    worker.kill()
-    worker.wait()
+    if dies_first:
+        worker.kill()
+        worker.wait()
     state = crew.database.transact(lambda c: cancel_flow(c, run, "enough"))
     assert state is FlowState.CANCELING
+    worker.kill()
     crew.hire()
     wait_until(lambda: crew.state(run) is FlowState.CANCELED, BOUND)
     found = crew.step(run)
@@ -218,3 +224,29 @@ def test_the_same_work_can_be_begun_from_many_processes_and_runs_once(
     assert said == {b"run 1 of flow 'marked' is running\n"}
     crew.hire()
     crew.check(1, 5)
+
+
+def test_runs_end_right_under_faults_at_random(
+    crew: Crew,
+    server: EmbeddedServer,  # noqa: F811  a fixture
+) -> None:
+    chance = random.Random(6)
+    runs = [crew.begin(1500, seconds=0.004) for _ in range(2)]
+    workers = [crew.hire(), crew.hire()]
+    faults = ["kill", "freeze", "stop", "kill", "PostgreSQL", "kill"]
+    for number, fault in enumerate(chance.sample(faults, len(faults))):
+        crew.wait_at_work(runs[0], 150 * (number + 1))
+        victim = workers.pop(0)
+        if fault == "PostgreSQL":
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGKILL)
+            server.ensure_running()
+            workers.append(victim)
+        elif fault == "freeze":
+            victim.send_signal(signal.SIGSTOP)
+            workers.append(crew.hire())
+        else:
+            victim.send_signal(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
+            workers.append(crew.hire())
+    for run in runs:
+        crew.check(run, 1500)
