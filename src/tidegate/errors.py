@@ -985,7 +985,7 @@ class CutDamaged(RunError):
     intact: str
     says: ClassVar[str] = (
         "run {run!r} cannot be restored to cut {number}: {files} gone or damaged; nothing was"
-        " changed. The newest cut before it that is intact: {intact}"
+        " changed. The newest other cut that is intact: {intact}"
     )
 
 

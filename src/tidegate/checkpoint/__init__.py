@@ -26,6 +26,7 @@ from tidegate.checkpoint.decide import (
     Unalign,
     Verdict,
     decide,
+    tardy,
 )
 from tidegate.checkpoint.facts import CutFacts, Cutting, UnderWay, Waiting
 from tidegate.checkpoint.life import OVER, TRANSITIONS, CheckpointState
@@ -47,4 +48,5 @@ __all__ = [
     "Verdict",
     "Waiting",
     "decide",
+    "tardy",
 ]

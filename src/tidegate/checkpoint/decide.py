@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.checkpoint.facts import CutFacts, UnderWay
 from tidegate.checkpoint.life import CheckpointState
+from tidegate.errors import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def decide(facts: CutFacts) -> Verdict:
         return _about(facts, facts.under_way)
     tolerated = facts.cutting.tolerated
     if facts.is_open and tolerated is not None and facts.failures > tolerated:
-        return Fail(f"{facts.failures} checkpoints in a row have failed")
+        return Fail(f"{counted(facts.failures, 'checkpoint')} in a row failed")
     return _next(facts) if _is_due(facts) else Rest()
 
 
@@ -131,6 +132,22 @@ def _broken_bounds(facts: CutFacts, it: UnderWay) -> Iterator[Abort]:
     bound = facts.cutting.acknowledgement
     if it.age > bound:
         yield Abort(_why_not_acknowledged(it, bound), _offender(facts, it))
+
+
+def tardy(facts: CutFacts) -> str | None:
+    """Who is to be warned of, because half of a bound has passed; None: nobody.
+
+    >>> from tidegate.checkpoint import Cutting
+    >>> tardy(CutFacts(Cutting(), "c", under_way=UnderWay(7, _S.INJECTED, 151.0)))
+    'c'
+    """
+    cutting = facts.cutting
+    half = replace(
+        cutting, alignment=cutting.alignment / 2, acknowledgement=cutting.acknowledgement / 2
+    )
+    its = facts.under_way
+    broken = next(_broken_bounds(replace(facts, cutting=half), its), None) if its else None
+    return broken.offender if broken else None
 
 
 def _why_not_acknowledged(it: UnderWay, bound: float) -> str:

@@ -23,6 +23,7 @@ from tidegate.checkpoint import (
     Unalign,
     Verdict,
     decide,
+    tardy,
 )
 from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
@@ -30,9 +31,11 @@ from tidegate.signals import CheckpointId
 from tidegate.store import RunState, close_run, cuts, garbage, guard, unaligned
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tidegate.checkpoint import CutFacts
     from tidegate.run.remembering import Seal
-    from tidegate.store import Connection, Database, Lease, Run
+    from tidegate.store import Connection, Database, Lease, Run, SealedFile
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ class Coordinator:
         self._database = database
         self._pipeline = pipeline
         self._seal = seal
+        self._warned: dict[int, int] = {}
+        """By run the last checkpoint that somebody was warned of."""
         self.cuts = 0
         """How many it has committed."""
 
@@ -59,8 +64,9 @@ class Coordinator:
         verdicts = []
         for run, facts in self._database.transact(lambda c: cuts.to_cut(c, self._pipeline)):
             verdict = decide(facts)
+            self._warn(run, facts)
             if isinstance(verdict, Commit) and facts.under_way:
-                verdict = self._sealed(run, facts.under_way.number)
+                verdict = self._sealed(lease, run, facts.under_way.number)
             if not isinstance(verdict, Rest):
                 write = partial(self._write, lease=lease, run=run, facts=facts, verdict=verdict)
                 self._database.transact(write)
@@ -68,7 +74,17 @@ class Coordinator:
                 verdicts.append(verdict)
         return any(isinstance(verdict, Advance | Unalign) for verdict in verdicts)
 
-    def _sealed(self, run: Run, number: int) -> Commit | Abort:
+    def _warn(self, run: Run, facts: CutFacts) -> None:
+        """Once for each checkpoint, well before it is given up."""
+        late = tardy(facts)
+        if late is None or facts.under_way is None:
+            return
+        number = facts.under_way.number
+        if self._warned.get(run.id) != number:
+            self._warned[run.id] = number
+            log.warning("checkpoint %d of run %s is late, and waits for %s", number, run.name, late)
+
+    def _sealed(self, lease: Lease, run: Run, number: int) -> Commit | Abort:
         """Files that tasks keep are sealed by them, those of what was on its way by nobody."""
         found = self._database.transact(lambda c: unaligned.unsealed(c, run, number))
         try:
@@ -76,8 +92,19 @@ class Coordinator:
         except OSError as trouble:
             return Abort(f"what was on its way cannot be sealed: {trouble}", "the storage")
         if sealed:
-            self._database.transact(lambda c: unaligned.seal(c, run, number, sealed))
+            self._database.transact(partial(self._write_seals, lease, run, number, sealed))
         return Commit()
+
+    def _write_seals(
+        self,
+        lease: Lease,
+        run: Run,
+        number: int,
+        sealed: Mapping[int, Sequence[SealedFile]],
+        connection: Connection,
+    ) -> None:
+        guard(connection, lease)
+        unaligned.seal(connection, run, number, sealed)
 
     def _write(
         self, connection: Connection, lease: Lease, run: Run, facts: CutFacts, verdict: Verdict

@@ -8,12 +8,15 @@ lanes in one transaction; whoever comes second, here or in another process, find
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
+from tidegate.errors import BarrierInjectionFailed
 from tidegate.run.tending import Tending
 from tidegate.signals import BarrierInjector, InjectorHandle
 from tidegate.store import cut_topic, cuts, unfinished_among
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
     from tidegate.store import Database, LaneName, Run, Wakeups
 
+log = logging.getLogger(__name__)
+
+MOST_FAILURES = 3
+"""In a row, until the checkpoint of a source that cannot inject is given up."""
 NET = 1.0
 """Seconds after which one looks although nobody woke it."""
 
@@ -53,6 +60,8 @@ class Injection:
         self._lanes = lanes
         self._turn = Lock()
         self._sources: dict[tuple[int, str], _Source] = {}
+        self._failures: Counter[tuple[int, str]] = Counter()
+        """How often in a row sources could not inject."""
         self._tending = ExitStack()
 
     def look(self) -> None:
@@ -62,7 +71,7 @@ class Injection:
                 source = self._source(owing.run, owing.source)
                 source.handle.inject(owing.number, owing.epoch, quiet=owing.is_quiet)
             for known in [*self._sources.values()]:
-                self._poll(known)
+                self._try(known)
             self._forget_closed()
 
     def after_chunk(self, run: Run, source: str) -> None:
@@ -70,7 +79,7 @@ class Injection:
         with self._turn:
             known = self._sources.get((run.id, source))
             if known is not None:
-                self._poll(known)
+                self._try(known)
 
     def _source(self, run: Run, name: str) -> _Source:
         key = run.id, name
@@ -78,6 +87,27 @@ class Injection:
             injector = BarrierInjector(f"{name} of run {run.name}")
             self._sources[key] = _Source(run, name, injector, injector.handle())
         return self._sources[key]
+
+    def _try(self, source: _Source) -> None:
+        """One source that cannot inject keeps no other from it, and is named in the end."""
+        try:
+            self._poll(source)
+        except BarrierInjectionFailed as failure:
+            log.warning("%s", failure)
+            self._failures[source.run.id, source.name] += 1
+            if self._failures[source.run.id, source.name] >= MOST_FAILURES:
+                self._give_up(source, failure)
+        else:
+            self._failures.pop((source.run.id, source.name), None)
+
+    def _give_up(self, source: _Source, failure: BarrierInjectionFailed) -> None:
+        """Nothing comes of the checkpoint that this source owes; the next one may."""
+        del self._failures[source.run.id, source.name]
+        for owed in self._database.transact(lambda c: cuts.owed(c, self._pipeline)):
+            if (owed.run.id, owed.source) == (source.run.id, source.name):
+                reason, offender = failure.reason, f"source {source.name}"
+                its = partial(cuts.abort, run=owed.run, number=owed.number)
+                self._database.transact(partial(its, reason=reason, offender=offender))
 
     def _poll(self, source: _Source) -> None:
         barrier = source.injector.poll_barrier()
@@ -92,11 +122,11 @@ class Injection:
         )
         try:
             self._database.transact(inject)
-        except BaseException:
+        except Exception as cause:
             # The injector takes a number once. That the source owes it still stands in the
             # database, and another one is told.
             del self._sources[source.run.id, source.name]
-            raise
+            raise BarrierInjectionFailed(source.name, str(barrier), str(cause)) from cause
 
     def _forget_closed(self) -> None:
         runs = {run for run, _ in self._sources}

@@ -16,7 +16,7 @@ from tidegate.store import LaneName, cuts, restoring
 if TYPE_CHECKING:
     from tidegate.run.assemble import Assembly
     from tidegate.run.deployment import Deployment
-    from tidegate.store import Connection, Database, Run
+    from tidegate.store import Connection, Database, Run, SealedFile
     from tidegate.store.restoring import Graph
 
 
@@ -43,7 +43,7 @@ def restore(
     database.transact(lambda c: _check_plan(c, assembly, run, wanted, is_served=is_served))
     damaged = _damaged(database, storage, run, wanted)
     if damaged:
-        intact = next(_intact(database, storage, run, [it for it in known if it < wanted]), None)
+        intact = next(_intact(database, storage, run, [it for it in known if it != wanted]), None)
         raise CutDamaged(run.name, wanted, listed(damaged), f"cut {intact}" if intact else "none")
     return database.transact(lambda c: _begin_again(c, assembly, run, wanted))
 
@@ -80,8 +80,13 @@ def _damaged(database: Database, storage: Storage, run: Run, number: int) -> lis
     """The files of a cut that are not as they were, or gone; and those of chunks behind it."""
     sealed = database.transact(lambda c: restoring.sealed_files(c, run, number))
     behind = database.transact(lambda c: restoring.files_behind(c, run, number))
-    wrong = [it.path for it in sealed if storage.find(it.path) != it]
-    return [*wrong, *(file for file in behind if storage.find(file) is None)]
+    wanted = behind | {it.path: it for it in sealed}
+    return [file for file, seal in wanted.items() if not _is_intact(storage.find(file), seal)]
+
+
+def _is_intact(found: SealedFile | None, wanted: SealedFile | None) -> bool:
+    """A file that nobody sealed has at least to be there."""
+    return found is not None and wanted in {None, found}
 
 
 def _intact(

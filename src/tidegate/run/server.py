@@ -217,7 +217,9 @@ class Server:
         shard = (number - 1) % len(readers[0])
         batch = copy(self._root, self._beginning(found, source, number, shard))
         time = watermark(self._root, batch.files, self._pipeline.sources[source].event_time)
-        chunk = Chunk(source, number, sha256, batch.rows, batch.bytes, batch.files, shard, time)
+        seals = tuple(self._storage.seal(batch.files))
+        its = (batch.rows, batch.bytes, batch.files, shard, time, seals)
+        chunk = Chunk(source, number, sha256, *its)
         lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
         is_new = self._record(found, chunk, lanes)
         self.injection.after_chunk(found, source)

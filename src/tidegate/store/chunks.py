@@ -19,6 +19,7 @@ from tidegate.errors import (
     RunEnded,
     SourceEnded,
 )
+from tidegate.store.cuts import SealedFile
 from tidegate.store.runs import Run, RunState
 
 LARGEST = 2**63 - 2
@@ -38,6 +39,8 @@ class Chunk:
     shard: int
     watermark: int | None = None
     """Its latest event time less the allowed delay, in milliseconds since 1970, if it has one."""
+    seals: tuple[SealedFile, ...] = ()
+    """How its files have to be found again."""
 
     @property
     def batch(self) -> dict[str, object]:

@@ -30,7 +30,7 @@ from tidegate.store.chunks import (
     watermark_after,
 )
 from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
-from tidegate.store.messages import message_id
+from tidegate.store.messages import as_json, message_id
 from tidegate.store.queries import queries
 from tidegate.store.runs import LaneName, Run, RunState, hold
 from tidegate.store.topics import task_topic
@@ -229,6 +229,7 @@ def _add(connection: psycopg.Connection, run: Run, chunk: Chunk, *, is_last: boo
             "files": list(chunk.files),
             "shard": chunk.shard,
             "watermark": chunk.watermark,
+            "seals": as_json(chunk.seals),
             "is_last": is_last,
         },
     )

@@ -43,10 +43,12 @@ def sealed_files(connection: psycopg.Connection, run: Run, number: int) -> list[
     return [SealedFile(*row) for row in rows]
 
 
-def files_behind(connection: psycopg.Connection, run: Run, number: int) -> list[str]:
-    """The files of the chunks that were delivered behind a cut."""
+def files_behind(
+    connection: psycopg.Connection, run: Run, number: int
+) -> dict[str, SealedFile | None]:
+    """The files of the chunks that were delivered behind a cut; None where one was not sealed."""
     rows = connection.execute(_SQL["behind"].sql, {"run": run.id, "number": number})
-    return [file for (file,) in rows]
+    return {file: SealedFile(file, size, sha256) if sha256 else None for file, sha256, size in rows}
 
 
 def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Graph) -> Run:

@@ -106,6 +106,7 @@ CREATE TABLE tidegate.chunk (
     shard integer NOT NULL,
     delivered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     behind bigint NOT NULL DEFAULT 0,      -- the checkpoint whose barrier it came behind
+    seals jsonb NOT NULL DEFAULT '[]',     -- path, bytes and SHA-256 of each of its files
     watermark bigint,                      -- its latest event time less the delay, in ms since 1970
     PRIMARY KEY (run_id, source, number),
     FOREIGN KEY (run_id, source) REFERENCES tidegate.source ON DELETE CASCADE

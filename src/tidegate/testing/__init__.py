@@ -9,8 +9,8 @@ several clients wait for their results.
 
 from tidegate.testing.processes import Client, Company, chaos_of_processes
 from tidegate.testing.runs import (
+    IN_TURN,
     QUICK,
-    QUICK_CUTS,
     Published,
     Subject,
     Trial,
@@ -22,8 +22,8 @@ from tidegate.testing.runs import (
 )
 
 __all__ = [
+    "IN_TURN",
     "QUICK",
-    "QUICK_CUTS",
     "Client",
     "Company",
     "Published",

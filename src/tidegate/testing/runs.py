@@ -37,14 +37,17 @@ QUICK = ("files.after_write", "step.after_commit", "publish.before_commit")
 """A step is replayed, a step was committed unheard, a run is published: what `make test` tries."""
 OF_CUTS = frozenset(point for point in CRASH_POINTS if point.startswith(("cut.", "restore.")))
 """Crash points that only a run passes that is cut."""
-QUICK_CUTS = (
+IN_TURN = (
+    "cut.trigger.before_commit",
+    "cut.inject.before_commit",
     "cut.acknowledge.before_commit",
-    "cut.unalign.before_commit",
     "cut.commit.before_commit",
+    "cut.commit.after_commit",
+    "cut.abort.before_commit",
+    "cut.unalign.before_commit",
     "restore.before_commit",
 )
-"""A state is written, a cut waits no longer, one becomes visible, a run goes back: what `make test`
-tries of them."""
+"""All of them in the order in which a run passes them: what `make test` tries, in one run."""
 ELSEWHERE = frozenset(point for point in CRASH_POINTS if point.startswith(("flow.", "migration.")))
 """Crash points that a run of a pipeline does not pass on a database that is ready."""
 GENERATORS = "tidegate.generators"
@@ -117,7 +120,7 @@ def chaos(
             yield _trial(subject.cut, expected, f"cut, {fault}", fault)
 
 
-def chaos_of_cuts(subject: Subject, points: Sequence[str] = QUICK_CUTS) -> Iterator[Trial]:
+def chaos_of_cuts(subject: Subject, points: Sequence[str] = IN_TURN) -> Iterator[Trial]:
     """A run that is cut, and dies at these points one after the other."""
     expected, seconds = _without_faults(subject)
     yield Trial("none", 0, seconds)

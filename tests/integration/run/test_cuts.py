@@ -168,6 +168,35 @@ def test_a_cut_with_a_damaged_file_is_refused_and_an_intact_one_is_named(
     common.server.cancel(client.run)
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_chunk_behind_a_cut_has_to_be_what_was_delivered(
+    common: Service, common_place: Deployment, tmp_path: Path, *, is_gone: bool
+) -> None:
+    """A later cut does not need it any more, and is named."""
+    client = Client(common.server, f"damaged-chunk-{is_gone}", tmp_path)
+    client.items(1, *RICE_AND_TEA)
+    client.sales(1, (1, 7))
+    first = take(common, client)
+    client.sales(2, (2, 200))
+    second = take(common, client)
+    run = common.server.known(client.run)
+    sql = b"SELECT files ->> 0 FROM tidegate.chunk WHERE run_id = %s AND source = %s AND number = 2"
+    asked = (run.id, "sales")
+    row = common_place.database.transact(lambda c: c.execute(sql, asked).fetchone())
+    assert row is not None
+    path = Path(common_place.root, row[0])
+    content = path.read_bytes()
+    path.unlink()
+    if not is_gone:
+        path.write_bytes(content[:-1] + b"!")
+
+    with pytest.raises(CutDamaged) as told:
+        common.server.restore(client.run, first.number)
+    assert (told.value.files, told.value.intact) == (row[0], f"cut {second.number}")
+    assert common.server.known(client.run) == run, "nothing was changed"
+    common.server.cancel(client.run)
+
+
 def test_a_state_survives_whoever_had_it(place: Deployment, spark: Session, tmp_path: Path) -> None:
     with serving(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)

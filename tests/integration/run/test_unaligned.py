@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -16,6 +17,7 @@ from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
 from tidegate.run import inbox
 from tidegate.store import Database, EmbeddedServer, Wakeups, cuts, garbage
+from tidegate.store.alignments import alignments_of
 from tidegate.store.restoring import sealed_files
 
 COLUMNS = "k bigint, v bigint"
@@ -209,3 +211,24 @@ def test_a_coordinator_takes_them_by_itself_while_a_source_is_stalled(joined: Be
     assert not any(it.is_aligned or it.is_published for it in taken)
     assert joined.inject("a") is False
     assert is_complete_after_restoring(joined, joined.restorable[0])
+
+
+def test_whoever_kept_the_barrier_longest_is_the_slowest(joined: Bench) -> None:
+    deliver_both(joined)
+    begin(joined)
+    (late, *_) = [task for task in of(joined, "s") if task.partition("/")[0] in joined.totalling]
+    joined.settle(without=[late])
+    time.sleep(0.05)
+    joined.settle()
+    (it,) = joined.cuts.all(joined.run.name)
+    assert it.slowest == late
+
+
+def test_who_came_last_is_told_of_those_alone_that_were_waited_for(joined: Bench) -> None:
+    deliver_both(joined)
+    aligned = begin(joined)
+    joined.settle()
+    joined.unalign(begin(joined))
+    joined.watch_over()
+    told = joined.database.transact(lambda c: alignments_of(c, joined.run))
+    assert {it.number for it in told} == {aligned}

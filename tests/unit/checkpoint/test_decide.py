@@ -85,7 +85,7 @@ def test_nothing_is_triggered_when_all_sources_have_ended_or_the_run_is_closed()
 
 def test_a_run_fails_when_more_fail_in_a_row_than_it_tolerates() -> None:
     assert decide(replace(IDLE, failures=2)) == Trigger()
-    assert decide(replace(IDLE, failures=3)) == Fail("3 checkpoints in a row have failed")
+    assert decide(replace(IDLE, failures=3)) == Fail("3 checkpoints in a row failed")
     patient = replace(EVERY, tolerated=None)
     assert decide(replace(IDLE, failures=99, cutting=patient)) == Trigger()
 
@@ -217,6 +217,7 @@ CHECKPOINTS = st.builds(
     acknowledged=st.frozensets(NAMES),
     waiting=st.lists(st.builds(Waiting, NAMES, st.lists(NAMES).map(tuple), SECONDS)).map(tuple),
     complete_for=st.none() | SECONDS,
+    patience=st.none() | SECONDS,
 )
 FACTS = st.builds(
     CutFacts,
@@ -243,6 +244,10 @@ def test_nothing_ever_happens_that_the_table_does_not_have(facts: CutFacts) -> N
         case Commit():
             assert S.COMMITTED in following
             assert "c" in facts.under_way.acknowledged
+        case Unalign():
+            assert "c" not in facts.under_way.acknowledged
+            assert facts.under_way.patience is not None
+            assert facts.under_way.patience <= facts.under_way.age
         case Abort(reason, offender):
             assert S.ABORTED in following
             assert reason
@@ -254,7 +259,10 @@ def test_nothing_ever_happens_that_the_table_does_not_have(facts: CutFacts) -> N
 @given(CHECKPOINTS)
 def test_every_checkpoint_is_over_some_time(checkpoint: UnderWay) -> None:
     late = replace(checkpoint, age=1e6, complete_for=None)
-    while isinstance(verdict := decide(replace(IDLE, under_way=late)), Advance):
-        late = replace(late, state=verdict.to)
+    while isinstance(verdict := decide(replace(IDLE, under_way=late)), Advance | Unalign):
+        if isinstance(verdict, Advance):
+            late = replace(late, state=verdict.to)
+        else:
+            late = replace(late, acknowledged=frozenset({"c"}), complete_for=0.0)
 
     assert isinstance(verdict, Commit | Abort)

@@ -4,6 +4,8 @@ ALTER TABLE tidegate.checkpoint ADD COLUMN patience double precision CHECK (pati
 
 ALTER TABLE tidegate.checkpoint ADD COLUMN unaligned boolean NOT NULL DEFAULT false;
 
+ALTER TABLE tidegate.chunk ADD COLUMN seals jsonb NOT NULL DEFAULT '[]';
+
 CREATE TABLE tidegate.in_flight (
     run_id bigint NOT NULL,
     number bigint NOT NULL,

@@ -4,5 +4,5 @@
 SELECT acknowledgement.number, task, waited, coalesce(last, '')
 FROM tidegate.acknowledgement
 JOIN tidegate.checkpoint USING (run_id, number)
-WHERE run_id = %(run)s AND state = 'committed'
+WHERE run_id = %(run)s AND state = 'committed' AND last IS NOT NULL
 ORDER BY acknowledgement.number, task;

@@ -294,7 +294,7 @@ SET state = 'committed', settled_at = clock_timestamp(),
     )
 WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
 
--- name: checkpoints_of — All checkpoints of a run, with who acknowledged last.
+-- name: checkpoints_of — All checkpoints of a run, with who kept its barrier longest.
 SELECT
     checkpoint.number, checkpoint.id, checkpoint.epoch, checkpoint.state,
     checkpoint.triggered_at,
@@ -308,9 +308,14 @@ FROM tidegate.checkpoint
 LEFT JOIN LATERAL (
     SELECT
         max(waited) AS waited, sum(bytes) AS bytes,
-        (array_agg(task ORDER BY acknowledged_at DESC, task) FILTER (
-            WHERE last IS NOT NULL
-        ))[1] AS slowest
+        (array_agg(task ORDER BY acknowledged_at - coalesce((
+            SELECT max(before.acknowledged_at)
+            FROM tidegate.lane
+            JOIN tidegate.acknowledgement AS before
+                ON before.run_id = lane.run_id AND before.task = lane.from_task
+            WHERE lane.run_id = checkpoint.run_id AND lane.to_task = acknowledgement.task
+                AND before.number = checkpoint.number AND before.last IS NOT NULL
+        ), checkpoint.triggered_at) DESC, task) FILTER (WHERE last IS NOT NULL))[1] AS slowest
     FROM tidegate.acknowledgement
     WHERE acknowledgement.run_id = checkpoint.run_id
         AND acknowledgement.number = checkpoint.number

@@ -17,11 +17,12 @@ WHERE run_id = %(run)s AND source = %(source)s AND number = %(number)s;
 -- name: add_chunk — Remember a chunk, and that there is one more.
 WITH added AS (
     INSERT INTO tidegate.chunk (
-        run_id, source, number, sha256, rows, bytes, files, shard, watermark, behind
+        run_id, source, number, sha256, rows, bytes, files, shard, watermark, seals, behind
     )
     SELECT
         run_id, name, %(number)s, %(sha256)s, %(rows)s, %(bytes)s,
-        to_jsonb(%(files)s::text[]), %(shard)s, %(watermark)s::bigint, injected
+        to_jsonb(%(files)s::text[]), %(shard)s, %(watermark)s::bigint,
+        %(seals)s::jsonb, injected
     FROM tidegate.source
     WHERE run_id = %(run)s AND name = %(source)s
 )

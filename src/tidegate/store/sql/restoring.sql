@@ -1,17 +1,21 @@
 -- A run begins again at a cut, as another incarnation of it.
 
--- name: sealed — The files that a cut's states name, and those of what was on its way.
+-- name: sealed — The files of a cut: of its states, of what was on its way, of what sinks gave for it.
 SELECT DISTINCT file ->> 'path', (file ->> 'bytes')::bigint, file ->> 'sha256'
 FROM (
     SELECT files FROM tidegate.state
     WHERE run_id = %(run)s AND number <= %(number)s AND (removed IS NULL OR removed > %(number)s)
     UNION ALL
     SELECT files FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s
+    UNION ALL
+    SELECT files FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s
 ) AS named, jsonb_array_elements(files) AS file;
 
--- name: behind — The files of the chunks behind a cut.
-SELECT jsonb_array_elements_text(files)
+-- name: behind — The files of the chunks behind a cut; some may not be sealed.
+SELECT file, seal ->> 'sha256', (seal ->> 'bytes')::bigint
 FROM tidegate.chunk
+CROSS JOIN LATERAL jsonb_array_elements_text(files) AS file
+LEFT JOIN LATERAL jsonb_array_elements(seals) AS seal ON seal ->> 'path' = file
 WHERE run_id = %(run)s AND behind >= %(number)s;
 
 -- name: acknowledged_by — The tasks that the barrier of a checkpoint has left.
@@ -41,10 +45,10 @@ WHERE source.run_id = %(run)s AND earlier.run_id = %(earlier)s AND earlier.name 
 
 -- name: copy_chunks — All its chunks; those behind the cut come behind its barrier again.
 INSERT INTO tidegate.chunk (
-    run_id, source, number, sha256, rows, bytes, files, shard, delivered_at, watermark, behind
+    run_id, source, number, sha256, rows, bytes, files, shard, delivered_at, watermark, seals, behind
 )
 SELECT
-    %(run)s, source, number, sha256, rows, bytes, files, shard, delivered_at, watermark,
+    %(run)s, source, number, sha256, rows, bytes, files, shard, delivered_at, watermark, seals,
     CASE WHEN behind < %(number)s THEN behind ELSE greatest(%(number)s, (
         SELECT max(injected) FROM tidegate.source WHERE run_id = %(earlier)s
     )) END

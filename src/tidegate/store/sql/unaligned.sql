@@ -73,7 +73,8 @@ ORDER BY place;
 UPDATE tidegate.in_flight
 SET files = given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (place bigint, files jsonb)
-WHERE run_id = %(run)s AND number = %(number)s AND in_flight.place = given.place;
+WHERE run_id = %(run)s AND number = %(number)s AND in_flight.place = given.place
+    AND in_flight.files IS NULL;
 
 -- name: late — The runs that no longer wait for checkpoints that somebody wants to keep something for.
 SELECT run.id
