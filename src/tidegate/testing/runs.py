@@ -299,9 +299,10 @@ def _tried(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault
     process = _start(subject, place, fault.environment(0))
     fault.befall(process, place / "deployment")
     deaths = 0
+    most = MOST_RESTARTS + (len(fault.points) if isinstance(fault, CrashInTurn) else 0)
     while (code := _finish(process, place)) != 0:
         deaths += 1
-        if code != -signal.SIGKILL or deaths > MOST_RESTARTS:
+        if code != -signal.SIGKILL or deaths > most:
             raise ChaosFailed(name, f"the process ended with {code}: {_said(place)}")
         process = _start(subject, place, fault.environment(deaths))
     if fault.environment(deaths):
