@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidegate.checkpoint import Cutting
     from tidegate.flows import Flow
     from tidegate.pipeline import Pipeline, Stream
     from tidegate.run.deployment import open_deployment
@@ -21,9 +22,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Flow", "Pipeline", "Stream", "__version__", "open_deployment", "serving", "session_on"]
+__all__ = [
+    "Cutting",
+    "Flow",
+    "Pipeline",
+    "Stream",
+    "__version__",
+    "open_deployment",
+    "serving",
+    "session_on",
+]
 
 _HOMES = {
+    "Cutting": "tidegate.checkpoint",
     "Flow": "tidegate.flows",
     "Pipeline": "tidegate.pipeline",
     "Stream": "tidegate.pipeline",

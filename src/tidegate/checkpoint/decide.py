@@ -60,6 +60,9 @@ Verdict = Rest | Trigger | Advance | Unalign | Commit | Abort | Fail
 
 _S = CheckpointState
 
+MOST_DOUBLINGS = 8
+"""Of the patience of one that follows others which have lost theirs."""
+
 
 def decide(facts: CutFacts) -> Verdict:
     """What the facts of one run lead to.
@@ -81,8 +84,10 @@ def decide(facts: CutFacts) -> Verdict:
 
 
 def _next(facts: CutFacts) -> Trigger:
-    """One that waits for nobody is never shown."""
+    """One that waits for nobody is never shown; one that may be has more patience each time."""
     patience = facts.cutting.unaligned_after
+    if patience is not None:
+        patience *= 2 ** min(facts.unaligned, MOST_DOUBLINGS)
     return Trigger(facts.unpublished < facts.cutting.publish or patience == 0, patience)
 
 

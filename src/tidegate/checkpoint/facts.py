@@ -20,7 +20,8 @@ class Cutting:
     unaligned_after: float | None = None
     """How long one waits for barriers before it takes what is on its way along; 0: none waits.
 
-    Such a one is there to be restored; sinks go on showing the last that was aligned.
+    Such a one is there to be restored; sinks go on showing the last that was aligned. So that they
+    are shown something some day, each that follows such a one has twice its patience.
     """
     alignment: float = 60.0
     """How long a fan-in may wait for the rest of the copies."""
@@ -80,4 +81,6 @@ class CutFacts:
     """Seconds since the last that sinks show, or since the run began."""
     failures: int = 0
     """How many have failed since the last that was committed."""
+    unaligned: int = 0
+    """How many have not waited since the last that sinks show, of those that are remembered."""
     under_way: UnderWay | None = None

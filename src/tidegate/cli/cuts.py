@@ -40,14 +40,15 @@ def checkpoint(
     A run can be restored to it.
     """
     with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
-        from tidegate.run.taking import begin, wait
+        from tidegate.run.taking import take
         from tidegate.store import Wakeups
 
         found = find(opened, run, pipeline)
         with Wakeups(opened) as wakeups:
-            number = begin(opened, found, unaligned=unaligned)
-            taken = wait(opened, wakeups, found, number, timeout)
-        told = f"cut {number} of run {run!r} is taken: {taken.seconds:.2f} s, {taken.bytes:,} bytes"
+            taken = take(opened, wakeups, found, timeout, unaligned=unaligned)
+        told = f"cut {taken.number} of run {run!r} is taken: {taken.seconds:.2f} s"
+        told += f", {taken.bytes:,} bytes"
+        told += "" if taken.is_published else "; it can be restored, and sinks do not show it"
         typer.echo(json_text(asdict(taken)) if as_json else told)
 
 

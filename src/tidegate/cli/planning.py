@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.finding import find_pipeline
-from tidegate.errors import OtherPlan
+from tidegate.errors import OtherPlan, UnknownPipeline
 from tidegate.plan import physical_plan, plan_hash
 
 if TYPE_CHECKING:
+    from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalPlan
     from tidegate.store import Database, Run
 
@@ -52,7 +53,7 @@ def declared_plan(
     """
     from tidegate.store import plan_of
 
-    pipeline = find_pipeline(declared or run.pipeline)
+    pipeline = _found(run, declared)
     wanted = database.transact(lambda connection: plan_of(connection, run))
     plan = physical_plan(pipeline, shards=shards)
     if pipeline.name != run.pipeline:
@@ -63,3 +64,13 @@ def declared_plan(
 
         plan = check(pipeline, shards=shards).plan
     return plan
+
+
+def _found(run: Run, declared: str | None) -> Pipeline:
+    try:
+        return find_pipeline(declared or run.pipeline)
+    except UnknownPipeline as unknown:
+        if declared is not None:
+            raise
+        where = "say by --declared package.module:attribute where it is declared"
+        raise UnknownPipeline(run.pipeline, f"{unknown.reason}; {where}", unknown.known) from None

@@ -11,7 +11,7 @@ from tidegate.plan import plan_hash
 from tidegate.run.replanning import record_plan, refuse_misfit, refuse_while_served
 from tidegate.run.storage import Storage
 from tidegate.run.wiring import HEAD, lane_names
-from tidegate.store import LaneName, cuts, restoring
+from tidegate.store import LaneName, RunState, cuts, restoring
 
 if TYPE_CHECKING:
     from tidegate.run.assemble import Assembly
@@ -35,6 +35,8 @@ def restore(
     or `CutDamaged`, which names the newest cut that is intact.
     """
     database, storage = place.database, Storage(place.root)
+    if run.state is RunState.ENDED:
+        raise NoSuchCut(run.name, "a cut to go on from", "none, for it has ended")
     known = _cuts(database, run)
     wanted = number if number is not None else max(known, default=0)
     if wanted not in known:

@@ -6,6 +6,7 @@ and commit it. So this needs neither the plan nor Spark.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from threading import Event as Flag
 from time import monotonic
@@ -45,6 +46,21 @@ def begin(database: Database, run: Run, *, unaligned: bool = False) -> int:
     if number is None:
         raise _why_not(database, run)
     return number
+
+
+def take(
+    database: Database, wakeups: Wakeups, run: Run, timeout: float, *, unaligned: bool = False
+) -> Checkpoint:
+    """Begin a checkpoint as soon as no other is under way, and wait until it is a cut."""
+    deadline = monotonic() + timeout
+    while True:
+        try:
+            number = begin(database, run, unaligned=unaligned)
+        except CheckpointUnderWay as other:
+            with suppress(CheckpointAborted):
+                wait(database, wakeups, run, other.number, deadline - monotonic())
+        else:
+            return wait(database, wakeups, run, number, deadline - monotonic())
 
 
 def wait(database: Database, wakeups: Wakeups, run: Run, number: int, timeout: float) -> Checkpoint:

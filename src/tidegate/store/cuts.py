@@ -300,7 +300,8 @@ def to_cut(connection: psycopg.Connection, pipeline: str) -> list[tuple[Run, Cut
 
 def _cut_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CutFacts]:
     run = Run.from_row(*row[:6])
-    cutting, collector, has_open_source, since, rested, unpublished, failures = row[6:]
+    cutting, collector, has_open_source, *times, failures, unaligned = row[6:]
+    since, rested, unpublished = times
     return run, CutFacts(
         cutting=msgspec.json.decode(cutting, type=Cutting) if cutting else Cutting(),
         collector=collector,
@@ -310,6 +311,7 @@ def _cut_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CutFacts
         rested=rested,
         unpublished=unpublished,
         failures=failures,
+        unaligned=unaligned,
         under_way=_under_way(connection, run),
     )
 

@@ -105,6 +105,12 @@ def test_what_is_triggered_has_the_patience_that_the_run_has() -> None:
     assert decide(replace(IDLE, cutting=EITHER_WAY)) == Trigger(patience=4.0)
 
 
+def test_each_that_follows_one_that_did_not_wait_has_twice_its_patience() -> None:
+    following = replace(IDLE, cutting=EITHER_WAY, unaligned=3)
+    assert decide(following) == Trigger(patience=32.0)
+    assert decide(replace(following, unaligned=99)) == Trigger(patience=1024.0)
+
+
 def test_one_that_waits_for_nobody_is_quiet_from_its_beginning() -> None:
     at_once = replace(EVERY, unaligned_after=0.0)
     assert decide(replace(IDLE, cutting=at_once)) == Trigger(is_quiet=True, patience=0.0)

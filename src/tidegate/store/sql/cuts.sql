@@ -150,7 +150,7 @@ SELECT
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.triggered_at))::float8,
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.settled_at))::float8,
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.shown_at))::float8,
-    coalesce(past.failures, 0)
+    coalesce(past.failures, 0), coalesce(past.unaligned, 0)
 FROM concerned
 JOIN tidegate.run USING (id)
 LEFT JOIN LATERAL (
@@ -162,7 +162,12 @@ LEFT JOIN LATERAL (
             WHERE state = 'aborted' AND settled_at > run.begun_at AND number > coalesce(
                 (SELECT max(number) FROM tidegate.checkpoint AS good
                  WHERE good.run_id = run.id AND good.state = 'committed'), 0)
-        ) AS failures
+        ) AS failures,
+        count(*) FILTER (
+            WHERE state = 'committed' AND unaligned AND number > coalesce(
+                (SELECT max(number) FROM tidegate.checkpoint AS shown
+                 WHERE shown.run_id = run.id AND shown.state = 'committed' AND NOT shown.quiet), 0)
+        ) AS unaligned
     FROM tidegate.checkpoint
     WHERE run_id = run.id
 ) AS past ON true
