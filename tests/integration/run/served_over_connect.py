@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.integration.run.shop import BOUND, Client, rows, shop
-from tidegate.errors import RunFailed, RunTimeout
+from tidegate.errors import RunFailed, RunTimeout, StreamOverConnect
 from tidegate.run.deployment import Deployment, open_deployment
 from tidegate.run.service import Service, serving
 from tidegate.spark import Session, open_session
@@ -54,6 +54,17 @@ def seen(session: Session, folder: Path) -> Iterator[str]:
             yield f"{client.run} {outcome(client, BOUND)}"
         for client in clients:
             yield f"{client.run} {results(client, place, session)}"
+        yield followed(service, session, folder)
+
+
+def followed(service: Service, session: Session, folder: Path) -> str:
+    """What is said to a stream of such a session."""
+    client, stream = Client(service.server, "streamed", folder), session.readStream.format("rate")
+    try:
+        service.server.follow(client.run, "sales", stream.load(), checkpoint=str(folder / "stream"))
+    except StreamOverConnect as refusal:
+        return f"a stream of {refusal.source} is refused"
+    return "followed"
 
 
 def main(folder: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.run.shop import BOUND, Client, rows
+from tests.waiting import wait_until
 from tidegate.errors import ChunkConflict, MissingColumns, NotAStream, StreamFailed, WrongColumnType
 from tidegate.run.deployment import Deployment
 from tidegate.run.service import Service
@@ -94,3 +95,32 @@ def test_what_cannot_be_followed_is_refused_before_it_begins(
         follow(till.stream("item_id bigint, quantity string"))
     assert not till.checkpoint.exists()
     common.server.cancel(client.run)
+
+
+def test_a_stream_of_another_kind_is_taken_like_one_of_files(
+    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+) -> None:
+    """Rows of Spark's own clock, cut while they come."""
+    client = Client(common.server, "by the clock", tmp_path)
+    client.items(1, (1, "tea"))
+    ticking = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    ones = ticking.selectExpr("cast(1 as bigint) as item_id", "cast(1 as int) as quantity")
+    checkpoint = str(tmp_path / "clock")
+    following = common.server.follow(client.run, "sales", ones, checkpoint=checkpoint, every=0.5)
+
+    def sold() -> int:
+        following.check()
+        return common.server.rows_in(client.run).get("sales", 0)
+
+    wait_until(lambda: sold() >= 20, BOUND)
+    number = common.server.cuts.begin(client.run)
+    cut = common.server.cuts.wait(client.run, number, BOUND)
+    ((_, some),) = rows(spark, common_place, cut.results["best"])
+    following.stop()
+    client.end()
+    ((_, all_of_them),) = rows(spark, common_place, client.wait()["best"])
+    assert 20_000 <= int(str(some)) <= int(str(all_of_them)) == 1000 * sold_in_all(common, client)
+
+
+def sold_in_all(service: Service, client: Client) -> int:
+    return service.server.rows_in(client.run)["sales"]

@@ -29,4 +29,5 @@ def test_a_pipeline_is_served_over_connect_and_gives_the_same_results(folder: Pa
         "tea {'best': [('tea', 10000)], 'bulk': []}",
         "beans {'best': [('beans', 200000)], 'bulk': [(3, 200)]}",
         "too many {}",
+        "a stream of sales is refused",
     ]

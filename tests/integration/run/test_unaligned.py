@@ -14,11 +14,12 @@ from tests.integration.run.names import Bench
 from tidegate.checkpoint import Cutting
 from tidegate.errors import NoSuchCut
 from tidegate.pipeline.stream import Stream
-from tidegate.plan import physical_plan
+from tidegate.plan import physical_plan, plan_hash
 from tidegate.run import inbox
-from tidegate.store import Database, EmbeddedServer, Wakeups, cuts, garbage
+from tidegate.store import Database, EmbeddedServer, RunState, Wakeups, cuts, garbage
 from tidegate.store.alignments import alignments_of
 from tidegate.store.restoring import sealed_files
+from tidegate.store.results import look_again
 
 COLUMNS = "k bigint, v bigint"
 Hub = tuple[Database, Wakeups]
@@ -232,3 +233,48 @@ def test_who_came_last_is_told_of_those_alone_that_were_waited_for(joined: Bench
     joined.watch_over()
     told = joined.database.transact(lambda c: alignments_of(c, joined.run))
     assert {it.number for it in told} == {aligned}
+
+
+def test_a_fan_in_that_waits_too_long_gives_the_checkpoint_up_and_names_who_is_late(
+    joined: Bench,
+) -> None:
+    impatient = Cutting(alignment=0.05, tolerated=None)
+    joined.database.transact(lambda c: cuts.set_cutting(c, joined.run, impatient))
+    deliver_both(joined)
+    begin(joined)
+    (late, *_) = of(joined, "s3")
+    joined.settle(without=[late])
+    time.sleep(0.1)
+    joined.watch_over()
+    (it,) = joined.cuts.all(joined.run.name)
+    assert (it.state.value, it.offender) == ("aborted", late)
+    assert joined.finish() == joined.expected()
+
+
+def test_a_run_whose_checkpoints_fail_too_often_fails(joined: Bench) -> None:
+    strict = Cutting(every=0.0, pause=0.0, acknowledgement=0.0, tolerated=1)
+    joined.database.transact(lambda c: cuts.set_cutting(c, joined.run, strict))
+    deliver_both(joined)
+    for _ in range(6):
+        joined.watch_over()
+    now = joined.database.transact(lambda c: look_again(c, joined.run))
+    assert now is not None
+    assert (now.state, now.cause) == (RunState.FAILED, "2 checkpoints in a row failed")
+
+
+def test_a_manifest_says_what_its_cut_is_made_of(joined: Bench) -> None:
+    deliver_both(joined)
+    number = begin(joined)
+    joined.settle()
+    (it,) = joined.cuts.all(joined.run.name)
+    manifest = joined.cuts.read(joined.run.name, number).manifest
+    told = (manifest["id"], manifest["number"], manifest["epoch"], manifest["plan"])
+    assert told == (str(it.id), number, it.epoch, plan_hash(joined.plan))
+    assert it.id.version == 7
+    assert manifest["sources"] == {source: {"chunks": 1, "ended": False} for source in "ab"}
+    kept = [file for each in manifest["added"] for file in each["files"]]
+    assert {file["path"] for file in kept} >= {"a 1.0", "b 1.1"}
+    assert all(file["bytes"] and file["sha256"] for file in kept)
+    assert [each["sink"] for each in manifest["outputs"]] == ["both"]
+    assert manifest["versions"].keys() == {"tidegate", "pyspark"}
+    assert (manifest["is_aligned"], manifest["in_flight"]) == (True, [])
