@@ -180,6 +180,7 @@ def test_a_worker_that_is_frozen_loses_its_tasks_and_comes_back_under_another_na
     finally:
         os.kill(frozen, signal.SIGCONT)
     wait_until(at_work.is_even, BOUND)
+    wait_until(lambda: at_work.member("worker-2") is not None, BOUND)  # it joins by itself
     assert at_work.pid("worker-2") == frozen
     assert set(at_work.holders()) != before  # a lease that was lost is no life to go on with
 
