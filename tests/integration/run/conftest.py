@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from tests.integration.run.jobs import Jobs
+from tests.integration.run.names import Hub
 from tests.integration.run.shop import shop
 from tidegate.plan import physical_plan
 from tidegate.run import workshop as workshops
@@ -26,6 +27,16 @@ def place(database: Database, tmp_path: Path) -> Deployment:
     """A deployment that nobody else uses."""
     (tmp_path / "data").mkdir()
     return Deployment(database, str(tmp_path / "data"))
+
+
+@pytest.fixture(scope="module")
+def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
+    """One database for all benches of a file."""
+    with (
+        Database(new_database(template), revive=server.ensure_running).open() as database,
+        Wakeups(database) as wakeups,
+    ):
+        yield database, wakeups
 
 
 @pytest.fixture(scope="module")

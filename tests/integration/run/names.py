@@ -62,6 +62,8 @@ from tidegate.store.releases import release
 from tidegate.store.results import look_again
 from tidegate.store.status import record_gates
 
+Hub = tuple[Database, Wakeups]
+"""What several benches share; each has a pipeline of its own."""
 Shown = dict[str, Counter[str]]
 """For each sink which names it shows, and how often."""
 LONG = 3600.0

@@ -12,26 +12,13 @@ from hypothesis import strategies as st
 
 import tidegate as tg
 from tests.integration.run.disk import DiskBench
-from tests.integration.run.names import Shown
+from tests.integration.run.names import Hub, Shown
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
 from tidegate.run import inbox, keeping
-from tidegate.store import Database, EmbeddedServer, Wakeups
 
 COLUMNS = "k bigint, v bigint"
-Hub = tuple[Database, Wakeups]
 _names = count(1)
-
-
-@pytest.fixture(scope="module")
-def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
-    """One database for all benches of this file; every bench has a pipeline of its own."""
-    url = new_database(template)
-    with (
-        Database(url, revive=server.ensure_running).open() as database,
-        Wakeups(database) as wakeups,
-    ):
-        yield database, wakeups
 
 
 @pytest.fixture(scope="module", autouse=True)

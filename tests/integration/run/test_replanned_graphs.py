@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 import tidegate as tg
-from tests.integration.run.names import Bench, Shown
+from tests.integration.run.names import Bench, Hub, Shown
 from tests.integration.run.replanned import MarkingWorkshop, rebuild, replan
 from tidegate.errors import OtherPlan
 from tidegate.pipeline import Stream
@@ -23,11 +23,9 @@ from tidegate.plan import PhysicalPlan, difference, encoded, physical_plan
 from tidegate.run import inbox, keeping
 from tidegate.run.assemble import assemble
 from tidegate.run.replanning import record_plan, refuse_misfit
-from tidegate.store import Database, EmbeddedServer, Wakeups
 
 COLUMNS = "k bigint, v bigint"
 CASES = 12
-Hub = tuple[Database, Wakeups]
 Operator = Callable[[Stream, Stream, int], Stream]
 _names = count(1)
 
@@ -88,17 +86,6 @@ def random_declaration(chance: Random) -> Declaration:
         operators.append(Declared(chance.choice(OPERATORS), left, chance.randrange(made), 1))
         unread = [*(it for it in unread if it != left), made]
     return Declaration(chance.choice((1, 2)), tuple(operators))
-
-
-@pytest.fixture(scope="module")
-def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
-    """One database for all benches of this file; every bench has a pipeline of its own."""
-    url = new_database(template)
-    with (
-        Database(url, revive=server.ensure_running).open() as database,
-        Wakeups(database) as wakeups,
-    ):
-        yield database, wakeups
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 
 import pytest
 
 import tidegate as tg
-from tests.integration.run.names import Bench
+from tests.integration.run.names import Bench, Hub
 from tidegate.checkpoint import Cutting
 from tidegate.errors import NoSuchCut
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan, plan_hash
 from tidegate.run import inbox
-from tidegate.store import Database, EmbeddedServer, RunState, Wakeups, cuts, garbage
+from tidegate.store import RunState, cuts, garbage
 from tidegate.store.alignments import alignments_of
 from tidegate.store.restoring import sealed_files
 from tidegate.store.results import look_again
 
 COLUMNS = "k bigint, v bigint"
-Hub = tuple[Database, Wakeups]
 _names = count(1)
-
-
-@pytest.fixture(scope="module")
-def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
-    with (
-        Database(new_database(template), revive=server.ensure_running).open() as database,
-        Wakeups(database) as wakeups,
-    ):
-        yield database, wakeups
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from threading import Thread
 
@@ -10,7 +10,7 @@ import pytest
 
 import tidegate as tg
 from tests.integration.run.disk import DiskBench
-from tests.integration.run.names import sealed
+from tests.integration.run.names import Hub, sealed
 from tests.waiting import wait_until
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
@@ -23,11 +23,9 @@ from tidegate.store import (
     Acknowledged,
     Connection,
     Database,
-    EmbeddedServer,
     Run,
     RunState,
     SealedFile,
-    Wakeups,
     begin_run,
     close_run,
     cuts,
@@ -36,17 +34,7 @@ from tidegate.store import (
 )
 
 COLUMNS = "k bigint, v bigint"
-Hub = tuple[Database, Wakeups]
 _names = count(1)
-
-
-@pytest.fixture(scope="module")
-def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
-    with (
-        Database(new_database(template), revive=server.ensure_running).open() as database,
-        Wakeups(database) as wakeups,
-    ):
-        yield database, wakeups
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 import tidegate as tg
 from tests.integration.run.disk import DiskBench
-from tests.integration.run.names import Bench
+from tests.integration.run.names import Bench, Hub
 from tests.integration.run.shop import ask
 from tests.integration.run.test_cut_graphs import (
     COLUMNS,
     Adversary,
-    Hub,
     bench,
     cut,
     pipeline,
@@ -26,9 +25,6 @@ from tests.integration.run.test_cut_graphs import (
 from tidegate.run import inbox, keeping
 from tidegate.run.collect import ResultCollector
 from tidegate.store import (
-    Database,
-    EmbeddedServer,
-    Wakeups,
     garbage,
     lanes_of,
     last_watermarks,
@@ -36,16 +32,6 @@ from tidegate.store import (
 )
 
 EVERYTHING = 2**62
-
-
-@pytest.fixture(scope="module")
-def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
-    """One database for all benches of this file; every bench has a pipeline of its own."""
-    with (
-        Database(new_database(template), revive=server.ensure_running).open() as database,
-        Wakeups(database) as wakeups,
-    ):
-        yield database, wakeups
 
 
 @pytest.fixture(scope="module", autouse=True)
