@@ -2212,7 +2212,7 @@ class StateNeverCame(FlowError):
 
     says = (
         "step {step!r} of run {run} has waited {seconds:.1f} s for the state {key!r}, which stands"
-        " at {value}, last written by {writer}"
+        " at {value}, last written by {writer}{ago}{distance}"
     )
 
     run: int
@@ -2221,6 +2221,15 @@ class StateNeverCame(FlowError):
     key: str
     value: str
     writer: str
+    age: float | None = None
+    """Seconds since the key was written."""
+    missing: tuple[str, ...] = ()
+    """How far each condition of a declared gate is that does not hold."""
+
+    def __str__(self) -> str:
+        ago = "" if self.age is None else f" {self.age:,.1f} s ago"
+        distance = f": {'; '.join(self.missing)}" if self.missing else ""
+        return self.says.format_map({**vars(self), "ago": ago, "distance": distance})
 
 
 @dataclass(eq=False)

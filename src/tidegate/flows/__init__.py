@@ -10,6 +10,7 @@ a step begins and how it ends in `decide`.
 
 from tidegate.flows.context import Context
 from tidegate.flows.flow import Flow, GeneratorStep
+from tidegate.flows.gates import StateGate, all_of, is_set, reached
 from tidegate.flows.keys import FlowStateReader, StateKey
 from tidegate.flows.policies import Backoff, FailAtFirst, Tolerate
 from tidegate.flows.states import FlowState, StepState, TaskState
@@ -24,9 +25,13 @@ __all__ = [
     "FlowStateReader",
     "GeneratorStep",
     "Handler",
+    "StateGate",
     "StateKey",
     "Step",
     "StepState",
     "TaskState",
     "Tolerate",
+    "all_of",
+    "is_set",
+    "reached",
 ]

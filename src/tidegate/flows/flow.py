@@ -203,7 +203,7 @@ class Flow:
         trying, gate = reading.trying(options, at), reading.gate(options, at)
         on_fail = reading.on_fail(options, at)
         writes = reading.names("writes", options.get("writes", ()), at)
-        reads = reading.names("reads", options.get("reads", ()), at)
+        reads = reading.reads(options, at)
         what = (at, name, kind, function, signature, depends_on, trying, gate)
         how = (on_fail, writes, reads)
         if kind is not StepKind.GENERATOR:

@@ -36,6 +36,8 @@ class StateValue:
     json: str | None
     writer: str = ""
     version: int = 0
+    age: float | None = None
+    """Seconds since it was written, by the clock of the database."""
 
 
 class NotThereYet(Exception):

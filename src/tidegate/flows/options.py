@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from tidegate.errors import InvalidArgument
+from tidegate.flows.gates import StateGate, keys_of
 from tidegate.flows.keys import StateKey
 from tidegate.flows.policies import FAIL_AT_FIRST, Backoff, FailAtFirst, FailurePolicy, Tolerate
 from tidegate.flows.steps import Gate, Generating, StatePredicate, Step, Trying
@@ -105,6 +106,14 @@ def on_fail(options: Mapping[str, Any], at: SourceLine) -> FailurePolicy:
     if (policy.count or 0) < 0 or not 0 <= (policy.share or 0) <= 1:
         raise InvalidArgument(at, "step", "on_fail", policy, "a count from 0, a share in 0…1")
     return policy
+
+
+def reads(options: Mapping[str, Any], at: SourceLine) -> tuple[str, ...]:
+    """The keys that a step looks at: those it names, and those of its gate."""
+    named = names("reads", options.get("reads", ()), at)
+    gate = options.get("wait_for")
+    of_gate = keys_of(gate.conditions) if isinstance(gate, StateGate) else ()
+    return tuple(dict.fromkeys((*named, *of_gate)))
 
 
 def names(option: str, given: object, at: SourceLine) -> tuple[str, ...]:

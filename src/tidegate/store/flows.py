@@ -150,7 +150,7 @@ def flow_state(connection: psycopg.Connection, run: int) -> tuple[int, dict[str,
     """How often the state of a run was written at most, and what it is."""
     seen = int(_one(connection, "changes", run=run)[0])
     rows = connection.execute(_SQL["state"].sql, {"run": run})
-    return seen, {key: StateValue(value, writer, version) for key, value, writer, version in rows}
+    return seen, {key: StateValue(*rest) for key, *rest in rows}
 
 
 def set_external_state(

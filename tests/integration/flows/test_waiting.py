@@ -11,7 +11,7 @@ from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import gated, offset
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
-from tidegate.flows import Context, Flow, FlowStateReader
+from tidegate.flows import Context, Flow, FlowStateReader, is_set, reached
 from tidegate.run.flows import begin, result, wait, write_state
 from tidegate.store import flows as store
 
@@ -96,6 +96,51 @@ def test_a_wait_that_reaches_its_bound_names_the_key_and_its_last_writer(
     write_state(works.database, run, position, 7, "a feed")
     with pytest.raises(FlowFailed, match=r"'position', which stands at 7, last written by a feed"):
         wait(works.database, run, 60, works.wakeups)
+
+
+def test_a_gate_that_reaches_its_bound_says_how_far_it_is_and_who_wrote_last(work: Start) -> None:
+    flow = Flow("stalled")
+    position = flow.state("position", int, monotonic=True, external=True)
+    mark = flow.state("mark", int, external=True)
+    is_filled = flow.state("is_filled", bool, external=True)
+    gate = reached(position, mark) & is_set(is_filled)
+
+    @flow.step(wait_for=gate, wait_timeout=1.5)
+    def switch(context: Context) -> int:
+        return 1
+
+    works = work(flow, seconds=1.0)
+    run = begin(works.database, flow)
+    write_state(works.database, run, position, 4100, "a feed")
+    write_state(works.database, run, mark, 5000, "a clerk")
+    said = (
+        r"for the state 'position', which stands at 4100, last written by a feed \d+\.\d s ago:"
+        r" position is 4,100 of 5,000 \(mark\): 900 behind; is_filled was never written"
+    )
+    with pytest.raises(FlowFailed, match=said):
+        wait(works.database, run, 60, works.wakeups)
+
+
+def test_a_gate_opens_when_all_of_it_holds_and_is_woken_by_its_own_keys_alone(
+    work: Start, hand: Hand
+) -> None:
+    flow = Flow("opened")
+    position = flow.state("position", int, external=True)
+    is_filled = flow.state("is_filled", bool, external=True)
+    flow.state("other", int, external=True)
+
+    @flow.step(reads="other", wait_for=reached(position, 5) & is_set(is_filled))
+    def switch(context: Context) -> int:
+        return 1
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    wait_until(lambda: is_parked(hand, run))
+    waits = "SELECT waits_for FROM tidegate.flow_task WHERE run_id = %s"
+    assert hand.ask(waits, run) == [(["position", "is_filled"],)]
+    write_state(works.database, run, position, 5, "a feed")
+    write_state(works.database, run, is_filled, True, "a feed")
+    wait(works.database, run, 60, works.wakeups)
 
 
 def test_a_wait_ends_at_once_when_the_run_is_cancelled(work: Start, hand: Hand) -> None:

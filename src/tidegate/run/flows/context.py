@@ -10,13 +10,13 @@ import msgspec
 
 from tidegate.errors import FlowCancelled, StateNeverCame, StateUndeclared
 from tidegate.flows.context import POLL_INTERVAL
-from tidegate.flows.keys import FlowStateReader, NotThereYet, StateKey
+from tidegate.flows.gates import Condition, Standing, StateGate, keys_of, standing
+from tidegate.flows.keys import FlowStateReader, NotThereYet, StateKey, StateValue
 from tidegate.store import flow_tasks
 from tidegate.store.flows import flow_state
 
 if TYPE_CHECKING:
     from tidegate.flows.definition import Definition, Part
-    from tidegate.flows.keys import StateValue
     from tidegate.store import Database
     from tidegate.store.flow_tasks import Claim
 
@@ -28,8 +28,19 @@ GATE = 0
 class Parked(BaseException):
     """Leaves a function whose wait is not over; no handler of the user's is to catch it."""
 
-    def __init__(self, seen: int, number: int, poll: float, timeout: float | None) -> None:
+    def __init__(
+        self,
+        conditions: tuple[Condition, ...],
+        keys: tuple[str, ...],
+        seen: int,
+        number: int,
+        poll: float,
+        timeout: float | None,
+    ) -> None:
         super().__init__(number)
+        self.conditions = conditions
+        """What it waits for, where a gate says so."""
+        self.keys = keys
         self.seen = seen
         self.number = number
         self.poll = poll
@@ -149,19 +160,22 @@ class TaskContext:
                 return reader
         except NotThereYet as absent:
             missing = absent.key
-        self._check_bound(number, timeout, missing or (reader.asked or [""])[0], values)
-        raise Parked(seen, number, poll, timeout)
-
-    def _check_bound(
-        self, number: int, timeout: float | None, key: str, values: dict[str, StateValue]
-    ) -> None:
+        conditions = predicate.conditions if isinstance(predicate, StateGate) else ()
         waited = self.claim.waited if self.claim.wait_number == number else None
-        if timeout is None or waited is None or waited < timeout:
-            return
-        stored = values.get(key)
-        value = (stored.json if stored else None) or "nothing"
-        writer = (stored.writer if stored else "") or "nobody"
-        raise StateNeverCame(self.run, self.step, waited, key, value, writer)
+        if timeout is not None and waited is not None and waited >= timeout:
+            far = _how_far(predicate, reader, values)
+            key = far[0].condition.key if far else missing or (reader.asked or [""])[0]
+            raise self._never_came(waited, key, values.get(key, StateValue(None)), far)
+        keys = keys_of(conditions) or self.part.step.reads
+        raise Parked(conditions, keys, seen, number, poll, timeout)
+
+    def _never_came(
+        self, waited: float, key: str, stored: StateValue, far: list[Standing]
+    ) -> StateNeverCame:
+        return StateNeverCame(
+            self.run, self.step, waited, key, stored.json or "nothing", stored.writer or "nobody",
+            stored.age, tuple([it.distance for it in far[:1]] + [str(it) for it in far[1:]]),
+        )  # fmt: skip
 
     def _state(self) -> tuple[int, dict[str, StateValue]]:
         return self._database.transact(lambda c: flow_state(c, self.run))
@@ -199,3 +213,14 @@ class TaskContext:
             raise StateUndeclared(f"step {self.step!r}", "save a cursor in", "it is no generator")
         self._cursor = value
         self.on_cursor(value)
+
+
+def _how_far(
+    predicate: Callable[[FlowStateReader], bool],
+    reader: FlowStateReader,
+    values: dict[str, StateValue],
+) -> list[Standing]:
+    """What of a gate does not hold; a function does not tell."""
+    if not isinstance(predicate, StateGate):
+        return []
+    return [standing(it, values) for it in predicate.missing(reader)]

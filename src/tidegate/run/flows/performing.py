@@ -123,7 +123,7 @@ class Performer:
         return Done(claim, part.gives.encode(result))
 
     def _park(self, context: TaskContext, wait: Parked) -> Outcome:
-        keys = context.part.step.reads
+        keys = wait.keys
         how = (wait.seen, wait.number, wait.poll, wait.timeout)
         return self._written(context, lambda c: flow_tasks.park(c, context.claim, keys, *how))
 

@@ -49,7 +49,8 @@ SELECT tidegate.flow_remove_closed(%(seconds)s);
 SELECT changes FROM tidegate.flow_run WHERE id = %(run)s;
 
 -- name: state — The state of a run.
-SELECT key, value::text, coalesce(writer, ''), version
+SELECT key, value::text, coalesce(writer, ''), version,
+    extract(epoch FROM clock_timestamp() - written_at)::double precision
 FROM tidegate.flow_state
 WHERE run_id = %(run)s
 ORDER BY key;
