@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, overload
 
 from tidegate.flows.keys import FlowStateReader, StateKey
@@ -62,6 +62,16 @@ class Context(Protocol):
 
     def set_state_once(self, key: StateKey[T] | str, value: T) -> T:
         """Write a key unless it has a value, and answer the value that it has."""
+        ...
+
+    def with_state(
+        self, values: Mapping[StateKey[Any] | str, object], work: Callable[[Any], T]
+    ) -> T:
+        """Do `work` on a connection to the flow's database, and write these keys with it.
+
+        One transaction: both are there afterwards, or neither is. Work may be called again when
+        the server went away under it.
+        """
         ...
 
     def wait_for_state(

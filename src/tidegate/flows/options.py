@@ -38,6 +38,7 @@ class StepOptions(HandlerOptions, total=False):
     wait_timeout: float
     writes: Key | Iterable[Key]
     reads: Key | Iterable[Key]
+    resumable: bool
 
 
 class MapOptions(StepOptions, total=False):
@@ -63,8 +64,15 @@ def trying(options: Mapping[str, Any], at: SourceLine) -> Trying:
     backoff = options.get("backoff", Backoff())
     if not isinstance(backoff, Backoff):
         raise InvalidArgument(at, "step", "backoff", backoff, "a Backoff")
+    resumable = options.get("resumable", False)
+    if not isinstance(resumable, bool):
+        raise InvalidArgument(at, "step", "resumable", resumable, "True or False")
     return Trying(
-        options.get("retries", 0), backoff, options.get("timeout"), options.get("concurrency")
+        options.get("retries", 0),
+        backoff,
+        options.get("timeout"),
+        options.get("concurrency"),
+        resumable,
     )
 
 

@@ -39,6 +39,8 @@ class Trying:
     backoff: Backoff = field(default_factory=Backoff)
     timeout: float | None = None
     concurrency: int | None = None
+    is_resumable: bool = False
+    """It goes on where it was: a worker that is to stop tells it at once, and another goes on."""
 
 
 @dataclass(frozen=True, slots=True)

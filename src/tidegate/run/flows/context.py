@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,7 @@ from tidegate.store.flows import flow_state
 
 if TYPE_CHECKING:
     from tidegate.flows.definition import Definition, Part
-    from tidegate.store import Database
+    from tidegate.store import Connection, Database
     from tidegate.store.flow_tasks import Claim
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class TaskContext:
     """What `tidegate.flows.Context` promises, on a real database."""
 
     def __init__(self, database: Database, definition: Definition, claim: Claim) -> None:
-        self._database = database
+        self.database = database
         self._definition = definition
         self.claim = claim
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
@@ -128,6 +128,20 @@ class TaskContext:
         """Write a key unless it has a value, and answer the value that it has."""
         return self._write(key, value, once=True)
 
+    def with_state(
+        self, values: Mapping[StateKey[Any] | str, object], work: Callable[[Any], T]
+    ) -> T:
+        """Do `work` and write these keys in the same transaction."""
+        texts = {self._writable(key): self._text(key, value) for key, value in values.items()}
+
+        def both(connection: Connection) -> T:
+            given = work(connection)
+            for name, text in texts.items():
+                flow_tasks.set_state(connection, self.claim, name, text, self.step, once=False)
+            return given
+
+        return self.database.transact(both)
+
     def wait_for_state(
         self,
         predicate: Callable[[FlowStateReader], bool],
@@ -157,6 +171,7 @@ class TaskContext:
         missing: str | None = None
         try:
             if predicate(reader):
+                self._pass_wait(number)
                 return reader
         except NotThereYet as absent:
             missing = absent.key
@@ -169,6 +184,10 @@ class TaskContext:
         keys = keys_of(conditions) or self.part.step.reads
         raise Parked(conditions, keys, seen, number, poll, timeout)
 
+    def _pass_wait(self, number: int) -> None:
+        if self.claim.wait_number == number:
+            self.database.transact(lambda c: flow_tasks.pass_wait(c, self.claim))
+
     def _never_came(
         self, waited: float, key: str, stored: StateValue, far: list[Standing]
     ) -> StateNeverCame:
@@ -178,23 +197,28 @@ class TaskContext:
         )  # fmt: skip
 
     def _state(self) -> tuple[int, dict[str, StateValue]]:
-        return self._database.transact(lambda c: flow_state(c, self.run))
+        return self.database.transact(lambda c: flow_state(c, self.run))
 
     def _reader(self, keys: Iterable[str], values: dict[str, StateValue]) -> FlowStateReader:
         known = {name: self._definition.keys[name] for name in keys}
         return FlowStateReader(self.step, known, values)
 
     def _write(self, key: StateKey[T] | str, value: T, *, once: bool) -> T:
+        name, text = self._writable(key), self._text(key, value)
+        kept = self.database.transact(
+            lambda c: flow_tasks.set_state(c, self.claim, name, text, self.step, once=once)
+        )
+        decoded: T = self._definition.keys[name].codec.decode(kept)
+        return decoded
+
+    def _writable(self, key: StateKey[Any] | str) -> str:
         name = key if isinstance(key, str) else key.name
         if name not in self.part.step.writes:
             raise StateUndeclared(f"step {self.step!r}", "write", name)
-        codec = self._definition.keys[name].codec
-        text = codec.encode(value)
-        kept = self._database.transact(
-            lambda c: flow_tasks.set_state(c, self.claim, name, text, self.step, once=once)
-        )
-        decoded: T = codec.decode(kept)
-        return decoded
+        return name
+
+    def _text(self, key: StateKey[Any] | str, value: object) -> str:
+        return self._definition.keys[self._writable(key)].codec.encode(value)
 
     # ── generators ──
 

@@ -181,7 +181,7 @@ class FlowWorker:
         for held in (*self._pool.take_back(), *self._generators.take_back()):
             self._say(held, LetGo(held.context.claim))
         for held in self._held.values():
-            if held.is_generator:
+            if held.is_generator or trying_of(held.context).is_resumable:
                 held.context.cancel("the worker stops")
 
     # ── lives ──
