@@ -15,6 +15,7 @@ import msgspec
 import psycopg
 
 from tidegate.errors import ClaimLost
+from tidegate.flows.gates import Condition
 from tidegate.store.flow_refusals import told_refusals
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
@@ -161,6 +162,16 @@ def park(
         timeout=timeout,
     )  # fmt: skip
     return str(row[0])
+
+
+def tell_gate(connection: psycopg.Connection, it: Claim, gate: Sequence[Condition]) -> None:
+    """Say what a task is about to wait for, for whoever looks."""
+    _call(connection, "tell_gate", it, gate=as_json(gate))
+
+
+def pass_wait(connection: psycopg.Connection, it: Claim) -> None:
+    """A task goes on behind the wait that it was parked at."""
+    _call(connection, "pass_wait", it)
 
 
 def set_state(

@@ -144,6 +144,14 @@ CREATE TABLE tidegate.plan (
     noted_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- With which plan each pipeline was served last, for those who begin runs and have no Spark.
+CREATE TABLE tidegate.served (
+    pipeline text PRIMARY KEY,
+    plan text NOT NULL,
+    shards integer NOT NULL,
+    noted_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- A point in every lane of a run. A number is used once, whatever becomes of it.
 CREATE TABLE tidegate.checkpoint (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
@@ -316,6 +324,7 @@ CREATE TABLE tidegate.flow_task (
     waiting_since timestamptz,
     wait_until timestamptz,                -- the bound of the wait; null: none
     closed_at timestamptz,
+    wait_gate jsonb,                       -- what the wait compares, where it can be told
     PRIMARY KEY (step_id, position)
 ) WITH (fillfactor = 70);
 
@@ -1400,3 +1409,344 @@ COMMENT ON FUNCTION tidegate.flow_remove_closed IS
     'Forget runs that were closed so many seconds ago, some of them; answers how many.';
 
 -- ── End of durable flows ──
+
+-- ── Seeing flows: waits, events ──
+
+-- A task comes to a wait whose gate it can tell; without one, only the keys are known.
+CREATE FUNCTION tidegate.flow_tell_gate(
+    p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint, p_gate jsonb
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+BEGIN
+    PERFORM tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
+    UPDATE tidegate.flow_task SET wait_gate = p_gate
+    WHERE step_id = p_step AND position = p_position AND wait_gate IS DISTINCT FROM p_gate;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_tell_gate IS
+    'Say what a claimed task is about to wait for, for whoever looks: '
+    '[{"key", "target_key", "target"}, …].';
+
+CREATE FUNCTION tidegate.flow_pass_wait(
+    p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_task tidegate.flow_task := tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
+BEGIN
+    UPDATE tidegate.flow_task
+    SET waits_for = NULL, wait_number = NULL, wait_gate = NULL, waiting_since = NULL,
+        wait_until = NULL
+    WHERE step_id = p_step AND position = p_position AND state = 'claimed';
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_pass_wait IS
+    'A claimed task goes on behind the wait that it was parked at.';
+
+-- A task waits from when it was first parked until it has gone on, also while it looks again.
+CREATE INDEX flow_task_waiting ON tidegate.flow_task (run_id)
+    WHERE wait_number IS NOT NULL AND state IN ('ready', 'held', 'claimed', 'parked');
+
+CREATE INDEX flow_run_open ON tidegate.flow_run (id) WHERE closed_at IS NULL;
+
+CREATE VIEW tidegate.flow_waits AS
+SELECT
+    run.id AS run_id, run.flow, step.name AS step, task.position, wanted.key, state.value,
+    gate.target_key, coalesce(goal.value, gate.target) AS target,
+    CASE
+        WHEN jsonb_typeof(state.value) = 'number'
+            AND jsonb_typeof(coalesce(goal.value, gate.target)) = 'number'
+        THEN greatest(coalesce(goal.value, gate.target)::numeric - state.value::numeric, 0)
+    END AS behind,
+    state.writer, state.written_at,
+    extract(epoch FROM clock_timestamp() - state.written_at)::double precision
+        AS seconds_since_written,
+    task.waiting_since,
+    extract(epoch FROM clock_timestamp() - task.waiting_since)::double precision
+        AS seconds_waited,
+    task.wait_until
+FROM tidegate.flow_task AS task
+JOIN tidegate.flow_step AS step ON step.id = task.step_id
+JOIN tidegate.flow_run AS run ON run.id = task.run_id
+LEFT JOIN LATERAL unnest(task.waits_for) AS wanted (key) ON true
+LEFT JOIN tidegate.flow_state AS state ON state.run_id = run.id AND state.key = wanted.key
+LEFT JOIN LATERAL (
+    SELECT condition ->> 'target_key' AS target_key, condition -> 'target' AS target
+    FROM jsonb_array_elements(task.wait_gate) AS of_gate (condition)
+    WHERE condition ->> 'key' = wanted.key
+    LIMIT 1
+) AS gate ON true
+LEFT JOIN tidegate.flow_state AS goal ON goal.run_id = run.id AND goal.key = gate.target_key
+WHERE task.wait_number IS NOT NULL AND task.state IN ('ready', 'held', 'claimed', 'parked');
+
+COMMENT ON VIEW tidegate.flow_waits IS
+    'What waits for the state of a run: a row for each task and key. The value is what the key has '
+    'now, the target what it has to reach where a declared gate says so, behind how much of it is '
+    'missing, where both are numbers; then who wrote it last and when, since when the task has '
+    'waited, and until when it may. Position -1 is a step itself, others are items of it.';
+
+-- What has happened to a run, for people and for log shippers; removed with it. Rows of one run
+-- are committed in the order of their ids, as whoever moves a run holds its row.
+CREATE TABLE tidegate.flow_event (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id bigint NOT NULL REFERENCES tidegate.flow_run ON DELETE CASCADE,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kind text NOT NULL CHECK (kind IN ('run', 'step', 'policy', 'signal', 'state', 'wait')),
+    name text NOT NULL,                    -- of the flow, the step, or the key of the state
+    detail jsonb NOT NULL
+);
+
+CREATE INDEX flow_event_run ON tidegate.flow_event (run_id, id);
+
+COMMENT ON TABLE tidegate.flow_event IS
+    'What has happened to runs: states of runs and steps, failure policies, signals, writes of the '
+    'state (of a monotonic key at most one in a second), and waits of steps, begun and ended.';
+
+CREATE FUNCTION tidegate.flow_note(p_run bigint, p_kind text, p_name text, p_detail jsonb)
+RETURNS void
+LANGUAGE sql AS $$
+    INSERT INTO tidegate.flow_event (run_id, kind, name, detail)
+    VALUES (p_run, p_kind, p_name, jsonb_strip_nulls(p_detail))
+$$;
+
+CREATE FUNCTION tidegate.flow_note_run() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidegate.flow_note(NEW.id, 'run', NEW.flow, jsonb_build_object(
+        'from', CASE WHEN TG_OP = 'UPDATE' THEN OLD.state END, 'to', NEW.state,
+        'cause', NEW.cause));
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER flow_run_begun AFTER INSERT ON tidegate.flow_run
+    FOR EACH ROW EXECUTE FUNCTION tidegate.flow_note_run();
+
+CREATE TRIGGER flow_run_noted AFTER UPDATE OF state ON tidegate.flow_run
+    FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION tidegate.flow_note_run();
+
+CREATE FUNCTION tidegate.flow_note_step() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidegate.flow_note(NEW.run_id, 'step', NEW.name, jsonb_build_object(
+        'from', OLD.state, 'to', NEW.state, 'cause', NEW.cause,
+        'items', CASE WHEN NEW.generating IS NOT NULL AND NEW.closed_at IS NOT NULL
+            THEN jsonb_build_object('spawned', NEW.spawned, 'succeeded', NEW.succeeded,
+                'failed', NEW.failed, 'canceled', NEW.canceled) END));
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER flow_step_noted AFTER UPDATE OF state ON tidegate.flow_step
+    FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION tidegate.flow_note_step();
+
+CREATE FUNCTION tidegate.flow_note_policy() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidegate.flow_note(NEW.run_id, 'policy', NEW.name, jsonb_build_object(
+        'count', NEW.tolerated_count, 'share', NEW.tolerated_share));
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER flow_policy_noted AFTER UPDATE OF tolerated_count, tolerated_share
+    ON tidegate.flow_step
+    FOR EACH ROW EXECUTE FUNCTION tidegate.flow_note_policy();
+
+CREATE FUNCTION tidegate.flow_note_signal() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidegate.flow_note(
+        NEW.run_id, 'signal', NEW.step, jsonb_build_object('by', NEW.given_by));
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER flow_signal_noted AFTER INSERT ON tidegate.flow_signal
+    FOR EACH ROW EXECUTE FUNCTION tidegate.flow_note_signal();
+
+CREATE FUNCTION tidegate.flow_note_state() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM tidegate.flow_note(NEW.run_id, 'state', NEW.key, jsonb_build_object(
+        'value', CASE WHEN pg_column_size(NEW.value) <= 1000 THEN NEW.value END,
+        'by', NEW.writer));
+    RETURN NULL;
+END
+$$;
+
+-- Of an offset that is written all the time, the first value in each second is enough.
+CREATE TRIGGER flow_state_noted AFTER UPDATE OF value ON tidegate.flow_state
+    FOR EACH ROW WHEN (OLD.version <> NEW.version AND (
+        NOT NEW.is_monotonic OR OLD.value IS NULL
+        OR date_trunc('second', OLD.written_at) <> date_trunc('second', NEW.written_at)))
+    EXECUTE FUNCTION tidegate.flow_note_state();
+
+CREATE FUNCTION tidegate.flow_note_wait() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_step text := (SELECT name FROM tidegate.flow_step WHERE id = NEW.step_id);
+BEGIN
+    IF OLD.wait_number IS NOT NULL AND OLD.state NOT IN ('succeeded', 'failed', 'canceled') THEN
+        PERFORM tidegate.flow_note(NEW.run_id, 'wait', v_step, jsonb_build_object(
+            'to', CASE
+                WHEN NEW.state IN ('claimed', 'succeeded') THEN 'passed'
+                WHEN NEW.state IN ('failed', 'canceled') THEN NEW.state
+                ELSE 'left'
+            END,
+            'seconds', extract(epoch FROM clock_timestamp() - OLD.waiting_since),
+            'state', (
+                SELECT jsonb_object_agg(key, value) FROM tidegate.flow_state
+                WHERE run_id = NEW.run_id AND key = ANY (OLD.waits_for)
+                AND value IS NOT NULL AND pg_column_size(value) <= 1000)));
+    END IF;
+    IF NEW.wait_number IS NOT NULL AND NEW.wait_number IS DISTINCT FROM OLD.wait_number THEN
+        PERFORM tidegate.flow_note(NEW.run_id, 'wait', v_step, jsonb_build_object(
+            'to', 'begun', 'keys', NEW.waits_for, 'until', NEW.wait_until));
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Only of a step's own task: items never pay for it.
+CREATE TRIGGER flow_wait_noted AFTER UPDATE OF state, wait_number ON tidegate.flow_task
+    FOR EACH ROW WHEN (NEW.position < 0 AND (
+        OLD.wait_number IS DISTINCT FROM NEW.wait_number
+        OR (OLD.wait_number IS NOT NULL AND OLD.state <> NEW.state
+            AND NEW.state IN ('succeeded', 'failed', 'canceled'))))
+    EXECUTE FUNCTION tidegate.flow_note_wait();
+
+-- ── End of seeing flows ──
+
+-- ── Runs of pipelines that tasks of flows have begun ──
+--
+-- Whoever holds a run of a flow may lock the run of a pipeline, never the other way round: to
+-- release a run of a pipeline nobody waits for a flow. It is told by NOTIFY, and looked for.
+
+CREATE TABLE tidegate.flow_pipeline (
+    step_id bigint NOT NULL,
+    position bigint NOT NULL,
+    pipeline text NOT NULL,
+    name text NOT NULL,                    -- of the pipeline's run
+    flow_run_id bigint NOT NULL REFERENCES tidegate.flow_run ON DELETE CASCADE,
+    pipeline_run_id bigint NOT NULL,       -- no foreign key: it may be removed before the flow's
+    attempt integer NOT NULL,              -- of the task, that has begun it
+    is_settled boolean NOT NULL DEFAULT false,  -- nobody needs to look at it any more
+    PRIMARY KEY (step_id, position, pipeline, name)
+);
+
+CREATE INDEX flow_pipeline_open ON tidegate.flow_pipeline (pipeline_run_id) WHERE NOT is_settled;
+
+CREATE INDEX flow_pipeline_of_run ON tidegate.flow_pipeline (flow_run_id);
+
+CREATE FUNCTION tidegate.flow_park_for_pipeline(
+    p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint,
+    p_pipeline text, p_name text, p_pipeline_run bigint, p_number integer,
+    p_timeout double precision
+) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_is_open boolean;
+    v_state text;
+BEGIN
+    -- Whoever closes it waits until the task is parked, and is seen by whoever looks then.
+    PERFORM FROM tidegate.run WHERE id = p_pipeline_run AND state = 'open' FOR SHARE;
+    v_is_open := FOUND;
+    v_state := tidegate.flow_park(
+        p_owner, p_run, p_step, p_position, p_epoch, ARRAY[]::text[], 0, p_number, 0, p_timeout);
+    IF v_state = 'parked' THEN
+        UPDATE tidegate.flow_pipeline
+        SET pipeline_run_id = p_pipeline_run, is_settled = NOT v_is_open
+        WHERE step_id = p_step AND position = p_position
+        AND pipeline = p_pipeline AND name = p_name;
+    END IF;
+    IF v_state = 'parked' AND NOT v_is_open THEN
+        v_state := tidegate.flow_free(v_run);
+        UPDATE tidegate.flow_task SET state = v_state
+        WHERE step_id = p_step AND position = p_position;
+        PERFORM tidegate.flow_notify(v_run);
+    END IF;
+    RETURN v_state;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_park_for_pipeline IS
+    'Put a claimed task aside until this run of a pipeline is closed; at once ready when it is.';
+
+CREATE FUNCTION tidegate.flow_sweep_pipelines()
+RETURNS TABLE (pipeline_run_id bigint, reason text)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_run tidegate.flow_run;
+    v_link record;
+BEGIN
+    FOR v_run IN
+        SELECT * FROM tidegate.flow_run
+        WHERE id IN (SELECT flow_run_id FROM tidegate.flow_pipeline_news)
+        ORDER BY id FOR NO KEY UPDATE
+    LOOP
+        -- Asked again under the lock: what has moved meanwhile is somebody else's.
+        FOR v_link IN
+            SELECT * FROM tidegate.flow_pipeline_news WHERE flow_run_id = v_run.id
+        LOOP
+            IF v_link.task_state = 'parked' THEN
+                UPDATE tidegate.flow_task
+                SET state = tidegate.flow_free(v_run), available_at = now()
+                WHERE step_id = v_link.step_id AND position = v_link.position;
+            ELSIF v_link.is_open THEN
+                pipeline_run_id := v_link.pipeline_run_id;
+                reason := format('step %s of run %s of flow %s, which is %s, waits for it no more%s',
+                    v_link.step, v_run.id, v_run.flow, v_run.state, ': ' || v_run.cause);
+                RETURN NEXT;
+            END IF;
+            UPDATE tidegate.flow_pipeline SET is_settled = true
+            WHERE step_id = v_link.step_id AND position = v_link.position
+            AND pipeline = v_link.pipeline AND name = v_link.name;
+        END LOOP;
+        PERFORM tidegate.flow_notify(v_run);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_sweep_pipelines IS
+    'Wake tasks whose runs of pipelines are closed. Answers the open ones that no task waits for '
+    'any more, which the caller has to cancel in the same transaction, and why.';
+
+-- What was begun by tasks that wait for a run that is closed, or that are themselves over.
+CREATE VIEW tidegate.flow_pipeline_news AS
+SELECT
+    link.step_id, link.position, link.pipeline, link.name, link.flow_run_id, link.pipeline_run_id,
+    task.state AS task_state, run.id IS NOT NULL AS is_open, step.name AS step
+FROM tidegate.flow_pipeline AS link
+JOIN tidegate.flow_task AS task ON task.step_id = link.step_id AND task.position = link.position
+JOIN tidegate.flow_step AS step ON step.id = link.step_id
+LEFT JOIN tidegate.run ON run.id = link.pipeline_run_id AND run.state = 'open'
+WHERE NOT link.is_settled AND (
+    task.state IN ('succeeded', 'failed', 'canceled')
+    OR (task.state = 'parked' AND run.id IS NULL)
+);
+
+-- Who tries a run of a flow again wants runs of pipelines that came to nothing begun again as well.
+CREATE FUNCTION tidegate.flow_forget_failed_pipelines() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tidegate.flow_pipeline
+    WHERE flow_run_id = NEW.id AND EXISTS (
+        SELECT FROM tidegate.run
+        WHERE id = pipeline_run_id AND state IN ('failed', 'cancelled'));
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER flow_run_retried AFTER UPDATE OF state ON tidegate.flow_run
+    FOR EACH ROW WHEN (OLD.state = 'failed' AND NEW.state = 'running')
+    EXECUTE FUNCTION tidegate.flow_forget_failed_pipelines();
+
+-- ── End of runs of pipelines ──

@@ -56,6 +56,8 @@ class TaskContext:
         self.claim = claim
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
         self._waits = GATE
+        self.parked: Parked | None = None
+        """The wait at which its function has to end."""
         self._is_unwanted = False
         self._bell: Flag | None = None  # only made for whoever waits: most tasks are short
         self._reason = ""
@@ -182,7 +184,8 @@ class TaskContext:
             key = far[0].condition.key if far else missing or (reader.asked or [""])[0]
             raise self._never_came(waited, key, values.get(key, StateValue(None)), far)
         keys = keys_of(conditions) or self.part.step.reads
-        raise Parked(conditions, keys, seen, number, poll, timeout)
+        self.parked = Parked(conditions, keys, seen, number, poll, timeout)
+        raise self.parked
 
     def _pass_wait(self, number: int) -> None:
         if self.claim.wait_number == number:

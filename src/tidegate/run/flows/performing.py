@@ -19,6 +19,7 @@ from tidegate.errors import (
     StateNeverCame,
     StateRegressed,
     StateUndeclared,
+    TidegateError,
 )
 from tidegate.flows.steps import StepKind
 from tidegate.run.flows.context import Parked
@@ -87,15 +88,23 @@ class Performer:
 
     def perform(self, context: TaskContext) -> Outcome:
         """Call the function of a task; raises only what keeps it from saying what came of it."""
+        outcome = self._attempt(context)
+        # Whoever swallowed the end of its attempt at a wait has not waited.
+        return outcome if context.parked is None else self._park(context, context.parked)
+
+    def _attempt(self, context: TaskContext) -> Outcome:
         claim = context.claim
         try:
             context.check()
             return self._own(context) if claim.position == OWN else self._item(context)
-        except Parked as wait:
-            return self._park(context, wait)
-        except (FlowCancelled, FlowRunClosed):
-            return LetGo(claim)
+        except Parked:
+            return Settled(claim)
+        except (FlowCancelled, FlowRunClosed) as closed:
+            # Of another run it is a failure: without an attempt that counts, it would have no end.
+            return LetGo(claim) if closed.run == claim.run else failed(context, closed)
         except ClaimLost as lost:
+            if lost.run != claim.run:
+                return failed(context, lost)
             log.warning("%s", lost)
             return Settled(claim)
         except BaseException as error:  # noqa: BLE001  whatever a user's function raises
@@ -125,13 +134,22 @@ class Performer:
     def _park(self, context: TaskContext, wait: Parked) -> Outcome:
         keys = wait.keys
         how = (wait.seen, wait.number, wait.poll, wait.timeout)
-        return self._written(context, lambda c: flow_tasks.park(c, context.claim, keys, *how))
+
+        def park(connection: Connection) -> None:
+            flow_tasks.tell_gate(connection, context.claim, wait.conditions)
+            flow_tasks.park(connection, context.claim, keys, *how)
+
+        return self._written(context, park)
 
     def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> Outcome:
         try:
             self._database.transact(write)
         except ClaimLost as lost:
             log.warning("%s", lost)
+        except TidegateError:
+            raise
+        except Exception as error:  # noqa: BLE001  a bound that PostgreSQL cannot hold
+            return failed(context, error)
         return Settled(context.claim)
 
 
@@ -156,8 +174,15 @@ def told(error: BaseException) -> str:
     >>> told(KeyError("price"))
     "KeyError: 'price'"
     """
-    text = f"{type(error).__name__}: {error}"
-    cause = error.__cause__
-    if cause is not None:
-        text += f" (from {type(cause).__name__}: {cause})"
-    return text.replace("\0", "\\0")[:LONGEST]
+    text = _named(error)
+    if error.__cause__ is not None:
+        text += f" (from {_named(error.__cause__)})"
+    storable = text.encode(errors="backslashreplace").decode()
+    return storable.replace("\0", "\\0")[:LONGEST]
+
+
+def _named(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as trouble:  # noqa: BLE001  whatever a user's error does when it is asked
+        return f"{type(error).__name__}, which cannot be told: {type(trouble).__name__}"

@@ -32,6 +32,18 @@ SELECT tidegate.flow_park(
     %(poll)s, %(timeout)s
 );
 
+-- name: tell_gate — Say what a task is about to wait for.
+SELECT tidegate.flow_tell_gate(
+    %(owner)s, %(run)s, %(step)s, %(position)s, %(epoch)s, (
+        SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
+            'key', it ->> 'key', 'target_key', it ->> 'target_key',
+            'target', (it ->> 'target')::jsonb)))
+        FROM jsonb_array_elements(%(gate)s::jsonb) AS it)
+);
+
+-- name: pass_wait — A task goes on behind its wait.
+SELECT tidegate.flow_pass_wait(%(owner)s, %(run)s, %(step)s, %(position)s, %(epoch)s);
+
 -- name: put_back — Let tasks go that were not worked on.
 SELECT tidegate.flow_put_back(%(owner)s, %(tasks)s::jsonb);
 
