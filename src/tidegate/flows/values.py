@@ -15,6 +15,12 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 """A NUL character as JSON, and not the text that looks like it."""
 
 
+_UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
+"""What is raised for values that JSON cannot carry."""
+LARGEST = 200_000_000
+"""Characters of a value; PostgreSQL holds few more in one document."""
+
+
 class Codec:
     """Writes and reads values of one type; `of` says in errors whose values they are."""
 
@@ -36,7 +42,7 @@ class Codec:
         try:
             text = _ENCODER.encode(value).decode()
             self._decoder.decode(text)
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        except _UNFIT as error:
             raise InvalidFlowValue(self.of, _short(value), str(error)) from error
         check_storable(self.of, value, text)
         return text
@@ -50,7 +56,10 @@ class Codec:
 
 
 def check_storable(of: str, value: object, text: str) -> None:
-    """Raise `InvalidFlowValue` for JSON that PostgreSQL cannot store: it has no NUL characters."""
+    """Raise `InvalidFlowValue` for JSON that PostgreSQL cannot store: NUL characters, or a lot."""
+    if len(text) > LARGEST:
+        reason = f"it has {len(text):,} characters; keep it elsewhere, and give where it is"
+        raise InvalidFlowValue(of, _short(text[:200]), reason)
     if "u0000" in text and _NUL.search(text):
         raise InvalidFlowValue(of, _short(value), "it holds a NUL character")
 

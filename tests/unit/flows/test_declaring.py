@@ -28,6 +28,7 @@ from tidegate.errors import (
 )
 from tidegate.flows import Context, Flow, FlowStateReader, Tolerate
 from tidegate.flows.steps import StepKind
+from tidegate.flows.values import Codec
 
 
 @dataclass(frozen=True)
@@ -369,3 +370,24 @@ def test_a_condition_takes_what_its_step_takes() -> None:
         return number
 
     assert refused(InvalidArgument, flow).argument == "condition"
+
+
+@pytest.mark.parametrize("value", ["\ud800", float("nan"), float("inf")])
+def test_a_value_that_json_cannot_carry_is_refused_where_it_is_given(value: object) -> None:
+    with pytest.raises(InvalidFlowValue):
+        Codec("a value", int | float | str).encode(value)
+
+
+def test_a_value_that_is_nested_without_an_end_is_refused_where_it_is_given() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(InvalidFlowValue):
+        Codec("a value", list[Any]).encode(value)
+
+
+def test_a_value_that_is_too_large_for_a_document_is_refused_where_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.flows.values.LARGEST", 10)
+    with pytest.raises(InvalidFlowValue, match="keep it elsewhere"):
+        Codec("a value", str).encode("x" * 10)

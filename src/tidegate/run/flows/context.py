@@ -46,12 +46,23 @@ class Parked(BaseException):
         self.poll = poll
         self.timeout = timeout
 
+    def park(self, connection: Connection, claim: Claim) -> None:
+        """Put the task aside until it is worth while to look again."""
+        how = (self.keys, self.seen, self.number, self.poll, self.timeout)
+        flow_tasks.tell_gate(connection, claim, self.conditions)
+        flow_tasks.park(connection, claim, *how)
+
 
 class TaskContext:
     """What `tidegate.flows.Context` promises, on a real database."""
 
-    def __init__(self, database: Database, definition: Definition, claim: Claim) -> None:
+    def __init__(
+        self, database: Database, definition: Definition, claim: Claim, pipelines: Pipelines
+    ) -> None:
         self.database = database
+        self._pipelines = pipelines
+        self.pipeline_runs: set[tuple[str, str]] = set()
+        """Which runs of pipelines this attempt has asked for, by pipeline and name."""
         self._definition = definition
         self.claim = claim
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
@@ -173,7 +184,7 @@ class TaskContext:
         missing: str | None = None
         try:
             if predicate(reader):
-                self._pass_wait(number)
+                self.pass_wait(number)
                 return reader
         except NotThereYet as absent:
             missing = absent.key
@@ -187,7 +198,8 @@ class TaskContext:
         self.parked = Parked(conditions, keys, seen, number, poll, timeout)
         raise self.parked
 
-    def _pass_wait(self, number: int) -> None:
+    def pass_wait(self, number: int) -> None:
+        """The task goes on behind a wait, if it was parked there."""
         if self.claim.wait_number == number:
             self.database.transact(lambda c: flow_tasks.pass_wait(c, self.claim))
 
@@ -222,6 +234,20 @@ class TaskContext:
 
     def _text(self, key: StateKey[Any] | str, value: object) -> str:
         return self._definition.keys[self._writable(key)].codec.encode(value)
+
+    # ── pipelines ──
+
+    def run_pipeline(
+        self, pipeline: Pipeline, data: Data, *, name: str = "", timeout: float | None = None
+    ) -> Released:
+        """Return what a run gave; until it is closed, leave this attempt and begin another."""
+        self.check()
+        self._waits += 1
+        called = run_name(self._definition.name, self.run, self.step, self.position, name)
+        wanted = Wanted(pipeline, called, data, self._waits, timeout)
+        released = self._pipelines.released(self, wanted)
+        self.pass_wait(self._waits)
+        return released
 
     # ── generators ──
 

@@ -23,7 +23,7 @@ from tidegate.flows.values import check_storable
 from tidegate.store import flow_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tidegate.flows.steps import Generating
     from tidegate.run.flows.context import TaskContext
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 BUFFERS = 2
 """Batches that a generator may be ahead."""
+LARGEST = 8_000_000
+"""Characters above which a batch takes no more items: PostgreSQL has a limit for one document."""
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether handlers have caught up."""
 
@@ -107,11 +109,18 @@ class Spawner:
                 if self._waiting and left <= 0:
                     break
                 self._changed.wait(left if self._waiting else None)
-            size = min(len(self._waiting), self._how.batch)
-            batch = [self._waiting.popleft() for _ in range(size)]
+            batch = self._take()
             self._oldest = monotonic()
             self._changed.notify_all()
             return batch
+
+    def _take(self) -> list[_Item | _Cursor]:
+        batch: list[_Item | _Cursor] = []
+        left = LARGEST
+        while self._waiting and len(batch) < self._how.batch and left > 0:
+            batch.append(self._waiting.popleft())
+            left -= len(batch[-1].json)
+        return batch
 
     def _spawn(self, batch: list[_Item | _Cursor]) -> int:
         items = [(it.name, it.json) for it in batch if isinstance(it, _Item)]
@@ -181,7 +190,7 @@ def _feed(
     try:
         for item in items:
             if key is not None:
-                spawner.put(_Item(str(key(item)), codec.encode(item)))
+                spawner.put(_Item(_known_by(step.name, key, item), codec.encode(item)))
             elif position >= place.spawned:
                 spawner.put(_Item(position, codec.encode(item)))
             position += 1
@@ -191,6 +200,14 @@ def _feed(
         close = getattr(items, "close", None)
         if close is not None:
             close()
+
+
+def _known_by(step: str, key: Callable[[Any], object], item: object) -> str:
+    """What identifies an item; without it all such items would be taken for the same one."""
+    found = key(item)
+    if found is None:
+        raise InvalidFlowValue(f"an item of {step!r}", repr(item)[:200], "it has no key")
+    return str(found)
 
 
 def _cursor_json(step: str, value: object) -> str:

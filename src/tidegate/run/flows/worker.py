@@ -96,6 +96,7 @@ class FlowWorker:
         self._parts = dict(_queues(list(self._flows.values())))
         self._queues = deque(self._parts)
         self._threads = threads
+        self._generator_threads = GENERATORS
         self._seconds = seconds
         self._process = process
         self._held: dict[Claim, _Held] = {}
@@ -253,7 +254,7 @@ class FlowWorker:
             running = sum(self._in_hand.by_queue.values()) - sum(handled.values())
         return wishes(
             Facts(self._threads, handled, self._means.now, free, frozenset(generators)),
-            GENERATORS - running,
+            self._generator_threads - running,
         )
 
     def _free(self, queue: str) -> int | None:
@@ -290,10 +291,10 @@ class FlowWorker:
         except Exception as trouble:  # noqa: BLE001  the database is gone for longer than is borne
             self._renounce(trouble)
         self._means.add(held.context.claim.queue, monotonic() - held.started_at)
-        if held.is_abandoned:
-            with self._changed:
-                self._threads += 1
         self._say(held, outcome)
+        with self._changed:
+            if held.is_abandoned:
+                self._count_threads(held, 1)
 
     def _say(self, held: _Held, outcome: Outcome) -> None:
         if held.settling.acquire(blocking=False):
@@ -355,10 +356,18 @@ class FlowWorker:
     def _go_on_without(self, held: _Held, outcome: Outcome) -> None:
         """Say what became of a task although its function goes on; that keeps its thread."""
         with self._changed:
-            if held.started_at is not None and not held.is_settled and not held.is_generator:
+            if not held.settling.acquire(blocking=False):
+                return
+            if held.started_at is not None:
                 held.is_abandoned = True
-                self._threads -= 1
-        self._say(held, outcome)
+                self._count_threads(held, -1)
+        self._results.add(outcome)
+
+    def _count_threads(self, held: _Held, number: int) -> None:
+        if held.is_generator:
+            self._generator_threads += number
+        else:
+            self._threads += number
 
     def __enter__(self) -> Self:
         return self
