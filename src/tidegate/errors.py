@@ -2158,6 +2158,21 @@ class FlowRunClosed(FlowError):
 
 
 @dataclass(eq=False)
+class FlowRedefined(FlowError):
+    """A run was begun when its flow was declared otherwise, so that a step cannot work for it."""
+
+    says = (
+        "step {step!r} does not fit run {run}, which was begun when the flow was declared"
+        " otherwise: {reason}. Start a worker with the flow as it was and retry the run, or cancel"
+        " it; give a flow that is changed so much another name"
+    )
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
 class InvalidFlowValue(FlowError):
     """A value that is not of the type that was declared for it."""
 

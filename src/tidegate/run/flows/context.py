@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from tidegate.errors import FlowCancelled, StateNeverCame, StateUndeclared
+from tidegate.errors import (
+    FlowCancelled,
+    FlowRedefined,
+    StateNeverCame,
+    StateUndeclared,
+    listed,
+)
 from tidegate.flows.context import POLL_INTERVAL
 from tidegate.flows.gates import Condition, Standing, StateGate, keys_of, standing
 from tidegate.flows.keys import FlowStateReader, NotThereYet, StateKey, StateValue
@@ -216,6 +222,9 @@ class TaskContext:
 
     def _reader(self, keys: Iterable[str], values: dict[str, StateValue]) -> FlowStateReader:
         known = {name: self._definition.keys[name] for name in keys}
+        if absent := [name for name in known if name not in values]:
+            reason = f"the run has no state {listed([repr(name) for name in absent])}"
+            raise FlowRedefined(self.run, self.step, reason)
         return FlowStateReader(self.step, known, values)
 
     def _write(self, key: StateKey[T] | str, value: T, *, once: bool) -> T:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tidegate.errors import FlowRedefined
+from tidegate.flows.definition import ITEMS
+from tidegate.flows.steps import StepKind
 from tidegate.store import flow_tasks
 from tidegate.store.flow_tasks import OWN
-from tidegate.store.flows import item_results, step_result
+from tidegate.store.flows import StepResult, item_results, step_result
 
 if TYPE_CHECKING:
     from tidegate.flows.definition import Part, Taken
@@ -40,12 +43,28 @@ class Inputs:
                 lambda c: flow_tasks.inputs(c, claim.run, part.step.name)
             )
             return taken.codec.decode(text)
+        found = self._found(part, claim, taken.source, taken.is_many)
         if taken.is_many:
             results = self.results(claim.run, taken.source, taken)
             return list(results) if taken.is_list else results
-        source = taken.source
+        return None if found.json is None else taken.codec.decode(found.json)
+
+    def check_kind(self, part: Part, claim: Claim) -> None:
+        """Raise `FlowRedefined` when the step was of another kind as the run began."""
+        kind, name = part.step.kind.value, part.step.name
+        found = self._database.transact(lambda c: step_result(c, claim.run, name))
+        if found is not None and found.kind != kind:
+            raise FlowRedefined(
+                claim.run, name, f"there it is of kind {found.kind}, and here {kind}"
+            )
+
+    def _found(self, part: Part, claim: Claim, source: str, is_many: bool) -> StepResult:
         found = self._database.transact(lambda c: step_result(c, claim.run, source))
-        return None if found is None or found.json is None else taken.codec.decode(found.json)
+        if found is None or (StepKind(found.kind) in ITEMS) != is_many:
+            reason = "the run has no such step" if found is None else f"it was {found.kind} there"
+            takes = f"it takes what {source!r} gives; {reason}"
+            raise FlowRedefined(claim.run, part.step.name, takes)
+        return found
 
     def results(self, run: int, source: str, taken: Taken) -> Iterator[Any]:
         """The results of the items of a step in their order, read page by page."""

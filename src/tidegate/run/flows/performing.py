@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import (
     ClaimLost,
     FlowCancelled,
+    FlowRedefined,
     FlowRunClosed,
     InvalidFlowValue,
     StateNeverCame,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FINAL = (InvalidFlowValue, StateNeverCame, StateRegressed, StateUndeclared)
+FINAL = (FlowRedefined, InvalidFlowValue, StateNeverCame, StateRegressed, StateUndeclared)
 """What the same attempt again would not change."""
 LONGEST = 2000
 """Characters of an error that are kept."""
@@ -100,8 +101,10 @@ class Performer:
         except Parked:
             return Settled(claim)
         except (FlowCancelled, FlowRunClosed) as closed:
-            # Of another run it is a failure: without an attempt that counts, it would have no end.
-            return LetGo(claim) if closed.run == claim.run else failed(context, closed)
+            # Otherwise it is a failure: without an attempt that counts, it would have no end.
+            is_told = context.is_cancelled or isinstance(closed, FlowRunClosed)
+            is_ours = is_told and closed.run == claim.run
+            return LetGo(claim) if is_ours else failed(context, closed)
         except ClaimLost as lost:
             if lost.run != claim.run:
                 return failed(context, lost)
@@ -118,6 +121,7 @@ class Performer:
 
     def _own(self, context: TaskContext) -> Outcome:
         part, claim = context.part, context.claim
+        self._inputs.check_kind(part, claim)
         condition = part.step.gate.condition
         if condition is not None and not condition(*self._inputs.of(part, claim)):
             return self._written(context, lambda c: flow_tasks.skip(c, claim))
