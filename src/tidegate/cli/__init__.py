@@ -11,7 +11,9 @@
     monitor   watch the runs of a deployment
     up        a server, monitors and workers together; drain: one of them goes
     submit    send a folder of files to a server, and fetch the results
-    flow      begin, watch and steer runs of durable flows; flow_worker: work for them
+    flow      begin and watch runs of durable flows; flow_worker: work for them,
+              flow_steering: signal, set, tolerate, cancel, pause, resume, retry,
+              flow_events, flow_metrics: what happens to them, for people and for machines
     data      write files to try a pipeline with
     demo      run a pipeline on generated data and check the answers
     options   what several commands take

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegate import __version__
+from tidegate.cli import flow_events, flow_metrics, flow_steering, flow_worker  # noqa: F401  register
 from tidegate.cli.asking import cancel, status, why
 from tidegate.cli.chaos import chaos
 from tidegate.cli.cuts import checkpoint, checkpoints, restore
@@ -14,7 +15,6 @@ from tidegate.cli.data import data
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.flow import flow
-from tidegate.cli.flow_worker import worker as _flow_worker  # noqa: F401  registers itself
 from tidegate.cli.monitor import monitor
 from tidegate.cli.run import run
 from tidegate.cli.serve import serve

@@ -1,9 +1,8 @@
-"""`tidegate flow …`: beginning, watching and steering runs of durable flows, without Spark."""
+"""`tidegate flow run`, `list`, `show`: beginning and watching runs of flows, without Spark."""
 
 from __future__ import annotations
 
-import getpass
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,17 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidegate.cli.failing import printable, told_errors
+from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_flow
+from tidegate.cli.flow_telling import sentence, table, whole
 from tidegate.cli.opening import AsJson, open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.tables import aligned, clock, json_text
+from tidegate.cli.tables import json_text
 from tidegate.errors import InvalidJson
 
 if TYPE_CHECKING:
-    from tidegate.flows.keys import StateValue
+    from tidegate.run.flows.sight import Sight
     from tidegate.store import Database
-    from tidegate.store.flows import FlowRun, StepProgress
+    from tidegate.store.flow_events import FlowWait
 
 flow = typer.Typer(
     name="flow",
@@ -37,8 +37,6 @@ FlowName = Annotated[
 RunNumber = Annotated[
     int, typer.Argument(metavar="RUN", help="The number of a run, as `flow list` shows it.")
 ]
-LAST_ERROR = 100
-"""Characters of an error in a table."""
 
 
 @flow.command()
@@ -66,12 +64,12 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             from tidegate.run import flows as running
             from tidegate.store.flows import flow_run
 
-            given = found.definition.input.decode(_json(value))
+            given = found.definition.input.decode(json_given(value))
             number = running.begin(opened, found, given, key)
             if wait:
-                running.wait(opened, number, timeout)
+                _watch(opened, number, timeout, quiet=as_json)
             begun = opened.transact(lambda c: flow_run(c, number))
-            typer.echo(json_text(asdict(begun)) if as_json else _sentence(begun))
+            typer.echo(json_text(asdict(begun)) if as_json else sentence(begun))
 
 
 @flow.command(name="list")
@@ -89,94 +87,55 @@ def list_(
         from tidegate.store.flows import flow_runs
 
         runs = opened.transact(lambda c: flow_runs(c, name, most))
-        typer.echo(json_text([asdict(it) for it in runs]) if as_json else _table(runs))
+        typer.echo(json_text([asdict(it) for it in runs]) if as_json else table(runs))
 
 
 @flow.command()
 def show(
     run: RunNumber,
     deployment: ExistingDeployment,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on showing it until it has ended.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Watch no longer than this many seconds.")
+    ] = 86_400.0,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how far a run is: its steps, their items, and its state."""
+    """Tell how far a run is: its steps, their items, its state, and what it waits for."""
     with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
-        from tidegate.store.flows import flow_progress, flow_run, flow_state
+        from tidegate.run.flows.sight import see
 
-        found = opened.transact(lambda c: flow_run(c, run))
-        steps = opened.transact(lambda c: flow_progress(c, run))
-        _, state = opened.transact(lambda c: flow_state(c, run))
-        if as_json:
-            whole = {"run": asdict(found), "steps": [asdict(it) for it in steps]}
-            told = {key: asdict(value) for key, value in state.items()}
-            typer.echo(json_text({**whole, "state": told}))
-        else:
-            typer.echo(printable("\n".join(_shown(found, steps, state))))
+        if watch:
+            _watch(opened, run, timeout, quiet=as_json)
+        sight = see(opened, run)
+        told = sentence(sight.run) if watch else whole(sight)
+        typer.echo(json_text(_seen(sight)) if as_json else told)
 
 
-@flow.command()
-def signal(
-    run: RunNumber,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that waits for it.")],
-    value: Annotated[str, typer.Argument(metavar="JSON", help="What it is to be given.")],
-    deployment: ExistingDeployment,
-    database: DatabaseUrl = None,
-) -> None:
-    """Give a step the signal that it waits for."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows import signal_flow
+def _watch(database: Database, run: int, timeout: float, *, quiet: bool) -> None:
+    """Show a run until it has ended; raises when it did not end well, or in time."""
+    from tidegate.cli.flow_watching import watching
+    from tidegate.run.flows import wait
 
-        text = _json(value)
-        opened.transact(lambda c: signal_flow(c, run, step, text, getpass.getuser()))
-        typer.echo(f"step {step!r} of run {run} has its signal")
+    with watching(database, quiet=quiet) as look:
+        wait(database, run, timeout, look=look)
 
 
-@flow.command()
-def cancel(
-    run: RunNumber,
-    deployment: ExistingDeployment,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks at it later.")] = "cancelled",
-    database: DatabaseUrl = None,
-) -> None:
-    """Give a run up; what is at work is told, and nothing else is begun."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows import cancel_flow, flow_run
-
-        opened.transact(lambda c: cancel_flow(c, run, reason))
-        typer.echo(_sentence(opened.transact(lambda c: flow_run(c, run))))
+def _seen(sight: Sight) -> dict[str, object]:
+    return {
+        "run": asdict(sight.run),
+        "steps": [asdict(it) for it in sight.steps],
+        "state": {key: asdict(value) for key, value in sight.state.items()},
+        "waits": [_waited(it) for it in sight.waits],
+        "at_work": [asdict(it) for it in sight.holdings],
+    }
 
 
-@flow.command()
-def pause(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
-    """Finish what is at work for a run, and begin nothing more."""
-    from tidegate.store.flows import pause_flow
-
-    _steer(pause_flow, run, deployment, database)
-
-
-@flow.command()
-def resume(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
-    """Go on with a run that was paused."""
-    from tidegate.store.flows import resume_flow
-
-    _steer(resume_flow, run, deployment, database)
-
-
-@flow.command()
-def retry(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
-    """Try everything of a failed run again that did not succeed."""
-    from tidegate.store.flows import retry_flow
-
-    _steer(retry_flow, run, deployment, database)
-
-
-def _steer(how: object, run: int, deployment: Path, database: str | None) -> None:
-    assert callable(how)
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows import flow_run
-
-        opened.transact(lambda c: how(c, run))
-        typer.echo(_sentence(opened.transact(lambda c: flow_run(c, run))))
+def _waited(wait: FlowWait) -> dict[str, object]:
+    standing = wait.standing
+    return {**asdict(wait), "behind": standing.behind if standing is not None else None}
 
 
 @contextmanager
@@ -187,60 +146,10 @@ def _created(deployment: Path, database: str | None) -> Iterator[Database]:
         yield place.database
 
 
-def _json(text: str) -> str:
+def json_given(text: str) -> str:
     """The text, when it is JSON."""
     try:
         msgspec.json.decode(text)
     except msgspec.MsgspecError as error:
         raise InvalidJson(text, str(error)) from error
     return text
-
-
-# --- telling ---------------------------------------------------------------------------------
-
-
-def _sentence(run: FlowRun) -> str:
-    because = f": {run.cause}" if run.cause else ""
-    return printable(f"run {run.id} of flow {run.flow!r} is {run.state.value}{because}")
-
-
-def _table(runs: Sequence[FlowRun]) -> str:
-    if not runs:
-        return "no runs"
-    rows: list[tuple[str, ...]] = [("run", "flow", "key", "state", "begun", "cause")]
-    rows += [
-        (str(it.id), it.flow, it.key, it.state.value, clock(it.begun_at), _short(it.cause))
-        for it in runs
-    ]
-    return printable("\n".join(aligned(rows)))
-
-
-def _shown(
-    run: FlowRun, steps: Sequence[StepProgress], state: dict[str, StateValue]
-) -> Iterator[str]:
-    yield _sentence(run)
-    rows: list[tuple[str, ...]] = [
-        ("step", "kind", "state", "items", "succeeded", "failed", "in flight", "last error")
-    ]
-    rows += [_step_row(it) for it in steps]
-    yield from (f"  {line}" for line in aligned(rows))
-    if state:
-        yield "  state"
-        told = [(key, it.json or "-", it.writer or "-") for key, it in state.items()]
-        keys: list[tuple[str, ...]] = [("key", "value", "written by"), *told]
-        yield from (f"    {line}" for line in aligned(keys))
-
-
-def _step_row(it: StepProgress) -> tuple[str, ...]:
-    if it.generating is None:
-        return it.name, it.kind, it.state.value, "-", "-", "-", "-", _short(it.last_error)
-    more = "" if it.generating == "complete" else "+"
-    return (
-        it.name, it.kind, it.state.value, f"{it.spawned}{more}", str(it.succeeded),
-        str(it.failed), str(it.in_flight), _short(it.last_error),
-    )  # fmt: skip
-
-
-def _short(text: str | None) -> str:
-    line = (text or "-").partition("\n")[0]
-    return line if len(line) <= LAST_ERROR else f"{line[:LAST_ERROR]}…"

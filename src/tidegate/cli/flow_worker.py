@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +15,12 @@ from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.post import WithParent, process_name, stand_and_tell, told_to_stop
 
+if TYPE_CHECKING:
+    from tidegate.store import Database
+
 
 @flow.command()
-def worker(
+def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     names: Annotated[
         list[str],
         typer.Argument(metavar="FLOW...", help="Flows, as package.module:attribute, or modules."),
@@ -28,6 +33,16 @@ def worker(
     ] = 6.0,
     name: Annotated[
         str | None, typer.Option(help="What this process is called.", show_default=False)
+    ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            show_default=False,
+            help="Answer http://127.0.0.1:PORT/metrics for Prometheus.",
+        ),
     ] = None,
     database: DatabaseUrl = None,
     with_parent: WithParent = False,
@@ -50,6 +65,21 @@ def worker(
         with (
             open_deployment(deployment, database) as place,
             Wakeups(place.database) as wakeups,
-            FlowWorker(place.database, flows, wakeups, threads, lease, called) as working,
+            FlowWorker(
+                place.database, flows, wakeups, threads, lease, called, root=place.root
+            ) as working,
+            _metrics(place.database, metrics, say),
         ):
             stand_and_tell(WorkingForFlows(working), None, stopped, say)
+
+
+@contextmanager
+def _metrics(database: Database, port: int | None, say: Callable[[str], None]) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from tidegate.run.flows.metrics import serving_metrics
+
+    with serving_metrics(database, port) as found:
+        say(f"figures at http://127.0.0.1:{found}/metrics")
+        yield

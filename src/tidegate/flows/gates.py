@@ -13,10 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import msgspec
-
 from tidegate.errors import InvalidArgument, InvalidFlowValue
-from tidegate.flows.keys import FlowStateReader, StateKey, StateValue
+from tidegate.flows.keys import FlowStateReader, StateKey, StateValue, number_in
 from tidegate.flows.signatures import fits, shown
 from tidegate.pipeline.source_line import user_line
 
@@ -48,7 +46,7 @@ class Standing:
     @property
     def behind(self) -> int | float | None:
         """How much is missing; None where that is no number."""
-        value, target = _number(self.value), _number(self.target)
+        value, target = number_in(self.value), number_in(self.target)
         return None if value is None or target is None else max(target - value, 0)
 
     @property
@@ -70,7 +68,7 @@ class Standing:
             return f", and {name} was never written"
         whose = f" ({name})" if name else ""
         if self.behind is not None:
-            return f" of {readable(self.target)}{whose}: {self.behind:,} behind"
+            return f" of {readable(self.target)}{whose}: {readable_number(self.behind)} behind"
         return f", and has to reach {readable(self.target)}{whose}"
 
     def _stillness(self) -> str:
@@ -220,17 +218,21 @@ def readable(text: str) -> str:
     >>> readable("4100"), readable('"2026-03-01"'), readable("true")
     ('4,100', '"2026-03-01"', 'true')
     """
-    number = _number(text)
-    return text if number is None else f"{number:,}"
+    number = number_in(text)
+    return text if number is None else readable_number(number)
+
+
+def readable_number(number: float) -> str:
+    """A number for a sentence; of a fraction, no more digits than matter.
+
+    >>> readable_number(4100), readable_number(0.30000000000000004)
+    ('4,100', '0.3')
+    """
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.3f}".rstrip("0").rstrip(".")
 
 
 def _parts(gate: StateGate) -> tuple[StateGate, ...]:
     return gate.gates if isinstance(gate, AllOf) else (gate,)
-
-
-def _number(text: str | None) -> int | float | None:
-    value = None if text is None else msgspec.json.decode(text)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _check_key(operator: str, argument: str, key: object) -> None:

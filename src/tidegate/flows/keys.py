@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
+import msgspec
+
 from tidegate.errors import SourceLine, StateUndeclared
 from tidegate.flows.values import Codec
 
@@ -38,6 +40,21 @@ class StateValue:
     version: int = 0
     age: float | None = None
     """Seconds since it was written, by the clock of the database."""
+
+    @property
+    def number(self) -> int | float | None:
+        """The value, where it is a number."""
+        return number_in(self.json)
+
+
+def number_in(text: str | None) -> int | float | None:
+    """A number that is stored as JSON; None for anything else.
+
+    >>> number_in("4100"), number_in("true"), number_in(None)
+    (4100, None, None)
+    """
+    value = None if text is None else msgspec.json.decode(text)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 class NotThereYet(Exception):

@@ -67,7 +67,10 @@ def flow_events(
 
 
 def flow_waits(connection: psycopg.Connection, run: int, most: int = PAGE) -> list[FlowWait]:
-    """What the tasks of a run wait for, those of steps first: a row for each task and key."""
+    """What the tasks of a run wait for, those of steps first: one for each task and key.
+
+    A key that another has to reach is told with that one.
+    """
     rows = connection.execute(_SQL["waits"].sql, {"run": run, "most": most})
     return [_wait(row) for row in rows]
 

@@ -513,6 +513,41 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION tidegate.flow_refuse_claim(
+    p_task tidegate.flow_task, p_owner text, p_epoch bigint
+) RETURNS void
+LANGUAGE sql AS $$
+    SELECT tidegate.flow_refuse(
+        'TG001',
+        format('%s does not hold task %s of step %s any more',
+            p_owner, (p_task).position, (p_task).step_id),
+        jsonb_build_object(
+            'run', (p_task).run_id,
+            'step', coalesce(
+                (SELECT name FROM tidegate.flow_step WHERE id = (p_task).step_id), ''),
+            'position', (p_task).position, 'owner', p_owner, 'epoch', p_epoch,
+            'holder', CASE
+                WHEN (p_task).state = 'claimed' THEN 'held by ' || (p_task).owner
+                ELSE (p_task).state
+            END,
+            'current', (p_task).epoch))
+$$;
+
+-- The task that a worker is at work on: what it once held, it writes nothing for any more.
+CREATE FUNCTION tidegate.flow_at_work(
+    p_owner text, p_step bigint, p_position bigint, p_epoch bigint
+) RETURNS tidegate.flow_task
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_task tidegate.flow_task := tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
+BEGIN
+    IF v_task.state <> 'claimed' THEN
+        PERFORM tidegate.flow_refuse_claim(v_task, p_owner, p_epoch);
+    END IF;
+    RETURN v_task;
+END
+$$;
+
 -- End what is left of a run: nothing of it is begun any more, and who holds something has lost it.
 CREATE FUNCTION tidegate.flow_close_rest(p_run bigint, p_states text[]) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -757,12 +792,15 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint;
 BEGIN
-    INSERT INTO tidegate.flow_run (flow, key, input) VALUES (p_flow, p_key, p_input)
-    ON CONFLICT (flow, key) DO NOTHING RETURNING id INTO v_id;
-    IF v_id IS NULL THEN
+    LOOP
+        INSERT INTO tidegate.flow_run (flow, key, input) VALUES (p_flow, p_key, p_input)
+        ON CONFLICT (flow, key) DO NOTHING RETURNING id INTO v_id;
+        EXIT WHEN v_id IS NOT NULL;
         SELECT id INTO v_id FROM tidegate.flow_run WHERE flow = p_flow AND key = p_key;
-        RETURN v_id;
-    END IF;
+        IF FOUND THEN
+            RETURN v_id;
+        END IF;  -- forgotten at this moment
+    END LOOP;
     INSERT INTO tidegate.flow_step (
         run_id, number, name, kind, depends_on, optional, needs_signal, retries, item_retries,
         tolerated_count, tolerated_share)
@@ -871,7 +909,10 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_run tidegate.flow_run := tidegate.flow_lock(p_run);
 BEGIN
-    IF v_run.state <> 'failed' THEN
+    IF v_run.state IN ('running', 'paused') THEN
+        RETURN v_run.state;  -- there is nothing that failed; so it is harmless when repeated
+    END IF;
+    IF v_run.state <> 'failed' OR v_run.closed_at = 'epoch' THEN
         PERFORM tidegate.flow_refuse(
             'TG003', format('run %s is %s', p_run, v_run.state), jsonb_build_object(
                 'run', p_run, 'state', v_run.state, 'wanted', 'trying it again'));
@@ -898,7 +939,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_retry IS
-    'Try everything of a failed run again that did not succeed.';
+    'Try everything of a failed run again that did not succeed; harmless when it runs already.';
 
 CREATE FUNCTION tidegate.flow_tolerate(
     p_run bigint, p_step text, p_count bigint, p_share double precision DEFAULT NULL
@@ -932,13 +973,14 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'writing its state');
     v_state tidegate.flow_state;
+    v_task tidegate.flow_task;
     v_may_write boolean;
 BEGIN
     SELECT * INTO v_state FROM tidegate.flow_state WHERE run_id = p_run AND key = p_key;
     IF p_owner IS NULL THEN
         v_may_write := v_state.is_external;
     ELSE
-        PERFORM tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
+        v_task := tidegate.flow_at_work(p_owner, p_step, p_position, p_epoch);
         v_may_write := (SELECT name FROM tidegate.flow_step WHERE id = p_step)
             = ANY (v_state.writers);
     END IF;
@@ -950,7 +992,11 @@ BEGIN
     IF v_state.value = p_value OR (p_once AND v_state.value IS NOT NULL) THEN
         RETURN v_state.value;
     END IF;
-    IF v_state.is_monotonic AND p_value < v_state.value THEN
+    IF v_state.is_monotonic AND (CASE
+        WHEN jsonb_typeof(p_value) = 'string' AND jsonb_typeof(v_state.value) = 'string'
+        THEN (p_value #>> '{}') COLLATE "C" < (v_state.value #>> '{}') COLLATE "C"
+        ELSE p_value < v_state.value
+    END) THEN
         PERFORM tidegate.flow_refuse(
             'TG005', format('the state %s would go back', p_key), jsonb_build_object(
                 'run', p_run, 'key', p_key, 'value', p_value::text,
@@ -961,6 +1007,10 @@ BEGIN
     SET value = p_value, version = v_run.changes + 1, writer = p_writer,
         written_at = clock_timestamp()
     WHERE run_id = p_run AND key = p_key;
+    IF v_task.losses > 0 AND v_state.is_monotonic THEN  -- it got on, so it does not only die
+        UPDATE tidegate.flow_task SET losses = 0
+        WHERE step_id = p_step AND position = p_position;
+    END IF;
     UPDATE tidegate.flow_task
     SET state = tidegate.flow_free(v_run)
     WHERE run_id = p_run AND state = 'parked' AND p_key = ANY (waits_for);
@@ -1017,6 +1067,8 @@ LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_m
 DECLARE
     v_done record;
     v_run tidegate.flow_run;
+    v_step bigint;
+    v_steps bigint[] := '{}';
 BEGIN
     PERFORM FROM tidegate.flow_run
     WHERE id IN (
@@ -1044,7 +1096,14 @@ BEGIN
         IF v_done.is_own AND v_run.state <> 'canceling' THEN
             PERFORM tidegate.flow_complete_own(v_run, v_done.step_id, v_done.own);
         END IF;
-        PERFORM tidegate.flow_follow(v_run, v_done.step_id);
+        v_steps := v_steps || v_done.step_id;
+    END LOOP;
+    -- Only then: a step that fails its run ends the others, which may be done by this call too.
+    FOREACH v_step IN ARRAY v_steps LOOP
+        SELECT run.* INTO v_run
+        FROM tidegate.flow_run AS run JOIN tidegate.flow_step AS step ON step.run_id = run.id
+        WHERE step.id = v_step;
+        PERFORM tidegate.flow_follow(v_run, v_step);
     END LOOP;
     RETURN QUERY
     SELECT given.run, coalesce(step.name, ''), given.position, given.epoch,
@@ -1129,6 +1188,7 @@ LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_m
 DECLARE
     v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'spawning items');
     v_step tidegate.flow_step;
+    v_task tidegate.flow_task;
     v_number bigint;
     v_queue text;
 BEGIN
@@ -1138,7 +1198,14 @@ BEGIN
         PERFORM tidegate.flow_refuse_spawn(v_step, format('its generator is %s',
             coalesce(v_step.generating, 'no generator')));
     END IF;
-    PERFORM tidegate.flow_held(p_owner, p_step, -1, p_epoch);
+    v_task := tidegate.flow_at_work(p_owner, p_step, -1, p_epoch);
+    IF (p_items -> 0 ? 'key') = (
+        SELECT key IS NULL FROM tidegate.flow_task WHERE step_id = p_step AND position = 0
+    ) THEN
+        PERFORM tidegate.flow_refuse_spawn(v_step, CASE WHEN p_items -> 0 ? 'key'
+            THEN 'those before are known by their positions and not by keys'
+            ELSE 'those before are known by keys and not by their positions' END);
+    END IF;
     IF p_items -> 0 ? 'key' THEN
         INSERT INTO tidegate.flow_task (step_id, position, run_id, queue, key, state, payload)
         SELECT p_step, v_step.spawned - 1 + row_number() OVER (ORDER BY fresh.place), p_run,
@@ -1170,6 +1237,9 @@ BEGIN
     WHERE id = p_step RETURNING * INTO v_step;
     IF v_number > 0 THEN
         PERFORM tidegate.flow_notify(v_run);
+    END IF;
+    IF v_number > 0 AND v_task.losses > 0 THEN  -- it got on, so it does not only die
+        UPDATE tidegate.flow_task SET losses = 0 WHERE step_id = p_step AND position = -1;
     END IF;
     RETURN QUERY SELECT v_step.spawned,
         v_step.spawned - v_step.succeeded - v_step.failed - v_step.canceled;
@@ -1261,7 +1331,7 @@ BEGIN
         WHERE run_id = p_run AND key = ANY (p_keys) AND version > p_seen
     ) THEN tidegate.flow_free(v_run) ELSE 'parked' END;
     UPDATE tidegate.flow_task
-    SET state = v_state, attempts = attempts - 1, waits_for = p_keys, wait_number = p_number,
+    SET state = v_state, attempts = attempts - 1, losses = 0, waits_for = p_keys, wait_number = p_number,
         waiting_since = v_since, wait_until = v_since + make_interval(secs => p_timeout),
         available_at = now() + make_interval(secs => p_poll)
     WHERE step_id = p_step AND position = p_position;
@@ -1360,7 +1430,10 @@ BEGIN
                 EXIT WHEN (SELECT state FROM tidegate.flow_run WHERE id = v_run.id) = 'failed';
             ELSE
                 PERFORM tidegate.flow_let_go(v_run, v_task);
-                UPDATE tidegate.flow_task SET losses = losses + 1
+                -- What kills its workers comes alone in the end, and not with the same innocents.
+                UPDATE tidegate.flow_task
+                SET losses = losses + 1, available_at = now() + CASE WHEN losses > 0
+                    THEN random() * least(60.0, 0.25 * 2 ^ losses) ELSE 0 END * interval '1 second'
                 WHERE step_id = v_task.step_id AND position = v_task.position;
             END IF;
         END LOOP;
@@ -1383,12 +1456,14 @@ COMMENT ON FUNCTION tidegate.flow_sweep IS
     'are being cancelled and that nobody works for any more.';
 
 CREATE FUNCTION tidegate.flow_remove_closed(
-    p_seconds double precision, p_most integer DEFAULT 10
+    p_seconds double precision, p_most integer DEFAULT 10, p_tasks bigint DEFAULT 10000
 ) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     v_run bigint;
     v_removed bigint := 0;
+    v_number bigint;
+    v_left bigint := p_tasks;
 BEGIN
     FOR v_run IN
         SELECT id FROM tidegate.flow_run
@@ -1396,19 +1471,48 @@ BEGIN
         ORDER BY closed_at LIMIT p_most
         FOR UPDATE SKIP LOCKED
     LOOP
-        DELETE FROM tidegate.flow_task
-        WHERE step_id IN (SELECT id FROM tidegate.flow_step WHERE run_id = v_run);
-        DELETE FROM tidegate.flow_run WHERE id = v_run;
         v_removed := v_removed + 1;
+        DELETE FROM tidegate.flow_task WHERE ctid = ANY (ARRAY(
+            SELECT task.ctid
+            FROM tidegate.flow_task AS task JOIN tidegate.flow_step AS step
+                ON step.id = task.step_id
+            WHERE step.run_id = v_run LIMIT v_left));
+        GET DIAGNOSTICS v_number = ROW_COUNT;
+        v_left := v_left - v_number;
+        IF v_left <= 0 THEN  -- a run that is not whole any more is known by its date
+            UPDATE tidegate.flow_run SET closed_at = 'epoch' WHERE id = v_run;
+            EXIT;
+        END IF;
+        DELETE FROM tidegate.flow_run WHERE id = v_run;
     END LOOP;
     RETURN v_removed;
 END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_remove_closed IS
-    'Forget runs that were closed so many seconds ago, some of them; answers how many.';
+    'Forget runs that were closed so many seconds ago: some of them, with at most so many tasks. '
+    'Answers how many it was at; 0 when nothing is left to forget.';
 
 -- ── End of durable flows ──
+
+-- ── Aliases: by which name readers know an index, and which one it is ──
+
+-- Every switch of an alias; the last one is what it stands for. Written with the switch itself.
+CREATE TABLE tidegate.alias_switch (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    alias text NOT NULL,
+    index text NOT NULL,                   -- what it stands for since
+    previous text,                         -- what it stood for before; null: it was not there
+    run_id bigint,                         -- the run of a flow that did it; null: a person
+    switched_by text NOT NULL,
+    pending bigint,                        -- changes that were not in the index at that moment
+    staleness double precision,            -- seconds since the oldest of those was made
+    switched_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE INDEX alias_switch_alias ON tidegate.alias_switch (alias, id);
+
+-- ── End of aliases ──
 
 -- ── Seeing flows: waits, events ──
 
@@ -1449,7 +1553,7 @@ COMMENT ON FUNCTION tidegate.flow_pass_wait IS
     'A claimed task goes on behind the wait that it was parked at.';
 
 -- A task waits from when it was first parked until it has gone on, also while it looks again.
-CREATE INDEX flow_task_waiting ON tidegate.flow_task (run_id)
+CREATE INDEX flow_task_waiting ON tidegate.flow_task (run_id, position)
     WHERE wait_number IS NOT NULL AND state IN ('ready', 'held', 'claimed', 'parked');
 
 CREATE INDEX flow_run_open ON tidegate.flow_run (id) WHERE closed_at IS NULL;
@@ -1463,6 +1567,9 @@ SELECT
             AND jsonb_typeof(coalesce(goal.value, gate.target)) = 'number'
         THEN greatest(coalesce(goal.value, gate.target)::numeric - state.value::numeric, 0)
     END AS behind,
+    gate.target_key IS NULL AND gate.target IS NULL AND jsonb_path_exists(
+        task.wait_gate, '$[*] ? (@.target_key == $key)', jsonb_build_object('key', wanted.key))
+        IS TRUE AS is_target,
     state.writer, state.written_at,
     extract(epoch FROM clock_timestamp() - state.written_at)::double precision
         AS seconds_since_written,
@@ -1487,8 +1594,9 @@ WHERE task.wait_number IS NOT NULL AND task.state IN ('ready', 'held', 'claimed'
 COMMENT ON VIEW tidegate.flow_waits IS
     'What waits for the state of a run: a row for each task and key. The value is what the key has '
     'now, the target what it has to reach where a declared gate says so, behind how much of it is '
-    'missing, where both are numbers; then who wrote it last and when, since when the task has '
-    'waited, and until when it may. Position -1 is a step itself, others are items of it.';
+    'missing, where both are numbers; is_target says that it is only what another key has to reach. '
+    'Then who wrote it last and when, since when the task has waited, and until when it may. '
+    'Position -1 is a step itself, others are items of it.';
 
 -- What has happened to a run, for people and for log shippers; removed with it. Rows of one run
 -- are committed in the order of their ids, as whoever moves a run holds its row.

@@ -5,7 +5,23 @@
 Everything that has happened is in the database; a worker may die at any moment.
 """
 
-from tidegate.run.flows.client import begin, result, signal, wait, write_state
+from tidegate.run.flows.client import begin, result, signal, tolerate, wait, write_state
+from tidegate.run.flows.metrics import metrics_text
+from tidegate.run.flows.sight import Sight, events, follow_events, see
 from tidegate.run.flows.worker import FlowWorker, working
 
-__all__ = ["FlowWorker", "begin", "result", "signal", "wait", "working", "write_state"]
+__all__ = [
+    "FlowWorker",
+    "Sight",
+    "begin",
+    "events",
+    "follow_events",
+    "metrics_text",
+    "result",
+    "see",
+    "signal",
+    "tolerate",
+    "wait",
+    "working",
+    "write_state",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from tidegate.errors import FlowFailed, FlowTimeout, UnknownFlowStep, listed
 from tidegate.flows.definition import ITEMS
+from tidegate.flows.policies import FailurePolicy, Tolerate
 from tidegate.flows.states import OVER, FlowState
 from tidegate.store import Wakeups
 from tidegate.store.flows import (
@@ -21,6 +22,7 @@ from tidegate.store.flows import (
     signal_flow,
     step_result,
 )
+from tidegate.store.flows import tolerate as change_tolerated
 from tidegate.store.topics import flow_topic
 
 if TYPE_CHECKING:
@@ -42,19 +44,28 @@ def begin(database: Database, flow: Flow, value: object = None, key: str | None 
     return database.transact(lambda c: begin_flow(c, flow.name, named, text, defined.as_rows()))
 
 
-def wait(database: Database, run: int, timeout: float, wakeups: Wakeups | None = None) -> FlowRun:
+def wait(
+    database: Database,
+    run: int,
+    timeout: float,
+    wakeups: Wakeups | None = None,
+    look: Callable[[FlowRun], None] | None = None,
+) -> FlowRun:
     """Wait until a run is completed; raises `FlowFailed` when it is not to be, or `FlowTimeout`.
 
-    Whoever listens already may say so; otherwise somebody does for as long as this takes.
+    Whoever listens already may say so; otherwise somebody does for as long as this takes. `look`
+    is called with the run whenever it may have moved, the last time when it is over.
     """
     if wakeups is None:
         with Wakeups(database) as listening:
-            return wait(database, run, timeout, listening)
+            return wait(database, run, timeout, listening, look)
+    look = look or _look_away
     news = Event()
     found = database.transact(lambda c: flow_run(c, run))
     unsubscribe = wakeups.subscribe(flow_topic(found.flow), news.set)
     deadline = monotonic() + timeout
     try:
+        look(found)
         while found.state not in OVER:
             left = deadline - monotonic()
             if left <= 0:
@@ -62,6 +73,7 @@ def wait(database: Database, run: int, timeout: float, wakeups: Wakeups | None =
             news.wait(min(left, LOOK_EVERY))
             news.clear()
             found = database.transact(lambda c: flow_run(c, run))
+            look(found)
     finally:
         unsubscribe()
     if found.state is not FlowState.COMPLETED:
@@ -94,6 +106,16 @@ def write_state(
     """Write a key from outside that is declared external."""
     text = key.codec.encode(value)
     database.transact(lambda c: set_external_state(c, run, key.name, text, writer))
+
+
+def tolerate(database: Database, run: int, step: str, policy: FailurePolicy) -> None:
+    """Change how many items of a step may fail, while it runs."""
+    borne = policy if isinstance(policy, Tolerate) else Tolerate()
+    database.transact(lambda c: change_tolerated(c, run, step, borne.count, borne.share))
+
+
+def _look_away(_: FlowRun) -> None:
+    pass
 
 
 def _items(database: Database, run: int, step: str, decode: Any) -> Iterator[Any]:

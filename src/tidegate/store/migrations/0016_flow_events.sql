@@ -41,7 +41,7 @@ COMMENT ON FUNCTION tidegate.flow_pass_wait IS
     'A claimed task goes on behind the wait that it was parked at.';
 
 -- A task waits from when it was first parked until it has gone on, also while it looks again.
-CREATE INDEX flow_task_waiting ON tidegate.flow_task (run_id)
+CREATE INDEX flow_task_waiting ON tidegate.flow_task (run_id, position)
     WHERE wait_number IS NOT NULL AND state IN ('ready', 'held', 'claimed', 'parked');
 
 CREATE INDEX flow_run_open ON tidegate.flow_run (id) WHERE closed_at IS NULL;
@@ -55,6 +55,9 @@ SELECT
             AND jsonb_typeof(coalesce(goal.value, gate.target)) = 'number'
         THEN greatest(coalesce(goal.value, gate.target)::numeric - state.value::numeric, 0)
     END AS behind,
+    gate.target_key IS NULL AND gate.target IS NULL AND jsonb_path_exists(
+        task.wait_gate, '$[*] ? (@.target_key == $key)', jsonb_build_object('key', wanted.key))
+        IS TRUE AS is_target,
     state.writer, state.written_at,
     extract(epoch FROM clock_timestamp() - state.written_at)::double precision
         AS seconds_since_written,
@@ -79,8 +82,9 @@ WHERE task.wait_number IS NOT NULL AND task.state IN ('ready', 'held', 'claimed'
 COMMENT ON VIEW tidegate.flow_waits IS
     'What waits for the state of a run: a row for each task and key. The value is what the key has '
     'now, the target what it has to reach where a declared gate says so, behind how much of it is '
-    'missing, where both are numbers; then who wrote it last and when, since when the task has '
-    'waited, and until when it may. Position -1 is a step itself, others are items of it.';
+    'missing, where both are numbers; is_target says that it is only what another key has to reach. '
+    'Then who wrote it last and when, since when the task has waited, and until when it may. '
+    'Position -1 is a step itself, others are items of it.';
 
 -- What has happened to a run, for people and for log shippers; removed with it. Rows of one run
 -- are committed in the order of their ids, as whoever moves a run holds its row.

@@ -11,7 +11,7 @@ LIMIT %(most)s;
 SELECT step, position, waiting_since, seconds_waited, wait_until, key, value::text, target_key,
     target::text, writer, seconds_since_written
 FROM tidegate.flow_waits
-WHERE run_id = %(run)s
+WHERE run_id = %(run)s AND NOT is_target
 ORDER BY position, step, key
 LIMIT %(most)s;
 

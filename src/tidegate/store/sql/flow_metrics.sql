@@ -1,0 +1,70 @@
+-- Figures of the runs of flows that are open; each by an index, and of so many runs at most.
+
+-- name: runs — How many are open, by flow and state.
+SELECT flow, state, count(*)
+FROM tidegate.flow_run
+WHERE closed_at IS NULL
+GROUP BY flow, state;
+
+-- name: open — Since when each is.
+SELECT flow, id::text, state, extract(epoch FROM clock_timestamp() - begun_at)::double precision
+FROM tidegate.flow_run
+WHERE closed_at IS NULL
+ORDER BY id
+LIMIT %(most)s;
+
+-- name: items — What has become of the items of each step.
+SELECT run.flow, run.id::text, step.name, step.spawned, step.succeeded, step.failed, step.canceled,
+    step.spawned - step.succeeded - step.failed - step.canceled
+FROM (
+    SELECT id, flow FROM tidegate.flow_run WHERE closed_at IS NULL ORDER BY id LIMIT %(most)s
+) AS run
+JOIN tidegate.flow_step AS step ON step.run_id = run.id
+WHERE step.generating IS NOT NULL;
+
+-- name: state — The state, where it is a number or true or false, and its age.
+SELECT run.flow, run.id::text, state.key,
+    CASE jsonb_typeof(state.value)
+        WHEN 'number' THEN state.value::double precision
+        WHEN 'boolean' THEN state.value::boolean::integer
+    END,
+    extract(epoch FROM clock_timestamp() - state.written_at)::double precision
+FROM (
+    SELECT id, flow FROM tidegate.flow_run WHERE closed_at IS NULL ORDER BY id LIMIT %(most)s
+) AS run
+JOIN tidegate.flow_state AS state ON state.run_id = run.id
+WHERE state.value IS NOT NULL;
+
+-- name: waits — Since when each step waits, and how far behind each key is.
+SELECT wait.flow, wait.run_id::text, wait.step, wait.key, wait.seconds_waited,
+    wait.behind::double precision
+FROM (
+    SELECT id FROM tidegate.flow_run WHERE closed_at IS NULL ORDER BY id LIMIT %(most)s
+) AS run
+JOIN tidegate.flow_waits AS wait ON wait.run_id = run.id
+WHERE wait.position < 0;
+
+-- name: ready — For how long the oldest ready task of each step waits for a worker.
+SELECT step.flow, step.name, max(extract(epoch FROM now() - oldest.available_at))::double precision
+FROM (
+    SELECT DISTINCT run.flow, step.name
+    FROM (
+        SELECT id, flow FROM tidegate.flow_run WHERE closed_at IS NULL ORDER BY id LIMIT %(most)s
+    ) AS run
+    JOIN tidegate.flow_step AS step ON step.run_id = run.id
+    WHERE step.state = 'running'
+) AS step
+CROSS JOIN LATERAL (
+    VALUES (step.flow || '/' || step.name), (step.flow || '/' || step.name || '[]')
+) AS of_step (queue)
+CROSS JOIN LATERAL (
+    SELECT available_at FROM tidegate.flow_task
+    WHERE queue = of_step.queue AND state = 'ready' AND available_at <= now()
+    ORDER BY available_at LIMIT 1
+) AS oldest
+GROUP BY step.flow, step.name;
+
+-- name: workers — How many are alive.
+SELECT count(*)
+FROM tidegate.lease
+WHERE kind = 'flow worker' AND owner IS NOT NULL AND expires_at > clock_timestamp();
