@@ -8,6 +8,7 @@
     ├── ChannelError            a lane between two processors cannot be used any more
     ├── RunError                a live pipeline or one of its runs cannot do what was asked
     ├── FlowError               a run of a flow cannot do what was asked
+    ├── CutoverError            an index cannot be made from a table, or not be switched to
     ├── GroupError              a process and its group do not come together
     ├── ServeError              a client and its server do not come together
     ├── SparkUnavailable        there is no Spark to run on
@@ -2248,6 +2249,79 @@ class StateNeverCame(FlowError):
 
 
 @dataclass(eq=False)
+class PipelineNotReleased(FlowError):
+    """A step has waited for a run of a pipeline as long as it was ready to; the run is given up."""
+
+    says = (
+        "step {step!r} of run {run} has waited {waited:,.1f} s for run {pipeline_run!r} of pipeline"
+        " {pipeline!r}, which is not released: {reason}"
+    )
+
+    run: int
+    step: str
+    waited: float
+    pipeline: str
+    pipeline_run: str
+    reason: str
+
+
+@dataclass(eq=False)
+class PipelineServedOtherwise(FlowError):
+    """A pipeline is served with another declaration than the worker of a flow has."""
+
+    retryable: ClassVar[bool] = True
+    says = (
+        "pipeline {pipeline!r} is served with plan {served:.12}, and here it has plan {plan:.12}:"
+        " restart whichever of the two has the older declaration"
+    )
+
+    pipeline: str
+    served: str
+    plan: str
+
+
+@dataclass(eq=False)
+class SourcesNotGiven(FlowError):
+    """Chunks for a run of a pipeline were named, and not for each of its sources."""
+
+    says = (
+        "run {pipeline_run!r} of pipeline {pipeline!r} was given no chunks of {sources}; name them,"
+        " with an empty list for a source that has none"
+    )
+
+    pipeline: str
+    pipeline_run: str
+    sources: str
+
+
+@dataclass(eq=False)
+class PipelineRunTwice(FlowError):
+    """A step runs a pipeline twice under one name, so the second would be the first."""
+
+    says = (
+        "step {step!r} runs pipeline {pipeline!r} twice as {pipeline_run!r}; tell the two apart"
+        " with name=…"
+    )
+
+    step: str
+    pipeline: str
+    pipeline_run: str
+
+
+@dataclass(eq=False)
+class NowhereForChunks(FlowError):
+    """A step runs a pipeline, and its worker does not know where the deployment's files are."""
+
+    says = (
+        "step {step!r} cannot deliver to pipeline {pipeline!r}: its worker was not told where the"
+        " files of the deployment are. Use `tidegate flow worker`, or give the worker root=…"
+    )
+
+    step: str
+    pipeline: str
+
+
+@dataclass(eq=False)
 class SignalRefused(FlowError):
     """A signal that nobody waits for, or another than was given before."""
 
@@ -2331,3 +2405,162 @@ class ClaimLost(StoreError):
         "{owner} does not hold task {step}[{position}] of run {run} under epoch {epoch} any more:"
         " it is at epoch {current} and {holder}. Nothing was written; leave it alone"
     )
+
+
+# ── Cutovers ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(eq=False)
+class CutoverError(TidegateError):
+    """An index cannot be made from a table, or readers cannot be switched to it."""
+
+
+@dataclass(eq=False)
+class UnknownTable(CutoverError):
+    """There is no such table."""
+
+    says = "there is no table {table}; write schema.table"
+
+    table: str
+
+
+@dataclass(eq=False)
+class NoPrimaryKey(CutoverError):
+    """The rows of a table cannot be told apart."""
+
+    says = "{table} has no primary key, or one that is DEFERRABLE: rows are known by it, so add one"
+
+    table: str
+
+
+@dataclass(eq=False)
+class UnknownTableColumn(CutoverError):
+    """A table does not have a column that an index wants."""
+
+    says = "{table} has no column {column!r}; it has {known}"
+
+    table: str
+    column: str
+    known: str
+
+
+@dataclass(eq=False)
+class TableBusy(CutoverError):
+    """Somebody writes to a table for so long that its changes cannot begin to be logged."""
+
+    retryable: ClassVar[bool] = True
+    says = (
+        "transactions that write to {table} do not end, and its changes can only be logged from a"
+        " moment when there is none; end them, or try again when it is quieter"
+    )
+
+    table: str
+
+
+@dataclass(eq=False)
+class IndexDiffers(CutoverError):
+    """What is there under the name of an index cannot be used as that."""
+
+    says = "{index} cannot be used: {reason}. Name another index, or drop this one."
+
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class AliasDiffers(CutoverError):
+    """Readers of an alias would miss a column, or find another type in it."""
+
+    says = (
+        "{index} cannot stand behind {alias}: {reason}. Readers rely on the columns they have: keep"
+        " them, and add others behind them; or make another alias."
+    )
+
+    alias: str
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class RowsDiffer(CutoverError):
+    """An index does not hold what its source holds, and no change is under way that explains it."""
+
+    says = (
+        "{index} is not as {source}: {number} rows differ, {examples}. It was not switched to."
+        " Retry the run to compare again; if they stay, begin another index."
+    )
+
+    index: str
+    source: str
+    number: int
+    examples: str
+
+
+@dataclass(eq=False)
+class GateClosed(CutoverError):
+    """A switch was to be made before its conditions held."""
+
+    retryable: ClassVar[bool] = True
+    says = "{alias} was not switched to {index}: {reason}"
+
+    alias: str
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class AliasBusy(CutoverError):
+    """Readers of an alias do not end, and it can only be switched between them."""
+
+    retryable: ClassVar[bool] = True
+    says = "queries on {alias} do not end, and it is switched between them; it is tried again"
+
+    alias: str
+
+
+@dataclass(eq=False)
+class NothingToReverse(CutoverError):
+    """There is no index that an alias stood for before."""
+
+    says = "{alias} cannot go back: {reason}"
+
+    alias: str
+    reason: str
+
+
+@dataclass(eq=False)
+class IndexBehind(CutoverError):
+    """An index that readers would be switched to does not have what has changed since."""
+
+    retryable: ClassVar[bool] = True
+    says = (
+        "{index} is {changes} changes behind, the oldest {seconds:.1f} s old, and did not catch up"
+        " within {bound:g} s; start workers for its feed, or switch all the same with --stale"
+    )
+
+    index: str
+    changes: int
+    seconds: float
+    bound: float
+
+
+@dataclass(eq=False)
+class IndexInUse(CutoverError):
+    """An index that readers see, or that is being filled, is not to be removed."""
+
+    says = "{index} is not removed: {reason}"
+
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class StreamStalled(CutoverError):
+    """Changes could not be applied for longer than is borne."""
+
+    retryable: ClassVar[bool] = True
+    says = "no change has reached {index} for {seconds:.0f} s: {reason}"
+
+    index: str
+    seconds: float
+    reason: str

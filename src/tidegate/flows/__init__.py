@@ -13,6 +13,7 @@ from tidegate.flows.flow import Flow, GeneratorStep
 from tidegate.flows.gates import StateGate, all_of, is_set, reached
 from tidegate.flows.keys import FlowStateReader, StateKey
 from tidegate.flows.policies import Backoff, FailAtFirst, Tolerate
+from tidegate.flows.released import Released
 from tidegate.flows.states import FlowState, StepState, TaskState
 from tidegate.flows.steps import Handler, Step
 
@@ -25,6 +26,7 @@ __all__ = [
     "FlowStateReader",
     "GeneratorStep",
     "Handler",
+    "Released",
     "StateGate",
     "StateKey",
     "Step",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 from tidegate.flows.keys import FlowStateReader, StateKey
 
+if TYPE_CHECKING:
+    from tidegate.flows.released import Released
+    from tidegate.pipeline import Pipeline
+
 T = TypeVar("T")
+Data: TypeAlias = str | PathLike[str] | Mapping[str, Sequence[str | PathLike[str]]]
+"""A folder with a folder for each source, or by source its files."""
 POLL_INTERVAL = 0.25
 
 
@@ -84,6 +91,20 @@ class Context(Protocol):
 
         Until then the step holds nothing: it is put aside here and begun again from its first line
         when one of these keys has changed, at most once every `poll_interval` seconds.
+        """
+        ...
+
+    def run_pipeline(
+        self, pipeline: Pipeline, data: Data, *, name: str = "", timeout: float | None = None
+    ) -> Released:
+        """Submit a run of a pipeline with this data, and return when it is released.
+
+        The data is a folder as `tidegate run` takes it, or the files of each source. The run is
+        begun once, whatever happens to the worker; meanwhile the step holds nothing: it is put
+        aside here and begun again from its first line when the run is closed. A step that runs one
+        pipeline several times tells its runs apart by `name`. Raises what the run failed of, or
+        `PipelineNotReleased` after `timeout` seconds. A run that is not waited for any more,
+        because its step has failed or the flow was cancelled, is cancelled as well.
         """
         ...
 

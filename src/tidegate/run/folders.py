@@ -224,7 +224,7 @@ def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telli
         told.tell(f"begins run {wanted.name!r} anew (the last one of this name {change})")
     if last is None or last.state is not RunState.OPEN:
         server.begin(wanted.name, deadline=wanted.deadline, cutting=wanted.cutting)
-    _deliver_all(server, chunks, wanted.name, told)
+    deliver_all(server, chunks, wanted.name, told)
 
 
 def wait(
@@ -284,7 +284,7 @@ def _has(file: Path, sha256: str) -> bool:
         return False
 
 
-def _deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
+def deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
     """To a run that is open, unless it is closed meanwhile: waiting for it says how it ended."""
     for source in (it for it, files in chunks.items() if not files):
         told.tell(f"{source}: no chunks")

@@ -30,6 +30,7 @@ def record_plan(connection: Connection, assembly: Assembly) -> None:
     plan = plan_hash(assembly.plan)
     record_gates(connection, plan, assembly.monitored)
     plans.record(connection, plan, encoded(assembly.plan))
+    plans.note_served(connection, assembly.name, plans.Served(plan, assembly.plan.shards))
 
 
 def refuse_misfit(connection: Connection, assembly: Assembly, run: Run, number: int) -> None:

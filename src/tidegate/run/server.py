@@ -24,10 +24,7 @@ import msgspec
 from tidegate.errors import (
     ChunkConflict,
     NoSuchChunk,
-    RunCancelled,
     RunError,
-    RunFailed,
-    RunOverdue,
     RunTimeout,
     UnknownRun,
     UnknownSource,
@@ -37,10 +34,10 @@ from tidegate.plan import plan_hash
 from tidegate.run.cuts import Cuts
 from tidegate.run.following import Follower, Following
 from tidegate.run.injecting import Injection
+from tidegate.run.outcomes import refuse_vain
 from tidegate.run.restoring import restore
 from tidegate.run.storage import Storage
 from tidegate.run.tally import Tally
-from tidegate.run.watch import OVERDUE
 from tidegate.run.wiring import HEAD, lane_names
 from tidegate.spark import Batch, digest, ingest, watermark, write_csv
 from tidegate.store import (
@@ -131,20 +128,10 @@ class Server:
         cutting: Cutting | None = None,
     ) -> Run:
         """As `begin`; who asks again under the same request gets the run that it has begun."""
-        begin = partial(
-            begin_run,
-            pipeline=self._pipeline.name,
-            name=run,
-            lanes=lane_names(self._assembly.links, self._scan_tasks()),
-            sources=tuple(self._pipeline.sources),
-            plan=self._plan,
-            warn_after=warn_after,
-            deadline=deadline,
-            request=request,
-        )
+        bounds = {"warn_after": warn_after, "deadline": deadline}
 
         def begin_and_cut(connection: Connection) -> Run:
-            begun = begin(connection)
+            begun = self.begin_in(connection, run, request, **bounds)
             if cutting is not None:
                 cuts.set_cutting(connection, begun, cutting)
             return begun
@@ -152,6 +139,28 @@ class Server:
         begun = self._database.transact(begin_and_cut)
         self.tally.count("runs begun")
         return begun
+
+    def begin_in(
+        self,
+        connection: Connection,
+        run: str,
+        request: UUID,
+        *,
+        warn_after: float | None = None,
+        deadline: float | None = None,
+    ) -> Run:
+        """As `begin_once`, in a transaction that does more than that."""
+        return begin_run(
+            connection,
+            self._pipeline.name,
+            run,
+            lane_names(self._assembly.links, self._scan_tasks()),
+            sources=tuple(self._pipeline.sources),
+            plan=self._plan,
+            warn_after=warn_after,
+            deadline=deadline,
+            request=request,
+        )
 
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
@@ -374,12 +383,7 @@ class Server:
         return self._database.transact(lambda c: restoring.successor_of(c, run)) or found
 
     def _outcome(self, run: Run) -> dict[str, list[Batch]]:
-        if run.state is RunState.FAILED:
-            cause = run.cause or "unknown"
-            overdue = cause.startswith(OVERDUE)
-            raise (RunOverdue if overdue else RunFailed)(run=run.name, cause=cause)
-        if run.state is RunState.CANCELLED:
-            raise RunCancelled(run=run.name)
+        refuse_vain(run)
         return self._results(run)
 
     def _results(self, run: Run) -> dict[str, list[Batch]]:

@@ -18,6 +18,7 @@ from tidegate.faults import crash_point
 from tidegate.monitor import Fault, Release, decide
 from tidegate.run.cutting import Coordinator
 from tidegate.run.names import life_of
+from tidegate.run.outcomes import OVERDUE
 from tidegate.run.tending import Tending
 from tidegate.store import (
     Heartbeat,
@@ -44,8 +45,6 @@ log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 6.0
 MONITOR = "monitor"
-OVERDUE = "its deadline has passed"
-"""How the cause of a run begins that was not complete in time."""
 NET = 1.0
 """Seconds after which the watch looks although nobody woke it; also how exact deadlines are."""
 

@@ -19,15 +19,12 @@ from tidegate.errors import (
     ChunkTooLarge,
     NoSuchChunk,
     OtherPipeline,
-    RunCancelled,
-    RunFailed,
-    RunOverdue,
     RunTimeout,
     TidegateError,
     UnknownFormat,
     UnknownRun,
 )
-from tidegate.run.watch import OVERDUE
+from tidegate.run.outcomes import refuse_vain
 from tidegate.serve.account import CutShown, Explained, Served, SourceChunks, StateOfRun
 from tidegate.serve.asking import LATEST
 from tidegate.serve.calls import WORK
@@ -150,7 +147,7 @@ class RemoteServer:
             if left <= 0:
                 raise RunTimeout(run, timeout)
             sleep(min(LOOK, left))
-        _refuse_closed(now)
+        refuse_vain(now)
         answer = self._calls.json("GET", self._path(run, "results"))
         return msgspec.json.decode(answer, type=_Results).results
 
@@ -247,15 +244,6 @@ def remote_server(calls: Calls, pipeline: Callable[[str], str]) -> RemoteServer:
     if served.pipeline != wanted:
         raise OtherPipeline(calls.url, wanted, served.pipeline)
     return RemoteServer(calls, served)
-
-
-def _refuse_closed(run: Run) -> None:
-    """Raise what became of a run without results."""
-    if run.state is RunState.FAILED:
-        cause = run.cause or "unknown"
-        raise (RunOverdue if cause.startswith(OVERDUE) else RunFailed)(run=run.name, cause=cause)
-    if run.state is RunState.CANCELLED:
-        raise RunCancelled(run=run.name)
 
 
 def _format(file: str) -> str:

@@ -7,6 +7,7 @@ that the hash is made from, so it can be compared with any other plan by whoever
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import psycopg
 
@@ -27,6 +28,26 @@ def recorded(connection: psycopg.Connection, plan: str) -> str | None:
     """What a plan consists of, if that was recorded."""
     row = connection.execute(_SQL["recorded"].sql, {"hash": plan}).fetchone()
     return str(row[0]) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """With which plan a pipeline was served last, and on how many shards."""
+
+    plan: str
+    shards: int
+
+
+def note_served(connection: psycopg.Connection, pipeline: str, served: Served) -> None:
+    """A pipeline is served with this plan from now on."""
+    asked = {"pipeline": pipeline, "plan": served.plan, "shards": served.shards}
+    connection.execute(_SQL["note_served"].sql, asked)
+
+
+def served_last(connection: psycopg.Connection, pipeline: str) -> Served | None:
+    """How a pipeline was served last; None if nobody ever has."""
+    row = connection.execute(_SQL["served_last"].sql, {"pipeline": pipeline}).fetchone()
+    return Served(*row) if row else None
 
 
 def remove_unused(connection: psycopg.Connection, seconds: float) -> int:

@@ -20,7 +20,7 @@ import psycopg
 
 from tidegate.errors import RunEnded, RunExists, UnknownRun
 from tidegate.store.queries import queries
-from tidegate.store.topics import run_topic, task_topic
+from tidegate.store.topics import pipelines_topic, run_topic, task_topic
 from tidegate.store.wakeups import notify
 
 
@@ -199,10 +199,20 @@ def close_run(
 
 
 def closing_topics(connection: psycopg.Connection, runs: Sequence[int]) -> set[str]:
-    """Who is told when these runs are closed: their tasks, and those who wait for their end."""
+    """Who is told when these runs are closed: their tasks, and those who wait for their end.
+
+    Flows are among these where a task of theirs has begun one of the runs.
+    """
     found = connection.execute(_SQL["tasks_of"].sql, {"runs": list(runs)}).fetchall()
     tasks = {task_topic(pipeline, task) for pipeline, task in found if task is not None}
-    return tasks | {run_topic(pipeline) for pipeline, _ in found}
+    waiting = {run_topic(pipeline) for pipeline, _ in found}
+    return tasks | waiting | waiting_flows(connection, runs)
+
+
+def waiting_flows(connection: psycopg.Connection, runs: Sequence[int]) -> set[str]:
+    """The topics of flows with a task that has begun one of these runs."""
+    flows = connection.execute(_SQL["flows_of"].sql, {"runs": list(runs)})
+    return {pipelines_topic(flow) for (flow,) in flows}
 
 
 def remove_closed_runs(connection: psycopg.Connection, seconds: float, limit: int = 100) -> int:

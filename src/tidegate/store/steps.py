@@ -21,7 +21,7 @@ from tidegate.store.lanes import Sent, put
 from tidegate.store.leases import Lease, check_held, hold_leases
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
-from tidegate.store.runs import RunState, closing_topics
+from tidegate.store.runs import RunState, closing_topics, waiting_flows
 from tidegate.store.topics import run_topic
 from tidegate.store.unaligned import ask_for_late
 from tidegate.store.wakeups import notify
@@ -278,6 +278,7 @@ def _closing_topics(
     now_closed = set(closed)
     failed = [failure.run for failure in step.failed if failure.run in now_closed]
     waiting = {run_topic(pipeline) for id, (pipeline, _) in runs.items() if id in now_closed}
+    waiting |= waiting_flows(connection, list(now_closed)) if now_closed else set()
     return waiting | (closing_topics(connection, failed) if failed else set())
 
 

@@ -31,3 +31,8 @@ def monitor_topic(pipeline: str) -> str:
 def flow_topic(flow: str) -> str:
     """The topic of the workers of a flow, and of those who wait for one of its runs."""
     return f"flow/{flow}"
+
+
+def pipelines_topic(flow: str) -> str:
+    """The topic of whoever wakes tasks of a flow, for when runs of pipelines are closed."""
+    return f"pipelines/{flow}"

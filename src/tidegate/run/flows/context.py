@@ -16,13 +16,18 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.flows.context import POLL_INTERVAL
-from tidegate.flows.gates import Condition, Standing, StateGate, keys_of, standing
+from tidegate.flows.gates import Standing, StateGate, keys_of, standing
 from tidegate.flows.keys import FlowStateReader, NotThereYet, StateKey, StateValue
+from tidegate.run.flows.parking import Parked
+from tidegate.run.flows.pipelines import Pipelines, Wanted, run_name
 from tidegate.store import flow_tasks
 from tidegate.store.flows import flow_state
 
 if TYPE_CHECKING:
+    from tidegate.flows.context import Data
     from tidegate.flows.definition import Definition, Part
+    from tidegate.flows.released import Released
+    from tidegate.pipeline import Pipeline
     from tidegate.store import Connection, Database
     from tidegate.store.flow_tasks import Claim
 
@@ -31,42 +36,18 @@ GATE = 0
 """The number of the wait before a step begins."""
 
 
-class Parked(BaseException):
-    """Leaves a function whose wait is not over; no handler of the user's is to catch it."""
-
-    def __init__(
-        self,
-        conditions: tuple[Condition, ...],
-        keys: tuple[str, ...],
-        seen: int,
-        number: int,
-        poll: float,
-        timeout: float | None,
-    ) -> None:
-        super().__init__(number)
-        self.conditions = conditions
-        """What it waits for, where a gate says so."""
-        self.keys = keys
-        self.seen = seen
-        self.number = number
-        self.poll = poll
-        self.timeout = timeout
-
-    def park(self, connection: Connection, claim: Claim) -> None:
-        """Put the task aside until it is worth while to look again."""
-        how = (self.keys, self.seen, self.number, self.poll, self.timeout)
-        flow_tasks.tell_gate(connection, claim, self.conditions)
-        flow_tasks.park(connection, claim, *how)
-
-
 class TaskContext:
     """What `tidegate.flows.Context` promises, on a real database."""
 
     def __init__(
-        self, database: Database, definition: Definition, claim: Claim, pipelines: Pipelines
+        self,
+        database: Database,
+        definition: Definition,
+        claim: Claim,
+        pipelines: Pipelines | None = None,
     ) -> None:
         self.database = database
-        self._pipelines = pipelines
+        self._pipelines = pipelines or Pipelines(database)
         self.pipeline_runs: set[tuple[str, str]] = set()
         """Which runs of pipelines this attempt has asked for, by pipeline and name."""
         self._definition = definition

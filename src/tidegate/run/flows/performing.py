@@ -17,15 +17,17 @@ from tidegate.errors import (
     FlowRedefined,
     FlowRunClosed,
     InvalidFlowValue,
+    PipelineNotReleased,
+    PipelineRunTwice,
     StateNeverCame,
     StateRegressed,
     StateUndeclared,
     TidegateError,
 )
 from tidegate.flows.steps import StepKind
-from tidegate.run.flows.context import Parked
 from tidegate.run.flows.generating import generate
 from tidegate.run.flows.inputs import Inputs
+from tidegate.run.flows.parking import Parked
 from tidegate.store import flow_tasks
 from tidegate.store.flow_tasks import OWN
 
@@ -39,7 +41,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FINAL = (FlowRedefined, InvalidFlowValue, StateNeverCame, StateRegressed, StateUndeclared)
+FINAL = (
+    FlowRedefined,
+    InvalidFlowValue,
+    PipelineNotReleased,
+    PipelineRunTwice,
+    StateNeverCame,
+    StateRegressed,
+    StateUndeclared,
+)
 """What the same attempt again would not change."""
 LONGEST = 2000
 """Characters of an error that are kept."""
@@ -136,14 +146,7 @@ class Performer:
         return Done(claim, part.gives.encode(result))
 
     def _park(self, context: TaskContext, wait: Parked) -> Outcome:
-        keys = wait.keys
-        how = (wait.seen, wait.number, wait.poll, wait.timeout)
-
-        def park(connection: Connection) -> None:
-            flow_tasks.tell_gate(connection, context.claim, wait.conditions)
-            flow_tasks.park(connection, context.claim, keys, *how)
-
-        return self._written(context, park)
+        return self._written(context, lambda c: wait.park(c, context.claim))
 
     def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> Outcome:
         try:

@@ -25,14 +25,16 @@ from tidegate.flows.steps import StepKind
 from tidegate.run.flows.context import TaskContext
 from tidegate.run.flows.pace import Facts, InHand, Means, Wish, wishes
 from tidegate.run.flows.performing import LetGo, Outcome, Performer, Settled, failed, trying_of
+from tidegate.run.flows.pipelines import Pipelines
 from tidegate.run.flows.results import Results
 from tidegate.run.flows.threads import Threads
 from tidegate.run.names import life_of
 from tidegate.run.tending import Tending
 from tidegate.store import Heartbeat, Wakeups, acquire, flow_tasks
+from tidegate.store.flow_pipelines import sweep_pipelines
 from tidegate.store.flow_tasks import FLOW_WORKER
 from tidegate.store.flows import remove_closed_flows, sweep_flows
-from tidegate.store.topics import flow_topic
+from tidegate.store.topics import flow_topic, pipelines_topic
 
 if TYPE_CHECKING:
     from tidegate.flows import Flow
@@ -81,7 +83,7 @@ class _Held:
 class FlowWorker:
     """Works for flows until it is closed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  most have defaults
         self,
         database: Database,
         flows: Sequence[Flow],
@@ -90,8 +92,11 @@ class FlowWorker:
         seconds: float = LEASE_SECONDS,
         process: str = "",
         look_every: float = LOOK_EVERY,
+        *,
+        root: str | None = None,
     ) -> None:
         self._database = database
+        self._pipelines = Pipelines(database, root, wakeups)
         self._flows: dict[str, Definition] = {it.name: it.definition for it in flows}
         self._parts = dict(_queues(list(self._flows.values())))
         self._queues = deque(self._parts)
@@ -124,6 +129,9 @@ class FlowWorker:
         )
         self._unsubscribe = [
             wakeups.subscribe(flow_topic(it.name), self._looking.hurry) for it in flows
+        ]
+        self._unsubscribe += [
+            wakeups.subscribe(pipelines_topic(it.name), self._sweeping.hurry) for it in flows
         ]
 
     @property
@@ -198,6 +206,7 @@ class FlowWorker:
 
     def _sweep(self) -> None:
         self._database.transact(sweep_flows)
+        self._database.transact(sweep_pipelines)
         if monotonic() - self._removed_at > REMOVE_EVERY:
             self._removed_at = monotonic()
             while self._database.transact(lambda c: remove_closed_flows(c, KEPT)):
@@ -278,7 +287,7 @@ class FlowWorker:
 
     def _hold(self, claim: Claim) -> _Held:
         flow, _, _ = claim.queue.partition("/")
-        context = TaskContext(self._database, self._flows[flow], claim)
+        context = TaskContext(self._database, self._flows[flow], claim, self._pipelines)
         return _Held(context, self._is_generator(claim.queue), monotonic())
 
     # ── performing ──
@@ -390,11 +399,18 @@ def _is_generator(queue: str, part: Part) -> bool:
 
 @contextmanager
 def working(
-    database: Database, *flows: Flow, threads: int = THREADS, process: str = ""
+    database: Database,
+    *flows: Flow,
+    threads: int = THREADS,
+    process: str = "",
+    root: str | None = None,
 ) -> Iterator[FlowWorker]:
-    """A worker for these flows in this process, until the block is left."""
+    """A worker for these flows in this process, until the block is left.
+
+    `root` is where the deployment's files are; steps that run pipelines need it.
+    """
     with (
         Wakeups(database) as wakeups,
-        FlowWorker(database, flows, wakeups, threads, process=process) as worker,
+        FlowWorker(database, flows, wakeups, threads, process=process, root=root) as worker,
     ):
         yield worker

@@ -8,6 +8,15 @@ ON CONFLICT (hash) DO UPDATE SET noted_at = excluded.noted_at;
 -- name: recorded — What a plan consists of.
 SELECT nodes FROM tidegate.plan WHERE hash = %(hash)s;
 
+-- name: note_served — Note the plan with which a pipeline is served.
+INSERT INTO tidegate.served (pipeline, plan, shards)
+VALUES (%(pipeline)s, %(plan)s, %(shards)s)
+ON CONFLICT (pipeline) DO UPDATE
+SET plan = excluded.plan, shards = excluded.shards, noted_at = excluded.noted_at;
+
+-- name: served_last — The plan with which a pipeline was served last.
+SELECT plan, shards FROM tidegate.served WHERE pipeline = %(pipeline)s;
+
 -- name: remove_unused — Forget plans of which neither a run nor a cut is left.
 DELETE FROM tidegate.plan
 WHERE noted_at < clock_timestamp() - make_interval(secs => %(seconds)s)

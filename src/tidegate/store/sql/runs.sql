@@ -74,6 +74,12 @@ FROM tidegate.run
 LEFT JOIN tidegate.lane ON lane.run_id = run.id
 WHERE run.id = ANY(%(runs)s::bigint[]);
 
+-- name: flows_of — The flows with a task that has begun one of these runs.
+SELECT DISTINCT flow_run.flow
+FROM tidegate.flow_pipeline
+JOIN tidegate.flow_run ON flow_run.id = flow_pipeline.flow_run_id
+WHERE flow_pipeline.pipeline_run_id = ANY(%(runs)s::bigint[]) AND NOT flow_pipeline.is_settled;
+
 -- name: remove_closed — Remove runs closed some time ago, the oldest first, with their lanes.
 DELETE FROM tidegate.run
 WHERE id IN (

@@ -1,0 +1,40 @@
+-- Runs of pipelines that tasks of flows have begun and wait for.
+
+-- name: lock_flow — The run of a flow stays as it is until the commit; refused when it is closed.
+SELECT tidegate.flow_lock(%(run)s, 'a run of a pipeline');
+
+-- name: hold_task — The task of a claim; refused when somebody else has it.
+SELECT tidegate.flow_held(%(owner)s, %(step)s, %(position)s, %(epoch)s);
+
+-- name: submitted — What a task has begun under a name, and whether all of its data is there.
+SELECT
+    link.attempt,
+    NOT EXISTS (
+        SELECT FROM tidegate.source WHERE source.run_id = run.id AND source.declared IS NULL
+    ),
+    run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause
+FROM tidegate.flow_pipeline AS link
+JOIN tidegate.run ON run.id = link.pipeline_run_id
+WHERE link.step_id = %(step)s AND link.position = %(position)s
+    AND link.pipeline = %(pipeline)s AND link.name = %(name)s;
+
+-- name: link — Remember what a task has begun.
+INSERT INTO tidegate.flow_pipeline (
+    step_id, position, pipeline, name, flow_run_id, pipeline_run_id, attempt
+)
+VALUES (
+    %(step)s, %(position)s, %(pipeline)s, %(name)s, %(run)s, %(pipeline_run)s, %(attempt)s
+)
+ON CONFLICT (step_id, position, pipeline, name) DO UPDATE
+SET pipeline_run_id = excluded.pipeline_run_id, attempt = excluded.attempt, is_settled = false;
+
+-- name: park — Put a task aside until a run of a pipeline is closed.
+SELECT tidegate.flow_park_for_pipeline(
+    %(owner)s, %(run)s, %(step)s, %(position)s, %(epoch)s, %(pipeline)s, %(name)s,
+    %(pipeline_run)s, %(number)s, %(timeout)s
+);
+
+-- name: sweep — Wake who waits for what is closed; what nobody waits for any more, and why.
+SELECT run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause, unwanted.reason
+FROM tidegate.flow_sweep_pipelines() AS unwanted
+JOIN tidegate.run ON run.id = unwanted.pipeline_run_id;
