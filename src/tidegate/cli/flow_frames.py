@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from textwrap import wrap
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.cli.failing import printable
 from tidegate.cli.flow_telling import bound, lasting, sentence, short, workers
 from tidegate.errors import counted
+from tidegate.flows.states import StepState
 
 if TYPE_CHECKING:
     from tidegate.flows.gates import Standing
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 BAR = 20
 MOST_WORKERS = 6
+UNIT = re.compile(r"(\d) (?=(?:s|min|h)\b)")
 
 
 def frame(sight: Sight, pace: Pace, width: int) -> list[str]:
@@ -71,7 +74,8 @@ def _doing(sight: Sight, step: StepProgress, pace: Pace) -> str:
         return f"waits, for {lasting(own[0].waited)}{bound(own[0])}"
     if step.generating is None:
         return step.state.value
-    per_second = pace.rate(lambda it: it.done(step.name))
+    is_running = step.state is StepState.RUNNING
+    per_second = pace.rate(lambda it: it.done(step.name)) if is_running else None
     told = items_told(step, per_second, with_bar=True)
     return f"{step.state.value:<9}  {told}{_parked(sight.waits, step.name)}"
 
@@ -115,7 +119,9 @@ def _rate(per_second: float) -> str:
 def _fitted(line: str, width: int) -> list[str]:
     """A line in the width that there is: on two lines if need be, and what is left is cut off."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return wrap(
-        line, max(width, 20), subsequent_indent=indent, max_lines=2, placeholder="…",
-        drop_whitespace=True, break_on_hyphens=False,
+    whole = UNIT.sub(r"\1\u00a0", line)  # a number stays with its unit
+    parts = wrap(
+        whole, max(width, 20), subsequent_indent=indent, max_lines=2, placeholder="…",
+        break_on_hyphens=False,
     )  # fmt: skip
+    return [it.replace("\u00a0", " ") for it in parts]

@@ -5,7 +5,7 @@ Closed runs have none, so that there are never more series than work under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,23 @@ import psycopg
 
 from tidegate.store.queries import queries
 
+Rows = list[tuple[Any, ...]]
+
 MOST_RUNS = 1000
 """Runs of which there are figures, the oldest ones; how many there are is always counted."""
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """What a figure means, and by which labels there is one each."""
+
+    labels: tuple[str, ...]
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gauge:
-    """A figure that goes up and down, for each value of its labels."""
+    """A figure that goes up and down, as it is now."""
 
     name: str
     help: str
@@ -27,33 +37,54 @@ class Gauge:
 
 
 _RUN = ("flow", "run")
-_ITEMS = {
-    "spawned": "Items of a step that there are so far.",
-    "succeeded": "Items of a step that have a result.",
-    "failed": "Items of a step that have failed for good.",
-    "canceled": "Items of a step that were given up.",
-    "in_flight": "Items of a step that something is yet to happen to.",
+_STEP = (*_RUN, "step")
+_KEY = (*_RUN, "key")
+
+FIGURES: Mapping[str, Figure] = {
+    "tidegate_flow_runs": Figure(("flow", "state"), "Open runs."),
+    "tidegate_flow_run_open_seconds": Figure(
+        (*_RUN, "state"), "Seconds since a run was begun that is open."
+    ),
+    "tidegate_flow_items_spawned": Figure(_STEP, "Items of a step that there are so far."),
+    "tidegate_flow_items_succeeded": Figure(_STEP, "Items of a step that have a result."),
+    "tidegate_flow_items_failed": Figure(_STEP, "Items of a step that have failed for good."),
+    "tidegate_flow_items_canceled": Figure(_STEP, "Items of a step that were given up."),
+    "tidegate_flow_items_in_flight": Figure(
+        _STEP, "Items of a step that something is yet to happen to."
+    ),
+    "tidegate_flow_state_value": Figure(
+        _KEY, "A number in the state of a run; true is 1, and false is 0."
+    ),
+    "tidegate_flow_state_age_seconds": Figure(
+        _KEY, "Seconds since a key of a run's state was written."
+    ),
+    "tidegate_flow_wait_seconds": Figure(
+        _STEP, "Seconds for which a step has waited for its run's state."
+    ),
+    "tidegate_flow_wait_behind": Figure(
+        (*_STEP, "key"), "How much a key lacks that a step waits for."
+    ),
+    "tidegate_flow_ready_seconds": Figure(
+        ("flow", "step"), "Seconds for which a ready task has waited for a worker."
+    ),
+    "tidegate_flow_workers": Figure((), "Workers that are alive."),
 }
+"""All of them, in the order in which they are told."""
 
 
 def flow_gauges(connection: psycopg.Connection, most: int = MOST_RUNS) -> list[Gauge]:
-    """All figures."""
+    """All figures as they are."""
     ask = _Asking(connection, most)
-    return [
-        _gauge("tidegate_flow_runs", "Open runs.", ("flow", "state"), ask("runs")),
-        _gauge(
-            "tidegate_flow_run_open_seconds", "Seconds since a run was begun that is open.",
-            (*_RUN, "state"), ask("open"),
-        ),
-        *_items(ask("items")),
-        *_state(ask("state")),
-        *_waits(ask("waits")),
-        _gauge(
-            "tidegate_flow_ready_seconds", "Seconds for which a ready task waits for a worker.",
-            ("flow", "step"), ask("ready"),
-        ),
-        _gauge("tidegate_flow_workers", "Workers that are alive.", (), ask("workers")),
-    ]  # fmt: skip
+    rows = {
+        "tidegate_flow_runs": ask("runs"),
+        "tidegate_flow_run_open_seconds": ask("open"),
+        **_items(ask("items")),
+        **_state(ask("state")),
+        **_waits(ask("waits")),
+        "tidegate_flow_ready_seconds": ask("ready"),
+        "tidegate_flow_workers": ask("workers"),
+    }
+    return [_gauge(name, figure, rows[name]) for name, figure in FIGURES.items()]
 
 
 class _Asking:
@@ -61,42 +92,40 @@ class _Asking:
         self._connection = connection
         self._most = most
 
-    def __call__(self, query: str) -> list[tuple[Any, ...]]:
-        asked = self._connection.execute(_SQL[query].sql, {"most": self._most})
-        return asked.fetchall()
+    def __call__(self, query: str) -> Rows:
+        return self._connection.execute(_SQL[query].sql, {"most": self._most}).fetchall()
 
 
-def _items(rows: list[tuple[Any, ...]]) -> Iterator[Gauge]:
-    for at, (name, told) in enumerate(_ITEMS.items()):
-        of_name = [(*row[:3], row[3 + at]) for row in rows]
-        yield _gauge(f"tidegate_flow_items_{name}", told, (*_RUN, "step"), of_name)
+def _items(rows: Rows) -> dict[str, Rows]:
+    names = ("spawned", "succeeded", "failed", "canceled", "in_flight")
+    return {
+        f"tidegate_flow_items_{name}": [(*row[:3], row[3 + at]) for row in rows]
+        for at, name in enumerate(names)
+    }
 
 
-def _state(rows: list[tuple[Any, ...]]) -> Iterator[Gauge]:
-    labels = (*_RUN, "key")
-    values = [(*names, value) for *names, value, _ in rows]
-    ages = [(*names, age) for *names, _, age in rows]
-    yield _gauge("tidegate_flow_state_value", "A number in a run's state.", labels, values)
-    told = "Seconds since a key of a run's state was written."
-    yield _gauge("tidegate_flow_state_age_seconds", told, labels, ages)
+def _state(rows: Rows) -> dict[str, Rows]:
+    return {
+        "tidegate_flow_state_value": [(*labels, value) for *labels, value, _ in rows],
+        "tidegate_flow_state_age_seconds": [(*labels, age) for *labels, _, age in rows],
+    }
 
 
-def _waits(rows: list[tuple[Any, ...]]) -> Iterator[Gauge]:
-    longest = {tuple(names): (*names, waited) for *names, _, waited, _ in rows}
-    told = "Seconds for which a step has waited for its run's state."
-    yield _gauge("tidegate_flow_wait_seconds", told, (*_RUN, "step"), list(longest.values()))
-    behind = [(*names, missing) for *names, _, missing in rows]
-    told = "How much a key lacks that a step waits for."
-    yield _gauge("tidegate_flow_wait_behind", told, (*_RUN, "step", "key"), behind)
+def _waits(rows: Rows) -> dict[str, Rows]:
+    steps = {tuple(step): (*step, waited) for *step, _, waited, _ in rows}
+    return {
+        "tidegate_flow_wait_seconds": list(steps.values()),
+        "tidegate_flow_wait_behind": [(*labels, behind) for *labels, _, behind in rows],
+    }
 
 
-def _gauge(name: str, told: str, labels: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Gauge:
+def _gauge(name: str, figure: Figure, rows: Rows) -> Gauge:
     samples = (
-        (dict(zip(labels, values, strict=True)), float(number))
-        for *values, number in rows
+        (dict(zip(figure.labels, labels, strict=True)), float(number))
+        for *labels, number in rows
         if number is not None
     )
-    return Gauge(name, told, tuple(samples))
+    return Gauge(name, figure.help, tuple(samples))
 
 
 _SQL = queries("flow_metrics")

@@ -1,0 +1,130 @@
+"""Figures of open runs, in the text that Prometheus reads."""
+
+from __future__ import annotations
+
+import re
+from http.client import HTTPConnection
+
+import pytest
+
+from tests.integration.flows.calls import Start
+from tests.integration.flows.conftest import ITEMS, Hand
+from tests.integration.flows.declared import approved, gated, offset
+from tests.integration.flows.test_waiting import is_parked
+from tests.waiting import wait_until
+from tidegate.errors import InvalidListen
+from tidegate.flows import Context, Flow, reached
+from tidegate.run.flows import begin, metrics_text, write_state
+from tidegate.run.flows.metrics import serving_metrics
+from tidegate.store import Database
+from tidegate.store import flow_tasks as tasks
+from tidegate.store import flows as store
+from tidegate.store.flow_metrics import FIGURES, flow_gauges
+
+LINE = re.compile(r'(\w+)(?:\{((?:\w+="[^"]*",?)*)\})? (\S+)')
+
+
+def figures(database: Database) -> dict[str, float]:
+    """Each series and its number; times are whatever they are."""
+    found = {}
+    for line in metrics_text(database).splitlines():
+        if not line.startswith("#"):
+            told = LINE.fullmatch(line)
+            assert told is not None, line
+            found[f"{told[1]}{{{told[2]}}}" if told[2] else told[1]] = float(told[3])
+    return found
+
+
+def test_items_are_counted_by_what_became_of_them(hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.do(store.tolerate, run, "count_up", 5, None)
+    hand.spawn(generator, range(7))
+    claims = hand.claim(ITEMS, room=4)
+    hand.complete(claims[:2])
+    hand.do(tasks.fail, claims[2], "broken", 0.0, is_final=True)
+    found, of_step = figures(hand.database), f'{{flow="numbers",run="{run}",step="count_up"}}'
+    counts = {name: found[f"tidegate_flow_items_{name}{of_step}"] for name in (
+        "spawned", "succeeded", "failed", "canceled", "in_flight")}  # fmt: skip
+    expected = {"spawned": 7, "succeeded": 2, "failed": 1, "canceled": 0, "in_flight": 4}
+    assert counts == expected
+    assert found['tidegate_flow_runs{flow="numbers",state="running"}'] == 1
+    assert found['tidegate_flow_ready_seconds{flow="numbers",step="count_up"}'] >= 0
+    assert found["tidegate_flow_workers"] == 1
+
+
+def test_a_gate_is_told_with_its_state_its_age_and_what_it_lacks(work: Start, hand: Hand) -> None:
+    flow = Flow("lagging")
+    position = flow.state("position", float, external=True)
+    mark = flow.state("mark", float, external=True)
+    flow.state("name", str, external=True)
+    is_on = flow.state("is_on", bool, external=True)
+    flow.step(wait_for=reached(position, mark))(answer)
+    works = work(flow)
+    run = begin(works.database, flow)
+    for key, value in ((position, 4100.5), (mark, 5000), (is_on, True), (flow.keys["name"], "x")):
+        write_state(works.database, run, key, value, "a feed")
+    wait_until(lambda: is_parked(hand, run))
+    found, of_run = figures(works.database), f'flow="lagging",run="{run}"'
+    assert found[f'tidegate_flow_wait_behind{{{of_run},step="answer",key="position"}}'] == 899.5
+    assert f'tidegate_flow_wait_behind{{{of_run},step="answer",key="mark"}}' not in found
+    assert found[f'tidegate_flow_wait_seconds{{{of_run},step="answer"}}'] > 0
+    values = {key: found.get(f'tidegate_flow_state_value{{{of_run},key="{key}"}}') for key in (
+        "position", "mark", "is_on", "name")}  # fmt: skip
+    assert values == {"position": 4100.5, "mark": 5000, "is_on": 1, "name": None}
+    assert found[f'tidegate_flow_state_age_seconds{{{of_run},key="name"}}'] >= 0
+
+
+def test_closed_runs_have_no_figures(hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    hand.do(store.set_external_state, run, "offset", "3", "a feed")
+    hand.do(store.cancel_flow, run, "enough")
+    assert set(figures(hand.database)) == {"tidegate_flow_workers"}
+
+
+def test_there_are_figures_of_so_many_runs_at_most(hand: Hand) -> None:
+    first, *_ = [hand.begin(approved, '"?"') for _ in range(5)]
+    gauges = {it.name: it.samples for it in hand.do(flow_gauges, 1)}
+    assert list(gauges) == list(FIGURES)
+    ((labels, _),) = gauges["tidegate_flow_run_open_seconds"]
+    assert labels == {"flow": "approved", "run": str(first), "state": "running"}
+    assert [number for _, number in gauges["tidegate_flow_runs"]] == [5]
+
+
+def test_a_run_that_is_being_cancelled_is_told_as_such(hand: Hand) -> None:
+    run = hand.begin(approved, '"?"')
+    hand.claim("approved/ask")
+    hand.do(store.cancel_flow, run, "enough")
+    labels = f'flow="approved",run="{run}",state="canceling"'
+    assert f"tidegate_flow_run_open_seconds{{{labels}}}" in figures(hand.database)
+
+
+def ask(port: int, path: str) -> tuple[int, str, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_figures_are_served_on_loopback(hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    hand.do(store.set_external_state, run, offset.name, "3", "a feed")
+    with serving_metrics(hand.database, 0) as port:
+        status, content, text = ask(port, "/metrics")
+        assert (status, content) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert f'tidegate_flow_state_value{{flow="gated",run="{run}",key="offset"}} 3\n' in text
+        assert ask(port, "/")[0] == 404
+        with pytest.raises(InvalidListen), serving_metrics(hand.database, port):
+            pass
+
+
+def test_a_database_that_does_not_answer_is_an_error_of_the_server(hand: Hand) -> None:
+    with serving_metrics(hand.database, 0) as port:
+        hand.database.close()
+        assert ask(port, "/metrics")[0] == 503
+
+
+def answer(context: Context) -> int:
+    return 1
