@@ -119,7 +119,7 @@ def _rate(per_second: float) -> str:
 def _fitted(line: str, width: int) -> list[str]:
     """A line in the width that there is: on two lines if need be, and what is left is cut off."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    whole = UNIT.sub(r"\1\u00a0", line)  # a number stays with its unit
+    whole = UNIT.sub("\\1\u00a0", line)  # a number stays with its unit
     parts = wrap(
         whole, max(width, 20), subsequent_indent=indent, max_lines=2, placeholder="…",
         break_on_hyphens=False,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from tidegate.cli.flow import RunNumber, flow, json_given
 from tidegate.cli.flow_telling import sentence, tolerated
 from tidegate.cli.opening import open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.errors import StateUndeclared
 
 if TYPE_CHECKING:
     from tidegate.store import Connection
@@ -49,7 +51,8 @@ def set_(
         from tidegate.store.flows import set_external_state
 
         text = json_given(value)
-        opened.transact(lambda c: set_external_state(c, run, key, text, getpass.getuser()))
+        with _noting_who_may_write(run):
+            opened.transact(lambda c: set_external_state(c, run, key, text, getpass.getuser()))
         typer.echo(printable(f"state {key!r} of run {run} is {text}"))
 
 
@@ -113,6 +116,18 @@ def retry(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl 
     from tidegate.store.flows import retry_flow
 
     _steer(retry_flow, run, deployment, database)
+
+
+@contextmanager
+def _noting_who_may_write(run: int) -> Iterator[None]:
+    try:
+        yield
+    except StateUndeclared as error:
+        error.add_note(
+            "From outside only keys are written that the flow has declared with external=True;"
+            f" `tidegate flow show {run}` lists the keys that there are."
+        )
+        raise
 
 
 def _steer(

@@ -1,0 +1,108 @@
+"""The picture of a run: every line fits, and says how far and how fast things are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tidegate.cli.flow_frames import frame
+from tidegate.flows.gates import Condition, Standing
+from tidegate.flows.keys import StateValue
+from tidegate.flows.states import FlowState, StepState
+from tidegate.run.flows.sight import Pace, Sight
+from tidegate.store.flow_events import FlowWait, Holding
+from tidegate.store.flows import FlowRun, StepProgress
+
+NOW = datetime.now(UTC)
+
+
+def step(name: str, state: StepState, generating: str | None = None, **counts: int) -> StepProgress:
+    spawned, succeeded, failed = (counts.get(it, 0) for it in ("spawned", "succeeded", "failed"))
+    kind = "plain" if generating is None else "generator"
+    error = "ValueError: no such row\nsecond line" if failed else None
+    return StepProgress(
+        name, kind, state, generating, spawned, succeeded, failed, 0,
+        spawned - succeeded - failed, error, error,
+    )  # fmt: skip
+
+
+def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> Sight:
+    """A run with a generator at work and a step at its gate."""
+    condition = Condition("consumer_offset", "target_watermark")
+    standing = Standing(condition, str(position), "5000", "consume", age)
+    until = NOW + timedelta(minutes=10)
+    return Sight(
+        FlowRun(17, "reindex", "march", FlowState.RUNNING, None, NOW, None),
+        [
+            step("backfill", StepState.RUNNING, "started", spawned=1200, succeeded=succeeded,
+                 failed=3),
+            step("copied", StepState.RUNNING, "complete", spawned=40, succeeded=10),
+            step("switch", StepState.RUNNING),
+            step("drain", StepState.WAITING),
+        ],
+        {"consumer_offset": StateValue(str(position), "consume", 1, age)},
+        [
+            FlowWait("switch", -1, NOW, 12.0, until, standing),
+            FlowWait("switch", -1, NOW, 12.0, until, Standing(Condition("backfill_done"), None)),
+            FlowWait("copied", 7, NOW, 1.0, None, None),
+        ],
+        [Holding("worker-1", "backfill", True, 12), Holding("worker-1", "backfill", False, 1)],
+        at,
+    )  # fmt: skip
+
+
+def drawn(*sights: Sight, width: int = 200) -> list[str]:
+    pace = Pace()
+    for it in sights:
+        pace.add(it)
+    return frame(sights[-1], pace, width)
+
+
+def line(lines: list[str], start: str) -> str:
+    (found,) = [it for it in lines if it.strip().startswith(f"{start} ")]
+    return found
+
+
+def test_items_are_told_with_what_is_in_flight_failed_and_done_in_a_second() -> None:
+    told = line(drawn(sight(0.0, 1000, 0), sight(2.0, 1100, 0)), "backfill")
+    assert told == "  backfill  running    1,103 of 1,200+ items, 97 in flight, 3 failed, 50/s"
+
+
+def test_a_bar_is_drawn_where_the_end_is_known() -> None:
+    told = line(drawn(sight(0.0, 0, 0)), "copied")
+    assert "█████░░░░░░░░░░░░░░░ 10 of 40 items, 30 in flight, 1 waiting" in told
+
+
+def test_a_gate_is_told_with_how_far_how_fast_and_for_how_long() -> None:
+    lines = drawn(sight(0.0, 0, 3000), sight(10.0, 0, 4000, age=0.2))
+    assert line(lines, "switch").startswith("  switch    waits, for 12 s, ")
+    assert line(lines, "consumer_offset") == (
+        "    consumer_offset is 4,000 of 5,000 (target_watermark): 1,000 behind, 100/s,"
+        " 10 s to go, written by consume 0.2 s ago"
+    )
+    assert line(lines, "backfill_done") == "    backfill_done was never written"
+
+
+def test_a_gate_that_stalls_says_since_when() -> None:
+    told = line(drawn(sight(0.0, 0, 4000), sight(9.0, 0, 4000, age=75.0)), "consumer_offset")
+    assert told.endswith("1,000 behind, written by consume 1 min 15 s ago")
+
+
+def test_errors_and_workers_are_told() -> None:
+    lines = drawn(sight(0.0, 0, 0))
+    assert line(lines, "last error") == "  last error of backfill: ValueError: no such row"
+    assert line(lines, "at work") == "  at work  worker-1: 12 of backfill, backfill"
+
+
+def test_a_rate_is_that_of_the_last_seconds() -> None:
+    pace = Pace()
+    for at, done in ((0.0, 0), (100.0, 10), (103.0, 40), (106.0, 70)):
+        pace.add(sight(at, done, 0))
+    assert pace.rate(lambda it: it.done("backfill")) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    lines = drawn(sight(0.0, 0, 3000), sight(2.0, 0, 3100), width=width)
+    assert max(map(len, lines)) <= width
