@@ -73,6 +73,8 @@ class Life:
         asked = "DELETE FROM tidegate.lease WHERE kind = 'flow worker' RETURNING 1"
         self.hand.ask(asked)
         self.hand.do(store.sweep_flows)
+        waiting = "UPDATE tidegate.flow_task SET available_at = now() WHERE state = 'ready'"
+        self.hand.ask(waiting + " RETURNING 1")
 
     def pause(self, chance: random.Random) -> None:
         self.hand.do(store.pause_flow, self.run)
