@@ -1,0 +1,85 @@
+"""The flows benchmark, our side: a generator whose items are the children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep, time
+
+from bench._flows_side import Crew, crew
+from tidegate.flows import Context, Flow
+from tidegate.run.flows import begin, result, wait
+from tidegate.store import Database, Wakeups
+from tidegate.store.flows import flow_progress
+
+BOUND = 3600.0
+
+
+@dataclass(frozen=True)
+class Fan:
+    """How many children, and how long each takes."""
+
+    children: int
+    seconds: float
+
+
+fan = Flow("fan")
+
+
+@fan.generator
+def spread(_context: Context, asked: Fan) -> Iterator[float]:
+    """An item is what its child is told: the seconds that it takes."""
+    for _ in range(asked.children):
+        yield asked.seconds
+
+
+@spread.handler
+def child(_context: Context, seconds: float) -> float:
+    """Gives when it began."""
+    began = time()
+    if seconds:
+        sleep(seconds)
+    return began
+
+
+class Ours:
+    """Runs of the flow, and workers for it."""
+
+    name = "Tidegate items"
+    spreads = True
+
+    def __init__(self, url: str, folder: Path, lease: float) -> None:
+        self._folder = folder
+        self._lease = lease
+        self._database = Database(url).open()
+        self._wakeups = Wakeups(self._database)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._wakeups.close()
+        self._database.close()
+
+    def workers(self, number: int) -> AbstractContextManager[Crew]:
+        """As the command line starts them."""
+        command = ["-m", "tidegate", "flow", "worker", "bench._flows_ours:fan"]
+        command += ["--deployment", str(self._folder), "--database", self._database.url]
+        return crew([[*command, "--lease", str(self._lease)]] * number)
+
+    def begin(self, children: int, seconds: float = 0.0) -> str:
+        """A run."""
+        return str(begin(self._database, fan, Fan(children, seconds)))
+
+    def wait(self, parent: str) -> None:
+        """One waiter, told when the run is completed."""
+        wait(self._database, int(parent), BOUND, self._wakeups)
+
+    def first(self, parent: str) -> float:
+        """By the results."""
+        return float(min(result(self._database, fan, int(parent), "spread")))
+
+    def done(self, parent: str) -> int:
+        """By the counters of the run."""
+        (step,) = self._database.transact(lambda c: flow_progress(c, int(parent)))
+        return step.succeeded

@@ -1,0 +1,251 @@
+"""Durable flows next to DBOS and Procrastinate, on the same PostgreSQL in the same run.
+
+    pip install tidegate[bench]                   # the peers; without them only the floor is there
+    python -m bench.flows                         # 100,000 children; the peers have fewer
+    python -m bench.flows --quick
+
+One parent has many children, which do nothing; each is durable and retried for itself. A rate is
+children per second, from the parent's beginning until it, or whoever waits, knows that all are
+done. All sides have the same number of worker processes and databases of one embedded server with
+its default settings. The floor is what PostgreSQL itself does with rows. Look at the ratios: other
+programs on the machine slow all sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import monotonic, time
+
+import psycopg
+
+from bench._flows_floor import floor
+from bench._flows_ours import Ours
+from bench._flows_side import Rate, Side, fan_out, wait_until
+from tidegate.run.flows.worker import LEASE_SECONDS, SWEEPS_PER_LEASE
+from tidegate.store import EmbeddedServer
+
+PEERS = ("dbos", "procrastinate")
+WARM_UP = 100
+FIRSTS = 10
+"""Parents with one child each."""
+GOAL = 10
+KILLED_AT, KILLED_OF, KILLED_SECONDS = 20, 100, 0.5
+"""A worker is killed when so many are done, of so many that take so long."""
+BOUND = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for."""
+
+    children: int
+    few: int
+    peer_children: int
+    rounds: int
+    workers: int
+    lease: float
+    killing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one side in one round."""
+
+    rate: Rate
+    first: float
+    """Seconds from the parent's beginning to the beginning of its first child."""
+    peak: float
+    """Megabytes of a worker."""
+
+
+def main() -> None:
+    """Measure what was asked for and print it."""
+    asked = _asked()
+    with TemporaryDirectory() as folder, EmbeddedServer(Path(folder, "postgres")) as server:
+        with ExitStack() as left:
+            places = Places(server.url, Path(folder), asked, left)
+            _say(f"{asked.workers} worker processes each; load of the machine {_load()}")
+            ratios = [_round(places, asked) for _ in range(asked.rounds)]
+            _say_goal([it for it in ratios if it is not None])
+            _compare_memory(places.ours, asked)
+            if asked.killing:
+                _compare_killing(places, asked)
+        server.close()
+        server.wait_stopped()
+
+
+class Places:
+    """The sides, each with a database of its own."""
+
+    def __init__(self, url: str, folder: Path, asked: Asked, left: ExitStack) -> None:
+        self._url = url
+        self.ours = Ours(self._database("ours"), folder, asked.lease)
+        left.enter_context(closing(self.ours))
+        self.floor = self._database("floor")
+        self.peers: list[Side] = []
+        for name in PEERS:
+            if find_spec(name) is None:
+                _say(f"{name} is not installed, and left out: pip install tidegate[bench]")
+            else:
+                found = _opened(name, self._database(name))
+                self.peers += [left.enter_context(closing(side)) for side in found]
+
+    @property
+    def sides(self) -> list[Side]:
+        """All of them, ours first."""
+        return [self.ours, *self.peers]
+
+    def _database(self, name: str) -> str:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self._url.replace("/postgres?", f"/{name}?")
+
+
+def _opened(peer: str, url: str) -> list[Side]:
+    if peer == "dbos":
+        from bench._flows_dbos import Dbos, DbosSteps
+
+        return [Dbos(url), DbosSteps(url)]
+    from bench._flows_procrastinate import Procrastinate
+
+    return [Procrastinate(url)]
+
+
+# --- rates -----------------------------------------------------------------------------------
+
+
+def _round(places: Places, asked: Asked) -> float | None:
+    """Every side once; our rate, divided by that of the fastest peer."""
+    batched, alone = (
+        floor(places.floor, asked.children // by, at) for by, at in ((1, 100), (20, 1))
+    )
+    _say(f"PostgreSQL itself, batches of 100   {batched}")
+    _say(f"PostgreSQL itself, one by one       {alone}")
+    ours = _measured(places.ours, asked.children, asked.workers)
+    _say_figures(places.ours, ours)
+    _say(f"    {ours.rate.each_second / batched.each_second:.2f} × the floor in batches,"
+         f" {ours.rate.each_second / alone.each_second:.1f} × one by one")  # fmt: skip
+    peers = [_peer(side, asked, ours) for side in places.peers]
+    return min((ours.rate.each_second / it for it in peers), default=None)
+
+
+def _peer(side: Side, asked: Asked, ours: Figures) -> float:
+    """Children per second of a peer, in its quickest form."""
+    found = _measured(side, asked.peer_children, asked.workers)
+    _say_figures(side, found)
+    times = ours.rate.each_second / found.rate.each_second
+    _say(f"    Tidegate has {times:.1f} × as many children per second (goal ≥ {GOAL})")
+    return found.rate.each_second
+
+
+def _measured(side: Side, children: int, workers: int) -> Figures:
+    with side.workers(workers) as crew:
+        fan_out(side, WARM_UP)
+        firsts = [_first(side) for _ in range(FIRSTS)]
+        rate = fan_out(side, children)
+        return Figures(rate, median(firsts), crew.peak)
+
+
+def _first(side: Side) -> float:
+    started = time()
+    parent = side.begin(1)
+    side.wait(parent)
+    return side.first(parent) - started
+
+
+def _say_figures(side: Side, found: Figures) -> None:
+    _say(f"{side.name:<35} {found.rate}; first child after {1000 * found.first:,.0f} ms;"
+         f" a worker has {found.peak:,.0f} MB")  # fmt: skip
+
+
+def _say_goal(ratios: Sequence[float]) -> None:
+    if ratios:
+        _say(f"Tidegate against the faster peer: {median(ratios):.1f} × (goal ≥ {GOAL}), from"
+             f" {min(ratios):.1f} to {max(ratios):.1f} in {len(ratios)} rounds")  # fmt: skip
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def _compare_memory(ours: Ours, asked: Asked) -> None:
+    """Of fresh processes: a peak is never forgotten."""
+    few, many = (_peak(ours, it, asked.workers) for it in (asked.few, asked.children))
+    _say(f"memory of a worker: {few:,.1f} MB with {asked.few:,} children, {many:,.1f} MB with"
+         f" {asked.children:,}: {many / few:.2f} × (goal: flat)")  # fmt: skip
+
+
+def _peak(ours: Ours, children: int, workers: int) -> float:
+    with ours.workers(workers) as crew:
+        fan_out(ours, children)
+        return crew.peak
+
+
+# --- a worker is killed ----------------------------------------------------------------------
+
+
+def _compare_killing(places: Places, asked: Asked) -> None:
+    bound = asked.lease * (1 + 1 / SWEEPS_PER_LEASE)
+    _say(f"a worker is killed with children in hand; the bound is {bound:.0f} s: a lease of"
+         f" {asked.lease:g} s, and the time between two sweeps")  # fmt: skip
+    for side in (it for it in places.sides if it.spreads):
+        with _killed(side, asked) as parent:
+            seconds, stuck = _after(side, parent, 2 * bound)
+        told = f"all are done after {seconds:.1f} s" if not stuck else (
+            f"{stuck} are not done after {seconds:.0f} s, and wait to be asked for")  # fmt: skip
+        _say(f"{side.name:<35} {told}")
+
+
+@contextmanager
+def _killed(side: Side, asked: Asked) -> Iterator[str]:
+    """A parent, one of whose workers was just killed; the others go on."""
+    with side.workers(max(2, asked.workers)) as crew:
+        fan_out(side, WARM_UP)
+        parent = side.begin(KILLED_OF, KILLED_SECONDS)
+        wait_until(lambda: side.done(parent) >= KILLED_AT, BOUND)
+        crew.kill_one()
+        yield parent
+
+
+def _after(side: Side, parent: str, most: float) -> tuple[float, int]:
+    """Seconds until all are done, or at most so many; and how many are not."""
+    started = monotonic()
+    with suppress(TimeoutError):
+        wait_until(lambda: side.done(parent) == KILLED_OF, most)
+    return monotonic() - started, KILLED_OF - side.done(parent)
+
+
+def _load() -> str:
+    return ", ".join(f"{it:.1f}" for it in os.getloadavg())
+
+
+def _say(what: str) -> None:
+    print(what, flush=True)
+
+
+def _asked() -> Asked:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--children", type=int, default=100_000)
+    parser.add_argument("--few", type=int, default=10_000, help="to compare memory with")
+    parser.add_argument("--peer-children", type=int, default=2_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="processes of each side")
+    parser.add_argument("--lease", type=float, default=LEASE_SECONDS)
+    parser.add_argument("--no-killing", dest="killing", action="store_false")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round")
+    given = vars(parser.parse_args(sys.argv[1:]))
+    if given.pop("quick"):
+        given |= {"children": 10_000, "few": 1_000, "peer_children": 500, "rounds": 1}
+    return Asked(**given)
+
+
+if __name__ == "__main__":
+    main()
