@@ -31,10 +31,14 @@ class Submitted:
     is_delivered: bool
     """Whether all of its sources are closed, so that nobody owes it anything."""
 
+    @property
+    def is_vain(self) -> bool:
+        """Whether it is closed and gave nothing."""
+        return self.run.state in {RunState.FAILED, RunState.CANCELLED}
+
     def is_spent(self, attempt: int) -> bool:
         """Whether it came to nothing in an earlier attempt, so that this one needs another."""
-        is_vain = self.run.state in {RunState.FAILED, RunState.CANCELLED}
-        return is_vain and self.attempt < attempt
+        return self.is_vain and self.attempt < attempt
 
 
 def submitted(
@@ -47,7 +51,7 @@ def submitted(
         return None
     attempt, is_delivered, *rest = row
     found = Submitted(Run.from_row(*rest), attempt, is_delivered)
-    if found.run.state is not RunState.CANCELLED:
+    if not found.is_vain:
         return found
     return replace(found, run=successor_of(connection, found.run) or found.run)
 

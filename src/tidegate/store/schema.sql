@@ -1841,14 +1841,18 @@ WHERE NOT link.is_settled AND (
     OR (task.state = 'parked' AND run.id IS NULL)
 );
 
--- Who tries a run of a flow again wants runs of pipelines that came to nothing begun again as well.
+-- Who tries a run of a flow again wants runs of pipelines that came to nothing begun again as well,
+-- unless somebody has restored them.
 CREATE FUNCTION tidegate.flow_forget_failed_pipelines() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    DELETE FROM tidegate.flow_pipeline
+    DELETE FROM tidegate.flow_pipeline AS link
     WHERE flow_run_id = NEW.id AND EXISTS (
         SELECT FROM tidegate.run
-        WHERE id = pipeline_run_id AND state IN ('failed', 'cancelled'));
+        WHERE id = link.pipeline_run_id AND state IN ('failed', 'cancelled')
+    ) AND NOT EXISTS (
+        SELECT FROM tidegate.run
+        WHERE lineage @> ARRAY[link.pipeline_run_id] AND state IN ('open', 'ended'));
     RETURN NULL;
 END
 $$;

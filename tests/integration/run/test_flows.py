@@ -20,6 +20,7 @@ from tidegate.run.server import Server
 from tidegate.run.service import Service
 from tidegate.spark import Batch, Session
 from tidegate.store import (
+    Connection,
     Database,
     Published,
     Run,
@@ -27,6 +28,7 @@ from tidegate.store import (
     StepCommit,
     Wakeups,
     acquire,
+    begin_run,
     close_run,
     commit_step,
     open_runs,
@@ -260,6 +262,38 @@ def test_a_flow_that_is_tried_again_begins_another_run(
     place.database.transact(lambda c: retry_flow(c, run))
     publish(place.database, awaited(place.database, number=2), [])
     wait(place.database, run, BOUND, wakeups)
+
+
+@pytest.mark.parametrize("state", [RunState.CANCELLED, RunState.FAILED])
+def test_a_run_that_is_restored_is_waited_for_as_the_one_that_goes_on(
+    place: Deployment, work: Start, wakeups: Wakeups, folder: str, state: RunState
+) -> None:
+    flow = selling()
+    work(flow, seconds=HOURS, look_every=600.0)
+    run = begin(place.database, flow, folder)
+    first = awaited(place.database)
+    second = place.database.transact(lambda c: restored(c, first, state))
+    wait_until(lambda: waits_for(place.database) == [(second.id,)], BOUND)
+    publish(place.database, second, [])
+    wait(place.database, run, BOUND, wakeups)
+
+
+def restored(connection: Connection, run: Run, state: RunState) -> Run:
+    """A run that goes on for another, with everything delivered."""
+    close_run(connection, run, state)
+    later = begin_run(connection, run.pipeline, run.name, [])
+    connection.execute(
+        "UPDATE tidegate.run SET lineage = ARRAY[%s::bigint] WHERE id = %s", (run.id, later.id)
+    )
+    return later
+
+
+def waits_for(database: Database) -> list[tuple[object, ...]]:
+    return ask(
+        database,
+        "SELECT pipeline_run_id FROM tidegate.flow_pipeline NATURAL JOIN tidegate.flow_task"
+        " WHERE state = 'parked'",
+    )
 
 
 def test_a_chunk_that_is_refused_fails_the_step_and_its_run_is_cancelled(
