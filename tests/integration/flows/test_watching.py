@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from tests.integration.flows.calls import Start
 from tests.integration.flows.conftest import ITEMS, Hand
 from tests.integration.flows.declared import gated, numbers, offset
 from tests.integration.flows.test_commands import Command
+from tests.integration.flows.test_metrics import ask
 from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
 from tidegate.cli.flow_watching import watching
@@ -208,6 +213,27 @@ def test_figures_are_printed_once(command: Command, hand: Hand) -> None:
     hand.do(store.set_external_state, run, "offset", "3", "a feed")
     told = command("metrics").stdout
     assert f'tidegate_flow_state_value{{flow="gated",run="{run}",key="offset"}} 3\n' in told
+
+
+def test_a_worker_serves_figures_while_it_works(command: Command, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    module = "tests.integration.flows.declared"
+    asked = ["flow", "worker", module, "--metrics", "0", *command.where]
+    with log.open("wb") as opened:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidegate", *asked], stdout=opened, stderr=opened
+        )
+    try:
+        wait_until(lambda: "at work" in log.read_text() or process.poll() is not None, 60)
+        found = re.search(r"figures at http://127\.0\.0\.1:(\d+)/metrics", log.read_text())
+        assert found is not None, log.read_text()
+        status, _, text = ask(int(found[1]), "/metrics")
+        assert (status, "\ntidegate_flow_workers 1\n" in text) == (200, True)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def answer(context: Context) -> int:
