@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -96,6 +97,8 @@ def open_session(
     if _is_here(master):
         # Who talks to this machine only needs no other address, which Spark would look for.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Functions in Python are run by this one, and not by the first of the search path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # PySpark logs the text of every error that it raises.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)

@@ -79,6 +79,11 @@ class Database:
         self._pool.open()
         return self
 
+    def attach(self) -> Self:
+        """Fill the pool alone: this is a database of somebody else's, and nothing is made there."""
+        self._pool.open()
+        return self
+
     def close(self) -> None:
         """Close all connections of the pool, and let go of the embedded server."""
         self._is_closed = True

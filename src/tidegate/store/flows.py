@@ -6,7 +6,7 @@ Whoever moves a run locks its row first: what happens to one run happens one aft
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -98,6 +98,14 @@ def flow_runs(connection: psycopg.Connection, flow: str | None, most: int = 100)
     return [_run(row) for row in rows]
 
 
+def open_flows_by_input(
+    connection: psycopg.Connection, flows: Sequence[str], field: str
+) -> list[tuple[str, FlowRun]]:
+    """The runs of these flows that have not ended, each with one field of its input."""
+    rows = connection.execute(_SQL["open_by_input"].sql, {"flows": list(flows), "field": field})
+    return [(given, _run(row)) for given, *row in rows]
+
+
 def flow_progress(connection: psycopg.Connection, run: int) -> list[StepProgress]:
     """The steps of a run, each behind those that it depends on."""
     rows = connection.execute(_SQL["progress"].sql, {"run": run})
@@ -185,7 +193,7 @@ def _one(connection: psycopg.Connection, query: str, **asked: object) -> tuple[A
     return row
 
 
-def _run(row: tuple[Any, ...]) -> FlowRun:
+def _run(row: Sequence[Any]) -> FlowRun:
     id_, flow, key, state, *rest = row
     return FlowRun(id_, flow, key, FlowState(state), *rest)
 

@@ -15,6 +15,12 @@ WHERE %(flow)s::text IS NULL OR flow = %(flow)s
 ORDER BY id DESC
 LIMIT %(most)s;
 
+-- name: open_by_input — The runs of some flows that have not ended, with one field of their input.
+SELECT input ->> %(field)s, id, flow, key, state, cause, begun_at, closed_at
+FROM tidegate.flow_run
+WHERE flow = ANY(%(flows)s) AND closed_at IS NULL
+ORDER BY id;
+
 -- name: progress — How far the steps of a run are.
 SELECT step, kind, state, generating, spawned, succeeded, failed, canceled, in_flight, cause,
     last_error

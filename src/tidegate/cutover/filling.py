@@ -1,0 +1,53 @@
+"""Filling an index: one Spark job for each portion of the table, its ranges in parallel.
+
+Spark's workers read a range each, with the versions of its rows, and write it. Whatever is done
+twice changes nothing, so a job may die at any moment and is run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.faults import crash_point
+from tidegate.store import Database
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.cutover.source import Source
+    from tidegate.cutover.targets import Target
+    from tidegate.cutover.values import Portion
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Writes batches of rows to an index, in a worker of Spark's."""
+
+    url: str
+    target: Target
+    index: str
+
+    def __call__(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        crash_point("cutover.fill.before_write")
+        with (
+            Database(self.url, pool_size=1).attach() as own,
+            self.target.open(own) as indexes,
+        ):
+            indexes.write(self.index, batch)
+
+
+def fill(
+    source: Source, target: Target, own: Database, portion: Portion, piece: int, master: str
+) -> int:
+    """Write the rows of a portion to its index, in pieces of so many rows; how many there were."""
+    from tidegate.spark import open_session
+    from tidegate.spark.key_ranges import Reading, write_each
+
+    with target.open(own) as indexes:
+        shape = source.shape(indexes.columns(portion.index))
+    ranges = tuple(source.pieces(portion.within, piece))
+    reading = Reading(source.url, source.table, shape, ranges)
+    return write_each(open_session(master), reading, Write(own.url, target, portion.index))

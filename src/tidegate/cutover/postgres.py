@@ -1,0 +1,112 @@
+"""PostgreSQL as a target: tables with full text, in the database of the flow itself.
+
+There the alias is switched in the transaction that writes the flow's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.store import indexes, tables
+from tidegate.store.indexes import LIVE, Search
+from tidegate.store.tables import Digest, Key, KeyRange, Shape, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.cutover.targets import Noted, Together
+    from tidegate.store import Connection, Database
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTarget:
+    """Indexes as tables beside a view, which is their alias."""
+
+    alias: str
+    """The view that readers use, as schema.name."""
+    text: tuple[str, ...] = ()
+    """The columns whose words are to be found by `document @@ to_tsquery(…)`."""
+    language: str = "simple"
+    """By the rules of which language: a text search configuration of PostgreSQL."""
+
+    @contextmanager
+    def open(self, own: Database) -> Iterator[PostgresIndexes]:
+        """Use it."""
+        search = Search(self.text, self.language)
+        yield PostgresIndexes(own, TableName.parse(self.alias), search)
+
+
+class PostgresIndexes:
+    """Indexes that are being used."""
+
+    def __init__(self, database: Database, alias: TableName, search: Search) -> None:
+        self._database = database
+        self.alias = alias
+        self._search = search
+        self._shapes: dict[str, Shape] = {}
+
+    def qualified(self, index: str) -> str:
+        """The whole name of an index: it is in the schema of its alias."""
+        return str(self._name(index))
+
+    def create(self, index: str, shape: Shape) -> None:
+        """Make an index for rows of this shape."""
+        name = self._name(index)
+        shape.only(self._search.columns, index)
+
+        def made(connection: Connection) -> None:
+            indexes.create_index(connection, name, shape, self._search)
+            indexes.check_alias(connection, self.alias, name)
+
+        self._database.transact(made)
+
+    def columns(self, index: str) -> tuple[str, ...]:
+        """The columns that rows of an index have to bring."""
+        return tuple(it.name for it in self._shape(index).columns)
+
+    def write(self, index: str, rows: pa.Table) -> int:
+        """Write rows with their versions, never over a newer one."""
+        shape = self._shape(index)
+        return self._database.transact(lambda c: indexes.write(c, self._name(index), shape, rows))
+
+    def digest(self, index: str, within: KeyRange, shape: Shape) -> Digest:
+        """What the rows of a range come to that are not deleted."""
+        return self._database.transact(
+            lambda c: tables.digest(c, self._name(index), shape, within, LIVE)
+        )
+
+    def checksums(self, index: str, within: KeyRange, shape: Shape) -> dict[Key, int]:
+        """The checksum of every row of a range that is not deleted."""
+        return self._database.transact(
+            lambda c: tables.checksums(c, self._name(index), shape, within, LIVE)
+        )
+
+    def current(self) -> str | None:
+        """The index that the alias stands for."""
+        return self._database.transact(lambda c: indexes.current(c, self.alias))
+
+    def switch(self, index: str, noted: Noted, together: Together) -> None:
+        """Let the alias stand for an index, in one transaction with what is done together."""
+        name = self._name(index)
+
+        def switched(connection: Connection) -> None:
+            indexes.switch(connection, self.alias, name, run=noted.run, by=noted.by, lag=noted.lag)
+
+        together(switched)
+
+    def drop(self, index: str) -> None:
+        """Remove an index."""
+        self._database.transact(lambda c: indexes.drop_index(c, self._name(index)))
+        self._shapes.pop(index, None)
+
+    def _name(self, index: str) -> TableName:
+        return self.alias.beside(index)
+
+    def _shape(self, index: str) -> Shape:
+        if index not in self._shapes:
+            name = self._name(index)
+            self._shapes[index] = self._database.transact(lambda c: indexes.index_shape(c, name))
+        return self._shapes[index]

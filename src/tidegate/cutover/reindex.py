@@ -1,0 +1,292 @@
+"""The canonical cutover as a flow, ready to use, and the feed that keeps an index fresh after it.
+
+Functions of a flow are run again after a crash, from their first line: everything here may be
+repeated, and what must not move in between is in the flow's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from tidegate.cutover.comparing import compare
+from tidegate.cutover.filling import fill
+from tidegate.cutover.following import Follower, Following
+from tidegate.cutover.targets import Indexes, Noted, Target
+from tidegate.cutover.values import (
+    Compared,
+    Created,
+    Cutover,
+    Feeding,
+    Filled,
+    Followed,
+    Portion,
+    Switched,
+    Wanted,
+)
+from tidegate.errors import GateClosed
+from tidegate.faults import crash_point
+from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
+from tidegate.run.flows import begin
+from tidegate.store.flows import flow_state
+
+if TYPE_CHECKING:
+    from tidegate.cutover.source import PostgresTable, Source
+    from tidegate.run.flows.context import TaskContext
+    from tidegate.store import Connection, Database
+
+OFTEN = Backoff(first=0.2, longest=5.0)
+RETRIES = 100
+"""Of a portion, or of the switch: a target may refuse for some minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How a cutover is cut into pieces, and for how long it waits."""
+
+    portion: int = 200_000
+    """Rows that one Spark job fills in; what is done again when a worker dies with it."""
+    piece: int = 20_000
+    """Rows that one of Spark's workers has in its memory at once."""
+    gate_timeout: float = 3600.0
+    """Seconds for which the switch waits for the follower."""
+    patience: float = 600.0
+    """Seconds for which a source or a target may refuse before a follower gives up."""
+
+
+class Reindex:
+    """A cutover of one alias, declared: `flow` makes an index and switches to it, `feed` follows.
+
+    Reindex("articles", PostgresTable("shop.articles"), PostgresTarget("search.articles"))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: PostgresTable,
+        target: Target,
+        limits: Limits = Limits(),  # noqa: B008  a frozen value
+        master: str = "local[*]",
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.target = target
+        self._limits = limits
+        self._master = master
+        self.feed = Flow(f"{name}-feed")
+        self.feed_offset = self.feed.state("consumer_offset", int, monotonic=True)
+        self._feed_trouble = self.feed.state("held_up_by", str)
+        self.flow = Flow(name)
+        self.backfill_done = self.flow.state("backfill_done", bool)
+        self.consumer_offset = self.flow.state("consumer_offset", int, monotonic=True)
+        self.target_watermark = self.flow.state("target_watermark", int)
+        self.switch_done = self.flow.state("switch_done", bool)
+        self.drain_watermark = self.flow.state("drain_watermark", int)
+        self._trouble = self.flow.state("held_up_by", str)
+        self._gate = all_of(
+            is_set(self.backfill_done), reached(self.consumer_offset, self.target_watermark)
+        )
+        self._declare_feed()
+        self._declare_flow()
+
+    def _declare_feed(self) -> None:
+        self.feed.step(
+            name="feed",
+            retries=RETRIES,
+            backoff=OFTEN,
+            resumable=True,
+            writes=(self.feed_offset, self._feed_trouble),
+        )(self._keep_fresh)
+
+    def _declare_flow(self) -> None:
+        flow = self.flow
+        create = flow.step(name="create", retries=5, backoff=OFTEN)(self._create)
+        portions = flow.generator(name="fill", depends_on=create, retries=20, backoff=OFTEN)(
+            self._portions
+        )
+        portions.handler(name="fill_portion", retries=RETRIES, backoff=OFTEN, concurrency=1)(
+            self._fill
+        )
+        filled = flow.reduce(portions, name="filled", writes=self.backfill_done)(self._filled)
+        follow = flow.step(
+            name="follow",
+            depends_on=create,
+            retries=RETRIES,
+            backoff=OFTEN,
+            resumable=True,
+            writes=(self.consumer_offset, self.drain_watermark, self._trouble),
+            reads=(self.switch_done, self.target_watermark),
+        )(self._follow)
+        compared = flow.map_step(
+            name="compare",
+            depends_on=(portions, filled),
+            retries=3,
+            backoff=OFTEN,
+            reads=self.consumer_offset,
+        )(self._compare)
+        switch = flow.step(
+            name="switch",
+            depends_on=(create, compared),
+            retries=RETRIES,
+            backoff=OFTEN,
+            writes=(self.target_watermark, self.switch_done),
+            reads=(self.backfill_done, self.consumer_offset, self.target_watermark),
+        )(self._switch)
+        flow.step(name="finish", depends_on=(switch, follow), retries=20, backoff=OFTEN)(
+            self._finish
+        )
+
+    # ── steps of the flow ──
+
+    def _create(self, context: Context, wanted: Wanted) -> Created:
+        with self._open(context) as (source, indexes):
+            offset = source.begin_log()
+            indexes.create(wanted.index, source.shape())
+            source.tell_offset(indexes.qualified(wanted.index), offset)
+            return Created(wanted.index, offset)
+
+    def _portions(self, context: Context, created: Created) -> Iterator[Portion]:
+        low = tuple(context.cursor) if context.cursor else None
+        with self._open(context) as (source, _):
+            while True:
+                high = source.bound_after(low, self._limits.portion)
+                yield Portion(created.index, low, high)
+                if high is None:
+                    return
+                low = high
+                context.save_cursor(list(low))
+
+    def _fill(self, context: Context, portion: Portion) -> Filled:
+        own = _task(context).database
+        with self.source.open(own) as source:
+            rows = fill(source, self.target, own, portion, self._limits.piece, self._master)
+        return Filled(portion, rows)
+
+    def _filled(self, context: Context, filled: Iterator[Filled]) -> int:
+        rows = sum(it.rows for it in filled)
+        context.set_state(self.backfill_done, True)
+        return rows
+
+    def _follow(self, context: Context, created: Created) -> Followed:
+        with self._open(context) as (source, indexes):
+            offset = context.get_state(self.consumer_offset) or created.offset
+            follower = Follower(source, indexes, indexes.qualified(created.index), offset)
+            self._until(
+                context, follower, source, lambda: self._is_drained(context, source, follower)
+            )
+            return Followed(follower.applied, follower.offset)
+
+    def _is_drained(self, context: Context, source: Source, follower: Follower) -> bool:
+        """Whether everything is applied that was committed when the switch was noticed."""
+        if not context.get_state(self.switch_done):
+            return False
+        drained = context.get_state(self.drain_watermark)
+        if drained is None:
+            drained = context.set_state_once(self.drain_watermark, source.head())
+        return follower.offset >= drained
+
+    def _compare(self, context: Context, filled: Filled, _: int) -> Compared:
+        with self._open(context) as (source, indexes):
+            return compare(
+                source,
+                indexes,
+                filled.portion,
+                lambda: context.get_state(self.consumer_offset) or 0,
+            )
+
+    def _switch(self, context: Context, created: Created, compared: Iterator[Compared]) -> Switched:
+        with self._open(context) as (source, indexes):
+            context.set_state_once(self.target_watermark, source.head())
+            context.wait_for_state(self._gate, timeout=self._limits.gate_timeout)
+            index, previous = indexes.qualified(created.index), indexes.current()
+            lag = source.lag(context.get_state(self.consumer_offset) or 0)
+            noted = Noted(f"run {context.run} of {self.name}", context.run, lag)
+            indexes.switch(created.index, noted, partial(self._together, context, index))
+            crash_point("cutover.switch.after_commit")
+            rows = sum(it.rows for it in compared)
+            return Switched(index, previous, rows, lag.changes, lag.seconds)
+
+    def _together(self, context: Context, index: str, work: Callable[[Any], None]) -> None:
+        def proven(connection: Connection) -> None:
+            self._prove(connection, context.run, index)
+            work(connection)
+            crash_point("cutover.switch.before_commit")
+
+        context.with_state({self.switch_done: True}, proven)
+
+    def _prove(self, connection: Connection, run: int, index: str) -> None:
+        """The gate holds in the transaction that switches, whatever was seen before it."""
+        _, values = flow_state(connection, run)
+        known = {name: it.json for name, it in values.items()}
+        done, offset, target = (
+            known.get(it.name)
+            for it in (self.backfill_done, self.consumer_offset, self.target_watermark)
+        )
+        if done != "true" or offset is None or target is None or int(offset) < int(target):
+            reason = f"backfill_done is {done}, consumer_offset is {offset} of {target}"
+            raise GateClosed(self.target.alias, index, reason)
+
+    def _finish(self, context: Context, switched: Switched, followed: Followed) -> Cutover:
+        feeding = Feeding(switched.index, followed.offset)
+        feed = begin(_task(context).database, self.feed, feeding, key=context.identity)
+        return Cutover(
+            switched.index,
+            switched.previous,
+            switched.rows,
+            followed.changes,
+            switched.pending,
+            switched.staleness,
+            feed,
+        )
+
+    # ── the feed ──
+
+    def _keep_fresh(self, context: Context, feeding: Feeding) -> None:
+        with self._open(context) as (source, indexes):
+            offset = context.get_state(self.feed_offset) or feeding.offset
+            follower = Follower(source, indexes, feeding.index, offset)
+            self._until(context, follower, source, lambda: False)
+
+    # ── how ──
+
+    def _until(
+        self,
+        context: Context,
+        follower: Follower,
+        source: Source,
+        is_over: Callable[[], bool],
+    ) -> None:
+        following = Following(
+            follower,
+            source,
+            tell=lambda offset: context.set_state("consumer_offset", offset),
+            complain=lambda text: context.set_state("held_up_by", text),
+            patience=self._limits.patience,
+        )
+        is_gated = context.step == "follow"
+        while True:
+            context.check()
+            watermark = context.get_state(self.target_watermark) if is_gated else None
+            pause = following.round(watermark)
+            if is_over():
+                return
+            _task(context).wait_cancelled(pause)
+
+    @contextmanager
+    def _open(self, context: Context) -> Iterator[tuple[Source, Indexes]]:
+        with self.opened(_task(context).database) as both:
+            yield both
+
+    @contextmanager
+    def opened(self, own: Database) -> Iterator[tuple[Source, Indexes]]:
+        """The source and the target, on the database of the flow."""
+        with self.source.open(own) as source, self.target.open(own) as indexes:
+            yield source, indexes
+
+
+def _task(context: Context) -> TaskContext:
+    """In a worker a context is always this; the protocol keeps databases from users' functions."""
+    return cast("TaskContext", context)

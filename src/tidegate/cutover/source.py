@@ -1,0 +1,150 @@
+"""The table that is indexed, and the log of its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+from tidegate.errors import TableBusy
+from tidegate.store import Database, change_log, tables
+from tidegate.store.tables import Digest, Key, KeyRange, Shape, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.store.change_log import Changes, Lag
+
+BUSY_BOUND = 60.0
+"""Seconds for which a moment without writers is looked for."""
+BUSY_PAUSE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTable:
+    """A table of PostgreSQL, with a primary key, whose rows are to be found in an index."""
+
+    table: str
+    """As schema.table; without a schema, in `public`."""
+    columns: tuple[str, ...] = ()
+    """Those that the index holds, beside the key; by default all."""
+    url: str | None = None
+    """Of its database; by default it is in the database of the flow."""
+
+    @contextmanager
+    def open(self, own: Database) -> Iterator[Source]:
+        """Use it; `own` is the database of the flow."""
+        if self.url is None:
+            yield Source(own, TableName.parse(self.table), self.columns)
+            return
+        with Database(self.url).attach() as database:
+            yield Source(database, TableName.parse(self.table), self.columns)
+
+
+class Source:
+    """A table that is being used."""
+
+    def __init__(self, database: Database, table: TableName, columns: tuple[str, ...]) -> None:
+        self._database = database
+        self.table = table
+        self._columns = columns
+
+    @property
+    def url(self) -> str:
+        """Of its database."""
+        return self._database.url
+
+    def shape(self, columns: Sequence[str] = ()) -> Shape:
+        """Its key and those of its columns that are wanted."""
+        whole = self._database.transact(lambda c: tables.shape_of(c, self.table))
+        wanted = columns or self._columns
+        return whole.only(wanted, str(self.table)) if wanted else whole
+
+    # ── rows ──
+
+    def bound_after(self, low: Key | None, rows: int) -> Key | None:
+        """The key so many rows behind another; None when there are fewer."""
+        shape = self.shape()
+        return self._database.transact(
+            lambda c: tables.bound_after(c, self.table, shape, low, rows)
+        )
+
+    def pieces(self, within: KeyRange, rows: int) -> list[KeyRange]:
+        """A range in pieces of so many rows."""
+        shape = self.shape()
+        bounds = self._database.transact(
+            lambda c: tables.bounds_within(c, self.table, shape, within, rows)
+        )
+        ends = [within.low, *(it for it in bounds if it != within.high), within.high]
+        return [KeyRange(low, high) for low, high in pairwise(ends)]
+
+    def digest(self, within: KeyRange, shape: Shape) -> Digest:
+        """What the rows of a range come to."""
+        return self._database.transact(
+            lambda c: tables.digest(c, self.table, shape, within, "true")
+        )
+
+    def checksums(self, within: KeyRange, shape: Shape) -> dict[Key, int]:
+        """The checksum of every row of a range."""
+        return self._database.transact(
+            lambda c: tables.checksums(c, self.table, shape, within, "true")
+        )
+
+    def rows_of(self, keys: Sequence[Key], shape: Shape) -> pa.Table:
+        """The rows of these keys as they are, with their versions."""
+        return self._database.transact(lambda c: change_log.rows_of(c, self.table, shape, keys))
+
+    # ── changes ──
+
+    def begin_log(self, bound: float = BUSY_BOUND) -> int:
+        """Log changes from now on; answers the offset from which on an index has to follow them.
+
+        Raises `TableBusy` when there is no moment without writers for as long as that.
+        """
+        shape = self.shape()
+        deadline = monotonic() + bound
+        while True:
+            try:
+                self._database.transact(lambda c: change_log.ensure_log(c, self.table, shape))
+                return self._database.transact(change_log.bound)
+            except TableBusy:
+                if monotonic() > deadline:
+                    raise
+            sleep(BUSY_PAUSE)
+
+    def head(self) -> int:
+        """The offset behind which everything is that was committed so far."""
+        return self._database.transact(change_log.head)
+
+    def changes(self, offset: int, after: int, most: int) -> Changes:
+        """The next changes from an offset on, behind a number."""
+        return self._database.transact(
+            lambda c: change_log.changes(c, self.table, offset, after, most)
+        )
+
+    def pending_among(self, offset: int, keys: Sequence[Key]) -> set[Key]:
+        """Which of these keys were changed from an offset on."""
+        return self._database.transact(
+            lambda c: change_log.pending_among(c, self.table, offset, keys)
+        )
+
+    def lag(self, offset: int) -> Lag:
+        """How much was changed that is not behind an offset."""
+        return self._database.transact(lambda c: change_log.lag(c, self.table, offset))
+
+    def holder(self) -> str:
+        """Who keeps the log from being read any further, for people."""
+        return str(self._database.transact(change_log.holder))
+
+    def tell_offset(self, follower: str, offset: int) -> None:
+        """Say how far a follower is, so that what nobody needs any more is removed."""
+        work = partial(change_log.tell_offset, table=self.table, follower=follower, offset=offset)
+        self._database.transact(work)
+
+    def forget_follower(self, follower: str) -> None:
+        """Keep nothing for a follower any more."""
+        self._database.transact(lambda c: change_log.forget_follower(c, self.table, follower))

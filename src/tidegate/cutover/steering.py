@@ -1,0 +1,179 @@
+"""After a cutover: which indexes there are, going back to the one before, removing old ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tidegate.cutover.targets import Noted
+from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse
+from tidegate.store import flows as store
+from tidegate.store.indexes import is_there, switches
+from tidegate.store.tables import TableName
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tidegate.cutover.reindex import Reindex
+    from tidegate.cutover.source import Source
+    from tidegate.store import Database
+    from tidegate.store.flows import FlowRun
+
+LOOK_EVERY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """An index of an alias: what it is to readers, and how fresh it is."""
+
+    index: str
+    is_current: bool
+    run: int | None
+    """Of the flow that makes it or keeps it fresh; None: nobody does."""
+    flow: str | None
+    offset: int | None
+    pending: int | None
+    """Changes that it does not have, of 10,000 at most."""
+    behind: float | None
+    """Seconds since the oldest of those was made."""
+    switched_at: datetime | None
+
+
+def indexes_of(database: Database, reindex: Reindex) -> list[IndexStatus]:
+    """The indexes that an alias stands for, stood for or is to stand for."""
+    with reindex.opened(database) as (source, indexes):
+        current = indexes.current()
+        alias = TableName.parse(reindex.target.alias)
+        found = database.transact(lambda c: switches(c, alias))
+        times = {it.index: it.at for it in reversed(found)}
+        keepers = {indexes.qualified(name): run for name, run in _keepers(database, reindex)}
+        names = dict.fromkeys([*([current] if current else []), *keepers, *times])
+        return [
+            _status(database, source, name, keepers.get(name), times.get(name), name == current)
+            for name in names
+            if name == current or name in keepers or _is_there(database, name)
+        ]
+
+
+def reverse(
+    database: Database,
+    reindex: Reindex,
+    *,
+    by: str,
+    bound: float = 30.0,
+    is_stale_borne: bool = False,
+) -> str:
+    """Let readers go back to the index before; answers which that is.
+
+    First it is waited until that one has everything that was committed when this was asked for.
+    """
+    with reindex.opened(database) as (source, indexes):
+        alias = TableName.parse(reindex.target.alias)
+        previous = _previous(database, alias, indexes.current())
+        if not is_stale_borne:
+            _wait_fresh(database, source, reindex, previous, bound)
+        lag = source.lag(_offset(database, reindex, previous) or 0)
+        indexes.switch(previous, Noted(by, lag=lag), database.transact)
+        return previous
+
+
+def retire(database: Database, reindex: Reindex, index: str) -> None:
+    """Remove an index that readers do not use, and what keeps it fresh."""
+    with reindex.opened(database) as (source, indexes):
+        name = indexes.qualified(index)
+        if indexes.current() == name:
+            raise IndexInUse(name, f"{reindex.target.alias} stands for it; reverse that first")
+        for found, run in _keepers(database, reindex):
+            if indexes.qualified(found) != name:
+                continue
+            if run.flow == reindex.name:
+                reason = f"run {run.id} is making it; cancel that first"
+                raise IndexInUse(name, reason)
+            database.transact(lambda c, it=run: store.cancel_flow(c, it.id, "its index is retired"))  # type: ignore[misc]
+            _wait_ended(database, run.id)
+        source.forget_follower(name)
+        indexes.drop(name)
+
+
+def _previous(database: Database, alias: TableName, current: str | None) -> str:
+    found = database.transact(lambda c: switches(c, alias, 1))
+    if not found or found[0].previous is None:
+        raise NothingToReverse(str(alias), "it never stood for another index")
+    previous = found[0].previous
+    if previous == current:
+        raise NothingToReverse(str(alias), f"it stands for {previous} already")
+    if not _is_there(database, previous):
+        raise NothingToReverse(str(alias), f"{previous} was removed")
+    return previous
+
+
+def _wait_fresh(
+    database: Database, source: Source, reindex: Reindex, index: str, bound: float
+) -> None:
+    watermark, deadline = source.head(), monotonic() + bound
+    while (offset := _offset(database, reindex, index) or 0) < watermark:
+        if monotonic() > deadline:
+            lag = source.lag(offset)
+            raise IndexBehind(index, lag.changes, lag.seconds, bound)
+        sleep(LOOK_EVERY)
+
+
+def _wait_ended(database: Database, run: int, bound: float = 30.0) -> None:
+    deadline = monotonic() + bound
+    while database.transact(lambda c: store.flow_run(c, run)).closed_at is None:
+        if monotonic() > deadline:
+            raise IndexInUse(str(run), "its feed does not end; is its worker frozen?")
+        sleep(LOOK_EVERY)
+
+
+def _keepers(database: Database, reindex: Reindex) -> list[tuple[str, FlowRun]]:
+    """The open runs that make indexes or keep them fresh."""
+    names = [reindex.feed.name, reindex.name]
+    return database.transact(lambda c: store.open_flows_by_input(c, names, "index"))
+
+
+def _offset(database: Database, reindex: Reindex, index: str) -> int | None:
+    alias = TableName.parse(reindex.target.alias)
+    for name, run in _keepers(database, reindex):
+        if str(alias.beside(name)) == index:
+            return _offset_of(database, run.id)
+    return None
+
+
+def _offset_of(database: Database, run: int) -> int | None:
+    _, values = database.transact(lambda c: store.flow_state(c, run))
+    stored = values.get("consumer_offset")
+    return (
+        None
+        if stored is None or stored.json is None
+        else msgspec.json.decode(stored.json, type=int)
+    )
+
+
+def _status(
+    database: Database,
+    source: Source,
+    index: str,
+    keeper: FlowRun | None,
+    at: datetime | None,
+    is_current: bool,
+) -> IndexStatus:
+    offset = _offset_of(database, keeper.id) if keeper else None
+    lag = source.lag(offset) if offset is not None else None
+    return IndexStatus(
+        index,
+        is_current,
+        keeper.id if keeper else None,
+        keeper.flow if keeper else None,
+        offset,
+        lag.changes if lag else None,
+        lag.seconds if lag else None,
+        at,
+    )
+
+
+def _is_there(database: Database, index: str) -> bool:
+    return database.transact(lambda c: is_there(c, TableName.parse(index)))

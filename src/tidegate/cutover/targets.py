@@ -1,0 +1,87 @@
+"""What a cutover needs of the place where indexes are: one small protocol.
+
+PostgreSQL fulfils it (`postgres`). A search engine would with its own versions: `write` as
+`external_gte`, `switch` as an atomic change of aliases, followed by `together`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.store import Database
+    from tidegate.store.change_log import Lag
+    from tidegate.store.tables import Digest, Key, KeyRange, Shape
+
+Together = Callable[[Callable[[Any], None]], None]
+"""Runs work on a connection to the flow's database, in one transaction with the flow's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is kept about a switch."""
+
+    by: str
+    run: int | None = None
+    lag: Lag | None = None
+
+
+class Target(Protocol):
+    """Where indexes are, as declared. Spark takes it to its workers, so it can be pickled."""
+
+    @property
+    def alias(self) -> str:
+        """What readers use."""
+        ...
+
+    def open(self, own: Database) -> AbstractContextManager[Indexes]:
+        """Use it; `own` is the database of the flow."""
+        ...
+
+
+class Indexes(Protocol):
+    """A target that is being used. Everything may be repeated."""
+
+    def qualified(self, index: str) -> str:
+        """The whole name of an index."""
+        ...
+
+    def create(self, index: str, shape: Shape) -> None:
+        """Make an index for rows of this shape, and check that it can stand behind the alias."""
+        ...
+
+    def columns(self, index: str) -> tuple[str, ...]:
+        """The columns that rows of an index have to bring."""
+        ...
+
+    def write(self, index: str, rows: pa.Table) -> int:
+        """Write rows with their versions, never over a newer one; deleted rows are marked so.
+
+        Answers how many were not older than what was there.
+        """
+        ...
+
+    def digest(self, index: str, within: KeyRange, shape: Shape) -> Digest:
+        """What the rows of a range come to that are not deleted."""
+        ...
+
+    def checksums(self, index: str, within: KeyRange, shape: Shape) -> dict[Key, int]:
+        """The checksum of every row of a range that is not deleted."""
+        ...
+
+    def current(self) -> str | None:
+        """The index that the alias stands for."""
+        ...
+
+    def switch(self, index: str, noted: Noted, together: Together) -> None:
+        """Let the alias stand for an index, at once for all readers, and do `together` with it."""
+        ...
+
+    def drop(self, index: str) -> None:
+        """Remove an index."""
+        ...

@@ -1,0 +1,71 @@
+-- Indexes and the aliases that show them. {words} are names, put in by `tidegate.store.indexes`.
+
+-- name: is_there — Whether something has this name.
+SELECT FROM pg_class AS class
+JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s;
+
+-- name: create_schema — Where indexes and aliases are.
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+-- name: create_index — A table of versioned rows whose text can be searched.
+CREATE TABLE {index} (
+    {columns},
+    tidegate_version bigint NOT NULL,
+    tidegate_deleted boolean NOT NULL,
+    tidegate_document tsvector GENERATED ALWAYS AS (to_tsvector({language}::regconfig, {text})) STORED,
+    PRIMARY KEY ({key})
+);
+
+-- name: index_document — So that searching is quick.
+CREATE INDEX {name} ON {index} USING gin (tidegate_document) WHERE NOT tidegate_deleted;
+
+-- name: oid — What a table is called inside.
+SELECT %s::regclass::oid::bigint;
+
+-- name: make_incoming — Where rows wait that are about to be written, seen by this session alone.
+CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {index}) ON COMMIT DELETE ROWS;
+
+-- name: write — Take what is not older than what is there, in the order of keys: no ring of waits.
+INSERT INTO {index} AS kept ({names})
+SELECT DISTINCT ON ({key}) {names}
+FROM {incoming}
+ORDER BY {key}, tidegate_version DESC
+ON CONFLICT ({key}) DO UPDATE SET {values}
+WHERE excluded.tidegate_version >= kept.tidegate_version;
+
+-- name: view_columns — The columns of an alias.
+SELECT attribute.attname, format_type(attribute.atttypid, attribute.atttypmod)
+FROM pg_class AS class
+JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid
+WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s AND class.relkind = 'v'
+AND attribute.attnum > 0
+ORDER BY attribute.attnum;
+
+-- name: create_view — Let an alias stand for an index.
+CREATE OR REPLACE VIEW {alias} AS SELECT {columns} FROM {index} WHERE {live};
+
+-- name: current — The table that an alias shows: the one that its document is from.
+SELECT DISTINCT namespace.nspname, shown.relname
+FROM pg_class AS view
+JOIN pg_namespace AS own ON own.oid = view.relnamespace
+JOIN pg_rewrite AS rule ON rule.ev_class = view.oid
+JOIN pg_depend AS uses ON uses.classid = 'pg_rewrite'::regclass AND uses.objid = rule.oid
+JOIN pg_class AS shown ON uses.refclassid = 'pg_class'::regclass AND uses.refobjid = shown.oid
+JOIN pg_namespace AS namespace ON namespace.oid = shown.relnamespace
+JOIN pg_attribute AS attribute
+    ON attribute.attrelid = shown.oid AND attribute.attnum = uses.refobjsubid
+WHERE own.nspname = %(schema)s AND view.relname = %(name)s AND view.relkind = 'v'
+AND attribute.attname = %(document)s;
+
+-- name: note_switch — Keep which index an alias stands for since now.
+INSERT INTO tidegate.alias_switch (alias, index, previous, run_id, switched_by, pending, staleness)
+VALUES (%(alias)s, %(index)s, %(previous)s, %(run)s, %(by)s, %(pending)s, %(staleness)s);
+
+-- name: switches — What an alias stood for, the last first.
+SELECT alias, index, previous, run_id, switched_by, pending, staleness, switched_at
+FROM tidegate.alias_switch
+WHERE alias = %(alias)s
+ORDER BY id DESC
+LIMIT %(most)s;

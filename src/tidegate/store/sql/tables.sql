@@ -1,0 +1,24 @@
+-- Tables of users, as the catalogue knows them.
+
+-- name: columns — The columns of a table, and the place of each in its primary key.
+SELECT
+    attribute.attname,
+    format_type(attribute.atttypid, attribute.atttypmod),
+    CASE WHEN attribute.attcollation <> type.typcollation THEN (
+        SELECT quote_ident(schema.nspname) || '.' || quote_ident(found.collname)
+        FROM pg_collation AS found
+        JOIN pg_namespace AS schema ON schema.oid = found.collnamespace
+        WHERE found.oid = attribute.attcollation
+    ) END,
+    array_position(key.indkey::smallint[], attribute.attnum)
+FROM pg_class AS class
+JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid
+JOIN pg_type AS type ON type.oid = attribute.atttypid
+LEFT JOIN pg_index AS key
+    -- A key that is checked late lets two rows have it for a while, and orders nothing.
+    ON key.indrelid = class.oid AND key.indisprimary AND key.indimmediate
+WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s
+AND class.relkind IN ('r', 'p') AND attribute.attnum > 0 AND NOT attribute.attisdropped
+AND attribute.attgenerated = ''
+ORDER BY attribute.attnum;

@@ -1,0 +1,264 @@
+"""Tables of users: their shape, and their rows by ranges of the primary key.
+
+Rows travel as text, exactly as PostgreSQL writes and reads it, in the columns of Arrow tables: a
+column of any type arrives as it was, and no row is ever handled alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+from psycopg import sql
+
+from tidegate.errors import NoPrimaryKey, UnknownTable, UnknownTableColumn, listed
+from tidegate.store.queries import queries
+
+Key = tuple[str, ...]
+"""The primary key of a row, each column as text."""
+BLOCK = 1 << 26
+"""Bytes of text that Arrow reads at once; a single value may not be longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """Where a table or view is.
+
+    >>> str(TableName.parse("shop.articles")), str(TableName.parse("articles"))
+    ('shop.articles', 'public.articles')
+    """
+
+    schema: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """As people write it; without a schema it is in `public`."""
+        schema, dot, name = text.rpartition(".")
+        return cls(schema if dot else "public", name)
+
+    def beside(self, name: str) -> TableName:
+        """Another one in the same schema, unless its own is named."""
+        return TableName.parse(name) if "." in name else TableName(self.schema, name)
+
+    @property
+    def sql(self) -> sql.Identifier:
+        """For a statement."""
+        return sql.Identifier(self.schema, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table, and its type as PostgreSQL writes it."""
+
+    name: str
+    type: str
+    collation: str | None = None
+    """The one that it is declared with, quoted; None for the usual one of its type."""
+
+    @property
+    def comparable(self) -> sql.Composable:
+        """Its value for a checksum: `json` keeps blanks that mean nothing."""
+        name = sql.Identifier(self.name)
+        return sql.SQL("{}::jsonb").format(name) if self.type == "json" else name
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of a table and which of them identify a row."""
+
+    key: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    """All of them, those of the key included, in the order of the table."""
+
+    def only(self, names: Sequence[str], table: str) -> Shape:
+        """The same with these columns, and with the key in any case."""
+        known = {it.name for it in self.columns}
+        for name in names:
+            if name not in known:
+                raise UnknownTableColumn(table, name, listed(sorted(known)))
+        wanted = {*names, *(it.name for it in self.key)}
+        return Shape(self.key, tuple(it for it in self.columns if it.name in wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The rows behind one key, up to and with another; None: from the first, to the last."""
+
+    low: Key | None = None
+    high: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What the rows of a range come to: their number, and a sum that depends on every value."""
+
+    rows: int
+    checksum: str
+
+
+def shape_of(connection: psycopg.Connection, table: TableName) -> Shape:
+    """The shape of a table; generated columns are left out. Raises when it has no usable key."""
+    asked = {"schema": table.schema, "name": table.name}
+    columns = {
+        name: (Column(name, type_, collation), place)
+        for name, type_, collation, place in connection.execute(_SQL["columns"].sql, asked)
+    }
+    if not columns:
+        raise UnknownTable(str(table))
+    key = sorted((it for it in columns.values() if it[1] is not None), key=lambda it: it[1])
+    if not key:
+        raise NoPrimaryKey(str(table))
+    return Shape(tuple(it for it, _ in key), tuple(it for it, _ in columns.values()))
+
+
+def bound_after(
+    connection: psycopg.Connection, table: TableName, shape: Shape, low: Key | None, rows: int
+) -> Key | None:
+    """The key so many rows behind another one; None when there are fewer."""
+    names = sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.key)
+    asked = sql.SQL(
+        "SELECT ARRAY[{texts}] FROM {table} WHERE {behind} ORDER BY {names} OFFSET {rows} LIMIT 1"
+    ).format(
+        texts=_key_texts(shape),
+        table=table.sql,
+        behind=_in_range(shape, KeyRange(low)),
+        names=names,
+        rows=sql.Literal(rows - 1),
+    )
+    row = connection.execute(asked).fetchone()
+    return tuple(row[0]) if row else None
+
+
+def bounds_within(
+    connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange, rows: int
+) -> list[Key]:
+    """The keys that cut a range into pieces of so many rows."""
+    asked = sql.SQL(
+        "SELECT key FROM (SELECT ARRAY[{texts}] AS key, row_number() OVER (ORDER BY {names}) AS at"
+        " FROM {table} WHERE {within}) AS it WHERE at %% {rows} = 0 ORDER BY at"
+    ).format(
+        texts=_key_texts(shape),
+        names=sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.key),
+        table=table.sql,
+        within=_in_range(shape, within),
+        rows=sql.Literal(rows),
+    )
+    return [tuple(key) for (key,) in connection.execute(asked, ())]
+
+
+def digest(
+    connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange, where: str
+) -> Digest:
+    """What the rows of a range come to that fulfil a condition."""
+    asked = sql.SQL(
+        "SELECT count(*), coalesce(sum(hashtextextended({row}, 0)::numeric), 0)::text"
+        " FROM {table} WHERE {within} AND {where}"
+    ).format(row=_row_text(shape), **_from(table, shape, within, where))
+    row = connection.execute(asked).fetchone()
+    assert row is not None
+    return Digest(*row)
+
+
+def checksums(
+    connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange, where: str
+) -> dict[Key, int]:
+    """The checksum of every row of a range that fulfils a condition, by its key."""
+    asked = sql.SQL(
+        "SELECT ARRAY[{key}], hashtextextended({row}, 0) FROM {table} WHERE {within} AND {where}"
+    ).format(row=_row_text(shape), key=_key_texts(shape), **_from(table, shape, within, where))
+    return {tuple(key): value for key, value in connection.execute(asked)}
+
+
+def copy_out(connection: psycopg.Connection, query: sql.Composed, names: Sequence[str]) -> pa.Table:
+    """What a query gives, every value as text; `names` are those of its columns."""
+    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *, ENCODING 'UTF8')")
+    text = io.BytesIO()
+    with connection.cursor() as cursor, cursor.copy(statement.format(query)) as copy:
+        for block in copy:
+            text.write(block)
+    if not text.tell():
+        return pa.table({name: pa.array([], pa.string()) for name in names})
+    text.seek(0)
+    return arrow_csv.read_csv(
+        text,
+        read_options=arrow_csv.ReadOptions(column_names=list(names), block_size=BLOCK),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def copy_in(
+    connection: psycopg.Connection, table: sql.Composable, rows: pa.Table | pa.RecordBatch
+) -> None:
+    """Append rows to a table; every value is text that PostgreSQL reads as its column wants."""
+    text = io.BytesIO()
+    options = arrow_csv.WriteOptions(include_header=False, quoting_style="all_valid")
+    arrow_csv.write_csv(rows, text, options)
+    names = sql.SQL(", ").join(map(sql.Identifier, rows.schema.names))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')")
+    with connection.cursor() as cursor, cursor.copy(statement.format(table, names)) as copy:
+        copy.write(text.getbuffer())
+
+
+def in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
+    """The condition that a row is in a range; `of` is what its table is called there."""
+    return _in_range(shape, within, of)
+
+
+def key_texts(shape: Shape, of: str = "") -> sql.Composable:
+    """The columns of the key as text; `of` is what its table is called there."""
+    return _key_texts(shape, of)
+
+
+def _in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
+    parts = [
+        sql.SQL("({}) {} ({})").format(
+            sql.SQL(", ").join(_named(it, of) for it in shape.key),
+            sql.SQL(operator),
+            sql.SQL(", ").join(
+                sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(it.type))
+                for it, value in zip(shape.key, bound, strict=True)
+            ),
+        )
+        for operator, bound in ((">", within.low), ("<=", within.high))
+        if bound is not None
+    ]
+    return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+
+def _key_texts(shape: Shape, of: str = "") -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL("{}::text").format(_named(it, of)) for it in shape.key)
+
+
+def _named(column: Column, of: str) -> sql.Identifier:
+    return sql.Identifier(of, column.name) if of else sql.Identifier(column.name)
+
+
+def _row_text(shape: Shape) -> sql.Composed:
+    values = sql.SQL(", ").join(it.comparable for it in shape.columns)
+    return sql.SQL("ROW({})::text").format(values)
+
+
+def _from(table: TableName, shape: Shape, within: KeyRange, where: str) -> dict[str, Any]:
+    return {
+        "table": table.sql,
+        "within": _in_range(shape, within),
+        "where": sql.SQL(where),
+    }
+
+
+_SQL = queries("tables")
