@@ -53,12 +53,13 @@ class Crew:
     database: Database
     folder: Path
     left: ExitStack
+    flows: str = "tests.crash.flows:marked"
     logs: list[Path] = field(default_factory=list)
 
     def hire(self, crash_at: str = "") -> subprocess.Popen[bytes]:
         log = self.folder / f"worker-{len(self.logs)}.log"
         self.logs.append(log)
-        command = [sys.executable, "-m", "tidegate", "flow", "worker", "tests.crash.flows:marked"]
+        command = [sys.executable, "-m", "tidegate", "flow", "worker", self.flows]
         command += ["--deployment", str(self.folder), "--database", self.database.url]
         command += ["--lease", str(LEASE), "--threads", "2"]
         environment = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
