@@ -92,6 +92,8 @@ def waits(found: Sequence[FlowWait]) -> Iterator[str]:
             yield f"    {whose(it)}, since {clock(it.waiting_since)}{bound(it)}"
         if it.standing is not None:
             yield f"      {it.standing}"
+        if it.pipeline_run is not None:
+            yield f"      run {it.pipeline_run} of a pipeline: `tidegate why {it.pipeline_run}`"
 
 
 def whose(it: FlowWait) -> str:

@@ -35,7 +35,7 @@ class FlowEvent:
 
 @dataclass(frozen=True, slots=True)
 class FlowWait:
-    """A task that waits for a key of its run's state."""
+    """A task that waits for a key of its run's state, or for a run of a pipeline."""
 
     step: str
     position: int
@@ -46,6 +46,8 @@ class FlowWait:
     wait_until: datetime | None
     standing: Standing | None
     """How far the key is; None for a wait that is not for the state."""
+    pipeline_run: str | None = None
+    """The run of a pipeline that it waits for instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,12 @@ def flow_holdings(connection: psycopg.Connection, run: int) -> list[Holding]:
 
 
 def _wait(row: tuple[Any, ...]) -> FlowWait:
-    step, position, since, waited, until, key, value, target_key, target, writer, age = row
+    step, position, since, waited, until, key, value, target_key, target, writer, age, begun = row
     standing = None
     if key is not None:
         condition = Condition(key, target_key, None if target_key else target)
         standing = Standing(condition, value, target, writer or "", age)
-    return FlowWait(step, position, since, waited, until, standing)
+    return FlowWait(step, position, since, waited, until, standing, begun)
 
 
 _SQL = queries("flow_events")

@@ -34,6 +34,7 @@ from tidegate.store import (
     open_runs,
     plans,
 )
+from tidegate.store.flow_events import flow_waits
 from tidegate.store.flows import cancel_flow, flow_run, retry_flow
 
 HOURS = 3600.0
@@ -169,6 +170,8 @@ def test_a_step_that_waits_holds_nothing_and_is_woken_by_the_release_alone(
     run = begin(place.database, flow, folder)
     found = awaited(place.database)
     wait_until(lambda: worker.in_hand == 0, BOUND)
+    (waiting,) = place.database.transact(lambda c: flow_waits(c, run))
+    assert (waiting.step, waiting.standing, waiting.pipeline_run) == ("count", None, found.name)
     batch = Batch(("batches/best.parquet",), 3, 10)
     publish(place.database, found, [Published(found.id, "best", [batch], 3)])
     wait(place.database, run, BOUND, wakeups)

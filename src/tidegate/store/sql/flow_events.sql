@@ -9,8 +9,14 @@ LIMIT %(most)s;
 
 -- name: waits — What the tasks of a run wait for.
 SELECT step, position, waiting_since, seconds_waited, wait_until, key, value::text, target_key,
-    target::text, writer, seconds_since_written
+    target::text, writer, seconds_since_written, CASE WHEN key IS NULL THEN begun.name END
 FROM tidegate.flow_waits
+LEFT JOIN (
+    SELECT link.flow_run_id AS run_id, of_link.name AS step, link.position, link.name
+    FROM tidegate.flow_pipeline AS link
+    JOIN tidegate.flow_step AS of_link ON of_link.id = link.step_id
+    WHERE link.flow_run_id = %(run)s AND NOT link.is_settled
+) AS begun USING (run_id, step, position)
 WHERE run_id = %(run)s AND NOT is_target
 ORDER BY position, step, key
 LIMIT %(most)s;
