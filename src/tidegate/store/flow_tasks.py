@@ -26,8 +26,7 @@ OWN = -1
 """The position of a step's own task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """A task that one worker holds."""
 
     owner: str

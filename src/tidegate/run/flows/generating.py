@@ -78,10 +78,13 @@ class Spawner:
                 self._context.check()
             if self._error is not None:
                 raise _Closed
-            if not self._waiting:
+            is_first = not self._waiting
+            if is_first:
                 self._oldest = monotonic()
             self._waiting.append(entry)
-            self._changed.notify_all()
+            # In between the spawner would only look at the clock.
+            if is_first or len(self._waiting) >= self._how.batch:
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Make what is left tasks, and raise what went wrong."""
