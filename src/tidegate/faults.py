@@ -28,7 +28,6 @@ CRASH_POINTS: dict[str, str] = {
     "chunk.after_commit": "a chunk is committed and its client was not told",
     "cutover.apply.before_write": "changes of a table are read and not yet in an index",
     "cutover.apply.after_write": "changes of a table are in an index and its follower was not told",
-    "cutover.fill.before_write": "rows of a table are read by Spark and not yet in an index",
     "cutover.switch.before_commit": "an alias stands for another index and that is not committed",
     "cutover.switch.after_commit": "an alias stands for another index and nobody was told",
     "cut.trigger.before_commit": "a checkpoint has a number and that is not committed",

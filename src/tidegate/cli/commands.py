@@ -10,6 +10,7 @@ from tidegate import __version__
 from tidegate.cli import flow_events, flow_metrics, flow_steering, flow_worker  # noqa: F401  register
 from tidegate.cli.asking import cancel, status, why
 from tidegate.cli.chaos import chaos
+from tidegate.cli.cutover import cutover
 from tidegate.cli.cuts import checkpoint, checkpoints, restore
 from tidegate.cli.data import data
 from tidegate.cli.demo import demo
@@ -55,6 +56,7 @@ for _command in COMMANDS:
     app.command()(_command)
 
 app.add_typer(flow)
+app.add_typer(cutover)
 
 
 def _print_version(asked: bool) -> None:

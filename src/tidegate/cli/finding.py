@@ -20,8 +20,10 @@ from tidegate.errors import (
 from tidegate.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
+    from tidegate.cutover import Reindex
     from tidegate.flows import Flow
 
 GROUP = "tidegate.pipelines"
@@ -58,22 +60,45 @@ def find_flow(name: str) -> Flow:
     return found
 
 
-def find_flows(name: str) -> list[Flow]:
-    """That flow, or all flows of a module."""
-    from tidegate.flows import Flow
+def find_reindex(name: str) -> Reindex:
+    """The cutover that `package.module:attribute` names."""
+    from tidegate.cutover import Reindex
 
-    if ":" in name:
-        return [find_flow(name)]
     try:
-        module = _module(name, name, "")
+        found = _load(name, name, "")
     except UnknownPipeline as unknown:
         raise UnknownFlow(name, unknown.reason) from unknown
-    found = {id(it): it for it in vars(module).values() if isinstance(it, Flow)}
+    if not isinstance(found, Reindex):
+        raise UnknownFlow(name, f"it is a {type(found).__name__}, not a Reindex")
+    return found
+
+
+def find_flows(name: str) -> list[Flow]:
+    """That flow, those of that cutover, or all flows of a module."""
+    try:
+        given = [_load(name, name, "")] if ":" in name else vars(_module(name, name, "")).values()
+    except UnknownPipeline as unknown:
+        raise UnknownFlow(name, unknown.reason) from unknown
+    found = {id(flow): flow for it in list(given) for flow in _flows_in(it)}
+    if not found and ":" in name:
+        return [find_flow(name)]  # which says what it is instead
     if not found:
         raise UnknownFlow(name, "the module declares none")
     for flow in found.values():
         flow.definition  # noqa: B018  which is where mistakes in it are found
     return list(found.values())
+
+
+def _flows_in(value: object) -> Sequence[Flow]:
+    from tidegate.flows import Flow
+
+    if isinstance(value, Flow):
+        return [value]
+    if "tidegate.cutover" not in sys.modules:
+        return []  # whoever declares a cutover has imported it
+    from tidegate.cutover import Reindex
+
+    return value.flows if isinstance(value, Reindex) else []
 
 
 def _load(name: str, reference: str, known: str) -> object:

@@ -60,14 +60,14 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     """Begin a run of a flow and say its number."""
     with told_errors(as_json=as_json):
         found = find_flow(name)
-        with _created(deployment, database) as opened:
+        with created(deployment, database) as opened:
             from tidegate.run import flows as running
             from tidegate.store.flows import flow_run
 
             given = found.definition.input.decode(json_given(value))
             number = running.begin(opened, found, given, key)
             if wait:
-                _watch(opened, number, timeout, quiet=as_json)
+                watch_run(opened, number, timeout, quiet=as_json)
             begun = opened.transact(lambda c: flow_run(c, number))
             typer.echo(json_text(asdict(begun)) if as_json else sentence(begun))
 
@@ -108,13 +108,13 @@ def show(
         from tidegate.run.flows.sight import see
 
         if watch:
-            _watch(opened, run, timeout, quiet=as_json)
+            watch_run(opened, run, timeout, quiet=as_json)
         sight = see(opened, run)
         told = sentence(sight.run) if watch else whole(sight)
         typer.echo(json_text(_seen(sight)) if as_json else told)
 
 
-def _watch(database: Database, run: int, timeout: float, *, quiet: bool) -> None:
+def watch_run(database: Database, run: int, timeout: float, *, quiet: bool) -> None:
     """Show a run until it has ended; raises when it did not end well, or in time."""
     from tidegate.cli.flow_watching import watching
     from tidegate.run.flows import wait
@@ -139,7 +139,8 @@ def _waited(wait: FlowWait) -> dict[str, object]:
 
 
 @contextmanager
-def _created(deployment: Path, database: str | None) -> Iterator[Database]:
+def created(deployment: Path, database: str | None) -> Iterator[Database]:
+    """The database of a deployment, which need not have been there."""
     from tidegate.run.deployment import open_deployment
 
     with open_deployment(deployment, database) as place:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.faults import crash_point
 from tidegate.store import Database
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ class Write:
     def __call__(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        crash_point("cutover.fill.before_write")
         with (
             Database(self.url, pool_size=1).attach() as own,
             self.target.open(own) as indexes,

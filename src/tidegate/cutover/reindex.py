@@ -92,6 +92,11 @@ class Reindex:
         self._declare_feed()
         self._declare_flow()
 
+    @property
+    def flows(self) -> tuple[Flow, Flow]:
+        """What a worker works for."""
+        return self.flow, self.feed
+
     def _declare_feed(self) -> None:
         self.feed.step(
             name="feed",

@@ -1,0 +1,156 @@
+"""`tidegate cutover …`: making an index, moving readers to it and back, and removing old ones."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.failing import printable, told_errors
+from tidegate.cli.finding import find_reindex
+from tidegate.cli.flow import created, watch_run
+from tidegate.cli.flow_telling import sentence
+from tidegate.cli.opening import AsJson, open_existing
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.tables import aligned, clock, json_text
+
+if TYPE_CHECKING:
+    from tidegate.cutover.steering import IndexStatus
+
+cutover = typer.Typer(
+    name="cutover",
+    help="Cutovers: make an index of a table, move readers to it without downtime, and back.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+ReindexName = Annotated[
+    str, typer.Argument(metavar="REINDEX", help="A Reindex, as package.module:attribute.")
+]
+IndexName = Annotated[
+    str, typer.Argument(metavar="INDEX", help="The name of an index, in the schema of its alias.")
+]
+
+
+@cutover.command()
+def begin(
+    name: ReindexName,
+    index: IndexName,
+    deployment: ExistingDeployment,
+    wait: Annotated[bool, typer.Option("--wait", help="Show it until it has ended.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Wait no longer than this many seconds.")
+    ] = 86_400.0,
+    database: DatabaseUrl = None,
+) -> None:
+    """Make an index and switch readers to it; `flow worker` does the work.
+
+    Begun again under the same name, it is the same run.
+    """
+    with told_errors(as_json=False):
+        found = find_reindex(name)
+        with created(deployment, database) as opened:
+            from tidegate.cutover import Wanted
+            from tidegate.run import flows as running
+            from tidegate.store.flows import flow_run
+
+            run = running.begin(opened, found.flow, Wanted(index), key=index)
+            if wait:
+                watch_run(opened, run, timeout, quiet=False)
+            typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
+            if wait:
+                made = running.result(opened, found.flow, run, "finish")
+                typer.echo(_told(asdict(made)))
+
+
+@cutover.command()
+def show(
+    name: ReindexName,
+    deployment: ExistingDeployment,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell which index readers see, which others there are, and how fresh each is."""
+    with told_errors(as_json=as_json):
+        found = find_reindex(name)
+        with open_existing(deployment, database) as opened:
+            from tidegate.cutover import indexes_of
+
+            known = indexes_of(opened, found)
+            told = json_text([asdict(it) for it in known])
+            typer.echo(told if as_json else _table(found.target.alias, known))
+
+
+@cutover.command()
+def reverse(
+    name: ReindexName,
+    deployment: ExistingDeployment,
+    bound: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until the index before is fresh.")
+    ] = 30.0,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Go back at once, also to an index that is behind.")
+    ] = False,
+    database: DatabaseUrl = None,
+) -> None:
+    """Let readers go back to the index before, once that has all changes."""
+    with told_errors(as_json=False):
+        found = find_reindex(name)
+        with open_existing(deployment, database) as opened:
+            from tidegate.cutover import reverse as go_back
+
+            by = getpass.getuser()
+            index = go_back(opened, found, by=by, bound=bound, is_stale_borne=stale)
+            typer.echo(f"{found.target.alias} stands for {index}")
+
+
+@cutover.command()
+def retire(
+    name: ReindexName,
+    index: IndexName,
+    deployment: ExistingDeployment,
+    database: DatabaseUrl = None,
+) -> None:
+    """Remove an index that readers do not see, and end what keeps it fresh."""
+    with told_errors(as_json=False):
+        found = find_reindex(name)
+        with open_existing(deployment, database) as opened:
+            from tidegate.cutover import retire as remove
+
+            remove(opened, found, index)
+            typer.echo(f"{index} is removed")
+
+
+# --- telling ---------------------------------------------------------------------------------
+
+
+def _table(alias: str, known: Sequence[IndexStatus]) -> str:
+    if not known:
+        return f"{alias} has no index; `tidegate cutover begin` makes one"
+    rows: list[tuple[str, ...]] = [
+        ("index", "readers", "kept fresh by", "pending", "behind", "switched to")
+    ]
+    rows += [_row(it) for it in known]
+    return printable("\n".join([alias, *(f"  {line}" for line in aligned(rows))]))
+
+
+def _row(it: IndexStatus) -> tuple[str, ...]:
+    return (
+        it.index,
+        "see it" if it.is_current else "-",
+        f"run {it.run} of {it.flow}" if it.run else "nobody",
+        "-" if it.pending is None else f"{it.pending:,}",
+        "-" if it.behind is None else f"{it.behind:.1f} s",
+        clock(it.switched_at) if it.switched_at else "-",
+    )
+
+
+def _told(made: dict[str, object]) -> str:
+    return printable(
+        "{index}: {rows:,} rows compared, {changes:,} changes followed; at the switch"
+        " {pending_at_switch:,} were pending, the oldest {staleness_at_switch:.2f} s old."
+        " Run {feed} keeps it fresh.".format_map(made)
+    )
