@@ -19,6 +19,7 @@ from typing import Self, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import IdleInTransactionSessionTimeout
 from psycopg_pool import ConnectionPool
 
 from tidegate.errors import DatabaseTooOld, DatabaseUnreachable, InvalidDatabase
@@ -37,9 +38,13 @@ POOL_SIZE = 10
 RETRY_BOUND = 60.0
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
+SILENCE = 10.0
+"""Seconds without a word from its client after which the server ends a transaction: whoever froze
+or was cut off in the middle of one must not keep others waiting for what it has locked."""
 
 PASSING = (
     "08",  # connection exceptions
+    "25P03",  # nothing was said for too long in the middle of it
     "40001",  # serialization failure
     "40P01",  # deadlock, we were the victim
     "53100",  # the disk is full, until somebody makes room
@@ -64,6 +69,7 @@ class Database:
         revive: Callable[[], None] = lambda: None,
         pool_size: int = POOL_SIZE,
         bound: float = RETRY_BOUND,
+        silence: float = SILENCE,
     ) -> None:
         self.url = url
         self.name = describe(url)
@@ -71,7 +77,10 @@ class Database:
         self._bound = bound
         self._owned = ExitStack()
         self._is_closed = False
-        self._pool = ConnectionPool(url, min_size=1, max_size=pool_size, open=False)
+        self._silence = silence
+        self._pool = ConnectionPool(
+            url, min_size=1, max_size=pool_size, open=False, configure=self._configure
+        )
 
     def open(self) -> Self:
         """Check the server, bring the schema up to date, fill the pool."""
@@ -107,6 +116,12 @@ class Database:
         """
         return self._persist(lambda left: self._once(work, left), bound or self._bound)
 
+    def _configure(self, connection: psycopg.Connection) -> None:
+        wanted = f"{round(1000 * self._silence)}ms"
+        asked = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
+        connection.execute(asked, (wanted,))
+        connection.commit()
+
     def _once(self, work: Callable[[psycopg.Connection], T], left: float) -> T:
         with self._pool.connection(timeout=left) as connection:
             return work(connection)
@@ -116,7 +131,7 @@ class Database:
         for pause in pauses():
             try:
                 return attempt(max(0.1, deadline - monotonic()))
-            except psycopg.OperationalError as loss:
+            except (psycopg.OperationalError, IdleInTransactionSessionTimeout) as loss:
                 if not is_passing(loss):
                     raise
                 if self._is_closed or monotonic() + pause > deadline:
@@ -186,7 +201,7 @@ def check_version(version: int, database: str) -> None:
         raise DatabaseTooOld(database, found, OLDEST)
 
 
-def is_passing(error: psycopg.OperationalError) -> bool:
+def is_passing(error: psycopg.Error) -> bool:
     """Whether the same transaction may succeed later; an error without a code is a lost link."""
     return error.sqlstate is None or error.sqlstate.startswith(PASSING)
 

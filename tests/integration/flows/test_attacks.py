@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
@@ -10,6 +12,7 @@ from tests.integration.flows.conftest import GENERATOR, ITEMS, Hand
 from tests.integration.flows.declared import gated, numbers
 from tidegate.errors import ClaimLost, FlowRunClosed, SpawnRefused, StateRegressed, UnknownFlowRun
 from tidegate.flows import Context, Flow, StepState, Tolerate
+from tidegate.store import Connection, Database
 from tidegate.store import flow_tasks as tasks
 from tidegate.store import flows as store
 
@@ -179,3 +182,26 @@ def test_a_run_with_many_items_is_forgotten_a_part_at_a_time(hand: Hand) -> None
     assert (hand.ask(asked), hand.ask(left)) == ([(1,)], [(0,)])
     assert hand.ask(asked) == [(0,)]
     assert hand.do(store.flow_runs, None) == []
+
+
+def test_whoever_freezes_in_the_middle_of_a_transaction_keeps_nobody_waiting(
+    hand: Hand, url: str
+) -> None:
+    run, generator = hand.generating()
+    hand.spawn(generator, range(2))
+    first, second = hand.claim(ITEMS)
+    is_frozen, goes_on = Event(), Event()
+
+    def complete(connection: Connection) -> list[ClaimLost]:
+        refused = tasks.complete(connection, hand.name, [(first, "1")])
+        is_frozen.set()
+        assert goes_on.wait(60)
+        return refused
+
+    with Database(url, silence=0.2) as frozen, ThreadPoolExecutor(1) as threads:
+        late = threads.submit(frozen.open().transact, complete)
+        assert is_frozen.wait(30)
+        assert hand.complete([second], "1") == []
+        goes_on.set()
+        assert late.result(60) == []
+    assert hand.steps(run)["count_up"].succeeded == 2
