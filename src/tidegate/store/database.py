@@ -81,22 +81,26 @@ class Database:
         self._pool = ConnectionPool(
             url, min_size=1, max_size=pool_size, open=False, configure=self._configure
         )
+        self._aside = ConnectionPool(
+            url, min_size=0, max_size=1, open=False, configure=self._configure, num_workers=1
+        )
 
     def open(self) -> Self:
         """Check the server, bring the schema up to date, fill the pool."""
         self._persist(self._prepare, self._bound)
-        self._pool.open()
-        return self
+        return self.attach()
 
     def attach(self) -> Self:
         """Fill the pool alone: this is a database of somebody else's, and nothing is made there."""
         self._pool.open()
+        self._aside.open()
         return self
 
     def close(self) -> None:
         """Close all connections of the pool, and let go of the embedded server."""
         self._is_closed = True
         self._pool.close()
+        self._aside.close()
         self._owned.close()
 
     def owning(self, server: EmbeddedServer) -> Self:
@@ -114,17 +118,20 @@ class Database:
         Work must be harmless when it is repeated after it was committed: when the connection
         breaks during the commit, nobody can tell whether it happened.
         """
-        return self._persist(lambda left: self._once(work, left), bound or self._bound)
+        return self._persist(lambda left: _once(self._pool, work, left), bound or self._bound)
+
+    def transact_aside(self, work: Callable[[psycopg.Connection], T], bound: float) -> T:
+        """The same for what cannot wait until others of this process have ended their transactions.
+
+        It has a connection of its own, so it is for what is short and rare.
+        """
+        return self._persist(lambda left: _once(self._aside, work, left), bound)
 
     def _configure(self, connection: psycopg.Connection) -> None:
         wanted = f"{round(1000 * self._silence)}ms"
         asked = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
         connection.execute(asked, (wanted,))
         connection.commit()
-
-    def _once(self, work: Callable[[psycopg.Connection], T], left: float) -> T:
-        with self._pool.connection(timeout=left) as connection:
-            return work(connection)
 
     def _persist(self, attempt: Callable[[float], T], bound: float) -> T:
         deadline = monotonic() + bound
@@ -143,8 +150,9 @@ class Database:
 
     def _recover(self) -> None:
         self._revive()
-        if not self._pool.closed:
-            self._pool.check()  # the other connections are probably broken too
+        for pool in (self._pool, self._aside):
+            if not pool.closed:
+                pool.check()  # the other connections are probably broken too
 
     def _prepare(self, left: float) -> None:
         with psycopg.connect(self.url, connect_timeout=max(1, int(left))) as connection:
@@ -156,6 +164,11 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _once(pool: ConnectionPool, work: Callable[[psycopg.Connection], T], left: float) -> T:
+    with pool.connection(timeout=left) as connection:
+        return work(connection)
 
 
 def open_database(

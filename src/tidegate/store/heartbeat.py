@@ -110,7 +110,7 @@ class Heartbeat:
 
     def _try_to_renew(self, leases: Sequence[Lease]) -> list[Lease] | None:
         try:
-            return self._database.transact(
+            return self._database.transact_aside(
                 lambda connection: renew(connection, leases), _shortest(leases) * RENEW_AT
             )
         except Exception as trouble:  # noqa: BLE001  whatever it is, a heart that stops is worse

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
+from threading import Event
 from time import monotonic, sleep
 
 import psycopg
@@ -37,6 +39,33 @@ def test_a_lease_outlives_its_time_while_it_is_kept(database: Database) -> None:
         assert list(heartbeat.held) == []
     assert lost.empty()
     assert take(database, "bob", 2) is not None
+
+
+def test_a_lease_is_kept_although_all_other_connections_of_its_process_are_busy(url: str) -> None:
+    lost: Queue[Lease] = Queue()
+    is_busy, goes_on = Event(), Event()
+
+    def hold(connection: psycopg.Connection) -> None:
+        is_busy.set()
+        assert goes_on.wait(60)
+
+    with (
+        Database(url, pool_size=1).open() as database,
+        ThreadPoolExecutor(1) as threads,
+        Heartbeat(database, lost.put) as heartbeat,
+    ):
+        lease = take(database, "ann", 3.0)
+        assert lease is not None
+        heartbeat.keep(lease)
+        held = threads.submit(database.transact, hold)
+        assert is_busy.wait(30)
+        deadline = monotonic() + 5
+        while monotonic() < deadline:
+            assert list(heartbeat.held) == [lease]
+            sleep(0.05)
+        goes_on.set()
+        held.result(30)
+    assert lost.empty()
 
 
 def test_a_stolen_lease_is_reported_lost_once(database: Database) -> None:
