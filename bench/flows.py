@@ -17,19 +17,19 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import monotonic, time
+from time import monotonic, sleep, time
 
 import psycopg
 
 from bench._flows_floor import floor
 from bench._flows_ours import Ours
-from bench._flows_side import Rate, Side, fan_out, wait_until
+from bench._flows_side import LOOK_EVERY, Rate, Side, fan_out, wait_until
 from tidegate.run.flows.worker import LEASE_SECONDS, SWEEPS_PER_LEASE
 from tidegate.store import EmbeddedServer
 
@@ -200,7 +200,7 @@ def _compare_killing(places: Places, asked: Asked) -> None:
         with _killed(side, asked) as parent:
             seconds, stuck = _after(side, parent, 2 * bound)
         told = f"all are done after {seconds:.1f} s" if not stuck else (
-            f"{stuck} are not done after {seconds:.0f} s, and wait to be asked for")  # fmt: skip
+            f"{stuck} are not done, and nothing has moved for {2 * bound:.0f} s")  # fmt: skip
         _say(f"{side.name:<35} {told}")
 
 
@@ -215,12 +215,15 @@ def _killed(side: Side, asked: Asked) -> Iterator[str]:
         yield parent
 
 
-def _after(side: Side, parent: str, most: float) -> tuple[float, int]:
-    """Seconds until all are done, or at most so many; and how many are not."""
-    started = monotonic()
-    with suppress(TimeoutError):
-        wait_until(lambda: side.done(parent) == KILLED_OF, most)
-    return monotonic() - started, KILLED_OF - side.done(parent)
+def _after(side: Side, parent: str, stillness: float) -> tuple[float, int]:
+    """Seconds until all are done, or until nothing has moved for so long; and how many are not."""
+    started = moved = monotonic()
+    done = side.done(parent)
+    while done < KILLED_OF and monotonic() - moved < stillness:
+        sleep(LOOK_EVERY)
+        before, done = done, side.done(parent)
+        moved = monotonic() if done > before else moved
+    return monotonic() - started, KILLED_OF - done
 
 
 def _load() -> str:
