@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.flows.conftest import ITEMS, Hand
+from tests.integration.flows.declared import gated
 from tidegate.store import Connection
 from tidegate.store import flow_tasks as tasks
+from tidegate.store.flow_events import flow_waits
+from tidegate.store.flow_metrics import flow_gauges
 from tidegate.store.flow_tasks import Claim
 
 THERE = 5_000
@@ -66,3 +69,13 @@ def test_a_batch_is_spawned_and_let_go_by_indexes(crowded: tuple[Hand, Claim]) -
     assert rows_read(hand, lambda c: tasks.spawn(c, generator, items)) <= 10 * BATCH
     claims = hand.claim(ITEMS, room=10 * BATCH)[:BATCH]
     assert rows_read(hand, lambda c: tasks.put_back(c, hand.name, claims)) <= 10 * BATCH
+
+
+def test_whoever_looks_at_flows_reads_few_tasks(crowded: tuple[Hand, Claim]) -> None:
+    hand, generator = crowded
+    waiting = hand.begin(gated, "5")
+    (switch,) = hand.claim("gated/switch")
+    hand.do(tasks.park, switch, ["offset"], 0, 0, 0.0, None)
+    assert rows_read(hand, lambda c: flow_waits(c, waiting)) <= BATCH
+    assert rows_read(hand, lambda c: flow_waits(c, generator.run)) <= BATCH
+    assert rows_read(hand, flow_gauges) <= BATCH
