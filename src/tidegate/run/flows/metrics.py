@@ -36,7 +36,7 @@ def rendered(gauge: Gauge) -> Iterator[str]:
     >>> print(*rendered(gauge), sep="\\n")
     # HELP workers Alive.
     # TYPE workers gauge
-    workers{host="a\\\\"b"} 2
+    workers{host="a\\"b"} 2
     workers 0.5
     """
     yield f"# HELP {gauge.name} {gauge.help}"
