@@ -4,7 +4,7 @@
 
 As its documentation tells to fan out: a queue, from which every process takes, and a parent that
 asks for the result of each child. A step is cheaper than a workflow, and is not given to another
-process. A workflow is given back to others when its process comes back, or by its paid service.
+process. A workflow is taken up again when a process of the same name comes back, or by Conductor.
 """
 
 from __future__ import annotations
