@@ -21,7 +21,7 @@ def demo(
 
     Starts Spark and PostgreSQL, generates data, and takes about two minutes. `tidegate demo drip`
     shows a run that goes on: chunks drip in, and every five seconds all answers are cut at one
-    point.
+    point. `tidegate demo reindex` replaces a search index while people search.
     """
     with told_errors(as_json=False):
         registered = {point.name: point for point in entry_points(group=GROUP)}

@@ -99,11 +99,17 @@ def ensure_log(connection: psycopg.Connection, table: TableName, shape: Shape) -
     Creating a trigger waits until nobody writes to the table, and whoever wants to write waits
     behind it; so it waits shortly and raises `TableBusy`, to be tried again.
     """
-    log = log_of(table)
     connection.execute(_SQL["take_turns"].sql)
+    found = connection.execute(_SQL["is_logged"].sql, {"table": _quoted(connection, table)})
+    if found.fetchone() is None:
+        _begin_log(connection, table, shape)
+
+
+def _begin_log(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
+    log = log_of(table)
     parts: dict[str, sql.Composable] = {
         "log": log.sql,
-        "log_text": sql.Literal(log.sql.as_string(connection)),
+        "log_text": sql.Literal(_quoted(connection, log)),
         "table": table.sql,
         "schema": sql.Identifier(SCHEMA),
         "by_key": sql.Identifier(f"{log.name[:54]} by key"),
@@ -114,9 +120,7 @@ def ensure_log(connection: psycopg.Connection, table: TableName, shape: Shape) -
     }
     for name in ("create_schema", "create_followers", "create_log", "index_log", "create_function"):
         connection.execute(_composed(name, parts))
-    found = connection.execute(_SQL["is_logged"].sql, {"table": _quoted(connection, table)})
-    if not found.fetchone():
-        _create_triggers(connection, table, parts)
+    _create_triggers(connection, table, parts)
 
 
 def _create_triggers(

@@ -1,0 +1,290 @@
+"""`tidegate demo reindex`: people search articles while their index is replaced under them.
+
+Clients insert, update and delete all the time; readers search through the alias. An index that
+finds words as they are written is replaced by one that knows their forms, its worker is killed
+half-way, and in the end readers go back and forth. A client measures how long it takes until what
+it has changed can be found. At last every row of both indexes is compared with the table.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+from time import monotonic
+
+import psycopg
+from rich.console import Console
+
+from tidegate.cutover import Wanted, indexes_of, reverse
+from tidegate.cutover.values import Cutover
+from tidegate.flows import FlowState
+from tidegate.run.flows import begin, result
+from tidegate.store import Database, open_database
+from tidegate.store.change_log import DELETED
+from tidegate.store.flows import flow_progress, flow_run
+from tidegate_examples.coffee.demo.telling import Teller
+from tidegate_examples.reindex import TABLE, stemmed
+
+ROWS = 40_000
+WRITERS = 2
+BOUND = 300.0
+WORDS = ("river", "rivers", "lamp", "lamps", "paper", "papers", "chair", "chairs", "hill", "hills")
+CHANGES = {
+    "update": "UPDATE shop.articles SET title = %(title)s, body = %(body)s WHERE id = %(id)s",
+    "delete": "DELETE FROM shop.articles WHERE id = %(id)s",
+    "insert": "INSERT INTO shop.articles VALUES (%(new)s, %(title)s, %(body)s, 1)",
+}
+COLUMNS = "id, title, body, price, changed_at"
+
+
+def main() -> None:
+    """Show it."""
+    teller = Teller(Console())
+    with TemporaryDirectory(prefix="tidegate-") as folder, ExitStack() as left:
+        place = Path(folder)
+        database = left.enter_context(open_database(None, place))
+        _fill(database)
+        teller.tell(f"a table of {ROWS:,} articles, and no index of them")
+        hall = Hall(database, place, teller, left)
+        hall.hire("plain")
+        hall.cut_over("articles_v1", hall.begin("articles_v1"))
+        with _traffic(database.url) as seen:
+            _replace(hall, seen)
+            _go_back(hall, seen)
+        _report(hall, seen)
+
+
+@dataclass
+class Seen:
+    """What clients have done and seen."""
+
+    stopped: Event = field(default_factory=Event)
+    changes: int = 0
+    searches: int = 0
+    found: int = 0
+    delays: list[float] = field(default_factory=list)
+    """Seconds until what was changed could be found."""
+    errors: list[BaseException] = field(default_factory=list)
+
+
+@dataclass
+class Hall:
+    """Workers, and what they do."""
+
+    database: Database
+    folder: Path
+    teller: Teller
+    left: ExitStack
+
+    def hire(self, attribute: str) -> subprocess.Popen[bytes]:
+        """A worker in a process of its own."""
+        module = f"tidegate_examples.reindex:{attribute}"
+        command = [sys.executable, "-m", "tidegate", "flow", "worker", module]
+        command += ["--deployment", str(self.folder), "--lease", "3"]
+        with (self.folder / "workers.log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603  our own
+        self.left.callback(process.wait)
+        self.left.callback(process.terminate)
+        return process
+
+    def begin(self, index: str) -> int:
+        """A cutover to a new index."""
+        return begin(self.database, stemmed.flow, Wanted(index), key=index)
+
+    def until(self, what: str, is_so: Callable[[], bool]) -> None:
+        """Wait, and show how far it is."""
+        deadline = monotonic() + BOUND
+        with self.teller.in_motion():
+            while not is_so():
+                if monotonic() > deadline:
+                    raise SystemExit(f"{what} did not happen within {BOUND:g} s")
+                self.teller.progress(what)
+                Event().wait(0.1)
+
+    def filled(self, run: int) -> int:
+        """The portions of a new index that are done."""
+        steps = self.database.transact(lambda c: flow_progress(c, run))
+        return next(it.succeeded for it in steps if it.name == "fill")
+
+    def cut_over(self, index: str, run: int) -> Cutover:
+        """Wait until readers are switched, and tell what it came to."""
+
+        def is_over() -> bool:
+            found = self.database.transact(lambda c: flow_run(c, run))
+            if found.state is FlowState.FAILED:
+                raise SystemExit(f"the cutover failed: {found.cause}")
+            return found.state is FlowState.COMPLETED
+
+        self.until(f"{index} is made", is_over)
+        made: Cutover = result(self.database, stemmed.flow, run, "finish")
+        self.teller.tell(
+            f"readers are switched to {made.index}",
+            f"{made.rows:,} rows compared, {made.changes:,} changes followed meanwhile",
+            f"at the switch {made.pending_at_switch} changes were pending,"
+            f" the oldest {made.staleness_at_switch:.2f} s old",
+        )
+        return made
+
+
+def _replace(hall: Hall, seen: Seen) -> None:
+    """Another index, by workers that die."""
+    mortal = hall.hire("stemmed")
+    run = hall.begin("articles_v2")
+    hall.until("articles_v2 is filled", lambda: hall.filled(run) >= 1)
+    mortal.kill()
+    hall.teller.tell("a worker is killed while it fills articles_v2; another goes on")
+    before = seen.found
+    hall.cut_over("articles_v2", run)
+    hall.until("readers search", lambda: seen.found != before)
+    hall.teller.tell(f"who searches for “river” finds {seen.found:,} articles; it was {before:,}")
+
+
+def _go_back(hall: Hall, seen: Seen) -> None:
+    """Readers go back to the index before, which was kept fresh, and forth again."""
+    searches = seen.searches
+    for _ in range(2):
+        index = reverse(hall.database, stemmed, by="the demo", bound=BOUND)
+        hall.teller.tell(f"readers go to {index}, which has all changes")
+    hall.until("readers search", lambda: seen.searches > searches + 100)
+
+
+def _report(hall: Hall, seen: Seen) -> None:
+    """Compare every row, and tell what clients have seen."""
+    if seen.errors:
+        raise seen.errors[0]
+
+    def is_fresh() -> bool:
+        return all(it.pending == 0 for it in indexes_of(hall.database, stemmed))
+
+    hall.until("the last changes are applied", is_fresh)
+    for index in ("articles_v1", "articles_v2"):
+        different = hall.database.transact(partial(_differences, index=index))
+        hall.teller.tell(f"{index}: {different} rows are not as in the table")
+        if different:
+            raise SystemExit("an index is not what its table is")
+    hall.teller.tell(
+        f"{seen.changes:,} changes and {seen.searches:,} searches, none of which failed"
+        " or found nothing",
+        f"a change could be found after {median(seen.delays):.2f} s (median),"
+        f" {quantiles(seen.delays, n=20)[-1]:.2f} s (19 of 20), {max(seen.delays):.2f} s at most",
+        style="bold green",
+    )
+
+
+# --- the table and its clients ---------------------------------------------------------------
+
+
+def _fill(database: Database) -> None:
+    chance = random.Random(7)  # noqa: S311  no secret
+    rows = [(at, *_text(chance), chance.randrange(1, 9000)) for at in range(ROWS)]
+    with psycopg.connect(database.url) as connection:
+        connection.execute(TABLE.encode())
+        query = "COPY shop.articles (id, title, body, price) FROM STDIN"
+        with connection.cursor() as cursor, cursor.copy(query) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+def _text(chance: random.Random) -> tuple[str, str]:
+    return chance.choice(WORDS), " ".join(chance.choices(WORDS, k=12))
+
+
+def _differences(connection: psycopg.Connection, index: str) -> int:
+    there = f"SELECT {COLUMNS} FROM search.{index} WHERE NOT {DELETED}"  # noqa: S608  our own
+    here = f"SELECT {COLUMNS} FROM shop.articles"  # noqa: S608
+    query = f"SELECT count(*) FROM (({here} EXCEPT {there}) UNION ALL ({there} EXCEPT {here})) it"  # noqa: S608
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@contextmanager
+def _traffic(url: str) -> Iterator[Seen]:
+    """Clients that change and search, until the block is left."""
+    seen = Seen()
+    works = [*(_writer(seen, number) for number in range(WRITERS)), _reader(seen), _prober(seen)]
+    threads = [Thread(target=_client, args=(url, seen, it), daemon=True) for it in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        seen.stopped.set()
+        for thread in threads:
+            thread.join(60)
+
+
+Work = Callable[[psycopg.Connection], None]
+
+
+def _client(url: str, seen: Seen, work: Work) -> None:
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            while not seen.stopped.is_set():
+                work(connection)
+    except BaseException as error:  # noqa: BLE001  told at the end
+        seen.errors.append(error)
+
+
+def _writer(seen: Seen, number: int) -> Work:
+    chance = random.Random(number)  # noqa: S311
+    new = iter(range(1_000_000 * (number + 1), 1_000_000 * (number + 2)))
+
+    def work(connection: psycopg.Connection) -> None:
+        title, body = _text(chance)
+        given = {"id": chance.randrange(ROWS), "new": next(new), "title": title, "body": body}
+        query = CHANGES[chance.choice([*CHANGES])]
+        connection.execute(query.encode(), given)
+        seen.changes += 1
+        seen.stopped.wait(0.02)
+
+    return work
+
+
+def _reader(seen: Seen) -> Work:
+    def work(connection: psycopg.Connection) -> None:
+        query = (
+            "SELECT count(*) FROM search.articles WHERE document @@ to_tsquery('english', 'river')"
+        )
+        row = connection.execute(query).fetchone()
+        if row is None or row[0] == 0:
+            raise AssertionError("a reader found nothing")
+        seen.found = row[0]
+        seen.searches += 1
+        seen.stopped.wait(0.01)
+
+    return work
+
+
+def _prober(seen: Seen) -> Work:
+    """Measures how long a change takes until it can be found."""
+    numbers = iter(range(9_000_000, 10_000_000))
+
+    def work(connection: psycopg.Connection) -> None:
+        at = next(numbers)
+        insert = "INSERT INTO shop.articles (id, title, body, price) VALUES (%s, 'probe', '', 1)"
+        connection.execute(insert, (at,))
+        began = monotonic()
+        found = "SELECT FROM search.articles WHERE id = %s"
+        while connection.execute(found, (at,)).fetchone() is None:
+            if monotonic() - began > BOUND:
+                raise AssertionError(f"article {at} is not found")
+            if seen.stopped.wait(0.005):
+                return
+        seen.delays.append(monotonic() - began)
+        seen.stopped.wait(0.05)
+
+    return work
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Following changes and comparing, while others write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
+from tidegate.cutover import following as module
+from tidegate.cutover.comparing import compare
+from tidegate.cutover.following import Follower, Following
+from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover.source import Source
+from tidegate.cutover.values import Portion
+from tidegate.errors import RowsDiffer, StreamStalled
+from tidegate.store import Database, change_log
+from tidegate.store.tables import KeyRange
+
+WHOLE = Portion("v1", None, None)
+
+
+@dataclass
+class Both:
+    source: Source
+    indexes: PostgresIndexes
+    follower: Follower
+
+    def fill(self, shop: Shop) -> None:
+        """What Spark does, in one go."""
+        shape = self.source.shape(self.indexes.columns("v1"))
+        read = change_log.rows_within
+        rows = shop.database.transact(lambda c: read(c, self.source.table, shape, KeyRange()))
+        self.indexes.write("v1", rows)
+
+    def compare(self, offset: int | None = None) -> tuple[int, int]:
+        at = self.follower.offset if offset is None else offset
+        found = compare(self.source, self.indexes, WHOLE, lambda: at)
+        return found.rows, found.under_way
+
+
+@pytest.fixture
+def both(shop: Shop, database: Database) -> Iterator[Both]:
+    shop.add(1, 100)
+    with SOURCE.open(database) as source, TARGET.open(database) as indexes:
+        offset = source.begin_log()
+        indexes.create("v1", source.shape())
+        yield Both(source, indexes, Follower(source, indexes, "v1", offset))
+
+
+def test_filling_and_following_in_any_order_give_the_table(shop: Shop, both: Both) -> None:
+    shop.do("UPDATE shop.articles SET title = 'first' WHERE id <= 10")
+    both.follower.catch_up()
+    shop.do("DELETE FROM shop.articles WHERE id = 5")
+    shop.do("UPDATE shop.articles SET title = 'second' WHERE id <= 10")
+    both.fill(shop)
+    shop.do("UPDATE shop.articles SET title = 'third' WHERE id = 7")
+    both.follower.catch_up()
+    both.fill(shop)
+    assert shop.differences("v1") == []
+
+
+def test_a_follower_that_begins_again_repeats_and_changes_nothing(shop: Shop, both: Both) -> None:
+    begin = both.follower.offset
+    shop.do("UPDATE shop.articles SET title = 'x'")
+    shop.do("DELETE FROM shop.articles WHERE id < 50")
+    both.follower.catch_up()
+    before = shop.versions("v1")
+    again = Follower(both.source, both.indexes, "v1", begin)
+    assert again.catch_up() == both.follower.applied
+    assert shop.versions("v1") == before
+    assert shop.differences("v1") == []
+
+
+def test_more_than_a_page_is_told_page_by_page(
+    shop: Shop, both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 30)
+    both.fill(shop)
+    shop.do("UPDATE shop.articles SET title = 'x'")
+    pages: list[int] = []
+    both.follower.catch_up(pages.append)
+    assert pages == [30, 30, 30]
+    assert shop.differences("v1") == []
+
+
+def test_an_index_that_is_as_its_table_compares_well(shop: Shop, both: Both) -> None:
+    both.fill(shop)
+    assert both.compare() == (100, 0)
+
+
+def test_rows_whose_change_is_under_way_do_not_differ(shop: Shop, both: Both) -> None:
+    both.fill(shop)
+    shop.do("UPDATE shop.articles SET title = 'x' WHERE id <= 3")
+    shop.do("DELETE FROM shop.articles WHERE id = 9")
+    assert both.compare() == (99, 4)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "how"),
+    [
+        ("UPDATE search.v1 SET title = 'spoilt' WHERE id = 3", "3 is different"),
+        ("DELETE FROM search.v1 WHERE id = 3", "3 is missing"),
+        ("INSERT INTO search.v1 (id, tidegate_version, tidegate_deleted) VALUES (900, 0, false)",
+         "900 is too much"),
+    ],
+)  # fmt: skip
+def test_a_row_that_is_wrong_is_found_and_named(
+    shop: Shop, both: Both, spoil: str, how: str
+) -> None:
+    both.fill(shop)
+    shop.do("UPDATE shop.articles SET title = 'x' WHERE id > 50")
+    shop.do(spoil)
+    with pytest.raises(RowsDiffer) as differ:
+        both.compare()
+    assert (differ.value.number, differ.value.examples) == (1, how)
+
+
+def told(both: Both, patience: float = 60.0) -> tuple[Following, list[int], list[str]]:
+    offsets: list[int] = []
+    complaints: list[str] = []
+    following = Following(both.follower, both.source, offsets.append, complaints.append, patience)
+    return following, offsets, complaints
+
+
+def test_an_offset_is_told_when_changes_are_in_the_index(shop: Shop, both: Both) -> None:
+    following, offsets, _ = told(both)
+    watermark = both.source.head()
+    shop.do("UPDATE shop.articles SET title = 'x' WHERE id = 1")
+    following.round(watermark)
+    assert offsets
+    assert offsets[-1] >= watermark
+    assert shop.versions("v1").keys() == {1}
+
+
+def test_a_target_that_refuses_is_tried_again_and_nothing_is_lost(shop: Shop, both: Both) -> None:
+    following, offsets, complaints = told(both)
+    shop.do("ALTER TABLE search.v1 ADD CONSTRAINT closed CHECK (false) NOT VALID")
+    shop.do("UPDATE shop.articles SET title = 'x' WHERE id = 1")
+    assert following.round(None) > 0
+    assert offsets == []
+    assert "closed" in complaints[-1]
+    shop.do("ALTER TABLE search.v1 DROP CONSTRAINT closed")
+    following.round(None)
+    assert offsets
+    assert complaints[-1] == ""
+    assert shop.versions("v1").keys() == {1}
+
+
+def test_a_target_that_refuses_for_too_long_ends_it(shop: Shop, both: Both) -> None:
+    following, _, _ = told(both, patience=0.0)
+    shop.do("ALTER TABLE search.v1 ADD CONSTRAINT closed CHECK (false) NOT VALID")
+    shop.do("UPDATE shop.articles SET title = 'x' WHERE id = 1")
+    following.round(None)
+    with pytest.raises(StreamStalled) as stalled:
+        following.round(None)
+    assert "closed" in stalled.value.reason
+
+
+def test_a_transaction_that_holds_the_log_up_is_named(
+    shop: Shop, both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STALL", 0.0)
+    following, _, complaints = told(both)
+    with psycopg.connect(shop.url, application_name="a long report") as connection:
+        connection.execute("UPDATE shop.articles SET title = 'x' WHERE id = 1")
+        shop.do("UPDATE shop.articles SET title = 'x' WHERE id = 2")
+        following.round(None)
+        following.round(None)
+        assert "a long report" in complaints[-1]
+    following.round(None)
+    assert complaints[-1] == ""
