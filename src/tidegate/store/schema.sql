@@ -1110,7 +1110,7 @@ BEGIN
         WHERE step.id = v_step;
         PERFORM tidegate.flow_follow(v_run, v_step);
     END LOOP;
-    -- Nearly always all were ours, and looking for the others costs as much as a third of the rest.
+    -- Nearly always all were ours, and there are no others to look for.
     IF v_number = jsonb_array_length(p_results) THEN
         RETURN;
     END IF;
