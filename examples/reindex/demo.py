@@ -55,9 +55,10 @@ def main() -> None:
         _fill(database)
         teller.tell(f"a table of {ROWS:,} articles, and no index of them")
         hall = Hall(database, place, teller, left)
-        hall.hire("plain")
+        old = hall.hire("plain")
         hall.cut_over("articles_v1", hall.begin("articles_v1"))
         with _traffic(database.url) as seen:
+            _deploy(hall, old)
             _replace(hall, seen)
             _go_back(hall, seen)
         _report(hall, seen)
@@ -133,6 +134,14 @@ class Hall:
             f" the oldest {made.staleness_at_switch:.2f} s old",
         )
         return made
+
+
+def _deploy(hall: Hall, old: subprocess.Popen[bytes]) -> None:
+    """Workers of another release, which go on with everything that the old one did."""
+    hall.hire("stemmed")
+    old.terminate()
+    hall.until("the old worker ends", lambda: old.poll() is not None)
+    hall.teller.tell("a release that knows the forms of words takes over; the old worker has ended")
 
 
 def _replace(hall: Hall, seen: Seen) -> None:
