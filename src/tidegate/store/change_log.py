@@ -138,6 +138,7 @@ def _create_triggers(
 def drop_log(connection: psycopg.Connection, table: TableName) -> None:
     """Log the changes of a table no longer."""
     parts = {"log": log_of(table).sql, "function": log_of(table).sql}
+    connection.execute(_composed("stop_logging", parts))
     connection.execute(_composed("drop_log", parts))
 
 

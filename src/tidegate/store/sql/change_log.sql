@@ -70,8 +70,10 @@ ALTER TABLE {table}
     ENABLE ALWAYS TRIGGER tidegate_log,
     ENABLE ALWAYS TRIGGER tidegate_log_truncate;
 
--- name: drop_log — Stop logging; the triggers go with their function.
+-- name: stop_logging — The triggers go with their function.
 DROP FUNCTION IF EXISTS {function}() CASCADE;
+
+-- name: drop_log — Forget what was logged.
 DROP TABLE IF EXISTS {log};
 
 -- name: head — The first transaction that has not begun.
