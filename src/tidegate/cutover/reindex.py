@@ -177,7 +177,7 @@ class Reindex:
 
     def _follow(self, context: Context, created: Created) -> Followed:
         with self._open(context) as (source, indexes):
-            offset = context.get_state(self.consumer_offset) or created.offset
+            offset = context.set_state_once(self.consumer_offset, created.offset)
             follower = Follower(source, indexes, indexes.qualified(created.index), offset)
             self._until(
                 context, follower, source, lambda: self._is_drained(context, source, follower)
@@ -251,7 +251,7 @@ class Reindex:
 
     def _keep_fresh(self, context: Context, feeding: Feeding) -> None:
         with self._open(context) as (source, indexes):
-            offset = context.get_state(self.feed_offset) or feeding.offset
+            offset = context.set_state_once(self.feed_offset, feeding.offset)
             follower = Follower(source, indexes, feeding.index, offset)
             self._until(context, follower, source, lambda: False)
 
