@@ -1,0 +1,175 @@
+"""Readers go back to the index before, and indexes are removed, from Python and from commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.crash.cutover import reindex
+from tests.integration.cutover.conftest import Shop
+from tests.waiting import wait_until
+from tidegate.cli import app
+from tidegate.cutover import Wanted, indexes_of, retire, reverse
+from tidegate.cutover.targets import Noted
+from tidegate.cutover.values import Feeding
+from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse
+from tidegate.run.flows import FlowWorker, begin, working
+from tidegate.store import Database, change_log
+from tidegate.store.flows import flow_run
+from tidegate.store.tables import KeyRange, TableName
+
+REINDEX = "tests.crash.cutover:reindex"
+
+
+@dataclass
+class Alias:
+    """Two indexes that are kept fresh while somebody works for their feeds."""
+
+    shop: Shop
+    feeds: dict[str, int]
+
+    @property
+    def database(self) -> Database:
+        return self.shop.database
+
+    def add(self, index: str) -> None:
+        """What a cutover leaves: an index that readers see, and its feed."""
+        with reindex.opened(self.database) as (source, indexes):
+            offset = source.begin_log()
+            indexes.create(index, source.shape())
+            source.tell_offset(indexes.qualified(index), offset)
+            shape = source.shape(indexes.columns(index))
+            read, table = change_log.rows_within, TableName.parse("shop.articles")
+            rows = self.database.transact(lambda c: read(c, table, shape, KeyRange()))
+            indexes.write(index, rows)
+            indexes.switch(index, Noted("a cutover"), self.database.transact)
+            feeding = Feeding(indexes.qualified(index), offset)
+            self.feeds[index] = begin(self.database, reindex.feed, feeding, key=index)
+
+    def shown(self) -> str:
+        (found,) = (it.index for it in indexes_of(self.database, reindex) if it.is_current)
+        return found
+
+    def working(self) -> AbstractContextManager[FlowWorker]:
+        return working(self.database, reindex.feed)
+
+
+@pytest.fixture
+def alias(shop: Shop) -> Alias:
+    shop.add(1, 20)
+    made = Alias(shop, {})
+    for index in ("v1", "v2"):
+        made.add(index)
+    return made
+
+
+@pytest.fixture
+def command(tmp_path: Path, alias: Alias) -> Callable[..., Result]:
+    where = ["--deployment", str(tmp_path), "--database", alias.database.url]
+
+    def run(name: str, *given: str) -> Result:
+        arguments = ["cutover", name, REINDEX, *given, *where]
+        return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+
+    return run
+
+
+def test_readers_go_back_and_forth_and_miss_nothing(alias: Alias) -> None:
+    with alias.working():
+        for expected in ("search.v1", "search.v2"):
+            alias.shop.do("UPDATE shop.articles SET title = %s WHERE id = 3", expected)
+            assert reverse(alias.database, reindex, by="a clerk") == expected
+            assert alias.shown() == expected
+            title = alias.shop.do("SELECT title FROM search.articles WHERE id = 3")
+            assert title == [(expected,)]
+
+
+def test_readers_do_not_go_back_to_an_index_that_is_behind(alias: Alias) -> None:
+    alias.shop.do("UPDATE shop.articles SET title = 'new' WHERE id <= 3")
+    with pytest.raises(IndexBehind) as behind:
+        reverse(alias.database, reindex, by="a clerk", bound=0.2)
+    assert (behind.value.index, behind.value.changes) == ("search.v1", 3)
+    assert alias.shown() == "search.v2"
+    assert reverse(alias.database, reindex, by="a clerk", is_stale_borne=True) == "search.v1"
+    assert alias.shown() == "search.v1"
+
+
+def test_there_has_to_be_an_index_to_go_back_to(shop: Shop) -> None:
+    only = Alias(shop, {})
+    with pytest.raises(NothingToReverse, match="never stood for another"):
+        reverse(shop.database, reindex, by="a clerk")
+    only.add("v1")
+    with pytest.raises(NothingToReverse, match="never stood for another"):
+        reverse(shop.database, reindex, by="a clerk")
+
+
+def test_readers_do_not_go_back_to_an_index_that_was_removed(alias: Alias) -> None:
+    with alias.working():
+        retire(alias.database, reindex, "v1")
+    with pytest.raises(NothingToReverse, match="v1 was removed"):
+        reverse(alias.database, reindex, by="a clerk")
+
+
+def test_an_index_that_readers_see_or_that_is_being_made_is_not_removed(alias: Alias) -> None:
+    with pytest.raises(IndexInUse, match="stands for it"):
+        retire(alias.database, reindex, "v2")
+    run = begin(alias.database, reindex.flow, Wanted("v3"))
+    with pytest.raises(IndexInUse, match=f"run {run} is making it"):
+        retire(alias.database, reindex, "v3")
+
+
+def test_an_index_is_removed_with_its_feed_and_nothing_is_kept_for_it(alias: Alias) -> None:
+    with alias.working():
+        retire(alias.database, reindex, "v1")
+    assert [it.index for it in indexes_of(alias.database, reindex)] == ["search.v2"]
+    asked = partial(flow_run, run=alias.feeds["v1"])
+    assert alias.database.transact(asked).state.value == "canceled"
+    assert alias.shop.do("SELECT name FROM tidegate_log.follower") == [("search.v2",)]
+
+
+def test_commands_show_indexes_and_lead_readers_back(
+    alias: Alias, command: Callable[..., Result]
+) -> None:
+    with alias.working():
+        wait_until(lambda: all(it.pending == 0 for it in indexes_of(alias.database, reindex)))
+        said = command("show")
+        assert said.exit_code == 0, said.output
+        lines = [line.split() for line in said.output.splitlines()]
+        assert lines[0] == ["search.articles"]
+        assert [it[0] for it in lines[2:]] == ["search.v2", "search.v1"]
+        assert lines[2][1:3] == ["see", "it"]
+        said = command("reverse")
+        assert (said.exit_code, said.output) == (0, "search.articles stands for search.v1\n")
+        said = command("retire", "v2")
+        assert (said.exit_code, said.output) == (0, "v2 is removed\n")
+        (left,) = json.loads(command("show", "--json").stdout)
+        assert (left["index"], left["is_current"]) == ("search.v1", True)
+        assert left["run"] == alias.feeds["v1"]
+
+
+def test_a_command_that_is_refused_says_what_to_do(
+    alias: Alias, command: Callable[..., Result]
+) -> None:
+    alias.shop.do("UPDATE shop.articles SET title = 'new' WHERE id = 3")
+    said = command("reverse", "--bound", "0.1")
+    assert said.exit_code == 1
+    assert "search.v1 is 1 change" in said.output
+    assert "--stale" in said.output
+    assert "stands for it" in command("retire", "v2").output
+    assert command("reverse", "--stale").output == "search.articles stands for search.v1\n"
+
+
+def test_a_cutover_is_begun_once_under_the_name_of_its_index(
+    alias: Alias, command: Callable[..., Result]
+) -> None:
+    first, again = command("begin", "v3"), command("begin", "v3")
+    assert first.exit_code == 0, first.output
+    assert first.output == again.output
+    assert "of flow 'articles' is running" in first.output
