@@ -49,7 +49,10 @@ COLUMNS = "id, title, body, price, changed_at"
 def main() -> None:
     """Show it."""
     teller = Teller(Console())
-    with TemporaryDirectory(prefix="tidegate-") as folder, ExitStack() as left:
+    with (
+        TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as folder,
+        ExitStack() as left,
+    ):
         place = Path(folder)
         database = left.enter_context(open_database(None, place))
         _fill(database)
