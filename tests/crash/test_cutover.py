@@ -38,6 +38,7 @@ from tidegate.store.flows import flow_progress, flow_run, flow_state
 LEASE = 2.0
 BOUND = 240.0
 ROWS = 4000
+CLIENT = "a client"
 STALENESS = 10.0
 """Seconds: generous, for machines that are busy with other things; what is measured is printed."""
 
@@ -124,7 +125,9 @@ class Traffic:
     def start(self, work: Callable[[psycopg.Connection], None]) -> None:
         def loop() -> None:
             try:
-                with psycopg.connect(self.url, autocommit=True) as connection:
+                with psycopg.connect(
+                    self.url, autocommit=True, application_name=CLIENT
+                ) as connection:
                     while not self.stopped.is_set():
                         work(connection)
             except BaseException as error:  # noqa: BLE001  told at the end
@@ -206,13 +209,14 @@ def _reader(going: Traffic) -> Callable[[psycopg.Connection], None]:
     return work
 
 
-def _interrupt(shop: Shop) -> None:  # noqa: F811  not the fixture
-    """End every connection but our own: the stream of changes breaks, and workers reconnect."""
-    shop.do(
+def _interrupt(shop: Shop) -> int:  # noqa: F811  not the fixture
+    """End every connection but those of clients, and tell how many: all workers reconnect."""
+    ended = shop.do(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        " AND application_name = '' AND query LIKE '%tidegate_log%'"
+        f" AND backend_type = 'client backend' AND application_name <> '{CLIENT}'"
     )
+    return len(ended)
 
 
 def _refuse(shop: Shop, index: str) -> None:  # noqa: F811  not the fixture
@@ -246,7 +250,9 @@ def test_readers_are_moved_while_everything_goes_wrong(
         _refuse(shop, "articles_v2")
         wait_until(lambda: "out of order" in (hall.state(run, "held_up_by") or ""), BOUND)
         _accept(shop, "articles_v2")
-        _interrupt(shop)
+        offset = hall.state(run, "consumer_offset")
+        assert _interrupt(shop) > 0
+        wait_until(lambda: hall.state(run, "consumer_offset") != offset, BOUND)
         hall.hire()
         hall.workers[1].send_signal(signal.SIGKILL)
         found = hall.finish(run)
