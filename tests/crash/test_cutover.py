@@ -71,17 +71,17 @@ class Hall:
         return begin(self.shop.database, reindex.flow, Wanted(index), key=index)
 
     def finish(self, run: int) -> Cutover:
-        def over() -> bool:
-            state = self.shop.database.transact(lambda c: flow_run(c, run)).state
-            assert state not in {FlowState.FAILED, FlowState.CANCELED}, self.account(run)
-            return state is FlowState.COMPLETED
-
         deadline = monotonic() + BOUND
-        wait_until(lambda: over() or monotonic() > deadline, 2 * BOUND)
-        assert over(), self.account(run)
+        wait_until(lambda: self.is_over(run) or monotonic() > deadline, 2 * BOUND)
+        assert self.is_over(run), self.account(run)
         found = result(self.shop.database, reindex.flow, run, "finish")
         assert isinstance(found, Cutover)
         return found
+
+    def is_over(self, run: int) -> bool:
+        state = self.shop.database.transact(lambda c: flow_run(c, run)).state
+        assert state not in {FlowState.FAILED, FlowState.CANCELED}, self.account(run)
+        return state is FlowState.COMPLETED
 
     def account(self, run: int) -> str:
         found = self.shop.database.transact(lambda c: flow_run(c, run))
@@ -289,6 +289,7 @@ def test_a_worker_may_die_at_every_point_of_a_cutover(hall: Hall) -> None:
         mortal = hall.hire(crash_at=point)
         until = monotonic() + BOUND
         while mortal.poll() is None:
+            assert not hall.is_over(run)
             assert monotonic() < until, hall.account(run)
             shop.do("UPDATE shop.articles SET price = price + 1 WHERE id = 17")
             with suppress(subprocess.TimeoutExpired):
