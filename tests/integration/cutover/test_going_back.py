@@ -13,17 +13,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.crash.cutover import reindex
+from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import Shop
+from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.cutover import Wanted, indexes_of, retire, reverse
-from tidegate.cutover.targets import Noted
-from tidegate.cutover.values import Feeding
+from tidegate.cutover import indexes_of, retire, reverse
 from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse
-from tidegate.run.flows import FlowWorker, begin, working
-from tidegate.store import Database, change_log
+from tidegate.run.flows import FlowWorker, working
+from tidegate.store import Database
 from tidegate.store.flows import flow_run
-from tidegate.store.tables import KeyRange, TableName
 
 REINDEX = "tests.crash.cutover:reindex"
 
@@ -33,6 +32,7 @@ class Alias:
     """Two indexes that are kept fresh while somebody works for their feeds."""
 
     shop: Shop
+    hand: Hand
     feeds: dict[str, int]
 
     @property
@@ -40,18 +40,9 @@ class Alias:
         return self.shop.database
 
     def add(self, index: str) -> None:
-        """What a cutover leaves: an index that readers see, and its feed."""
-        with reindex.opened(self.database) as (source, indexes):
-            offset = source.begin_log()
-            indexes.create(index, source.shape())
-            source.tell_offset(indexes.qualified(index), offset)
-            shape = source.shape(indexes.columns(index))
-            read, table = change_log.rows_within, TableName.parse("shop.articles")
-            rows = self.database.transact(lambda c: read(c, table, shape, KeyRange()))
-            indexes.write(index, rows)
-            indexes.switch(index, Noted("a cutover"), self.database.transact)
-            feeding = Feeding(indexes.qualified(index), offset)
-            self.feeds[index] = begin(self.database, reindex.feed, feeding, key=index)
+        """A cutover to another index, which leaves a feed."""
+        made = Steps(self.shop, self.hand, reindex, index).cut_over()
+        self.feeds[index] = made.feed
 
     def shown(self) -> str:
         (found,) = (it.index for it in indexes_of(self.database, reindex) if it.is_current)
@@ -62,9 +53,9 @@ class Alias:
 
 
 @pytest.fixture
-def alias(shop: Shop) -> Alias:
+def alias(shop: Shop, hand: Hand) -> Alias:  # noqa: F811  a fixture
     shop.add(1, 20)
-    made = Alias(shop, {})
+    made = Alias(shop, hand, {})
     for index in ("v1", "v2"):
         made.add(index)
     return made
@@ -101,8 +92,11 @@ def test_readers_do_not_go_back_to_an_index_that_is_behind(alias: Alias) -> None
     assert alias.shown() == "search.v1"
 
 
-def test_there_has_to_be_an_index_to_go_back_to(shop: Shop) -> None:
-    only = Alias(shop, {})
+def test_there_has_to_be_an_index_to_go_back_to(
+    shop: Shop,
+    hand: Hand,  # noqa: F811  a fixture
+) -> None:
+    only = Alias(shop, hand, {})
     with pytest.raises(NothingToReverse, match="never stood for another"):
         reverse(shop.database, reindex, by="a clerk")
     only.add("v1")
@@ -120,8 +114,10 @@ def test_readers_do_not_go_back_to_an_index_that_was_removed(alias: Alias) -> No
 def test_an_index_that_readers_see_or_that_is_being_made_is_not_removed(alias: Alias) -> None:
     with pytest.raises(IndexInUse, match="stands for it"):
         retire(alias.database, reindex, "v2")
-    run = begin(alias.database, reindex.flow, Wanted("v3"))
-    with pytest.raises(IndexInUse, match=f"run {run} is making it"):
+    others = Steps(alias.shop, alias.hand, reindex, "v3")
+    others.begin()
+    others.perform("create")
+    with pytest.raises(IndexInUse, match=f"run {others.run} is making it"):
         retire(alias.database, reindex, "v3")
 
 
@@ -131,7 +127,7 @@ def test_an_index_is_removed_with_its_feed_and_nothing_is_kept_for_it(alias: Ali
     assert [it.index for it in indexes_of(alias.database, reindex)] == ["search.v2"]
     asked = partial(flow_run, run=alias.feeds["v1"])
     assert alias.database.transact(asked).state.value == "canceled"
-    assert alias.shop.do("SELECT name FROM tidegate_log.follower") == [("search.v2",)]
+    assert alias.shop.do("SELECT count(*) FROM tidegate_log.follower") == [(1,)]
 
 
 def test_commands_show_indexes_and_lead_readers_back(

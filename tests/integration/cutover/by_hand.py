@@ -1,0 +1,117 @@
+"""A cutover whose steps are taken by hand, so that it needs no Spark and no worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Thread
+
+import msgspec
+
+from tests.integration.cutover.conftest import Shop, declared
+from tests.integration.flows.conftest import Hand
+from tests.waiting import wait_until
+from tidegate.cutover import Reindex
+from tidegate.cutover.values import Cutover, Filled, Portion
+from tidegate.run.flows.context import TaskContext
+from tidegate.run.flows.performing import Done, Failed, Outcome, Performer
+from tidegate.store import change_log, flow_tasks
+from tidegate.store.flows import flow_state
+from tidegate.store.tables import TableName
+
+
+@dataclass
+class Steps:
+    """A cutover whose steps begin when a test says so; what Spark does is done here."""
+
+    shop: Shop
+    hand: Hand
+    reindex: Reindex = field(default_factory=declared)
+    index: str = "articles_v1"
+    run: int = 0
+
+    def begin(self) -> None:
+        self.run = self.hand.begin(self.reindex.flow, f'{{"index": "{self.index}"}}')
+
+    def perform(self, step: str, kind: type[TaskContext] = TaskContext) -> Outcome:
+        (claim,) = self.hand.claim(f"articles/{step}")
+        return self.settle(kind(self.shop.database, self.reindex.flow.definition, claim))
+
+    def settle(self, context: TaskContext) -> Outcome:
+        outcome = Performer(self.shop.database).perform(context)
+        if isinstance(outcome, Done):
+            self.hand.complete([outcome.claim], outcome.json)
+        elif isinstance(outcome, Failed):
+            given = (outcome.claim, outcome.error, 0.0)
+            self.hand.do(flow_tasks.fail, *given, is_final=True)
+        return outcome
+
+    def fill(self) -> None:
+        """Everything up to the comparison."""
+        self.begin()
+        self.perform("create")
+        self.perform("fill")
+        for claim in self.hand.claim("articles/fill[]"):
+            portion = msgspec.json.decode(claim.payload or "", type=Portion)
+            filled = Filled(portion, self._write(portion))
+            self.hand.complete([claim], msgspec.json.encode(filled).decode())
+        self.perform("filled")
+        self.perform("compare")
+
+    def _write(self, portion: Portion) -> int:
+        with self.reindex.opened(self.shop.database) as (source, indexes):
+            shape = source.shape(indexes.columns(portion.index))
+            read, table = change_log.rows_within, TableName.parse("shop.articles")
+            rows = self.shop.database.transact(lambda c: read(c, table, shape, portion.within))
+            indexes.write(portion.index, rows)
+            return int(rows.num_rows)
+
+    def compare(self) -> list[Outcome]:
+        definition, database = self.reindex.flow.definition, self.shop.database
+        claims = self.hand.claim("articles/compare[]")
+        return [self.settle(TaskContext(database, definition, it)) for it in claims]
+
+    @contextmanager
+    def following(self) -> Iterator[Thread]:
+        """The follower at work, at least until the block is left."""
+        (claim,) = self.hand.claim("articles/follow")
+        context = TaskContext(self.shop.database, self.reindex.flow.definition, claim)
+        thread = Thread(target=self.settle, args=(context,), daemon=True)
+        thread.start()
+        try:
+            yield thread
+        finally:
+            context.cancel("the test is over")
+            thread.join(30)
+
+    def cut_over(self) -> Cutover:
+        """All of it, while nothing goes wrong."""
+        self.fill()
+        self.compare()
+        with self.following() as follower:
+            wait_until(lambda: self.offset() is not None)
+            while not isinstance(self.perform("switch"), Done):
+                wait_until(lambda: self.is_ready("switch"))
+            wait_until(lambda: not follower.is_alive())
+        return self.finish()
+
+    def finish(self) -> Cutover:
+        outcome = self.perform("finish")
+        assert isinstance(outcome, Done)
+        return msgspec.json.decode(outcome.json, type=Cutover)
+
+    def shown(self) -> str | None:
+        with self.reindex.opened(self.shop.database) as (_, indexes):
+            return indexes.current()
+
+    def is_ready(self, step: str) -> bool:
+        asked = (
+            "SELECT count(*) FROM tidegate.flow_task"
+            " WHERE queue = %s AND state = 'ready' AND available_at <= now()"
+        )
+        return bool(self.hand.ask(asked, f"articles/{step}") == [(1,)])
+
+    def offset(self) -> str | None:
+        _, values = self.hand.do(flow_state, self.run)
+        return values["consumer_offset"].json
