@@ -16,7 +16,7 @@ from tidegate.cutover import Reindex
 from tidegate.cutover.values import Cutover, Filled, Portion
 from tidegate.run.flows.context import TaskContext
 from tidegate.run.flows.performing import Done, Failed, Outcome, Performer
-from tidegate.store import change_log, flow_tasks
+from tidegate.store import Database, change_log, flow_tasks
 from tidegate.store.flows import flow_state
 from tidegate.store.tables import TableName
 
@@ -63,7 +63,8 @@ class Steps:
         with self.reindex.opened(self.shop.database) as (source, indexes):
             shape = source.shape(indexes.columns(portion.index))
             read, table = change_log.rows_within, TableName.parse("shop.articles")
-            rows = self.shop.database.transact(lambda c: read(c, table, shape, portion.within))
+            with Database(source.url).attach() as there:
+                rows = there.transact(lambda c: read(c, table, shape, portion.within))
             indexes.write(portion.index, rows)
             return int(rows.num_rows)
 
@@ -88,6 +89,10 @@ class Steps:
     def cut_over(self) -> Cutover:
         """All of it, while nothing goes wrong."""
         self.fill()
+        return self.go_on()
+
+    def go_on(self) -> Cutover:
+        """From the comparison to the end."""
         self.compare()
         with self.following() as follower:
             wait_until(lambda: self.offset() is not None)

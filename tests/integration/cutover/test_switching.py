@@ -8,9 +8,10 @@ import psycopg
 import pytest
 
 from tests.integration.cutover.by_hand import Steps
-from tests.integration.cutover.conftest import Shop
+from tests.integration.cutover.conftest import ARTICLES, TARGET, Shop
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
+from tidegate.cutover import Limits, PostgresTable, Reindex
 from tidegate.flows import FlowStateReader
 from tidegate.run.flows.context import TaskContext
 from tidegate.run.flows.performing import Done, Failed
@@ -92,3 +93,23 @@ def test_a_follower_that_is_held_up_from_the_start_is_seen_to_be_behind(steps: S
             assert steps.hand.ask(behind) == [(True,)]
             forgotten.commit()
             wait_until(lambda: steps.is_ready("switch"))
+
+
+def test_the_table_may_be_in_another_database(
+    shop: Shop,
+    hand: Hand,  # noqa: F811  a fixture
+    new_database: Callable[[str], str],
+) -> None:
+    elsewhere = Shop(shop.database, new_database("template1"))
+    elsewhere.do(ARTICLES)
+    elsewhere.add(1, 1000)
+    source = PostgresTable("shop.articles", url=elsewhere.url)
+    steps = Steps(shop, hand, Reindex("articles", source, TARGET, Limits(portion=400)))
+    steps.fill()
+    elsewhere.do("UPDATE shop.articles SET title = 'changed' WHERE id = 3")
+    elsewhere.do("DELETE FROM shop.articles WHERE id = 4")
+    steps.go_on()
+    columns = "id, title, body, price, changed_at, notes::text"
+    there = elsewhere.do(f"SELECT {columns} FROM shop.articles ORDER BY id")
+    assert shop.do(f"SELECT {columns} FROM search.articles ORDER BY id") == there
+    assert len(there) == 999
