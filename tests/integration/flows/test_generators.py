@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +12,9 @@ from tests.integration.flows.conftest import ITEMS, Hand
 from tidegate.errors import (
     SpawnRefused,
 )
-from tidegate.flows import StepState
+from tidegate.flows import Context, Flow, StepState
+from tidegate.run.flows.context import TaskContext
+from tidegate.run.flows.performing import Performer
 from tidegate.store import Database
 from tidegate.store import flow_tasks as tasks
 from tidegate.store import flows as store
@@ -30,6 +33,27 @@ def test_items_are_worked_on_while_the_generator_still_yields(hand: Hand) -> Non
     assert hand.steps(run)["count_up"].state is StepState.COMPLETED
     hand.complete(hand.claim("numbers/total"), "10")
     assert hand.state(run) == "completed"
+
+
+def test_items_become_tasks_a_hundred_in_each_transaction(hand: Hand) -> None:
+    flow = Flow("batches")
+
+    @flow.generator(flush_every=600.0)
+    def stream(context: Context) -> Iterator[int]:
+        yield from range(250)
+
+    @stream.handler
+    def handle(context: Context, number: int) -> int:
+        return number
+
+    hand.begin(flow)
+    (claim,) = hand.claim("batches/stream")
+    Performer(hand.database).perform(TaskContext(hand.database, flow.definition, claim))
+    batches = (
+        "SELECT count(*) FROM tidegate.flow_task WHERE position >= 0"
+        " GROUP BY xmin ORDER BY min(position)"
+    )
+    assert hand.ask(batches) == [(100,), (100,), (50,)]
 
 
 def test_an_empty_stream_completes(hand: Hand) -> None:
