@@ -2458,6 +2458,19 @@ class TableBusy(CutoverError):
 
 
 @dataclass(eq=False)
+class NotFollowed(CutoverError):
+    """No changes are kept for an index: some may have been removed that it does not have."""
+
+    says = (
+        "the log of {table} keeps no changes for {index}, so it may lack some for good;"
+        " make another index, and retire this one"
+    )
+
+    index: str
+    table: str
+
+
+@dataclass(eq=False)
 class IndexDiffers(CutoverError):
     """What is there under the name of an index cannot be used as that."""
 

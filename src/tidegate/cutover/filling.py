@@ -26,6 +26,8 @@ class Write:
     url: str
     target: Target
     index: str
+    identity: str
+    """Of the index that rows are read for; a job may outlive it, and its name be given again."""
 
     def __call__(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -34,7 +36,7 @@ class Write:
             Database(self.url, pool_size=1).attach() as own,
             self.target.open(own) as indexes,
         ):
-            indexes.write(self.index, batch)
+            indexes.write(self.index, batch, self.identity)
 
 
 def fill(
@@ -45,7 +47,10 @@ def fill(
     from tidegate.spark.key_ranges import Reading, write_each
 
     with target.open(own) as indexes:
+        identity = indexes.identity(portion.index)
+        source.registered(identity)
         shape = source.shape(indexes.columns(portion.index))
     ranges = tuple(source.pieces(portion.within, piece))
     reading = Reading(source.url, source.table, shape, ranges)
-    return write_each(open_session(master), reading, Write(own.url, target, portion.index))
+    write = Write(own.url, target, portion.index, identity)
+    return write_each(open_session(master), reading, write)

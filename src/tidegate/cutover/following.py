@@ -41,6 +41,7 @@ class Follower:
         self._source = source
         self._indexes = indexes
         self.index = index
+        self.identity = indexes.identity(index)
         self.offset = offset
         """All changes of transactions before it are in the index."""
         self.applied = 0
@@ -65,7 +66,7 @@ class Follower:
             self._shape = self._source.shape(self._indexes.columns(self.index))
         rows = self._source.rows_of(keys, self._shape)
         crash_point("cutover.apply.before_write")
-        self._indexes.write(self.index, rows)
+        self._indexes.write(self.index, rows, self.identity)
         crash_point("cutover.apply.after_write")
 
 
@@ -137,4 +138,4 @@ class Following:
         now = monotonic()
         if now - self._trimmed_at > TRIM_EVERY:
             self._trimmed_at = now
-            self._source.tell_offset(self._follower.index, self._told)
+            self._source.tell_offset(self._follower.identity, self._told)

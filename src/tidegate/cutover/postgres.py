@@ -58,7 +58,7 @@ class PostgresIndexes:
         shape.only(self._search.columns, index)
 
         def made(connection: Connection) -> None:
-            indexes.create_index(connection, name, shape, self._search)
+            indexes.create_index(connection, name, shape, self._search, self.alias)
             indexes.check_alias(connection, self.alias, name)
 
         self._database.transact(made)
@@ -67,10 +67,25 @@ class PostgresIndexes:
         """The columns that rows of an index have to bring."""
         return tuple(it.name for it in self._shape(index).columns)
 
-    def write(self, index: str, rows: pa.Table) -> int:
+    def identity(self, index: str) -> str:
+        """What tells an index from all others, also from those that had its name before."""
+        name = self._name(index)
+        found = self._database.transact(lambda c: indexes.identity(c, name))
+        return f"{name} ({found})"
+
+    def is_empty(self, index: str) -> bool:
+        """Whether nothing was ever written to an index."""
+        return self._database.transact(lambda c: indexes.is_empty(c, self._name(index)))
+
+    def check_owner(self, index: str) -> None:
+        """Raise when this is no index of the alias."""
+        self._database.transact(lambda c: indexes.check_owner(c, self._name(index), self.alias))
+
+    def write(self, index: str, rows: pa.Table, identity: str | None = None) -> int:
         """Write rows with their versions, never over a newer one."""
-        shape = self._shape(index)
-        return self._database.transact(lambda c: indexes.write(c, self._name(index), shape, rows))
+        name, shape = self._name(index), self._shape(index)
+        expected = identity and identity.removeprefix(f"{name} (").removesuffix(")")
+        return self._database.transact(lambda c: indexes.write(c, name, shape, rows, expected))
 
     def digest(self, index: str, within: KeyRange, shape: Shape) -> Digest:
         """What the rows of a range come to that are not deleted."""
@@ -99,7 +114,7 @@ class PostgresIndexes:
 
     def drop(self, index: str) -> None:
         """Remove an index."""
-        self._database.transact(lambda c: indexes.drop_index(c, self._name(index)))
+        self._database.transact(lambda c: indexes.drop_index(c, self._name(index), self.alias))
         self._shapes.pop(index, None)
 
     def _name(self, index: str) -> TableName:

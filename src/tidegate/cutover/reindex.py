@@ -148,10 +148,12 @@ class Reindex:
 
     def _create(self, context: Context, wanted: Wanted) -> Created:
         with self._open(context) as (source, indexes):
-            offset = source.begin_log()
+            source.begin_log()
             indexes.create(wanted.index, source.shape())
-            source.tell_offset(indexes.qualified(wanted.index), offset)
-            return Created(wanted.index, offset)
+            identity = indexes.identity(wanted.index)
+            if not indexes.is_empty(wanted.index):
+                source.registered(identity)  # what is in it can only be followed from there
+            return Created(wanted.index, source.register(identity))
 
     def _portions(self, context: Context, created: Created) -> Iterator[Portion]:
         low = tuple(context.cursor) if context.cursor else None

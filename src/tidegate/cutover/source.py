@@ -140,6 +140,14 @@ class Source:
         """Who keeps the log from being read any further, for people."""
         return str(self._database.transact(change_log.holder))
 
+    def register(self, follower: str) -> int:
+        """Keep changes for a follower, from now on or as before; answers where it begins."""
+        return self._database.transact(lambda c: change_log.register(c, self.table, follower))
+
+    def registered(self, follower: str) -> int:
+        """From where on changes are kept for a follower; raises `NotFollowed` when they are not."""
+        return self._database.transact(lambda c: change_log.registered(c, self.table, follower))
+
     def tell_offset(self, follower: str, offset: int) -> None:
         """Say how far a follower is, so that what nobody needs any more is removed."""
         work = partial(change_log.tell_offset, table=self.table, follower=follower, offset=offset)

@@ -86,16 +86,17 @@ def retire(database: Database, reindex: Reindex, index: str) -> None:
         name = indexes.qualified(index)
         if indexes.current() == name:
             raise IndexInUse(name, f"{reindex.target.alias} stands for it; reverse that first")
-        for found, run in _keepers(database, reindex):
-            if indexes.qualified(found) != name:
-                continue
+        keepers = [it for at, it in _keepers(database, reindex) if indexes.qualified(at) == name]
+        for run in keepers:
             if run.flow == reindex.name:
-                reason = f"run {run.id} is making it; cancel that first"
-                raise IndexInUse(name, reason)
+                raise IndexInUse(name, f"run {run.id} is making it; cancel that first")
+        indexes.check_owner(name)
+        identity = indexes.identity(name)
+        for run in keepers:
             database.transact(lambda c, it=run: store.cancel_flow(c, it.id, "its index is retired"))  # type: ignore[misc]
             _wait_ended(database, run.id)
-        source.forget_follower(name)
         indexes.drop(name)
+        source.forget_follower(identity)
 
 
 def _previous(database: Database, alias: TableName, current: str | None) -> str:

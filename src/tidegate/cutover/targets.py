@@ -59,10 +59,23 @@ class Indexes(Protocol):
         """The columns that rows of an index have to bring."""
         ...
 
-    def write(self, index: str, rows: pa.Table) -> int:
+    def identity(self, index: str) -> str:
+        """What tells an index from all others, also elsewhere or with its name before it."""
+        ...
+
+    def is_empty(self, index: str) -> bool:
+        """Whether nothing was ever written to an index."""
+        ...
+
+    def check_owner(self, index: str) -> None:
+        """Raise `IndexDiffers` when this is no index of the alias."""
+        ...
+
+    def write(self, index: str, rows: pa.Table, identity: str | None = None) -> int:
         """Write rows with their versions, never over a newer one; deleted rows are marked so.
 
-        Answers how many were not older than what was there.
+        Refused when the index has another identity than the one that is given. Answers how many
+        were not older than what was there.
         """
         ...
 

@@ -22,15 +22,28 @@ import psycopg
 import pyarrow as pa
 from psycopg import errors, sql
 
-from tidegate.errors import TableBusy
+from tidegate.errors import NotFollowed, TableBusy
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
-from tidegate.store.tables import Key, KeyRange, Shape, TableName, copy_out, in_range, key_texts
+from tidegate.store.tables import (
+    EXACT,
+    Key,
+    KeyRange,
+    Shape,
+    TableName,
+    copy_out,
+    in_range,
+    key_texts,
+)
 
 SCHEMA = "tidegate_log"
 VERSION, DELETED = "tidegate_version", "tidegate_deleted"
 """The columns that every row has beside its own."""
 LONGEST_NAME = 63
+PLAIN = frozenset(
+    ("smallint", "integer", "bigint", "numeric", "text", "character varying", "character", "uuid")
+)
+"""Types whose text is the same under all settings."""
 LOCK_BOUND = "300ms"
 """For which writers of a table wait at most behind the trigger that is to be created."""
 
@@ -111,12 +124,18 @@ def _begin_log(connection: psycopg.Connection, table: TableName, shape: Shape) -
         "log": log.sql,
         "log_text": sql.Literal(_quoted(connection, log)),
         "table": table.sql,
+        "table_text": sql.Literal(str(table)),
+        "settings": _settings(shape),
         "schema": sql.Identifier(SCHEMA),
         "by_key": sql.Identifier(f"{log.name[:54]} by key"),
         "function": sql.Identifier(SCHEMA, log.name),
         "old": key_texts(shape, "old"),
         "new": key_texts(shape, "new"),
-        "all": key_texts(shape),
+        "log_all": sql.Literal(
+            sql.SQL("INSERT INTO {} (key) SELECT ARRAY[{}] FROM ")
+            .format(log.sql, key_texts(shape, "it"))
+            .as_string(connection)
+        ),
     }
     for name in ("create_schema", "create_followers", "create_log", "index_log", "create_function"):
         connection.execute(_composed(name, parts))
@@ -130,9 +149,28 @@ def _create_triggers(
     try:
         for name in ("create_trigger", "create_truncate_trigger", "enable_triggers"):
             connection.execute(_composed(name, parts))
+        asked = {"table": _quoted(connection, table)}
+        for row in connection.execute(_SQL["partitions"].sql, asked).fetchall():
+            part = {**parts, "table": TableName(*row).sql}
+            for name in ("create_truncate_trigger", "enable_truncate_trigger"):
+                connection.execute(_composed(name, part))
     except errors.LockNotAvailable as busy:
         raise TableBusy(str(table)) from busy
     connection.execute(b"SET LOCAL lock_timeout = 0")
+
+
+def _settings(shape: Shape) -> sql.Composable:
+    """What the text of keys depends on is not the writer's to choose; it costs writers a little."""
+    if all(it.type.partition("(")[0] in PLAIN for it in shape.key):
+        return sql.SQL("")
+    return sql.SQL(" ").join(
+        sql.SQL("SET {} = {}").format(sql.Identifier(name.lower()), _list(value))
+        for name, value in EXACT.items()
+    )
+
+
+def _list(values: str) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Literal, values.split(", ")))
 
 
 def drop_log(connection: psycopg.Connection, table: TableName) -> None:
@@ -157,7 +195,7 @@ def changes(
 ) -> Changes:
     """The next changes of transactions from `offset` on, behind a number of that transaction."""
     asked = {"offset": offset, "after": after, "most": most}
-    rows = connection.execute(_composed("changes", {"log": log_of(table).sql}), asked).fetchall()
+    rows = connection.execute(_composed("changes", {"log": _log(table)}), asked).fetchall()
     found = tuple(Change(xid, number, tuple(key)) for xid, number, key, _ in rows if key)
     return Changes(found, rows[0][3])
 
@@ -169,14 +207,14 @@ def pending_among(
     asked = {"offset": offset, "keys": as_json(keys)}
     if not keys:
         return set()
-    rows = connection.execute(_composed("pending", {"log": log_of(table).sql}), asked)
+    rows = connection.execute(_composed("pending", {"log": _log(table)}), asked)
     return {tuple(key) for (key,) in rows}
 
 
 def lag(connection: psycopg.Connection, table: TableName, offset: int) -> Lag:
     """How much of the log is not behind an offset."""
     asked = {"offset": offset, "most": Lag.MOST}
-    row = connection.execute(_composed("lag", {"log": log_of(table).sql}), asked).fetchone()
+    row = connection.execute(_composed("lag", {"log": _log(table)}), asked).fetchone()
     assert row is not None
     return Lag(row[0], max(0.0, row[1]))
 
@@ -187,14 +225,33 @@ def holder(connection: psycopg.Connection) -> Holder:
     return Holder(*row) if row else Holder(None, "", "", None)
 
 
+def register(connection: psycopg.Connection, table: TableName, follower: str) -> int:
+    """Keep changes for a follower from now on, or as before; answers the offset it begins with."""
+    asked = {"log": log_of(table).name, "follower": follower}
+    connection.execute(_SQL["register"].sql, asked)
+    return registered(connection, table, follower)
+
+
+def registered(connection: psycopg.Connection, table: TableName, follower: str) -> int:
+    """The offset from which on all changes are kept for a follower; raises `NotFollowed`."""
+    asked = {"log": log_of(table).name, "follower": follower}
+    row = connection.execute(_SQL["registered"].sql, asked).fetchone()
+    if row is None:
+        raise NotFollowed(follower, str(table))
+    return int(row[0])
+
+
 def tell_offset(
     connection: psycopg.Connection, table: TableName, follower: str, offset: int
 ) -> int:
-    """Say how far a follower is, and remove what all have behind them; answers how much it was."""
+    """Say how far a follower is, and remove what all have behind them; answers how much it was.
+
+    Raises `NotFollowed` when nothing is kept for it: whoever was forgotten does not come back.
+    """
     asked = {"log": log_of(table).name, "follower": follower, "offset": offset}
-    connection.execute(_SQL["tell_offset"].sql, asked)
-    removed = connection.execute(_composed("trim", {"log": log_of(table).sql}), asked)
-    return removed.rowcount
+    if not connection.execute(_SQL["tell_offset"].sql, asked).rowcount:
+        raise NotFollowed(follower, str(table))
+    return connection.execute(_composed("trim", {"log": _log(table)}), asked).rowcount
 
 
 def forget_follower(connection: psycopg.Connection, table: TableName, follower: str) -> None:
@@ -269,6 +326,11 @@ def _literals(shape: Shape, key: Key) -> sql.Composed:
         sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(it.type))
         for it, value in zip(shape.key, key, strict=True)
     )
+
+
+def _log(table: TableName) -> sql.Composable:
+    """The log in a statement with parameters, where a percent sign would stand for one."""
+    return sql.SQL(log_of(table).sql.as_string(None).replace("%", "%%"))
 
 
 def _quoted(connection: psycopg.Connection, table: TableName) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import uuid4
 
 import psycopg
 import pyarrow as pa
@@ -51,10 +52,15 @@ class Switch:
 
 
 def create_index(
-    connection: psycopg.Connection, index: TableName, shape: Shape, search: Search
+    connection: psycopg.Connection,
+    index: TableName,
+    shape: Shape,
+    search: Search,
+    alias: TableName,
 ) -> None:
     """Create an index for rows of this shape; nothing happens when it is there as it should be."""
     if is_there(connection, index):
+        check_owner(connection, index, alias)
         _check_same(connection, index, shape)
         return
     columns = [
@@ -73,8 +79,9 @@ def create_index(
         "language": sql.Literal(search.language),
         "text": _text(search),
         "name": sql.Identifier(f"{index.name[:50]}_document"),
+        "identity": sql.Literal(f"{_owned_by(alias)}{uuid4()}"),
     }
-    for name in ("create_schema", "create_index", "index_document"):
+    for name in ("create_schema", "create_index", "index_document", "note_identity"):
         connection.execute(_composed(name, parts))
 
 
@@ -82,6 +89,36 @@ def is_there(connection: psycopg.Connection, index: TableName) -> bool:
     """Whether something has this name."""
     asked = {"schema": index.schema, "name": index.name}
     return connection.execute(_SQL["is_there"].sql, asked).fetchone() is not None
+
+
+def identity(connection: psycopg.Connection, index: TableName) -> str:
+    """What tells an index from all others, also from one of the same name that was before it."""
+    return _identity(connection, index)[1]
+
+
+def check_owner(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
+    """Raise `IndexDiffers` when this is no index, or one that was made for another alias."""
+    found = identity(connection, index)
+    if not found.startswith(_owned_by(alias)):
+        raise IndexDiffers(str(index), f"it was not made for {alias}")
+
+
+def is_empty(connection: psycopg.Connection, index: TableName) -> bool:
+    """Whether nothing was ever written to an index."""
+    row = connection.execute(_composed("is_empty", {"index": index.sql})).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _owned_by(alias: TableName) -> str:
+    return f"tidegate: an index of {alias}, "
+
+
+def _identity(connection: psycopg.Connection, index: TableName) -> tuple[int, str]:
+    asked = {"schema": index.schema, "name": index.name}
+    row = connection.execute(_SQL["identity"].sql, asked).fetchone()
+    if row is None:
+        raise IndexDiffers(str(index), "it is no index")
+    return row[0], row[1] or ""
 
 
 def index_shape(connection: psycopg.Connection, index: TableName) -> Shape:
@@ -92,12 +129,22 @@ def index_shape(connection: psycopg.Connection, index: TableName) -> Shape:
 
 
 def write(
-    connection: psycopg.Connection, index: TableName, shape: Shape, rows: pa.Table | pa.RecordBatch
+    connection: psycopg.Connection,
+    index: TableName,
+    shape: Shape,
+    rows: pa.Table | pa.RecordBatch,
+    expected: str | None = None,
 ) -> int:
-    """Write rows with their versions; answers how many were not older than what is there."""
-    row = connection.execute(_SQL["oid"].sql, (index.sql.as_string(connection),)).fetchone()
-    assert row is not None
-    incoming = sql.Identifier("pg_temp", f"tidegate_incoming_{row[0]}")
+    """Write rows with their versions; answers how many were not older than what is there.
+
+    Versions mean something to the index for which rows were read, so whoever comes late finds
+    another identity than the one it expects, and writes nothing: `IndexDiffers`.
+    """
+    connection.execute(_composed("hold", {"index": index.sql}))
+    oid, found = _identity(connection, index)
+    if expected not in (None, found):
+        raise IndexDiffers(str(index), "it was dropped and made again since these rows were read")
+    incoming = sql.Identifier("pg_temp", f"tidegate_incoming_{oid}")
     own = [sql.Identifier(it) for it in (VERSION, DELETED)]
     names = [*(sql.Identifier(it.name) for it in shape.columns), *own]
     parts = {
@@ -115,6 +162,7 @@ def write(
 def check_alias(connection: psycopg.Connection, alias: TableName, index: TableName) -> None:
     """Raise `AliasDiffers` when readers of an alias would not find what they have now."""
     wanted = _view_columns(connection, alias)
+    _check_replaceable(connection, alias, index)
     if wanted is None:
         return
     given = [*((it.name, it.type) for it in index_shape(connection, index).columns)]
@@ -122,6 +170,16 @@ def check_alias(connection: psycopg.Connection, alias: TableName, index: TableNa
     missing = [f"it has no {name} {type_}" for name, type_ in wanted if (name, type_) not in given]
     if missing:
         raise AliasDiffers(str(alias), str(index), missing[0])
+
+
+def _check_replaceable(connection: psycopg.Connection, alias: TableName, index: TableName) -> None:
+    """What somebody made by hand under the name of an alias is theirs."""
+    asked = {"schema": alias.schema, "name": alias.name}
+    row = connection.execute(_SQL["kind"].sql, asked).fetchone()
+    if row and not row[0]:
+        raise AliasDiffers(str(alias), str(index), "what has that name is no view")
+    if row and current(connection, alias) is None:
+        raise AliasDiffers(str(alias), str(index), "it is a view that shows no index")
 
 
 def switch(
@@ -169,8 +227,11 @@ def switches(connection: psycopg.Connection, alias: TableName, most: int = 20) -
     return [Switch(*row) for row in rows]
 
 
-def drop_index(connection: psycopg.Connection, index: TableName) -> None:
-    """Remove an index that no alias stands for."""
+def drop_index(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
+    """Remove an index that was made for this alias, and that none stands for."""
+    if not is_there(connection, index):
+        return
+    check_owner(connection, index, alias)
     try:
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(index.sql))
     except errors.DependentObjectsStillExist as used:

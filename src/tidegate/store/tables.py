@@ -22,7 +22,18 @@ from tidegate.store.queries import queries
 Key = tuple[str, ...]
 """The primary key of a row, each column as text."""
 BLOCK = 1 << 26
-"""Bytes of text that Arrow reads at once; a single value may not be longer."""
+"""Bytes of text that Arrow reads at once, at least: it spoils a row that is longer than a block."""
+MOST_TEXT = (1 << 31) - 1
+EXACT = {
+    "DateStyle": "ISO, YMD",
+    "TimeZone": "UTC",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "row_security": "off",
+}
+"""Under which a value has one text, whoever writes or reads it; and no row is left out unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +75,6 @@ class Column:
     collation: str | None = None
     """The one that it is declared with, quoted; None for the usual one of its type."""
 
-    @property
-    def comparable(self) -> sql.Composable:
-        """Its value for a checksum: `json` keeps blanks that mean nothing."""
-        name = sql.Identifier(self.name)
-        return sql.SQL("{}::jsonb").format(name) if self.type == "json" else name
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -105,6 +110,15 @@ class Digest:
     checksum: str
 
 
+def be_exact(connection: psycopg.Connection) -> None:
+    """Let values have the same text in this transaction as in all others of a cutover."""
+    settings = sql.SQL(", ").join(
+        sql.SQL("set_config({}, {}, true)").format(sql.Literal(name), sql.Literal(value))
+        for name, value in EXACT.items()
+    )
+    connection.execute(sql.SQL("SELECT {}").format(settings))
+
+
 def shape_of(connection: psycopg.Connection, table: TableName) -> Shape:
     """The shape of a table; generated columns are left out. Raises when it has no usable key."""
     asked = {"schema": table.schema, "name": table.name}
@@ -134,6 +148,7 @@ def bound_after(
         names=names,
         rows=sql.Literal(rows - 1),
     )
+    be_exact(connection)
     row = connection.execute(asked).fetchone()
     return tuple(row[0]) if row else None
 
@@ -144,7 +159,7 @@ def bounds_within(
     """The keys that cut a range into pieces of so many rows."""
     asked = sql.SQL(
         "SELECT key FROM (SELECT ARRAY[{texts}] AS key, row_number() OVER (ORDER BY {names}) AS at"
-        " FROM {table} WHERE {within}) AS it WHERE at %% {rows} = 0 ORDER BY at"
+        " FROM {table} WHERE {within}) AS it WHERE at % {rows} = 0 ORDER BY at"
     ).format(
         texts=_key_texts(shape),
         names=sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.key),
@@ -152,7 +167,8 @@ def bounds_within(
         within=_in_range(shape, within),
         rows=sql.Literal(rows),
     )
-    return [tuple(key) for (key,) in connection.execute(asked, ())]
+    be_exact(connection)
+    return [tuple(key) for (key,) in connection.execute(asked)]
 
 
 def digest(
@@ -163,6 +179,7 @@ def digest(
         "SELECT count(*), coalesce(sum(hashtextextended({row}, 0)::numeric), 0)::text"
         " FROM {table} WHERE {within} AND {where}"
     ).format(row=_row_text(shape), **_from(table, shape, within, where))
+    be_exact(connection)
     row = connection.execute(asked).fetchone()
     assert row is not None
     return Digest(*row)
@@ -175,6 +192,7 @@ def checksums(
     asked = sql.SQL(
         "SELECT ARRAY[{key}], hashtextextended({row}, 0) FROM {table} WHERE {within} AND {where}"
     ).format(row=_row_text(shape), key=_key_texts(shape), **_from(table, shape, within, where))
+    be_exact(connection)
     return {tuple(key): value for key, value in connection.execute(asked)}
 
 
@@ -182,15 +200,19 @@ def copy_out(connection: psycopg.Connection, query: sql.Composed, names: Sequenc
     """What a query gives, every value as text; `names` are those of its columns."""
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *, ENCODING 'UTF8')")
     text = io.BytesIO()
+    be_exact(connection)
     with connection.cursor() as cursor, cursor.copy(statement.format(query)) as copy:
         for block in copy:
             text.write(block)
-    if not text.tell():
+    size = text.tell()
+    if not size:
         return pa.table({name: pa.array([], pa.string()) for name in names})
     text.seek(0)
     return arrow_csv.read_csv(
         text,
-        read_options=arrow_csv.ReadOptions(column_names=list(names), block_size=BLOCK),
+        read_options=arrow_csv.ReadOptions(
+            column_names=list(names), block_size=min(max(BLOCK, size + 1), MOST_TEXT)
+        ),
         parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
@@ -210,6 +232,7 @@ def copy_in(
     arrow_csv.write_csv(rows, text, options)
     names = sql.SQL(", ").join(map(sql.Identifier, rows.schema.names))
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')")
+    be_exact(connection)
     with connection.cursor() as cursor, cursor.copy(statement.format(table, names)) as copy:
         copy.write(text.getbuffer())
 
@@ -249,7 +272,7 @@ def _named(column: Column, of: str) -> sql.Identifier:
 
 
 def _row_text(shape: Shape) -> sql.Composed:
-    values = sql.SQL(", ").join(it.comparable for it in shape.columns)
+    values = sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.columns)
     return sql.SQL("ROW({})::text").format(values)
 
 

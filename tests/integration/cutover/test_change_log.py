@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, Shop
 from tidegate.cutover.source import Source
-from tidegate.errors import NoPrimaryKey, TableBusy, UnknownTable
+from tidegate.errors import NoPrimaryKey, NotFollowed, TableBusy, UnknownTable
 from tidegate.store import Database, change_log
 from tidegate.store.change_log import DELETED, VERSION
 from tidegate.store.tables import KeyRange, TableName, shape_of
@@ -154,8 +154,8 @@ def test_writers_need_no_rights_to_the_log(shop: Shop, source: Source) -> None:
 def test_the_log_is_kept_until_the_slowest_follower_has_it_behind_it(
     shop: Shop, source: Source
 ) -> None:
-    begin = source.head()
-    source.tell_offset("slow", begin)
+    begin = source.register("slow")
+    source.register("quick")
     shop.add(1, 5)
     end = source.head()
     source.tell_offset("quick", end)
@@ -165,12 +165,26 @@ def test_the_log_is_kept_until_the_slowest_follower_has_it_behind_it(
 
 
 def test_a_follower_that_is_forgotten_keeps_nothing(shop: Shop, source: Source) -> None:
-    begin = source.head()
-    source.tell_offset("gone", begin)
+    begin = source.register("gone")
+    source.register("quick")
     shop.add(1, 5)
     source.forget_follower("gone")
     source.tell_offset("quick", source.head())
     assert keys(source, begin) == []
+
+
+def test_a_follower_that_is_forgotten_does_not_come_back(shop: Shop, source: Source) -> None:
+    offset = source.register("gone")
+    source.forget_follower("gone")
+    with pytest.raises(NotFollowed):
+        source.tell_offset("gone", offset)
+
+
+def test_a_follower_that_registers_again_begins_where_it_was(shop: Shop, source: Source) -> None:
+    offset = source.register("late")
+    shop.add(1, 5)
+    assert source.register("late") == offset
+    assert len(keys(source, offset)) == 5
 
 
 def test_logging_does_not_begin_while_somebody_writes_for_long(

@@ -47,6 +47,7 @@ def both(shop: Shop, database: Database) -> Iterator[Both]:
     with SOURCE.open(database) as source, TARGET.open(database) as indexes:
         offset = source.begin_log()
         indexes.create("v1", source.shape())
+        source.register(indexes.identity("v1"))
         yield Both(source, indexes, Follower(source, indexes, "v1", offset))
 
 

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS {schema}.follower (
 );
 
 -- name: create_log — The log of one table. Numbers begin at the time, so that they always grow.
-DO $$
+DO $tidegate_log$
 BEGIN
     IF to_regclass({log_text}) IS NULL THEN
         EXECUTE format(
@@ -30,17 +30,23 @@ BEGIN
             {log_text}, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     END IF;
 END
-$$;
+$tidegate_log$;
 
 -- name: index_log — The last number of a key is looked up with every row that is read.
 CREATE INDEX IF NOT EXISTS {by_key} ON {log} (key, number);
 
 -- name: create_function — What the triggers do, with the rights of whoever owns the log.
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog {settings} AS $tidegate_log$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        INSERT INTO {log} (key) SELECT ARRAY[{all}] FROM {table};
+        -- It removes rows that its snapshot does not show, and those could not be logged.
+        IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+            RAISE EXCEPTION 'the changes of % are logged: it can be truncated in a transaction that'
+                ' is READ COMMITTED', {table_text} USING ERRCODE = 'feature_not_supported',
+                HINT = 'DELETE its rows, or set the isolation level of this transaction.';
+        END IF;
+        EXECUTE {log_all} || TG_RELID::regclass || ' AS it';
         RETURN NULL;
     END IF;
     IF TG_OP <> 'INSERT' AND (TG_OP = 'DELETE' OR ARRAY[{old}] <> ARRAY[{new}]) THEN
@@ -51,11 +57,26 @@ BEGIN
     END IF;
     RETURN NULL;
 END
-$$;
+$tidegate_log$;
 
--- name: is_logged — Whether the triggers are there.
+-- name: is_logged — Whether the triggers are there, and nobody has turned one off.
 SELECT FROM pg_trigger
-WHERE tgrelid = to_regclass(%(table)s) AND tgname = 'tidegate_log_truncate';
+WHERE tgrelid = to_regclass(%(table)s) AND tgenabled = 'A'
+AND tgname IN ('tidegate_log', 'tidegate_log_truncate')
+HAVING count(*) = 2
+-- A partition that is emptied alone fires triggers of its own only.
+AND NOT EXISTS (
+    SELECT FROM pg_partition_tree(to_regclass(%(table)s)) AS part
+    WHERE NOT EXISTS (
+        SELECT FROM pg_trigger AS own
+        WHERE own.tgrelid = part.relid AND own.tgname = 'tidegate_log_truncate'));
+
+-- name: partitions — The partitions of a table, and theirs.
+SELECT namespace.nspname, class.relname
+FROM pg_partition_tree(to_regclass(%(table)s)) AS part
+JOIN pg_class AS class ON class.oid = part.relid
+JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+WHERE part.level > 0;
 
 -- name: create_trigger — Log every row that is changed.
 CREATE OR REPLACE TRIGGER tidegate_log AFTER INSERT OR UPDATE OR DELETE ON {table}
@@ -72,6 +93,9 @@ ALTER TABLE {table}
 
 -- name: stop_logging — The triggers go with their function.
 DROP FUNCTION IF EXISTS {function}() CASCADE;
+
+-- name: enable_truncate_trigger — The same for a partition, which has the other one already.
+ALTER TABLE {table} ENABLE ALWAYS TRIGGER tidegate_log_truncate;
 
 -- name: drop_log — Forget what was logged.
 DROP TABLE IF EXISTS {log};
@@ -117,11 +141,19 @@ WHERE backend_xid IS NOT NULL
 ORDER BY age(backend_xid) DESC
 LIMIT 1;
 
--- name: tell_offset — Say how far a follower is.
+-- name: register — Keep from now on what a follower will need; nothing changes when that is done.
 INSERT INTO tidegate_log.follower (log, name, applied)
-VALUES (%(log)s, %(follower)s, %(offset)s::text::xid8)
-ON CONFLICT (log, name) DO UPDATE
-SET applied = greatest(follower.applied, excluded.applied), told_at = clock_timestamp();
+VALUES (%(log)s, %(follower)s, pg_snapshot_xmin(pg_current_snapshot()))
+ON CONFLICT (log, name) DO NOTHING;
+
+-- name: registered — From where on everything is kept for a follower.
+SELECT applied::text::bigint FROM tidegate_log.follower
+WHERE log = %(log)s AND name = %(follower)s;
+
+-- name: tell_offset — Say how far a follower is.
+UPDATE tidegate_log.follower
+SET applied = greatest(applied, %(offset)s::text::xid8), told_at = clock_timestamp()
+WHERE log = %(log)s AND name = %(follower)s;
 
 -- name: forget_follower — Keep nothing for a follower any more.
 DELETE FROM tidegate_log.follower WHERE log = %(log)s AND name = %(follower)s;

@@ -20,8 +20,29 @@ CREATE TABLE {index} (
 -- name: index_document — So that searching is quick.
 CREATE INDEX {name} ON {index} USING gin (tidegate_document) WHERE NOT tidegate_deleted;
 
--- name: oid — What a table is called inside.
-SELECT %s::regclass::oid::bigint;
+-- name: note_identity — Whose it is, and what tells it from others of its name, before it and elsewhere.
+COMMENT ON TABLE {index} IS {identity};
+
+-- name: identity — The same, read; nothing for what is no index.
+SELECT class.oid::bigint, obj_description(class.oid, 'pg_class')
+FROM pg_class AS class
+JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s AND class.relkind = 'r'
+AND EXISTS (
+    SELECT FROM pg_attribute AS own
+    WHERE own.attrelid = class.oid AND own.attname = 'tidegate_version' AND NOT own.attisdropped);
+
+-- name: hold — Let nobody drop it before this transaction ends.
+LOCK TABLE {index} IN ROW EXCLUSIVE MODE;
+
+-- name: is_empty — Whether nothing was ever written to it.
+SELECT NOT EXISTS (SELECT FROM {index});
+
+-- name: kind — What an alias is now.
+SELECT class.relkind = 'v'
+FROM pg_class AS class
+JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s;
 
 -- name: make_incoming — Where rows wait that are about to be written, seen by this session alone.
 CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {index}) ON COMMIT DELETE ROWS;

@@ -3,7 +3,15 @@
 -- name: columns — The columns of a table, and the place of each in its primary key.
 SELECT
     attribute.attname,
-    format_type(attribute.atttypid, attribute.atttypmod),
+    -- What a domain is made of: a row that is gone has no values, which a domain may forbid.
+    (WITH RECURSIVE made_of AS (
+        SELECT attribute.atttypid AS id, attribute.atttypmod AS modifier
+        UNION ALL
+        SELECT domain.typbasetype, domain.typtypmod
+        FROM made_of JOIN pg_type AS domain ON domain.oid = made_of.id AND domain.typtype = 'd'
+    )
+    SELECT format_type(made_of.id, made_of.modifier)
+    FROM made_of JOIN pg_type AS plain ON plain.oid = made_of.id AND plain.typtype <> 'd'),
     CASE WHEN attribute.attcollation <> type.typcollation THEN (
         SELECT quote_ident(schema.nspname) || '.' || quote_ident(found.collname)
         FROM pg_collation AS found
