@@ -317,4 +317,5 @@ def test_readers_go_back_to_an_index_that_was_kept_fresh(hall: Hall) -> None:
     retire(shop.database, reindex, "articles_v2")
     left = [it.index for it in indexes_of(shop.database, reindex)]
     assert left == ["search.articles_v1"]
-    assert shop.do("SELECT name FROM tidegate_log.follower") == [("search.articles_v1",)]
+    kept = shop.do("SELECT split_part(name, ' ', 1) FROM tidegate_log.follower")
+    assert kept == [("search.articles_v1",)]

@@ -127,7 +127,8 @@ def test_an_index_is_removed_with_its_feed_and_nothing_is_kept_for_it(alias: Ali
     assert [it.index for it in indexes_of(alias.database, reindex)] == ["search.v2"]
     asked = partial(flow_run, run=alias.feeds["v1"])
     assert alias.database.transact(asked).state.value == "canceled"
-    assert alias.shop.do("SELECT count(*) FROM tidegate_log.follower") == [(1,)]
+    kept = alias.shop.do("SELECT split_part(name, ' ', 1) FROM tidegate_log.follower")
+    assert kept == [("search.v2",)]
 
 
 def test_commands_show_indexes_and_lead_readers_back(
