@@ -77,8 +77,9 @@ CASES = {
     ),
     "text that other formats know as an end": Case(
         "CREATE TABLE shop.t (k integer PRIMARY KEY, v text, w json)",
-        "INSERT INTO shop.t VALUES (1, E'x\\n\\\\.\\ny', '{\"a\": \"\\u0000\"}'), (2, E'\\\\.', NULL),"
-        " (3, E'a\\rb', '[]'), (4, E'\\r\\n\"', '1'), (5, '', '1'), (6, NULL, '1 ')",
+        "INSERT INTO shop.t VALUES (1, E'x\\n\\\\.\\ny', '{\"a\": \"\\u0000\"}'), "
+        "(2, E'\\\\.', NULL), (3, E'a\\rb', '[]'), (4, E'\\r\\n\"', '1'), "
+        "(5, '', '1'), (6, NULL, '1 ')",
         ("UPDATE shop.t SET v = v || ''", "DELETE FROM shop.t WHERE k = 1"),
     ),
     "partitions, one of them emptied alone": Case(
