@@ -42,6 +42,7 @@ _KEY = (*_RUN, "key")
 
 FIGURES: Mapping[str, Figure] = {
     "tidegate_flow_runs": Figure(("flow", "state"), "Open runs."),
+    "tidegate_flow_runs_failed": Figure(("flow",), "Runs that have failed within the last hour."),
     "tidegate_flow_run_open_seconds": Figure(
         (*_RUN, "state"), "Seconds since a run was begun that is open."
     ),
@@ -77,6 +78,7 @@ def flow_gauges(connection: psycopg.Connection, most: int = MOST_RUNS) -> list[G
     ask = _Asking(connection, most)
     rows = {
         "tidegate_flow_runs": ask("runs"),
+        "tidegate_flow_runs_failed": ask("failed"),
         "tidegate_flow_run_open_seconds": ask("open"),
         **_items(ask("items")),
         **_state(ask("state")),

@@ -128,3 +128,11 @@ def test_a_database_that_does_not_answer_is_an_error_of_the_server(hand: Hand) -
 
 def answer(context: Context) -> int:
     return 1
+
+
+def test_runs_that_have_failed_are_counted_until_they_are_tried_again(hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.do(tasks.fail, generator, "broken", 0.0, is_final=True)
+    assert figures(hand.database)['tidegate_flow_runs_failed{flow="numbers"}'] == 1
+    hand.do(store.retry_flow, run)
+    assert 'tidegate_flow_runs_failed{flow="numbers"}' not in figures(hand.database)

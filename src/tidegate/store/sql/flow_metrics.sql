@@ -6,6 +6,12 @@ FROM tidegate.flow_run
 WHERE closed_at IS NULL
 GROUP BY flow, state;
 
+-- name: failed — How many have failed lately and were not tried again, by flow.
+SELECT flow, count(*)
+FROM tidegate.flow_run
+WHERE closed_at > now() - interval '1 hour' AND state = 'failed'
+GROUP BY flow;
+
 -- name: open — Since when each is.
 SELECT flow, id::text, state, extract(epoch FROM clock_timestamp() - begun_at)::double precision
 FROM tidegate.flow_run
