@@ -2547,12 +2547,12 @@ class IndexBehind(CutoverError):
 
     retryable: ClassVar[bool] = True
     says = (
-        "{index} is {changes} changes behind, the oldest {seconds:.1f} s old, and did not catch up"
+        "{index} is {changes} behind, the oldest {seconds:.1f} s old, and did not catch up"
         " within {bound:g} s; start workers for its feed, or switch all the same with --stale"
     )
 
     index: str
-    changes: int
+    changes: str
     seconds: float
     bound: float
 

@@ -134,7 +134,8 @@ def _table(alias: str, known: Sequence[IndexStatus]) -> str:
         ("index", "readers", "kept fresh by", "pending", "behind", "switched to")
     ]
     rows += [_row(it) for it in known]
-    return printable("\n".join([alias, *(f"  {line}" for line in aligned(rows))]))
+    troubles = [f"  {it.index} is held up: {it.held_up_by}" for it in known if it.held_up_by]
+    return printable("\n".join([alias, *(f"  {line}" for line in aligned(rows)), *troubles]))
 
 
 def _row(it: IndexStatus) -> tuple[str, ...]:

@@ -129,6 +129,7 @@ def _seen(sight: Sight) -> dict[str, object]:
         "steps": [asdict(it) for it in sight.steps],
         "state": {key: asdict(value) for key, value in sight.state.items()},
         "waits": [_waited(it) for it in sight.waits],
+        "awaited_signals": sight.signals,
         "at_work": [asdict(it) for it in sight.holdings],
     }
 

@@ -55,6 +55,10 @@ def _whole(sight: Sight) -> Iterator[str]:
     yield from (f"  {line}" for line in aligned(rows))
     yield from _state(sight.state)
     yield from waits(sight.waits)
+    yield from (
+        f"  {step} waits for its signal: `tidegate flow signal {sight.run.id} {step} JSON`"
+        for step in sight.signals
+    )
     if sight.holdings:
         yield "  at work"
         yield from (f"    {line}" for line in workers(sight.holdings))
@@ -168,8 +172,13 @@ def lasting(seconds: float) -> str:
 
 
 def short(text: str | None) -> str:
-    """The first line of a text, if that is not too long."""
-    line = (text or "-").partition("\n")[0]
+    """The first line of a text, if that is not too long; behind a colon also the last one.
+
+    >>> short("PythonException: in a worker:\\n  Traceback …\\nKeyError: 'price'\\n")
+    "PythonException: in a worker: KeyError: 'price'"
+    """
+    first, *rest = (text or "-").strip().split("\n")
+    line = f"{first} {rest[-1].strip()}" if rest and first.endswith(":") else first
     return line if len(line) <= LAST_ERROR else f"{line[:LAST_ERROR]}…"
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.store import indexes, tables
-from tidegate.store.indexes import LIVE, Search
+from tidegate.store.indexes import LIVE, Noted, Search
 from tidegate.store.tables import Digest, Key, KeyRange, Shape, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.cutover.targets import Noted, Together
+    from tidegate.cutover.targets import Together
     from tidegate.store import Connection, Database
 
 
@@ -62,6 +62,10 @@ class PostgresIndexes:
             indexes.check_alias(connection, self.alias, name)
 
         self._database.transact(made)
+
+    def is_there(self, index: str) -> bool:
+        """Whether there is an index of this name."""
+        return self._database.transact(lambda c: indexes.is_there(c, self._name(index)))
 
     def columns(self, index: str) -> tuple[str, ...]:
         """The columns that rows of an index have to bring."""
@@ -108,7 +112,7 @@ class PostgresIndexes:
         name = self._name(index)
 
         def switched(connection: Connection) -> None:
-            indexes.switch(connection, self.alias, name, run=noted.run, by=noted.by, lag=noted.lag)
+            indexes.switch(connection, self.alias, name, noted)
 
         together(switched)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tidegate.cutover.comparing import compare
 from tidegate.cutover.filling import fill
 from tidegate.cutover.following import Follower, Following
-from tidegate.cutover.targets import Indexes, Noted, Target
+from tidegate.cutover.targets import Indexes, Target
 from tidegate.cutover.values import (
     Compared,
     Created,
@@ -32,6 +32,7 @@ from tidegate.faults import crash_point
 from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
 from tidegate.run.flows import begin
 from tidegate.store.flows import flow_state
+from tidegate.store.indexes import Noted
 
 if TYPE_CHECKING:
     from tidegate.cutover.source import PostgresTable, Source

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidegate.cutover.targets import Noted
-from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse
+from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse, counted
 from tidegate.store import flows as store
-from tidegate.store.indexes import is_there, switches
-from tidegate.store.tables import TableName
+from tidegate.store.indexes import Noted, switches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from tidegate.cutover.reindex import Reindex
     from tidegate.cutover.source import Source
+    from tidegate.cutover.targets import Indexes
     from tidegate.store import Database
     from tidegate.store.flows import FlowRun
 
@@ -40,21 +41,22 @@ class IndexStatus:
     behind: float | None
     """Seconds since the oldest of those was made."""
     switched_at: datetime | None
+    held_up_by: str = ""
+    """What keeps changes from it, for people."""
 
 
 def indexes_of(database: Database, reindex: Reindex) -> list[IndexStatus]:
     """The indexes that an alias stands for, stood for or is to stand for."""
     with reindex.opened(database) as (source, indexes):
         current = indexes.current()
-        alias = TableName.parse(reindex.target.alias)
-        found = database.transact(lambda c: switches(c, alias))
+        found = database.transact(lambda c: switches(c, reindex.target.alias))
         times = {it.index: it.at for it in reversed(found)}
         keepers = {indexes.qualified(name): run for name, run in _keepers(database, reindex)}
         names = dict.fromkeys([*([current] if current else []), *keepers, *times])
         return [
             _status(database, source, name, keepers.get(name), times.get(name), name == current)
             for name in names
-            if name == current or name in keepers or _is_there(database, name)
+            if name == current or name in keepers or indexes.is_there(name)
         ]
 
 
@@ -71,11 +73,11 @@ def reverse(
     First it is waited until that one has everything that was committed when this was asked for.
     """
     with reindex.opened(database) as (source, indexes):
-        alias = TableName.parse(reindex.target.alias)
-        previous = _previous(database, alias, indexes.current())
+        previous = _previous(database, reindex.target.alias, indexes)
+        offset = partial(_offset, database, reindex, indexes, previous)
         if not is_stale_borne:
-            _wait_fresh(database, source, reindex, previous, bound)
-        lag = source.lag(_offset(database, reindex, previous) or 0)
+            _wait_fresh(source, previous, offset, bound)
+        lag = source.lag(offset())
         indexes.switch(previous, Noted(by, lag=lag), database.transact)
         return previous
 
@@ -99,26 +101,24 @@ def retire(database: Database, reindex: Reindex, index: str) -> None:
         source.forget_follower(identity)
 
 
-def _previous(database: Database, alias: TableName, current: str | None) -> str:
+def _previous(database: Database, alias: str, indexes: Indexes) -> str:
     found = database.transact(lambda c: switches(c, alias, 1))
     if not found or found[0].previous is None:
-        raise NothingToReverse(str(alias), "it never stood for another index")
+        raise NothingToReverse(alias, "it never stood for another index")
     previous = found[0].previous
-    if previous == current:
-        raise NothingToReverse(str(alias), f"it stands for {previous} already")
-    if not _is_there(database, previous):
-        raise NothingToReverse(str(alias), f"{previous} was removed")
+    if previous == indexes.current():
+        raise NothingToReverse(alias, f"it stands for {previous} already")
+    if not indexes.is_there(previous):
+        raise NothingToReverse(alias, f"{previous} was removed")
     return previous
 
 
-def _wait_fresh(
-    database: Database, source: Source, reindex: Reindex, index: str, bound: float
-) -> None:
+def _wait_fresh(source: Source, index: str, offset: Callable[[], int], bound: float) -> None:
     watermark, deadline = source.head(), monotonic() + bound
-    while (offset := _offset(database, reindex, index) or 0) < watermark:
+    while offset() < watermark:
         if monotonic() > deadline:
-            lag = source.lag(offset)
-            raise IndexBehind(index, lag.changes, lag.seconds, bound)
+            lag = source.lag(offset())
+            raise IndexBehind(index, counted(lag.changes, "change"), lag.seconds, bound)
         sleep(LOOK_EVERY)
 
 
@@ -136,22 +136,23 @@ def _keepers(database: Database, reindex: Reindex) -> list[tuple[str, FlowRun]]:
     return database.transact(lambda c: store.open_flows_by_input(c, names, "index"))
 
 
-def _offset(database: Database, reindex: Reindex, index: str) -> int | None:
-    alias = TableName.parse(reindex.target.alias)
+def _offset(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> int:
     for name, run in _keepers(database, reindex):
-        if str(alias.beside(name)) == index:
-            return _offset_of(database, run.id)
-    return None
+        if indexes.qualified(name) == index:
+            return _state_of(database, run.id).offset or 0
+    return 0
 
 
-def _offset_of(database: Database, run: int) -> int | None:
+@dataclass(frozen=True, slots=True)
+class _Keeping:
+    offset: int | None = None
+    trouble: str = ""
+
+
+def _state_of(database: Database, run: int) -> _Keeping:
     _, values = database.transact(lambda c: store.flow_state(c, run))
-    stored = values.get("consumer_offset")
-    return (
-        None
-        if stored is None or stored.json is None
-        else msgspec.json.decode(stored.json, type=int)
-    )
+    found = {key: msgspec.json.decode(it.json) for key, it in values.items() if it.json is not None}
+    return _Keeping(found.get("consumer_offset"), found.get("held_up_by") or "")
 
 
 def _status(
@@ -162,19 +163,16 @@ def _status(
     at: datetime | None,
     is_current: bool,
 ) -> IndexStatus:
-    offset = _offset_of(database, keeper.id) if keeper else None
-    lag = source.lag(offset) if offset is not None else None
+    keeping = _state_of(database, keeper.id) if keeper else _Keeping()
+    lag = source.lag(keeping.offset) if keeping.offset is not None else None
     return IndexStatus(
         index,
         is_current,
         keeper.id if keeper else None,
         keeper.flow if keeper else None,
-        offset,
+        keeping.offset,
         lag.changes if lag else None,
         lag.seconds if lag else None,
         at,
+        keeping.trouble,
     )
-
-
-def _is_there(database: Database, index: str) -> bool:
-    return database.transact(lambda c: is_there(c, TableName.parse(index)))

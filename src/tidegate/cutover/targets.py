@@ -8,27 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.store import Database
-    from tidegate.store.change_log import Lag
+    from tidegate.store.indexes import Noted
     from tidegate.store.tables import Digest, Key, KeyRange, Shape
 
 Together = Callable[[Callable[[Any], None]], None]
 """Runs work on a connection to the flow's database, in one transaction with the flow's state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """What is kept about a switch."""
-
-    by: str
-    run: int | None = None
-    lag: Lag | None = None
 
 
 class Target(Protocol):
@@ -53,6 +43,10 @@ class Indexes(Protocol):
 
     def create(self, index: str, shape: Shape) -> None:
         """Make an index for rows of this shape, and check that it can stand behind the alias."""
+        ...
+
+    def is_there(self, index: str) -> bool:
+        """Whether there is an index of this name."""
         ...
 
     def columns(self, index: str) -> tuple[str, ...]:
@@ -92,7 +86,11 @@ class Indexes(Protocol):
         ...
 
     def switch(self, index: str, noted: Noted, together: Together) -> None:
-        """Let the alias stand for an index, at once for all readers, and do `together` with it."""
+        """Let the alias stand for an index, at once for all readers, and do `together` with it.
+
+        What is done together keeps the switch (`store.indexes.note_switch`), which is how going
+        back finds the index before.
+        """
         ...
 
     def drop(self, index: str) -> None:

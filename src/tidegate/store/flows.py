@@ -112,6 +112,11 @@ def flow_progress(connection: psycopg.Connection, run: int) -> list[StepProgress
     return [StepProgress(name, kind, StepState(state), *rest) for name, kind, state, *rest in rows]
 
 
+def awaited_signals(connection: psycopg.Connection, run: int) -> list[str]:
+    """The steps of a run that wait for nothing but their signal."""
+    return [name for (name,) in connection.execute(_SQL["awaited_signals"].sql, {"run": run})]
+
+
 def signal_flow(connection: psycopg.Connection, run: int, step: str, value: str, by: str) -> None:
     """Give a step its signal, as JSON; the same again is harmless."""
     _one(connection, "signal", run=run, step=step, payload=value, by=by)

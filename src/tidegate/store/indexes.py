@@ -38,6 +38,16 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """What is kept about a switch: who made it, and how far the index was then."""
+
+    by: str
+    run: int | None = None
+    """Of the flow that made it; None: a person did."""
+    lag: Lag | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Switch:
     """That an alias was made to stand for an index."""
 
@@ -183,13 +193,7 @@ def _check_replaceable(connection: psycopg.Connection, alias: TableName, index: 
 
 
 def switch(
-    connection: psycopg.Connection,
-    alias: TableName,
-    index: TableName,
-    *,
-    run: int | None,
-    by: str,
-    lag: Lag | None,
+    connection: psycopg.Connection, alias: TableName, index: TableName, noted: Noted
 ) -> bool:
     """Let an alias stand for an index, and note it; whether it stood for another before.
 
@@ -206,11 +210,7 @@ def switch(
     except errors.InvalidTableDefinition as differs:
         raise AliasDiffers(str(alias), str(index), str(differs).partition("\n")[0]) from differs
     connection.execute(b"SET LOCAL lock_timeout = 0")
-    noted = {
-        "alias": str(alias), "index": str(index), "previous": before, "run": run, "by": by,
-        "pending": lag.changes if lag else None, "staleness": lag.seconds if lag else None,
-    }  # fmt: skip
-    connection.execute(_SQL["note_switch"].sql, noted)
+    note_switch(connection, str(alias), str(index), before, noted)
     return True
 
 
@@ -221,9 +221,21 @@ def current(connection: psycopg.Connection, alias: TableName) -> str | None:
     return str(TableName(*row)) if row else None
 
 
-def switches(connection: psycopg.Connection, alias: TableName, most: int = 20) -> list[Switch]:
+def note_switch(
+    connection: psycopg.Connection, alias: str, index: str, before: str | None, noted: Noted
+) -> None:
+    """Keep that an alias stands for another index since now."""
+    lag = noted.lag
+    asked = {
+        "alias": alias, "index": index, "previous": before, "run": noted.run, "by": noted.by,
+        "pending": lag.changes if lag else None, "staleness": lag.seconds if lag else None,
+    }  # fmt: skip
+    connection.execute(_SQL["note_switch"].sql, asked)
+
+
+def switches(connection: psycopg.Connection, alias: str, most: int = 20) -> list[Switch]:
     """What an alias stood for, the last first."""
-    rows = connection.execute(_SQL["switches"].sql, {"alias": str(alias), "most": most})
+    rows = connection.execute(_SQL["switches"].sql, {"alias": alias, "most": most})
     return [Switch(*row) for row in rows]
 
 

@@ -827,10 +827,18 @@ CREATE FUNCTION tidegate.flow_signal(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
     v_before jsonb;
     v_reason text;
 BEGIN
-    PERFORM tidegate.flow_lock(p_run, 'a signal');
+    IF v_run.state = 'failed' THEN  -- what it failed with may be taken back, before it is retried
+        DELETE FROM tidegate.flow_signal AS given
+        USING tidegate.flow_step AS taker
+        WHERE given.run_id = p_run AND given.step = p_step AND taker.run_id = p_run
+        AND taker.name = p_step AND taker.state NOT IN ('completed', 'skipped');
+    ELSE
+        PERFORM tidegate.flow_lock(p_run, 'a signal');
+    END IF;
     SELECT payload INTO v_before FROM tidegate.flow_signal WHERE run_id = p_run AND step = p_step;
     v_reason := CASE
         WHEN v_before = p_payload THEN NULL
@@ -946,9 +954,12 @@ CREATE FUNCTION tidegate.flow_tolerate(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'another failure policy');
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
     v_step bigint;
 BEGIN
+    IF v_run.state <> 'failed' THEN
+        PERFORM tidegate.flow_lock(p_run, 'another failure policy');
+    END IF;
     UPDATE tidegate.flow_step SET tolerated_count = p_count, tolerated_share = p_share
     WHERE run_id = p_run AND name = p_step AND kind IN ('map', 'generator')
     RETURNING id INTO v_step;
@@ -957,7 +968,9 @@ BEGIN
             'TG008', format('run %s has no step %s with items', p_run, p_step),
             jsonb_build_object('run', p_run, 'step', p_step));
     END IF;
-    PERFORM tidegate.flow_follow(v_run, v_step);
+    IF v_run.state <> 'failed' THEN  -- a failed one goes on when it is retried
+        PERFORM tidegate.flow_follow(v_run, v_step);
+    END IF;
 END
 $$;
 
@@ -971,11 +984,14 @@ CREATE FUNCTION tidegate.flow_set_state(
 ) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'writing its state');
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
     v_state tidegate.flow_state;
     v_task tidegate.flow_task;
     v_may_write boolean;
 BEGIN
+    IF v_run.state <> 'failed' OR p_owner IS NOT NULL THEN
+        PERFORM tidegate.flow_lock(p_run, 'writing its state');
+    END IF;
     SELECT * INTO v_state FROM tidegate.flow_state WHERE run_id = p_run AND key = p_key;
     IF p_owner IS NULL THEN
         v_may_write := v_state.is_external;
@@ -992,7 +1008,10 @@ BEGIN
     IF v_state.value = p_value OR (p_once AND v_state.value IS NOT NULL) THEN
         RETURN v_state.value;
     END IF;
-    IF v_state.is_monotonic AND (CASE
+    IF v_state.is_monotonic
+    -- A value of the wrong kind, which the run failed with, is no place to go back from.
+    AND NOT (v_run.state = 'failed' AND jsonb_typeof(p_value) <> jsonb_typeof(v_state.value))
+    AND (CASE
         WHEN jsonb_typeof(p_value) = 'string' AND jsonb_typeof(v_state.value) = 'string'
         THEN (p_value #>> '{}') COLLATE "C" < (v_state.value #>> '{}') COLLATE "C"
         ELSE p_value < v_state.value

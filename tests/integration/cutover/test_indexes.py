@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
 from tidegate.cutover.postgres import PostgresIndexes
-from tidegate.cutover.targets import Noted
 from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers, UnknownTableColumn
 from tidegate.store import Connection, Database
 from tidegate.store.change_log import DELETED, VERSION
+from tidegate.store.indexes import Noted
 from tidegate.store.tables import KeyRange
 
 BY = Noted("a test")

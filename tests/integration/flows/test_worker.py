@@ -161,7 +161,7 @@ def test_handlers_start_while_a_slow_generator_still_yields(work: Start) -> None
 def test_a_generator_waits_when_its_handlers_fall_behind(work: Start, hand: Hand) -> None:
     flow, released, yielded = Flow("ahead"), Event(), Calls()
 
-    @flow.generator(batch=5, max_in_flight=10, flush_every=0.01)
+    @flow.generator(batch=5, max_in_flight=12, flush_every=0.01)
     def ahead(context: Context) -> Iterator[int]:
         for number in range(200):
             yielded.note(number)
@@ -174,10 +174,11 @@ def test_a_generator_waits_when_its_handlers_fall_behind(work: Start, hand: Hand
 
     works = work(flow, threads=1)
     run = begin(works.database, flow)
-    wait_until(lambda: hand.steps(run)["ahead"].spawned >= 10)
-    most = 10 + 5 + 2 * 5 + 1
+    wait_until(lambda: hand.steps(run)["ahead"].spawned >= 12)
+    most = 12 + 2 * 5 + 1
     wait_until(lambda: len(yielded.made) >= 20)
     assert len(yielded.made) <= most
+    assert hand.steps(run)["ahead"].in_flight == 12
     released.set()
     wait(works.database, run, 60, works.wakeups)
     assert hand.steps(run)["ahead"].spawned == 200

@@ -58,10 +58,14 @@ class _Closed(Exception):
 class Spawner:
     """Makes items tasks, on a thread of its own."""
 
-    def __init__(self, database: Database, context: TaskContext, how: Generating) -> None:
+    def __init__(
+        self, database: Database, context: TaskContext, how: Generating, in_flight: int
+    ) -> None:
         self._database = database
         self._context = context
         self._how = how
+        self._room = how.max_in_flight - in_flight
+        """Items that may be spawned before some of those in flight are terminal."""
         self._waiting: deque[_Item | _Cursor] = deque()
         self._oldest = 0.0
         self._changed = Condition()
@@ -97,8 +101,10 @@ class Spawner:
 
     def _run(self) -> None:
         try:
+            self._wait_for_handlers()
             while batch := self._next_batch():
-                self._wait_for_handlers(self._spawn(batch))
+                self._room = self._how.max_in_flight - self._spawn(batch)
+                self._wait_for_handlers()
         except BaseException as error:  # noqa: BLE001  it is raised where the generator is
             with self._changed:
                 self._error = error
@@ -120,7 +126,8 @@ class Spawner:
     def _take(self) -> list[_Item | _Cursor]:
         batch: list[_Item | _Cursor] = []
         left = LARGEST
-        while self._waiting and len(batch) < self._how.batch and left > 0:
+        most = min(self._how.batch, max(1, self._room))
+        while self._waiting and len(batch) < most and left > 0:
             batch.append(self._waiting.popleft())
             left -= len(batch[-1].json)
         return batch
@@ -139,12 +146,12 @@ class Spawner:
         crash_point("flow.spawn.after_commit")
         return in_flight
 
-    def _wait_for_handlers(self, in_flight: int) -> None:
+    def _wait_for_handlers(self) -> None:
         step = self._context.claim.step_id
-        while in_flight >= self._how.max_in_flight and not self._context.is_cancelled:
+        while self._room <= 0 and not self._context.is_cancelled:
             self._context.wait_cancelled(LOOK_EVERY)
             place = self._database.transact(lambda c: flow_tasks.generator_place(c, step))
-            in_flight = place.in_flight
+            self._room = self._how.max_in_flight - place.in_flight
 
 
 def generate(database: Database, context: TaskContext, arguments: list[Any]) -> None:
@@ -158,7 +165,7 @@ def generate(database: Database, context: TaskContext, arguments: list[Any]) -> 
     claim = context.claim
     place = database.transact(lambda c: flow_tasks.generator_place(c, claim.step_id))
     context.restore_cursor(place.cursor)
-    spawner = Spawner(database, context, step.generating)
+    spawner = Spawner(database, context, step.generating, place.in_flight)
     try:
         _feed(spawner, context, step, place, arguments)
     except _Closed:

@@ -13,7 +13,7 @@ from tidegate.flows.states import OVER
 from tidegate.run.flows.client import LOOK_EVERY
 from tidegate.store import Wakeups
 from tidegate.store.flow_events import FlowEvent, flow_events, flow_holdings, flow_waits
-from tidegate.store.flows import flow_progress, flow_run, flow_state
+from tidegate.store.flows import awaited_signals, flow_progress, flow_run, flow_state
 from tidegate.store.topics import flow_topic
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Sight:
     waits: list[FlowWait]
     holdings: list[Holding]
     at: float = field(default_factory=monotonic)
+    signals: list[str] = field(default_factory=list)
+    """Steps that wait for nothing but their signal."""
 
     def done(self, step: str) -> int:
         """Items of a step that nothing more happens to."""
@@ -54,6 +56,7 @@ def see(database: Database, run: int) -> Sight:
         return Sight(
             flow_run(connection, run), flow_progress(connection, run), state,
             flow_waits(connection, run), flow_holdings(connection, run),
+            signals=awaited_signals(connection, run),
         )  # fmt: skip
 
     return database.transact(look)

@@ -30,6 +30,20 @@ WHERE run_id = %(run)s;
 -- name: signal — Give a step its signal.
 SELECT tidegate.flow_signal(%(run)s, %(step)s, %(payload)s::jsonb, %(by)s);
 
+-- name: awaited_signals — The steps of a run that wait for nothing but their signal.
+SELECT step.name
+FROM tidegate.flow_step AS step
+JOIN tidegate.flow_run AS run ON run.id = step.run_id AND run.closed_at IS NULL
+WHERE step.run_id = %(run)s AND step.needs_signal AND step.state = 'waiting'
+AND NOT EXISTS (
+    SELECT FROM tidegate.flow_signal AS given
+    WHERE given.run_id = step.run_id AND given.step = step.name)
+AND NOT EXISTS (
+    SELECT FROM tidegate.flow_step AS before
+    WHERE before.run_id = step.run_id AND before.name = ANY (step.depends_on)
+    AND before.state NOT IN ('completed', 'skipped'))
+ORDER BY step.number;
+
 -- name: cancel — Give a run up.
 SELECT tidegate.flow_cancel(%(run)s, %(reason)s);
 
