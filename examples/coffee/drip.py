@@ -32,7 +32,7 @@ from tidegate.spark import Session, session_on
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 from tidegate_examples.coffee.demo.answers import differing, plain_answers, released_answers
-from tidegate_examples.coffee.demo.telling import Teller
+from tidegate_examples.telling import Teller
 
 if TYPE_CHECKING:
     from tidegate.run.cuts import Cut

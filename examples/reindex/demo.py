@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -26,17 +25,16 @@ from rich.console import Console
 
 from tidegate.cutover import Wanted, indexes_of, reverse
 from tidegate.cutover.values import Cutover
-from tidegate.flows import FlowState
 from tidegate.run.flows import begin, result
 from tidegate.store import Database, open_database
 from tidegate.store.change_log import DELETED
-from tidegate.store.flows import flow_progress, flow_run
-from tidegate_examples.coffee.demo.telling import Teller
+from tidegate_examples.hall import BOUND, Hall
 from tidegate_examples.reindex import TABLE, stemmed
+from tidegate_examples.telling import Teller
 
+PLAIN, STEMMED = "tidegate_examples.reindex:plain", "tidegate_examples.reindex:stemmed"
 ROWS = 40_000
 WRITERS = 2
-BOUND = 300.0
 WORDS = ("river", "rivers", "lamp", "lamps", "paper", "papers", "chair", "chairs", "hill", "hills")
 CHANGES = {
     "update": "UPDATE shop.articles SET title = %(title)s, body = %(body)s WHERE id = %(id)s",
@@ -58,8 +56,8 @@ def main() -> None:
         _fill(database)
         teller.tell(f"a table of {ROWS:,} articles, and no index of them")
         hall = Hall(database, place, teller, left)
-        old = hall.hire("plain")
-        hall.cut_over("articles_v1", hall.begin("articles_v1"))
+        old = hall.hire(PLAIN)
+        _cut_over(hall, "articles_v1", _begin(hall, "articles_v1"))
         with _traffic(database.url) as seen:
             _deploy(hall, old)
             _replace(hall, seen)
@@ -80,68 +78,26 @@ class Seen:
     errors: list[BaseException] = field(default_factory=list)
 
 
-@dataclass
-class Hall:
-    """Workers, and what they do."""
+def _cut_over(hall: Hall, index: str, run: int) -> Cutover:
+    """Wait until readers are switched, and tell what it came to."""
+    hall.until(f"{index} is made", lambda: hall.is_over(run))
+    made: Cutover = result(hall.database, stemmed.flow, run, "finish")
+    hall.teller.tell(
+        f"readers are switched to {made.index}",
+        f"{made.rows:,} rows compared, {made.changes:,} changes followed meanwhile",
+        f"at the switch {made.pending_at_switch} changes were pending,"
+        f" the oldest {made.staleness_at_switch:.2f} s old",
+    )
+    return made
 
-    database: Database
-    folder: Path
-    teller: Teller
-    left: ExitStack
 
-    def hire(self, attribute: str) -> subprocess.Popen[bytes]:
-        """A worker in a process of its own."""
-        module = f"tidegate_examples.reindex:{attribute}"
-        command = [sys.executable, "-m", "tidegate", "flow", "worker", module]
-        command += ["--deployment", str(self.folder), "--lease", "3"]
-        with (self.folder / "workers.log").open("ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603  our own
-        self.left.callback(process.wait)
-        self.left.callback(process.terminate)
-        return process
-
-    def begin(self, index: str) -> int:
-        """A cutover to a new index."""
-        return begin(self.database, stemmed.flow, Wanted(index), key=index)
-
-    def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        """Wait, and show how far it is."""
-        deadline = monotonic() + BOUND
-        with self.teller.in_motion():
-            while not is_so():
-                if monotonic() > deadline:
-                    raise SystemExit(f"{what} did not happen within {BOUND:g} s")
-                self.teller.progress(what)
-                Event().wait(0.1)
-
-    def filled(self, run: int) -> int:
-        """The portions of a new index that are done."""
-        steps = self.database.transact(lambda c: flow_progress(c, run))
-        return next(it.succeeded for it in steps if it.name == "fill")
-
-    def cut_over(self, index: str, run: int) -> Cutover:
-        """Wait until readers are switched, and tell what it came to."""
-
-        def is_over() -> bool:
-            found = self.database.transact(lambda c: flow_run(c, run))
-            if found.state is FlowState.FAILED:
-                raise SystemExit(f"the cutover failed: {found.cause}")
-            return found.state is FlowState.COMPLETED
-
-        self.until(f"{index} is made", is_over)
-        made: Cutover = result(self.database, stemmed.flow, run, "finish")
-        self.teller.tell(
-            f"readers are switched to {made.index}",
-            f"{made.rows:,} rows compared, {made.changes:,} changes followed meanwhile",
-            f"at the switch {made.pending_at_switch} changes were pending,"
-            f" the oldest {made.staleness_at_switch:.2f} s old",
-        )
-        return made
+def _begin(hall: Hall, index: str) -> int:
+    return begin(hall.database, stemmed.flow, Wanted(index), key=index)
 
 
 def _deploy(hall: Hall, old: subprocess.Popen[bytes]) -> None:
     """Workers of another release, which go on with everything that the old one did."""
-    hall.hire("stemmed")
+    hall.hire(STEMMED)
     old.terminate()
     hall.until("the old worker ends", lambda: old.poll() is not None)
     hall.teller.tell("a release that knows the forms of words takes over; the old worker has ended")
@@ -149,13 +105,13 @@ def _deploy(hall: Hall, old: subprocess.Popen[bytes]) -> None:
 
 def _replace(hall: Hall, seen: Seen) -> None:
     """Another index, by workers that die."""
-    mortal = hall.hire("stemmed")
-    run = hall.begin("articles_v2")
-    hall.until("articles_v2 is filled", lambda: hall.filled(run) >= 1)
+    mortal = hall.hire(STEMMED)
+    run = _begin(hall, "articles_v2")
+    hall.until("articles_v2 is filled", lambda: hall.step(run, "fill").succeeded >= 1)
     mortal.kill()
     hall.teller.tell("a worker is killed while it fills articles_v2; another goes on")
     before = seen.found
-    hall.cut_over("articles_v2", run)
+    _cut_over(hall, "articles_v2", run)
     hall.until("readers search", lambda: seen.found != before)
     hall.teller.tell(f"who searches for “river” finds {seen.found:,} articles; it was {before:,}")
 

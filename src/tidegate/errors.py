@@ -2355,6 +2355,15 @@ class StepTimedOut(FlowError):
 
 
 @dataclass(eq=False)
+class FinalFailure(FlowError):
+    """A function of a flow says so itself: the same attempt again would fail as well."""
+
+    says = "{reason}"
+
+    reason: str
+
+
+@dataclass(eq=False)
 class FlowCancelled(FlowError):
     """What a handler is told when nobody wants its result any more."""
 

@@ -36,8 +36,8 @@ from tidegate_examples.coffee.demo.clients import Client, make_client
 from tidegate_examples.coffee.demo.progress import has_lost_its_owners, progress
 from tidegate_examples.coffee.demo.report import compare, show_completeness, show_rows
 from tidegate_examples.coffee.demo.show import Show
-from tidegate_examples.coffee.demo.telling import Teller
 from tidegate_examples.coffee.demo.workers import WorkerProcess, worker_command
+from tidegate_examples.telling import Teller
 
 DATABASE = "TIDEGATE_DATABASE"
 UNDER_WAY = 14

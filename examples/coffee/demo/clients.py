@@ -13,7 +13,7 @@ from tidegate_examples.coffee.data import Size, write
 
 if TYPE_CHECKING:
     from tidegate.run.server import Server
-    from tidegate_examples.coffee.demo.telling import Teller
+    from tidegate_examples.telling import Teller
 
 PATIENCE = 300.0
 """Seconds after which a client stops waiting for the demo to let it go on."""

@@ -12,7 +12,7 @@ from tidegate_examples.coffee.demo.progress import released
 
 if TYPE_CHECKING:
     from tidegate_examples.coffee.demo.show import Show
-    from tidegate_examples.coffee.demo.telling import Teller
+    from tidegate_examples.telling import Teller
 
 SHOWN_ROWS = 3
 QUESTIONS = {

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidegate.run.server import Server
     from tidegate.spark import Session
     from tidegate_examples.coffee.demo.clients import Client
-    from tidegate_examples.coffee.demo.telling import Teller
     from tidegate_examples.coffee.demo.workers import WorkerProcess
+    from tidegate_examples.telling import Teller
 
 GLANCE = 0.25
 """Seconds between two looks."""

@@ -21,7 +21,8 @@ def demo(
 
     Starts Spark and PostgreSQL, generates data, and takes about two minutes. `tidegate demo drip`
     shows a run that goes on: chunks drip in, and every five seconds all answers are cut at one
-    point. `tidegate demo reindex` replaces a search index while people search.
+    point. `tidegate demo discover` reads a site of unknown size with workers that die, in half a
+    minute and without Spark; `tidegate demo reindex` replaces a search index while people search.
     """
     with told_errors(as_json=False):
         registered = {point.name: point for point in entry_points(group=GROUP)}

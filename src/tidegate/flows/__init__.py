@@ -8,6 +8,7 @@ claim, and a task that nobody finished is done again. What may follow what stand
 a step begins and how it ends in `decide`.
 """
 
+from tidegate.errors import FinalFailure
 from tidegate.flows.context import Context
 from tidegate.flows.flow import Flow, GeneratorStep
 from tidegate.flows.gates import StateGate, all_of, is_set, reached
@@ -21,6 +22,7 @@ __all__ = [
     "Backoff",
     "Context",
     "FailAtFirst",
+    "FinalFailure",
     "Flow",
     "FlowState",
     "FlowStateReader",

@@ -14,7 +14,7 @@ from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import approved, numbers
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed, FlowTimeout
-from tidegate.flows import Context, Flow, StepState, Tolerate
+from tidegate.flows import Context, FinalFailure, Flow, StepState, Tolerate
 from tidegate.run.flows import begin, result, signal, wait
 
 
@@ -36,6 +36,21 @@ def test_a_generator_its_handler_and_a_reduce_run_to_the_end(work: Start, hand: 
 def test_an_empty_stream_gives_an_empty_result(work: Start) -> None:
     works = work(numbers)
     assert works.give(numbers, 0, "total") == 0
+
+
+def test_a_function_that_says_so_is_not_tried_again(work: Start) -> None:
+    flow, calls = Flow("hopeless"), Calls()
+
+    @flow.step(retries=5, backoff=QUICKLY)
+    def read(context: Context, address: str) -> str:
+        calls.note(address)
+        raise FinalFailure(f"{address} is gone")
+
+    works = work(flow)
+    run = begin(works.database, flow, "page-7")
+    with pytest.raises(FlowFailed, match="page-7 is gone"):
+        wait(works.database, run, 30)
+    assert calls.made == ["page-7"]
 
 
 def test_values_keep_their_types_from_step_to_step(work: Start) -> None:

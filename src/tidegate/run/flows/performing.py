@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import (
     ClaimLost,
+    FinalFailure,
     FlowCancelled,
     FlowRedefined,
     FlowRunClosed,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FINAL = (
+    FinalFailure,
     FlowRedefined,
     InvalidFlowValue,
     PipelineNotReleased,

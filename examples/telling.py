@@ -1,4 +1,4 @@
-"""What the demo says: a line per thing that happened, a line in motion, and tables."""
+"""What demos say: a line per thing that happened, a line in motion, and tables."""
 
 from __future__ import annotations
 

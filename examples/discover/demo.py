@@ -1,0 +1,103 @@
+"""`tidegate demo discover`: a site of unknown size is read, and the worker that discovers it dies.
+
+Everything is real: a site on loopback, an embedded PostgreSQL, two workers as processes, SIGKILL.
+Half-way the worker is killed that reads the lists. The other one goes on behind the last list that
+was saved. In the end the report is compared with the site: every article that is there, once.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import Popen
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from tidegate.run.flows import begin, result, see
+from tidegate.store import open_database
+from tidegate_examples.discover import Report, discover, library, report
+from tidegate_examples.discover.site import Site, served
+from tidegate_examples.hall import Hall
+from tidegate_examples.telling import Teller
+
+ARTICLES = 6_000
+LIBRARY = "tidegate_examples.discover:library"
+Workers = dict[str, Popen[bytes]]
+
+
+def main() -> None:
+    """Show it."""
+    show(Teller(Console()), ARTICLES)
+
+
+def show(teller: Teller, articles: int) -> None:
+    """Read a site of so many articles."""
+    with (
+        TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as folder,
+        ExitStack() as left,
+    ):
+        site = left.enter_context(served(articles))
+        database = left.enter_context(open_database(None, Path(folder)))
+        hall = Hall(database, Path(folder), teller, left)
+        workers = {name: hall.hire(LIBRARY, name) for name in ("first", "second")}
+        run = begin(database, library, site.address, key="today")
+        teller.tell(f"two workers read {site.address}, of which nobody has told them the size")
+        _kill_whoever_discovers(hall, run, workers)
+        hall.until("reading on", lambda: hall.is_over(run), lambda: _far(hall, run))
+        _check(hall, run, site)
+
+
+def _kill_whoever_discovers(hall: Hall, run: int, workers: Workers) -> None:
+    """As soon as something was read, and while there is more to discover."""
+    hall.until(
+        "reading",
+        lambda: (
+            _discoverer(hall, run, workers) is not None
+            and hall.step(run, discover.name).succeeded > 0
+        ),
+        lambda: _far(hall, run),
+    )
+    far = _far(hall, run)
+    mortal = _discoverer(hall, run, workers)
+    if mortal is None:
+        raise SystemExit("everything was discovered before a worker could be killed")
+    mortal.kill()
+    hall.teller.tell(
+        f"the worker that reads the lists is killed, process {mortal.pid}{far}",
+        "the other one goes on when its lease has expired",
+    )
+
+
+def _discoverer(hall: Hall, run: int, workers: Workers) -> Popen[bytes] | None:
+    """The process that runs the generator, if one does."""
+    for it in see(hall.database, run).holdings:
+        if it.step == discover.name and not it.is_items:
+            return workers[it.worker.partition("-")[0]]
+    return None
+
+
+def _far(hall: Hall, run: int) -> str:
+    step = hall.step(run, discover.name)
+    plus = "" if step.generating == "complete" else "+"
+    return f": {step.succeeded:,} of {step.spawned:,}{plus} articles, {step.failed} gone"
+
+
+def _check(hall: Hall, run: int, site: Site) -> None:
+    made: Report = result(hall.database, library, run, report)
+    read = [it.address for it in result(hall.database, library, run, discover)]
+    there = {f"{site.address}/article/{at}" for at in site.there}
+    if len(read) != len(there) or set(read) != there or made != Report(len(there), site.words):
+        raise SystemExit(f"{made} and {len(read)} summaries are not what the site has")
+    step = hall.step(run, discover.name)
+    again = sum(times - 1 for times in site.asked.values())
+    hall.teller.tell(
+        f"{made.articles:,} articles with {made.words:,} words are read, each of them counted once",
+        f"{step.failed} were gone, which is borne up to 5 %; {again:,} questions were asked again:"
+        " busy articles, and those that the dead worker had in hand",
+        style="bold green",
+    )
+
+
+if __name__ == "__main__":
+    main()
