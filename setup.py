@@ -29,7 +29,7 @@ COMPILED = (
 )
 """Not `messages`: generic classes lose their slots. Not `checkpoint_id`: it extends a library's."""
 
-READ = ("src/tidegate/errors.py", str(ROOM / "messages.py"))
+READ = (*map(str, sorted(Path("src/tidegate/errors").glob("*.py"))), str(ROOM / "messages.py"))
 """What the compiled modules import: looked at for its types."""
 
 OPTIONS = ("--config-file=", "--follow-imports=skip")

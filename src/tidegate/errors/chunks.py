@@ -1,0 +1,321 @@
+"""Chunks, files and streams that cannot be taken as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidegate.errors.base import counted, listed
+from tidegate.errors.runs import RunError
+from tidegate.errors.usage import UsageError
+
+
+@dataclass(eq=False)
+class UnknownSource(RunError):
+    """Data was sent to a source that the pipeline does not have."""
+
+    source: str
+    known: str
+    says: ClassVar[str] = "there is no source {source!r}; the pipeline's sources are: {known}"
+
+
+@dataclass(eq=False)
+class InvalidChunkNumber(RunError):
+    """Chunks are numbered from 1, and their count is not negative."""
+
+    source: str
+    number: int
+    says: ClassVar[str] = (
+        "{number} cannot be the number or the count of chunks of source {source!r};"
+        " chunks are numbered 1, 2, 3, …"
+    )
+
+
+@dataclass(eq=False)
+class ChunkConflict(RunError):
+    """Something else was delivered under this number before."""
+
+    run: str
+    source: str
+    number: int
+    sha256: str
+    known: str
+
+    def __str__(self) -> str:
+        return (
+            f"chunk {self.number} of source {self.source!r} of run {self.run!r} was delivered"
+            f" before with other content (SHA-256 {self.known[:12]}…, not {self.sha256[:12]}…);"
+            " deliver the same bytes again, or others under a number of their own"
+        )
+
+
+@dataclass(eq=False)
+class SourceEnded(RunError):
+    """The source was declared to have fewer chunks than this one's number."""
+
+    run: str
+    source: str
+    number: int
+    declared: int
+    says: ClassVar[str] = (
+        "the number of chunks of source {source!r} of run {run!r} was declared to be {declared}, so"
+        " there is no chunk {number}; use another run for more data"
+    )
+
+
+@dataclass(eq=False)
+class CountConflict(RunError):
+    """The source was declared to have another number of chunks before."""
+
+    run: str
+    source: str
+    chunks: int
+    declared: int
+    says: ClassVar[str] = (
+        "the number of chunks of source {source!r} of run {run!r} was declared to be {declared}"
+        " before, and cannot be {chunks} instead"
+    )
+
+
+@dataclass(eq=False)
+class ChunksMissing(RunError):
+    """A source is to end with what was delivered, which has gaps."""
+
+    run: str
+    source: str
+    missing: tuple[int, ...]
+
+    def __str__(self) -> str:
+        numbers = listed([str(number) for number in self.missing])
+        return (
+            f"source {self.source!r} of run {self.run!r} cannot end with the chunks it has:"
+            f" missing before the last one: {numbers}. Deliver them, or say how many chunks"
+            " there are"
+        )
+
+
+@dataclass(eq=False)
+class ChunksBeyond(RunError):
+    """More was delivered than the source is declared to have."""
+
+    run: str
+    source: str
+    chunks: int
+    beyond: tuple[int, ...]
+
+    def __str__(self) -> str:
+        numbers = listed([str(number) for number in self.beyond])
+        return (
+            f"source {self.source!r} of run {self.run!r} cannot have"
+            f" {counted(self.chunks, 'chunk')}: delivered beyond them: {numbers}."
+            " Declare a count that has room for them, or cancel the run"
+        )
+
+
+@dataclass(eq=False)
+class NotABatch(RunError):
+    """Something was sent that a stage on Spark cannot read."""
+
+    kind: str
+    says: ClassVar[str] = "a stage on Spark takes batches of files, not a {kind}"
+
+
+@dataclass(eq=False)
+class NoSuchChunk(RunError):
+    """A file that was to be delivered is not there."""
+
+    source: str
+    file: str
+    says: ClassVar[str] = "there is no file {file}, which was to be a chunk of source {source!r}"
+
+
+@dataclass(eq=False)
+class NoDataFolder(UsageError):
+    """Data is to be taken from a folder that is not there."""
+
+    says = "there is no folder {folder}; say with --data where the folders of the sources are."
+
+    folder: str
+
+
+@dataclass(eq=False)
+class NoSourceFolder(UsageError):
+    """A data folder lacks the folders of some sources."""
+
+    says = (
+        "{folder} has no folder for: {sources}. Put the files of each source below a folder of its"
+        " name, such as {folder}/<source>/1.csv; an empty folder is a source without rows."
+    )
+
+    folder: str
+    sources: str
+
+
+@dataclass(eq=False)
+class UnexpectedFiles(UsageError):
+    """A source's folder has something that is no chunk, and may have been meant as one."""
+
+    says = (
+        "the folder of source {source!r} has what is no chunk: {files}. Chunks are files that end"
+        " with {endings}; rename what is one, and move the rest elsewhere."
+    )
+
+    source: str
+    files: str
+    endings: str
+
+
+@dataclass(eq=False)
+class NotAStream(RunError):
+    """A DataFrame was to be followed that does not go on."""
+
+    source: str
+    says: ClassVar[str] = (
+        "source {source!r} cannot follow this DataFrame, which is no stream: make it by"
+        " spark.readStream, or write it to files and deliver those"
+    )
+
+
+@dataclass(eq=False)
+class StreamOverConnect(RunError):
+    """A stream was to be followed over Spark Connect, where batches are taken by the server."""
+
+    source: str
+    says: ClassVar[str] = (
+        "source {source!r} cannot follow a stream over Spark Connect: its batches would be handed"
+        " over in the server's process, which has no pipeline. Use a classic session for it"
+    )
+
+
+@dataclass(eq=False)
+class StreamFailed(RunError):
+    """A stream that is followed has ended by an error."""
+
+    retryable: ClassVar[bool] = True
+
+    run: str
+    source: str
+    reason: str
+    says: ClassVar[str] = (
+        "the stream of source {source!r} of run {run!r} has failed: {reason}. What was taken is"
+        " recorded; follow it again with the same checkpoint to go on"
+    )
+
+
+@dataclass(eq=False)
+class MissingColumns(RunError):
+    """A delivered file lacks columns that its source declares."""
+
+    source: str
+    file: str
+    missing: tuple[str, ...]
+    found: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file} has no column {', '.join(self.missing)}, which source {self.source!r}"
+            f" declares; its columns are: {', '.join(self.found) or 'none'}"
+        )
+
+
+@dataclass(eq=False)
+class BadValue(RunError):
+    """A delivered file has a value that is not of its declared type; `__cause__` is Spark's error.
+
+    `line` is known for CSV files that are not too long.
+    """
+
+    source: str
+    file: str
+    column: str
+    value: str
+    type: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = f", line {self.line}" if self.line else ""
+        return (
+            f"{self.file}{line}: {self.column} is {self.value!r}, which cannot be read as"
+            f" {self.type}; correct the value, or the type in the schema of source {self.source!r}"
+        )
+
+
+@dataclass(eq=False)
+class BadLine(RunError):
+    """A line of a delivered CSV file does not have one field for every column of its header.
+
+    `line` is known for files that are not too long.
+    """
+
+    source: str
+    file: str
+    columns: int
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = f"line {self.line}" if self.line else "a line"
+        return (
+            f"{self.file}: {line} cannot be split into the {self.columns} columns of the header;"
+            f" correct the line, which was to be a row of source {self.source!r}"
+        )
+
+
+@dataclass(eq=False)
+class WrongColumnType(RunError):
+    """A delivered file stores a column as another type than its source declares."""
+
+    source: str
+    file: str
+    column: str
+    found: str
+    declared: str
+    says: ClassVar[str] = (
+        "{file} stores {column} as {found}, which cannot be read as {declared};"
+        " store it as that, or change the type in the schema of source {source!r}"
+    )
+
+
+@dataclass(eq=False)
+class UnreadableChunk(RunError):
+    """A delivered file is broken: cut off, corrupt, or not what its name says."""
+
+    source: str
+    file: str
+    reason: str
+    says: ClassVar[str] = (
+        "{file} cannot be read as a chunk of source {source!r}: {reason}; write it again"
+    )
+
+
+@dataclass(eq=False)
+class ChunkNotCopied(RunError):
+    """Spark failed while it copied a chunk, and the chunk is not known to be the reason."""
+
+    retryable: ClassVar[bool] = True
+    source: str
+    file: str
+    spark_condition: str
+    reason: str
+    says: ClassVar[str] = (
+        "{file}, a chunk of source {source!r}, was not copied: {reason} [{spark_condition}]"
+    )
+
+
+@dataclass(eq=False)
+class NoSpace(RunError):
+    """The disk is full. What was being written is gone, so the same call may work later."""
+
+    retryable: ClassVar[bool] = True
+    where: str
+    says: ClassVar[str] = "there is no space left on {where}; free some and try again"
+
+
+@dataclass(eq=False)
+class UnknownFormat(RunError):
+    """A delivered file is of a kind that cannot be read."""
+
+    file: str
+    says: ClassVar[str] = (
+        "{file} is neither CSV, Parquet nor Arrow by its name;"
+        " deliver *.csv, *.csv.gz, *.csv.bz2, *.parquet, *.arrow, *.feather or *.ipc"
+    )

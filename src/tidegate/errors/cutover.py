@@ -1,0 +1,177 @@
+"""An index cannot be made from a table, or readers cannot be switched to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidegate.errors.base import TidegateError
+
+
+@dataclass(eq=False)
+class CutoverError(TidegateError):
+    """An index cannot be made from a table, or readers cannot be switched to it."""
+
+
+@dataclass(eq=False)
+class UnknownTable(CutoverError):
+    """There is no such table."""
+
+    says = "there is no table {table}; write schema.table"
+
+    table: str
+
+
+@dataclass(eq=False)
+class NoPrimaryKey(CutoverError):
+    """The rows of a table cannot be told apart."""
+
+    says = "{table} has no primary key, or one that is DEFERRABLE: rows are known by it, so add one"
+
+    table: str
+
+
+@dataclass(eq=False)
+class UnknownTableColumn(CutoverError):
+    """A table does not have a column that an index wants."""
+
+    says = "{table} has no column {column!r}; it has {known}"
+
+    table: str
+    column: str
+    known: str
+
+
+@dataclass(eq=False)
+class TableBusy(CutoverError):
+    """Somebody writes to a table for so long that its changes cannot begin to be logged."""
+
+    retryable: ClassVar[bool] = True
+    says = (
+        "transactions that write to {table} do not end, and its changes can only be logged from a"
+        " moment when there is none; end them, or try again when it is quieter"
+    )
+
+    table: str
+
+
+@dataclass(eq=False)
+class NotFollowed(CutoverError):
+    """No changes are kept for an index: some may have been removed that it does not have."""
+
+    says = (
+        "the log of {table} keeps no changes for {index}, so it may lack some for good;"
+        " make another index, and retire this one"
+    )
+
+    index: str
+    table: str
+
+
+@dataclass(eq=False)
+class IndexDiffers(CutoverError):
+    """What is there under the name of an index cannot be used as that."""
+
+    says = "{index} cannot be used: {reason}. Name another index, or drop this one."
+
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class AliasDiffers(CutoverError):
+    """Readers of an alias would miss a column, or find another type in it."""
+
+    says = (
+        "{index} cannot stand behind {alias}: {reason}. Readers rely on the columns they have: keep"
+        " them, and add others behind them; or make another alias."
+    )
+
+    alias: str
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class RowsDiffer(CutoverError):
+    """An index does not hold what its source holds, and no change is under way that explains it."""
+
+    says = (
+        "{index} is not as {source}: {number} rows differ, {examples}. It was not switched to."
+        " Retry the run to compare again; if they stay, begin another index."
+    )
+
+    index: str
+    source: str
+    number: int
+    examples: str
+
+
+@dataclass(eq=False)
+class GateClosed(CutoverError):
+    """A switch was to be made before its conditions held."""
+
+    retryable: ClassVar[bool] = True
+    says = "{alias} was not switched to {index}: {reason}"
+
+    alias: str
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class AliasBusy(CutoverError):
+    """Readers of an alias do not end, and it can only be switched between them."""
+
+    retryable: ClassVar[bool] = True
+    says = "queries on {alias} do not end, and it is switched between them; it is tried again"
+
+    alias: str
+
+
+@dataclass(eq=False)
+class NothingToReverse(CutoverError):
+    """There is no index that an alias stood for before."""
+
+    says = "{alias} cannot go back: {reason}"
+
+    alias: str
+    reason: str
+
+
+@dataclass(eq=False)
+class IndexBehind(CutoverError):
+    """An index that readers would be switched to does not have what has changed since."""
+
+    retryable: ClassVar[bool] = True
+    says = (
+        "{index} is {changes} behind, the oldest {seconds:.1f} s old, and did not catch up"
+        " within {bound:g} s; start workers for its feed, or switch all the same with --stale"
+    )
+
+    index: str
+    changes: str
+    seconds: float
+    bound: float
+
+
+@dataclass(eq=False)
+class IndexInUse(CutoverError):
+    """An index that readers see, or that is being filled, is not to be removed."""
+
+    says = "{index} is not removed: {reason}"
+
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class StreamStalled(CutoverError):
+    """Changes could not be applied for longer than is borne."""
+
+    retryable: ClassVar[bool] = True
+    says = "no change has reached {index} for {seconds:.0f} s: {reason}"
+
+    index: str
+    seconds: float
+    reason: str

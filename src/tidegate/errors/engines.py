@@ -1,0 +1,44 @@
+"""What a pipeline would run on is not there, or does not have what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidegate.errors.base import TidegateError
+
+
+@dataclass(eq=False)
+class SparkUnavailable(TidegateError):
+    """No session could be opened. `__cause__` is what Spark raised, if it got that far."""
+
+    master: str
+    reason: str
+    instead: str
+    says: ClassVar[str] = "there is no Spark on {master}: {reason}. {instead}"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something that has to be there before a pipeline is served, and what is there instead."""
+
+    what: str
+    required: str
+    available: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: required: {self.required}; available: {self.available}. {self.advice}"
+
+
+@dataclass(eq=False)
+class EngineUnfit(TidegateError):
+    """What a pipeline runs on does not have what it needs. Nothing was started."""
+
+    engine: str
+    complaints: tuple[Complaint, ...]
+    says: ClassVar[str] = "{engine} does not fit"
+
+    def __str__(self) -> str:
+        lines = (f"\n  {complaint}." for complaint in self.complaints)
+        return f"the pipeline cannot be served on {self.engine}:{''.join(lines)}"

@@ -1,0 +1,410 @@
+"""A flow is declared wrongly, or one of its runs cannot do what was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidegate.errors.base import TidegateError
+from tidegate.errors.declaring import DeclarationError
+from tidegate.errors.store import StoreError
+from tidegate.errors.usage import UsageError
+
+
+@dataclass(eq=False)
+class UntypedFunction(DeclarationError):
+    """A function of a flow whose annotations are missing or cannot be read."""
+
+    says = "{function} of flow {flow!r} is not fully annotated: {reason}"
+    advice = "Annotate every parameter and the result; types are looked up where it is declared."
+
+    flow: str
+    function: str
+    reason: str
+
+
+@dataclass(eq=False)
+class WrongParameters(DeclarationError):
+    """A function of a flow does not take what it will be given."""
+
+    says = "{function} of flow {flow!r} takes {found}, and will be given {given}"
+    advice = "A function takes its context first, then one value for each of its dependencies."
+
+    flow: str
+    function: str
+    found: str
+    given: str
+
+
+@dataclass(eq=False)
+class TypesDiffer(DeclarationError):
+    """What one function of a flow gives is not what another takes."""
+
+    says = "{function} of flow {flow!r} takes {wanted}, and {source} gives {given}"
+    advice = "Make the two annotations the same."
+
+    flow: str
+    function: str
+    wanted: str
+    source: str
+    given: str
+
+
+@dataclass(eq=False)
+class UnknownFlowStep(DeclarationError):
+    """A flow has no step of this name."""
+
+    says = "flow {flow!r} has no step {step!r}"
+    advice = "Its steps are: {known}."
+
+    flow: str
+    step: str
+    known: str
+
+
+@dataclass(eq=False)
+class CyclicFlow(DeclarationError):
+    """Steps that wait for each other."""
+
+    says = "steps of flow {flow!r} wait for each other: {circle}"
+    advice = "Take one of these dependencies away."
+
+    flow: str
+    circle: str
+
+
+@dataclass(eq=False)
+class GeneratorWithoutHandler(DeclarationError):
+    """Items are generated, and nobody handles them."""
+
+    says = "generator {step!r} of flow {flow!r} has no handler"
+    advice = "Declare one with @{step}.handler."
+
+    flow: str
+    step: str
+
+
+@dataclass(eq=False)
+class StateNeverWritten(DeclarationError):
+    """A step waits for a key of the state that nobody writes."""
+
+    says = "step {step!r} of flow {flow!r} reads the state {key!r}, which no step writes"
+    advice = "Name it in `writes` of the step that does, or declare it with external=True."
+
+    flow: str
+    step: str
+    key: str
+
+
+@dataclass(eq=False)
+class FlowInUse(DeclarationError):
+    """A flow was used already and cannot be added to."""
+
+    says = "flow {flow!r} is in use, and {name!r} comes too late"
+    advice = "Declare everything before the flow is first begun or worked for."
+
+    flow: str
+    name: str
+
+
+@dataclass(eq=False)
+class UnknownFlow(UsageError):
+    """No flow is found under what the user gave as its name."""
+
+    says = "there is no flow {flow!r}: {reason}. Write package.module:attribute."
+
+    flow: str
+    reason: str
+
+
+@dataclass(eq=False)
+class InvalidJson(UsageError):
+    """A value on the command line that is no JSON."""
+
+    says = "{given!r} is not JSON ({reason}); texts are written with quotes, as '\"text\"'"
+
+    given: str
+    reason: str
+
+
+@dataclass(eq=False)
+class FlowError(TidegateError):
+    """A run of a flow cannot do what was asked."""
+
+
+@dataclass(eq=False)
+class UnknownFlowRun(FlowError):
+    """There is no such run of a flow."""
+
+    says = "there is no run {run} of a flow; `tidegate flow list` shows them"
+
+    run: int
+
+
+@dataclass(eq=False)
+class FlowRunClosed(FlowError):
+    """A run of a flow that has ended, or is about to, was asked to do something."""
+
+    says = "run {run} is {state}, so {wanted} is not possible any more"
+
+    run: int
+    state: str
+    wanted: str
+
+
+@dataclass(eq=False)
+class FlowRedefined(FlowError):
+    """A run was begun when its flow was declared otherwise, so that a step cannot work for it."""
+
+    says = (
+        "step {step!r} does not fit run {run}, which was begun when the flow was declared"
+        " otherwise: {reason}. Start a worker with the flow as it was and retry the run, or cancel"
+        " it; give a flow that is changed so much another name"
+    )
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
+class InvalidFlowValue(FlowError):
+    """A value that is not of the type that was declared for it."""
+
+    says = "{value} is not what {of} is declared to be: {reason}"
+
+    of: str
+    value: str
+    reason: str
+
+
+@dataclass(eq=False)
+class SpawnRefused(FlowError):
+    """Items came after their generator had ended, or not as many as it says."""
+
+    says = "items of step {step!r} of run {run} are refused: {reason}. Nothing was written"
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
+class StateRegressed(FlowError):
+    """A monotonic key of the state would have gone back."""
+
+    says = (
+        "state {key!r} of run {run} is monotonic: it stands at {current}, written by {writer}, and"
+        " {value} would be back. Nothing was written"
+    )
+
+    run: int
+    key: str
+    value: str
+    current: str
+    writer: str
+
+
+@dataclass(eq=False)
+class StateUndeclared(FlowError):
+    """A key of the state was read or written by somebody who had not declared it."""
+
+    says = "{who} may not {action} the state {key!r}: it did not declare that"
+
+    who: str
+    action: str
+    key: str
+
+
+@dataclass(eq=False)
+class StateNeverCame(FlowError):
+    """A wait for a flow's state has reached its bound."""
+
+    says = (
+        "step {step!r} of run {run} has waited {seconds:.1f} s for the state {key!r}, which stands"
+        " at {value}, last written by {writer}{ago}{distance}"
+    )
+
+    run: int
+    step: str
+    seconds: float
+    key: str
+    value: str
+    writer: str
+    age: float | None = None
+    """Seconds since the key was written."""
+    missing: tuple[str, ...] = ()
+    """How far each condition of a declared gate is that does not hold."""
+
+    def __str__(self) -> str:
+        ago = "" if self.age is None else f" {self.age:,.1f} s ago"
+        distance = f": {'; '.join(self.missing)}" if self.missing else ""
+        return self.says.format_map({**vars(self), "ago": ago, "distance": distance})
+
+
+@dataclass(eq=False)
+class PipelineNotReleased(FlowError):
+    """A step has waited for a run of a pipeline as long as it was ready to; the run is given up."""
+
+    says = (
+        "step {step!r} of run {run} has waited {waited:,.1f} s for run {pipeline_run!r} of pipeline"
+        " {pipeline!r}, which is not released: {reason}"
+    )
+
+    run: int
+    step: str
+    waited: float
+    pipeline: str
+    pipeline_run: str
+    reason: str
+
+
+@dataclass(eq=False)
+class PipelineServedOtherwise(FlowError):
+    """A pipeline is served with another declaration than the worker of a flow has."""
+
+    retryable: ClassVar[bool] = True
+    says = (
+        "pipeline {pipeline!r} is served with plan {served:.12}, and here it has plan {plan:.12}:"
+        " restart whichever of the two has the older declaration"
+    )
+
+    pipeline: str
+    served: str
+    plan: str
+
+
+@dataclass(eq=False)
+class SourcesNotGiven(FlowError):
+    """Chunks for a run of a pipeline were named, and not for each of its sources."""
+
+    says = (
+        "run {pipeline_run!r} of pipeline {pipeline!r} was given no chunks of {sources}; name them,"
+        " with an empty list for a source that has none"
+    )
+
+    pipeline: str
+    pipeline_run: str
+    sources: str
+
+
+@dataclass(eq=False)
+class PipelineRunTwice(FlowError):
+    """A step runs a pipeline twice under one name, so the second would be the first."""
+
+    says = (
+        "step {step!r} runs pipeline {pipeline!r} twice as {pipeline_run!r}; tell the two apart"
+        " with name=…"
+    )
+
+    step: str
+    pipeline: str
+    pipeline_run: str
+
+
+@dataclass(eq=False)
+class NowhereForChunks(FlowError):
+    """A step runs a pipeline, and its worker does not know where the deployment's files are."""
+
+    says = (
+        "step {step!r} cannot deliver to pipeline {pipeline!r}: its worker was not told where the"
+        " files of the deployment are. Use `tidegate flow worker`, or give the worker root=…"
+    )
+
+    step: str
+    pipeline: str
+
+
+@dataclass(eq=False)
+class SignalRefused(FlowError):
+    """A signal that nobody waits for, or another than was given before."""
+
+    says = "step {step!r} of run {run} does not take this signal: {reason}"
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
+class NoStepWithItems(FlowError):
+    """A run has no such step, or one that has no items."""
+
+    says = "run {run} has no step {step!r} with items; `tidegate flow show {run}` lists its steps"
+
+    run: int
+    step: str
+
+
+@dataclass(eq=False)
+class StepTimedOut(FlowError):
+    """A handler took longer than its step allows."""
+
+    retryable: ClassVar[bool] = True
+    says = "step {step!r} of run {run} took longer than its {seconds:g} s"
+
+    run: int
+    step: str
+    seconds: float
+
+
+@dataclass(eq=False)
+class FinalFailure(FlowError):
+    """A function of a flow says so itself: the same attempt again would fail as well."""
+
+    says = "{reason}"
+
+    reason: str
+
+
+@dataclass(eq=False)
+class FlowCancelled(FlowError):
+    """What a handler is told when nobody wants its result any more."""
+
+    says = "run {run} wants nothing more of step {step!r}: {reason}"
+
+    run: int
+    step: str
+    reason: str
+
+
+@dataclass(eq=False)
+class FlowFailed(FlowError):
+    """A run of a flow has failed or was cancelled; the first cause is kept."""
+
+    says = "run {run} of flow {flow!r} is {state}: {cause}"
+
+    run: int
+    flow: str
+    state: str
+    cause: str
+
+
+@dataclass(eq=False)
+class FlowTimeout(FlowError):
+    """A run of a flow did not end while somebody waited."""
+
+    retryable: ClassVar[bool] = True
+    says = "run {run} of flow {flow!r} is {state} after {seconds:g} s; `tidegate flow show {run}`"
+
+    run: int
+    flow: str
+    state: str
+    seconds: float
+
+
+@dataclass(eq=False)
+class ClaimLost(StoreError):
+    """A write of a worker for a task of a flow that is not its own any more; nothing changed."""
+
+    run: int
+    step: str
+    position: int
+    owner: str
+    epoch: int
+    holder: str
+    current: int
+    says: ClassVar[str] = (
+        "{owner} does not hold task {step}[{position}] of run {run} under epoch {epoch} any more:"
+        " it is at epoch {current} and {holder}. Nothing was written; leave it alone"
+    )

@@ -1,0 +1,222 @@
+"""A live pipeline or one of its runs cannot do what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidegate.errors.base import TidegateError, listed
+
+
+@dataclass(eq=False)
+class RunError(TidegateError):
+    """A live pipeline, or one of its runs, cannot do what was asked."""
+
+
+@dataclass(eq=False)
+class BadWiring(RunError):
+    """The processors and links do not make a graph that can run."""
+
+    reason: str
+    says: ClassVar[str] = "these processors cannot be wired: {reason}"
+
+
+@dataclass(eq=False)
+class ProcessorFailed(RunError):
+    """A processor raised. `__cause__` is what it raised."""
+
+    processor: str
+    message: str
+    reason: str
+    runs: tuple[str, ...] = ()
+    says: ClassVar[str] = "processor {processor} failed on {message}: {reason}"
+
+
+@dataclass(eq=False)
+class NotRunning(RunError):
+    """The pipeline takes nothing any more. `__cause__` is the failure, if it was one."""
+
+    pipeline: str
+    state: str
+    because: str = ""
+
+    def __str__(self) -> str:
+        because = f" because {self.because}" if self.because else ""
+        return f"pipeline {self.pipeline!r} is {self.state}{because}; it takes nothing more"
+
+
+@dataclass(eq=False)
+class RunEnded(RunError):
+    """The run (or this source of it) was ended or cancelled before."""
+
+    run: str
+    source: str
+    how: str
+    cause: str | None = None
+
+    def __str__(self) -> str:
+        because = f" ({self.cause})" if self.cause else ""
+        return (
+            f"source {self.source!r} of run {self.run!r} is {self.how}{because} and takes nothing"
+            " more; use another run name"
+        )
+
+
+@dataclass(eq=False)
+class AmbiguousRun(RunError):
+    """Several clients of a server have runs of the name that was given."""
+
+    run: str
+    known: str
+    says: ClassVar[str] = "several runs are called {run!r}: say which of {known}"
+
+
+@dataclass(eq=False)
+class UnknownRun(RunError):
+    """There is no such run: never begun, or ended, or cancelled and gone."""
+
+    run: str
+    says: ClassVar[str] = (
+        "there is no run {run!r} here: it was never begun, or it ended long ago and is gone"
+    )
+
+
+@dataclass(eq=False)
+class NothingToCancel(RunError):
+    """The run was closed before, whichever way."""
+
+    run: str
+    how: str
+    says: ClassVar[str] = "run {run!r} is {how} already; there is nothing to cancel"
+
+
+@dataclass(eq=False)
+class RunExists(RunError):
+    """The name is taken by a run that is still open, or is no name."""
+
+    run: str
+
+    def __str__(self) -> str:
+        if not self.run:
+            return "a run needs a name that is not empty"
+        return f"a run {self.run!r} is open already; end or cancel it first, or use another name"
+
+
+@dataclass(eq=False)
+class NotForSending(RunError):
+    """A barrier of this kind ends something, which has a call of its own."""
+
+    kind: str
+    instead: str
+    says: ClassVar[str] = "{kind} is not sent as a barrier; call {instead}"
+
+
+@dataclass(eq=False)
+class BarrierTimeout(RunError):
+    """A barrier did not reach the collecting end within its bound."""
+
+    retryable: ClassVar[bool] = True
+    barrier: str
+    seconds: float
+    missing: tuple[str, ...]
+    held_by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.barrier} was not collected within {self.seconds:g} s;"
+            f" not delivered by: {listed(self.missing)}; held up at: {listed(self.held_by)}"
+        )
+
+
+@dataclass(eq=False)
+class BarrierWithdrawn(RunError):
+    """A barrier was given up before it was collected."""
+
+    retryable: ClassVar[bool] = True
+    barrier: str
+    reason: str
+    says: ClassVar[str] = "{barrier} was withdrawn: {reason}"
+
+
+@dataclass(eq=False)
+class StageFailed(RunError):
+    """A Spark job failed. `spark_condition` is Spark's own name for it, `__cause__` its error."""
+
+    stage: str
+    spark_condition: str
+    reason: str
+    says: ClassVar[str] = "stage {stage} failed in Spark: {reason} [{spark_condition}]"
+
+
+@dataclass(eq=False)
+class RunFailed(RunError):
+    """A run could not be completed; nothing of it was published."""
+
+    run: str
+    cause: str
+    says: ClassVar[str] = "run {run!r} has failed: {cause}"
+
+
+@dataclass(eq=False)
+class RunOverdue(RunFailed):
+    """A run was not complete when its deadline passed; the cause says what was missing."""
+
+
+@dataclass(eq=False)
+class WorkerGaveUp(RunError):
+    """A task of the pipeline dies again and again whatever is tried, as when Spark is gone."""
+
+    pipeline: str
+    reason: str
+    says: ClassVar[str] = (
+        "the worker of {pipeline!r} has given up: {reason}. What is committed is safe;"
+        " start it again and it goes on."
+    )
+
+
+@dataclass(eq=False)
+class RunCancelled(RunError):
+    """Somebody gave the run up; nothing of it was published."""
+
+    run: str
+    says: ClassVar[str] = "run {run!r} was cancelled; its name may be used again"
+
+
+@dataclass(eq=False)
+class RunTimeout(RunError):
+    """A run is not closed within the time that somebody was ready to wait; it goes on."""
+
+    retryable: ClassVar[bool] = True
+
+    run: str
+    seconds: float
+    says: ClassVar[str] = "run {run!r} is not complete after {seconds:g} s, and goes on"
+
+
+@dataclass(eq=False)
+class UndeclaredMessages(RunError):
+    """The monitor found messages processed that nobody declared."""
+
+    run: str
+    task: str
+    unexpected: Mapping[str, tuple[int, ...]]
+
+    def __str__(self) -> str:
+        found = "; ".join(
+            f"{producer}: {listed([str(number) for number in numbers])}"
+            for producer, numbers in self.unexpected.items()
+        )
+        return (
+            f"{self.task} has processed messages of run {self.run!r} that were never declared"
+            f" ({found}); its results cannot be trusted, begin the run again"
+        )
+
+
+@dataclass(eq=False)
+class ChaosFailed(RunError):
+    """The crash kit found a fault that changes the outcome of a run."""
+
+    fault: str
+    reason: str
+    says: ClassVar[str] = "with the fault {fault!r}: {reason}"
