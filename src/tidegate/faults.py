@@ -21,7 +21,7 @@ VARIABLE = "TIDEGATE_CRASH_AT"
 CRASH_POINTS: dict[str, str] = {
     "files.before_write": "a step was read and its Spark job has written nothing",
     "files.after_write": "the Spark job of a step has written its files and nobody names them",
-    "migration.before_commit": "a migration has run and is not committed",
+    "migration.before_commit": "a migration has run, or functions were made, and is not committed",
     "chunk.before_write": "a chunk is at hand and nothing of it is stored",
     "chunk.after_write": "a chunk is stored as a file and not recorded",
     "chunk.before_commit": "a chunk, or how many there are, is written and not committed",

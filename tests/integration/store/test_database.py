@@ -16,10 +16,12 @@ from threading import Event, Thread
 import psycopg
 import pytest
 
+from tidegate import __version__
 from tidegate.errors import DatabaseUnreachable, SchemaTooNew
 from tidegate.faults import VARIABLE as CRASH_AT
 from tidegate.store import Database, EmbeddedServer, open_database
 from tidegate.store.database import VARIABLE
+from tidegate.store.functions import make_functions
 from tidegate.store.migrations import current, migrate, migrations
 from tidegate.store.programs import programs
 
@@ -36,6 +38,7 @@ def test_the_migrations_lead_to_the_schema(url: str, empty_url: str) -> None:
     schema = files("tidegate.store").joinpath("schema.sql").read_bytes()
     with psycopg.connect(empty_url) as connection:
         connection.execute(schema)
+        make_functions(connection)
     assert dump(url) == dump(empty_url)
 
 
@@ -54,8 +57,10 @@ def test_many_processes_may_migrate_at_once(empty_url: str) -> None:
         assert current(connection) == migrations()[-1].number
 
 
-@pytest.mark.parametrize("nth", range(1, len(migrations()) + 1))
-def test_a_crash_in_a_migration_leaves_the_one_before(empty_url: str, nth: int) -> None:
+@pytest.mark.parametrize("nth", range(1, len(migrations()) + 2))
+def test_a_crash_in_a_migration_or_in_making_functions_leaves_what_was_before(
+    empty_url: str, nth: int
+) -> None:
     crash = {CRASH_AT: f"migration.before_commit:{nth}"}
     command = [sys.executable, "-c", MIGRATE, empty_url]
     killed = subprocess.run(command, env=os.environ | crash, check=False, timeout=30)
@@ -65,6 +70,27 @@ def test_a_crash_in_a_migration_leaves_the_one_before(empty_url: str, nth: int) 
         connection.rollback()
         migrate(connection, "test")
         assert current(connection) == migrations()[-1].number
+        assert connection.execute("SELECT tidegate.flow_verdict(true, 0, 0, 0, 0, 0, 0)").fetchone()
+
+
+@pytest.mark.parametrize(
+    ("release", "stays"), [("0.0.9", False), (__version__, False), ("999.0.0", True)]
+)
+def test_functions_of_other_files_are_replaced_unless_a_later_release_made_them(
+    url: str, release: str, stays: bool
+) -> None:
+    replaced = (
+        "CREATE OR REPLACE FUNCTION tidegate.flow_free(p_run tidegate.flow_run) RETURNS text"
+        " LANGUAGE sql IMMUTABLE AS $$ SELECT 'other' $$"
+    )
+    asked = "SELECT tidegate.flow_free(NULL::tidegate.flow_run) = 'other'"
+    with psycopg.connect(url) as connection:
+        connection.execute(replaced.encode())
+        connection.execute("UPDATE tidegate.functions SET release = %s, digest = 'x'", (release,))
+    Database(url).open().close()
+    with psycopg.connect(url) as connection:
+        assert connection.execute(asked.encode()).fetchone() == (stays,)
+        assert connection.execute("SELECT count(*) FROM tidegate.functions").fetchone() == (1,)
 
 
 def test_a_database_of_a_later_version_is_refused(url: str) -> None:

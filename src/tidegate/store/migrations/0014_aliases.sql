@@ -14,5 +14,3 @@ CREATE TABLE tidegate.alias_switch (
 );
 
 CREATE INDEX alias_switch_alias ON tidegate.alias_switch (alias, id);
-
--- ── End of aliases ──

@@ -2,7 +2,8 @@
 
 A migration is a file `NNNN_what_it_brings.sql`, applied once, in one transaction, in the order
 of the numbers. Files that were released are never edited. `schema.sql` beside this folder is
-where they lead, for people to read; a test proves that it is.
+where they lead, for people to read; a test proves that it is. What is replaced rather than changed
+step by step (functions, views, triggers) is in `functions`, and made last.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import psycopg
 
 from tidegate.errors import SchemaTooNew
 from tidegate.faults import crash_point
+from tidegate.store.functions import make_functions
 from tidegate.store.queries import queries
 
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -50,6 +52,7 @@ def migrate(connection: psycopg.Connection, database: str) -> None:
     for migration in migrations():
         if migration.number > applied:
             _apply(connection, migration)
+    make_functions(connection)
 
 
 def current(connection: psycopg.Connection) -> int:

@@ -14,3 +14,13 @@ SELECT coalesce(max(number), 0) FROM tidegate.migration;
 
 -- name: note — Remember that a migration was applied.
 INSERT INTO tidegate.migration (number, name) VALUES (%s, %s);
+
+-- name: functions_made — Which release has made the functions, and from what.
+SELECT release, digest FROM tidegate.functions;
+
+-- name: defer_bodies — Functions may name others that are made after them, in this transaction.
+SET LOCAL check_function_bodies = off;
+
+-- name: note_functions — Remember what the functions were made from.
+WITH before AS (DELETE FROM tidegate.functions)
+INSERT INTO tidegate.functions (release, digest) VALUES (%s, %s);

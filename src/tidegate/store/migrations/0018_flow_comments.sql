@@ -1,11 +1,5 @@
--- ── What flows look like from psql ──
-
-COMMENT ON FUNCTION tidegate.flow_begin IS
-    'Begin a run of a flow; under a key that was used before, answer the run that has it. '
-    'Steps: [{"number", "name", "kind": plain|map|generator|reduce, "depends_on": [names], '
-    '"optional": [those that may be skipped], "needs_signal", "retries", "item_retries", '
-    '"tolerated_count", "tolerated_share"}, …], each behind those that it depends on. '
-    'Keys of the state: [{"name", "monotonic", "external", "writers": [steps]}, …].';
+-- Its arguments have changed; functions are made by the files beside this folder.
+DROP FUNCTION IF EXISTS tidegate.flow_remove_closed(double precision, integer);
 
 COMMENT ON TABLE tidegate.flow_run IS
     'Runs of flows: running, paused, canceling, completed, failed or canceled, and the first cause.';
@@ -23,10 +17,5 @@ COMMENT ON TABLE tidegate.flow_state IS
 COMMENT ON TABLE tidegate.flow_signal IS
     'One-shot input for a step, from outside. Given by the function of the same name.';
 
-COMMENT ON VIEW tidegate.flow_progress IS
-    'How far the steps of all runs are: items spawned, succeeded, failed, canceled, in flight.';
-
 COMMENT ON TABLE tidegate.alias_switch IS
     'Every switch of an alias to an index, who made it, and how stale the index was then.';
-
--- ── End of comments ──

@@ -1,0 +1,113 @@
+-- Runs of pipelines that tasks of flows have begun and wait for.
+--
+-- Whoever holds a run of a flow may lock the run of a pipeline, never the other way round: to
+-- release a run of a pipeline nobody waits for a flow. It is told by NOTIFY, and looked for.
+
+CREATE OR REPLACE FUNCTION tidegate.flow_park_for_pipeline(
+    p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint,
+    p_pipeline text, p_name text, p_pipeline_run bigint, p_number integer,
+    p_timeout double precision
+) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_is_open boolean;
+    v_state text;
+BEGIN
+    -- Whoever closes it waits until the task is parked, and is seen by whoever looks then.
+    PERFORM FROM tidegate.run WHERE id = p_pipeline_run AND state = 'open' FOR SHARE;
+    v_is_open := FOUND;
+    v_state := tidegate.flow_park(
+        p_owner, p_run, p_step, p_position, p_epoch, ARRAY[]::text[], 0, p_number, 0, p_timeout);
+    IF v_state = 'parked' THEN
+        UPDATE tidegate.flow_pipeline
+        SET pipeline_run_id = p_pipeline_run, is_settled = NOT v_is_open
+        WHERE step_id = p_step AND position = p_position
+        AND pipeline = p_pipeline AND name = p_name;
+    END IF;
+    IF v_state = 'parked' AND NOT v_is_open THEN
+        v_state := tidegate.flow_free(v_run);
+        UPDATE tidegate.flow_task SET state = v_state
+        WHERE step_id = p_step AND position = p_position;
+        PERFORM tidegate.flow_notify(v_run);
+    END IF;
+    RETURN v_state;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_park_for_pipeline IS
+    'Put a claimed task aside until this run of a pipeline is closed; at once ready when it is.';
+
+CREATE OR REPLACE FUNCTION tidegate.flow_sweep_pipelines()
+RETURNS TABLE (pipeline_run_id bigint, reason text)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_run tidegate.flow_run;
+    v_link record;
+BEGIN
+    FOR v_run IN
+        SELECT * FROM tidegate.flow_run
+        WHERE id IN (SELECT flow_run_id FROM tidegate.flow_pipeline_news)
+        ORDER BY id FOR NO KEY UPDATE
+    LOOP
+        -- Asked again under the lock: what has moved meanwhile is somebody else's.
+        FOR v_link IN
+            SELECT * FROM tidegate.flow_pipeline_news WHERE flow_run_id = v_run.id
+        LOOP
+            IF v_link.task_state = 'parked' THEN
+                UPDATE tidegate.flow_task
+                SET state = tidegate.flow_free(v_run), available_at = now()
+                WHERE step_id = v_link.step_id AND position = v_link.position;
+            ELSIF v_link.is_open THEN
+                pipeline_run_id := v_link.pipeline_run_id;
+                reason := format('step %s of run %s of flow %s, which is %s, waits for it no more%s',
+                    v_link.step, v_run.id, v_run.flow, v_run.state, ': ' || v_run.cause);
+                RETURN NEXT;
+            END IF;
+            UPDATE tidegate.flow_pipeline SET is_settled = true
+            WHERE step_id = v_link.step_id AND position = v_link.position
+            AND pipeline = v_link.pipeline AND name = v_link.name;
+        END LOOP;
+        PERFORM tidegate.flow_notify(v_run);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_sweep_pipelines IS
+    'Wake tasks whose runs of pipelines are closed. Answers the open ones that no task waits for '
+    'any more, which the caller has to cancel in the same transaction, and why.';
+
+-- What was begun by tasks that wait for a run that is closed, or that are themselves over.
+CREATE OR REPLACE VIEW tidegate.flow_pipeline_news AS
+SELECT
+    link.step_id, link.position, link.pipeline, link.name, link.flow_run_id, link.pipeline_run_id,
+    task.state AS task_state, run.id IS NOT NULL AS is_open, step.name AS step
+FROM tidegate.flow_pipeline AS link
+JOIN tidegate.flow_task AS task ON task.step_id = link.step_id AND task.position = link.position
+JOIN tidegate.flow_step AS step ON step.id = link.step_id
+LEFT JOIN tidegate.run ON run.id = link.pipeline_run_id AND run.state = 'open'
+WHERE NOT link.is_settled AND (
+    task.state IN ('succeeded', 'failed', 'canceled')
+    OR (task.state = 'parked' AND run.id IS NULL)
+);
+
+-- Who tries a run of a flow again wants runs of pipelines that came to nothing begun again as well,
+-- unless somebody has restored them.
+CREATE OR REPLACE FUNCTION tidegate.flow_forget_failed_pipelines() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM tidegate.flow_pipeline AS link
+    WHERE flow_run_id = NEW.id AND EXISTS (
+        SELECT FROM tidegate.run
+        WHERE id = link.pipeline_run_id AND state IN ('failed', 'cancelled')
+    ) AND NOT EXISTS (
+        SELECT FROM tidegate.run
+        WHERE lineage @> ARRAY[link.pipeline_run_id] AND state IN ('open', 'ended'));
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER flow_run_retried AFTER UPDATE OF state ON tidegate.flow_run
+    FOR EACH ROW WHEN (OLD.state = 'failed' AND NEW.state = 'running')
+    EXECUTE FUNCTION tidegate.flow_forget_failed_pipelines();

@@ -1,0 +1,16 @@
+-- How far runs of flows are, for people.
+
+-- How far the steps of all runs are.
+CREATE OR REPLACE VIEW tidegate.flow_progress AS
+SELECT
+    run.id AS run_id, run.flow, run.key, run.state AS run_state,
+    step.name AS step, step.kind, step.state, step.generating,
+    step.spawned, step.succeeded, step.failed, step.canceled,
+    step.spawned - step.succeeded - step.failed - step.canceled AS in_flight,
+    step.cause, step.last_error, step.started_at, step.closed_at
+FROM tidegate.flow_run AS run
+JOIN tidegate.flow_step AS step ON step.run_id = run.id
+ORDER BY run.id, step.number;
+
+COMMENT ON VIEW tidegate.flow_progress IS
+    'How far the steps of all runs are: items spawned, succeeded, failed, canceled, in flight.';

@@ -1,0 +1,264 @@
+-- Beginning and steering runs of flows: for anybody.
+
+CREATE OR REPLACE FUNCTION tidegate.flow_begin(
+    p_flow text, p_key text, p_input jsonb, p_steps jsonb, p_keys jsonb
+) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
+BEGIN
+    LOOP
+        INSERT INTO tidegate.flow_run (flow, key, input) VALUES (p_flow, p_key, p_input)
+        ON CONFLICT (flow, key) DO NOTHING RETURNING id INTO v_id;
+        EXIT WHEN v_id IS NOT NULL;
+        SELECT id INTO v_id FROM tidegate.flow_run WHERE flow = p_flow AND key = p_key;
+        IF FOUND THEN
+            RETURN v_id;
+        END IF;  -- forgotten at this moment
+    END LOOP;
+    INSERT INTO tidegate.flow_step (
+        run_id, number, name, kind, depends_on, optional, needs_signal, retries, item_retries,
+        tolerated_count, tolerated_share)
+    SELECT v_id, number, name, kind, depends_on, optional, needs_signal, retries, item_retries,
+        tolerated_count, tolerated_share
+    FROM jsonb_to_recordset(p_steps) AS step (
+        number integer, name text, kind text, depends_on text[], optional text[],
+        needs_signal boolean, retries integer, item_retries integer, tolerated_count bigint,
+        tolerated_share double precision);
+    INSERT INTO tidegate.flow_state (run_id, key, is_monotonic, is_external, writers)
+    SELECT v_id, name, monotonic, external, writers
+    FROM jsonb_to_recordset(p_keys) AS key (
+        name text, monotonic boolean, external boolean, writers text[]);
+    PERFORM tidegate.flow_advance(v_id);
+    RETURN v_id;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION tidegate.flow_signal(
+    p_run bigint, p_step text, p_payload jsonb, p_by text DEFAULT current_user
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_before jsonb;
+    v_reason text;
+BEGIN
+    IF v_run.state = 'failed' THEN  -- what it failed with may be taken back, before it is retried
+        DELETE FROM tidegate.flow_signal AS given
+        USING tidegate.flow_step AS taker
+        WHERE given.run_id = p_run AND given.step = p_step AND taker.run_id = p_run
+        AND taker.name = p_step AND taker.state NOT IN ('completed', 'skipped');
+    ELSE
+        PERFORM tidegate.flow_lock(p_run, 'a signal');
+    END IF;
+    SELECT payload INTO v_before FROM tidegate.flow_signal WHERE run_id = p_run AND step = p_step;
+    v_reason := CASE
+        WHEN v_before = p_payload THEN NULL
+        WHEN v_before IS NOT NULL THEN 'another was given before'
+        WHEN NOT EXISTS (
+            SELECT FROM tidegate.flow_step
+            WHERE run_id = p_run AND name = p_step AND needs_signal
+        ) THEN 'it takes none'
+    END;
+    IF v_reason IS NOT NULL THEN
+        PERFORM tidegate.flow_refuse(
+            'TG007', format('step %s takes no such signal: %s', p_step, v_reason),
+            jsonb_build_object('run', p_run, 'step', p_step, 'reason', v_reason));
+    END IF;
+    INSERT INTO tidegate.flow_signal (run_id, step, payload, given_by)
+    VALUES (p_run, p_step, p_payload, p_by) ON CONFLICT DO NOTHING;
+    PERFORM tidegate.flow_advance(p_run);
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_signal IS
+    'Give a step the one-shot input that it waits for; the same again is harmless.';
+
+CREATE OR REPLACE FUNCTION tidegate.flow_cancel(p_run bigint, p_reason text DEFAULT 'somebody asked for it')
+RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+BEGIN
+    IF v_run.state IN ('running', 'paused') THEN
+        UPDATE tidegate.flow_run SET state = 'canceling', cause = coalesce(cause, p_reason)
+        WHERE id = p_run;
+        PERFORM tidegate.flow_close_rest(p_run, ARRAY['ready', 'held', 'parked']);
+        PERFORM tidegate.flow_settle_canceling(p_run);
+        PERFORM tidegate.flow_notify(v_run);
+    END IF;
+    RETURN (SELECT state FROM tidegate.flow_run WHERE id = p_run);
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_cancel IS
+    'Give a run up; answers its state. It is canceling while workers hold something of it.';
+
+CREATE OR REPLACE FUNCTION tidegate.flow_pause(p_run bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'a pause');
+BEGIN
+    UPDATE tidegate.flow_run SET state = 'paused' WHERE id = p_run;
+    UPDATE tidegate.flow_task SET state = 'held'
+    WHERE step_id IN (SELECT id FROM tidegate.flow_step WHERE run_id = p_run) AND state = 'ready';
+    RETURN 'paused';
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_pause IS
+    'Begin nothing more of a run until it is resumed; what is at work is finished.';
+
+CREATE OR REPLACE FUNCTION tidegate.flow_resume(p_run bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'resuming');
+BEGIN
+    UPDATE tidegate.flow_run SET state = 'running' WHERE id = p_run;
+    UPDATE tidegate.flow_task SET state = 'ready'
+    WHERE step_id IN (SELECT id FROM tidegate.flow_step WHERE run_id = p_run) AND state = 'held';
+    PERFORM tidegate.flow_notify(v_run);
+    RETURN 'running';
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_resume IS 'Go on with a run that was paused.';
+
+CREATE OR REPLACE FUNCTION tidegate.flow_retry(p_run bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+BEGIN
+    IF v_run.state IN ('running', 'paused') THEN
+        RETURN v_run.state;  -- there is nothing that failed; so it is harmless when repeated
+    END IF;
+    IF v_run.state <> 'failed' OR v_run.closed_at = 'epoch' THEN
+        PERFORM tidegate.flow_refuse(
+            'TG003', format('run %s is %s', p_run, v_run.state), jsonb_build_object(
+                'run', p_run, 'state', v_run.state, 'wanted', 'trying it again'));
+    END IF;
+    UPDATE tidegate.flow_run SET state = 'running', cause = NULL, closed_at = NULL
+    WHERE id = p_run;
+    WITH again AS (
+        UPDATE tidegate.flow_task AS task
+        SET state = 'ready', attempts = 0, losses = 0, owner = NULL, available_at = now(),
+            cause = NULL, closed_at = NULL, wait_number = NULL
+        FROM tidegate.flow_step AS step
+        WHERE step.run_id = p_run AND task.step_id = step.id
+        AND step.state IN ('failed', 'canceled') AND task.state IN ('failed', 'canceled')
+        RETURNING task.step_id
+    )
+    UPDATE tidegate.flow_step
+    SET state = CASE WHEN started_at IS NULL THEN 'waiting' ELSE 'running' END,
+        failed = 0, canceled = 0, cause = NULL, closed_at = NULL,
+        generating = CASE WHEN generating = 'failed' THEN 'started' ELSE generating END
+    WHERE run_id = p_run AND state IN ('failed', 'canceled');
+    PERFORM tidegate.flow_advance(p_run);
+    RETURN 'running';
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_retry IS
+    'Try everything of a failed run again that did not succeed; harmless when it runs already.';
+
+CREATE OR REPLACE FUNCTION tidegate.flow_tolerate(
+    p_run bigint, p_step text, p_count bigint, p_share double precision DEFAULT NULL
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_step bigint;
+BEGIN
+    IF v_run.state <> 'failed' THEN
+        PERFORM tidegate.flow_lock(p_run, 'another failure policy');
+    END IF;
+    UPDATE tidegate.flow_step SET tolerated_count = p_count, tolerated_share = p_share
+    WHERE run_id = p_run AND name = p_step AND kind IN ('map', 'generator')
+    RETURNING id INTO v_step;
+    IF v_step IS NULL THEN
+        PERFORM tidegate.flow_refuse(
+            'TG008', format('run %s has no step %s with items', p_run, p_step),
+            jsonb_build_object('run', p_run, 'step', p_step));
+    END IF;
+    IF v_run.state <> 'failed' THEN  -- a failed one goes on when it is retried
+        PERFORM tidegate.flow_follow(v_run, v_step);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_tolerate IS
+    'Change how many items of a running step may fail: a count, a share, or (both null) none.';
+
+CREATE OR REPLACE FUNCTION tidegate.flow_set_state(
+    p_run bigint, p_key text, p_value jsonb, p_writer text DEFAULT current_user,
+    p_once boolean DEFAULT false, p_owner text DEFAULT NULL, p_step bigint DEFAULT NULL,
+    p_position bigint DEFAULT NULL, p_epoch bigint DEFAULT NULL
+) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_state tidegate.flow_state;
+    v_task tidegate.flow_task;
+    v_may_write boolean;
+BEGIN
+    IF v_run.state <> 'failed' OR p_owner IS NOT NULL THEN
+        PERFORM tidegate.flow_lock(p_run, 'writing its state');
+    END IF;
+    SELECT * INTO v_state FROM tidegate.flow_state WHERE run_id = p_run AND key = p_key;
+    IF p_owner IS NULL THEN
+        v_may_write := v_state.is_external;
+    ELSE
+        v_task := tidegate.flow_at_work(p_owner, p_step, p_position, p_epoch);
+        v_may_write := (SELECT name FROM tidegate.flow_step WHERE id = p_step)
+            = ANY (v_state.writers);
+    END IF;
+    IF v_may_write IS NOT TRUE THEN
+        PERFORM tidegate.flow_refuse(
+            'TG006', format('%s may not write the state %s', p_writer, p_key),
+            jsonb_build_object('who', p_writer, 'action', 'write', 'key', p_key));
+    END IF;
+    IF v_state.value = p_value OR (p_once AND v_state.value IS NOT NULL) THEN
+        RETURN v_state.value;
+    END IF;
+    IF v_state.is_monotonic
+    -- A value of the wrong kind, which the run failed with, is no place to go back from.
+    AND NOT (v_run.state = 'failed' AND jsonb_typeof(p_value) <> jsonb_typeof(v_state.value))
+    AND (CASE
+        WHEN jsonb_typeof(p_value) = 'string' AND jsonb_typeof(v_state.value) = 'string'
+        THEN (p_value #>> '{}') COLLATE "C" < (v_state.value #>> '{}') COLLATE "C"
+        ELSE p_value < v_state.value
+    END) THEN
+        PERFORM tidegate.flow_refuse(
+            'TG005', format('the state %s would go back', p_key), jsonb_build_object(
+                'run', p_run, 'key', p_key, 'value', p_value::text,
+                'current', v_state.value::text, 'writer', v_state.writer));
+    END IF;
+    UPDATE tidegate.flow_run SET changes = changes + 1 WHERE id = p_run;
+    UPDATE tidegate.flow_state
+    SET value = p_value, version = v_run.changes + 1, writer = p_writer,
+        written_at = clock_timestamp()
+    WHERE run_id = p_run AND key = p_key;
+    IF v_task.losses > 0 AND v_state.is_monotonic THEN  -- it got on, so it does not only die
+        UPDATE tidegate.flow_task SET losses = 0
+        WHERE step_id = p_step AND position = p_position;
+    END IF;
+    UPDATE tidegate.flow_task
+    SET state = tidegate.flow_free(v_run)
+    WHERE run_id = p_run AND state = 'parked' AND p_key = ANY (waits_for);
+    IF FOUND THEN
+        PERFORM tidegate.flow_notify(v_run);
+    END IF;
+    RETURN p_value;
+END
+$$;
+
+COMMENT ON FUNCTION tidegate.flow_set_state IS
+    'Write a key of a run''s state, and wake who waits for it; answers the value that it has. '
+    'Without an owner only keys that are declared external.';
+
+COMMENT ON FUNCTION tidegate.flow_begin IS
+    'Begin a run of a flow; under a key that was used before, answer the run that has it. '
+    'Steps: [{"number", "name", "kind": plain|map|generator|reduce, "depends_on": [names], '
+    '"optional": [those that may be skipped], "needs_signal", "retries", "item_retries", '
+    '"tolerated_count", "tolerated_share"}, …], each behind those that it depends on. '
+    'Keys of the state: [{"name", "monotonic", "external", "writers": [steps]}, …].';
