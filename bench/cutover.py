@@ -68,24 +68,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
         offset = source.begin_log()
         _fill(database, source, indexes, given.rows)
         _writers(database, given.rows)
-        _follow(database, source, indexes, offset, given.rows)
-        _staleness(database, source, indexes, given.rows)
+        follower = Follower(source, indexes, "v1", offset)
+        _follow(database, follower, given.rows)
+        _staleness(database, indexes, follower, given.rows)
 
 
 def _fill(database: Database, source: Source, indexes: Indexes, rows: int) -> None:
     portion, limits = Portion("v1", None, None), Limits()
     open_session("local[2]")
-    indexes.create("warm", source.shape())
+    _make(source, indexes, "warm")
     fill(source, TARGET, database, Portion("warm", None, ("100",)), limits.piece, "local[2]")
-    indexes.create("v1", source.shape())
+    _make(source, indexes, "v1")
     ours = _timed(lambda: fill(source, TARGET, database, portion, limits.piece, "local[2]"))
     _run(database, FLOOR.format(number=1))
     floor = _timed(lambda: _run(database, COPY.format(number=1)))
     _print("filling an index with Spark", rows / ours, rows / floor, "rows", "INSERT … SELECT")
 
 
-def _follow(database: Database, source: Source, indexes: Indexes, offset: int, rows: int) -> None:
-    follower = Follower(source, indexes, "v1", offset)
+def _make(source: Source, indexes: Indexes, index: str) -> None:
+    indexes.create(index, source.shape())
+    source.register(indexes.identity(index))
+
+
+def _follow(database: Database, follower: Follower, rows: int) -> None:
     follower.catch_up()
     changed = min(rows, 50_000)
     _run(database, f"UPDATE public.articles SET price = price + 1 WHERE id <= {changed}")
@@ -112,10 +117,10 @@ def _writers(database: Database, rows: int) -> None:
     _print("writing to a table that is logged", logged, unlogged, "updates", "one that is not")
 
 
-def _staleness(database: Database, source: Source, indexes: Indexes, rows: int) -> None:
+def _staleness(database: Database, indexes: Indexes, follower: Follower, rows: int) -> None:
     indexes.switch("v1", Noted("the benchmark"), database.transact)
     with (
-        _following(Follower(source, indexes, "v1", source.head())),
+        _following(follower),
         _writing(database.url, rows) as written,
     ):
         delays = _probe(database.url)

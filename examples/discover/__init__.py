@@ -3,8 +3,8 @@
     discover ──▶ summarise (one task per article, while lists are still being read) ──▶ report
 
 `discover` holds one list at a time and saves where the next one is, so a worker that takes over
-goes on there. An article that is busy is tried again; one that is gone is not, and some such
-are borne.
+goes on there; an article is known by its address, whatever the lists look like by then. One that
+is busy is tried again; one that is gone is not, and some such are borne.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True):
 library = Flow("library")
 
 
-@library.generator(max_in_flight=500, on_fail=Tolerate(share=0.05))
+@library.generator(key=str, max_in_flight=500, on_fail=Tolerate(share=0.05))
 def discover(context: Context, site: str) -> Iterator[str]:
     """The addresses of all articles, from list to list."""
     at: str | None = context.cursor or f"{site}/articles"

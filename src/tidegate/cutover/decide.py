@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.errors import StreamStalled
+from tidegate.cutover.values import Filled
+from tidegate.errors import PortionsApart, StreamStalled
 from tidegate.store.tables import Key
 
 QUIET = 1.0
@@ -25,6 +26,29 @@ def is_worth_telling(
     """
     opens = watermark is not None and told < watermark <= offset
     return offset > told and (applied > 0 or seconds >= QUIET or opens)
+
+
+def rows_of_whole(filled: Iterable[Filled]) -> int:
+    """The rows of all portions, in order, which have to leave out nothing; else `PortionsApart`.
+
+    >>> from tidegate.cutover.values import Portion
+    >>> parts = [Portion("v1", None, ("7",)), Portion("v1", ("7",), None)]
+    >>> rows_of_whole(Filled(it, 5) for it in parts)
+    10
+    """
+    rows, end, is_over = 0, None, False
+    for it in filled:
+        if is_over or it.portion.low != end:
+            raise PortionsApart(it.portion.index, _shown(end, is_over), _shown(it.portion.low))
+        rows, end, is_over = rows + it.rows, it.portion.high, it.portion.high is None
+    if not is_over:
+        raise PortionsApart("the index", _shown(end), _shown(None, is_over=True))
+    return rows
+
+
+def _shown(key: Key | None, is_over: bool = False) -> str:
+    """A key for a sentence; None is the first, or the last where all is over."""
+    return "/".join(key) if key else "the end" if is_over else "the beginning"
 
 
 def differing(source: Mapping[Key, int], index: Mapping[Key, int]) -> dict[Key, str]:

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from tidegate.cutover.comparing import compare
+from tidegate.cutover.decide import rows_of_whole
 from tidegate.cutover.filling import fill
 from tidegate.cutover.following import Follower, Following
 from tidegate.cutover.targets import Indexes, Target
@@ -32,7 +35,7 @@ from tidegate.faults import crash_point
 from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
 from tidegate.run.flows import begin
 from tidegate.store.flows import flow_state
-from tidegate.store.indexes import Noted
+from tidegate.store.indexes import Noted, switch_of
 
 if TYPE_CHECKING:
     from tidegate.cutover.source import PostgresTable, Source
@@ -139,7 +142,12 @@ class Reindex:
             retries=RETRIES,
             backoff=OFTEN,
             writes=(self.target_watermark, self.switch_done),
-            reads=(self.backfill_done, self.consumer_offset, self.target_watermark),
+            reads=(
+                self.backfill_done,
+                self.consumer_offset,
+                self.target_watermark,
+                self.switch_done,
+            ),
         )(self._switch)
         flow.step(name="finish", depends_on=(switch, follow), retries=20, backoff=OFTEN)(
             self._finish
@@ -157,15 +165,20 @@ class Reindex:
             return Created(wanted.index, source.register(identity))
 
     def _portions(self, context: Context, created: Created) -> Iterator[Portion]:
-        low = tuple(context.cursor) if context.cursor else None
+        """Each bound is saved before it is used: rows come and go, and it is not found again."""
         with self._open(context) as (source, _):
+            if context.cursor is None:
+                high = source.bound_after(None, self._limits.portion)
+                portion = Portion(created.index, None, high)
+            else:
+                portion = msgspec.convert(context.cursor, Portion)
             while True:
-                high = source.bound_after(low, self._limits.portion)
-                yield Portion(created.index, low, high)
-                if high is None:
+                context.save_cursor(portion)
+                yield portion
+                if portion.high is None:
                     return
-                low = high
-                context.save_cursor(list(low))
+                high = source.bound_after(portion.high, self._limits.portion)
+                portion = Portion(created.index, portion.high, high)
 
     def _fill(self, context: Context, portion: Portion) -> Filled:
         own = _task(context).database
@@ -174,7 +187,7 @@ class Reindex:
         return Filled(portion, rows)
 
     def _filled(self, context: Context, filled: Iterator[Filled]) -> int:
-        rows = sum(it.rows for it in filled)
+        rows = rows_of_whole(filled)
         context.set_state(self.backfill_done, True)
         return rows
 
@@ -206,16 +219,26 @@ class Reindex:
             )
 
     def _switch(self, context: Context, created: Created, compared: Iterator[Compared]) -> Switched:
+        """Once: readers who went back since then are left where they are."""
         with self._open(context) as (source, indexes):
-            context.set_state_once(self.target_watermark, source.head())
-            context.wait_for_state(self._gate, timeout=self._limits.gate_timeout)
-            index, previous = indexes.qualified(created.index), indexes.current()
-            lag = source.lag(context.get_state(self.consumer_offset) or 0)
-            noted = Noted(f"run {context.run} of {self.name}", context.run, lag)
-            indexes.switch(created.index, noted, partial(self._together, context, index))
-            crash_point("cutover.switch.after_commit")
-            rows = sum(it.rows for it in compared)
-            return Switched(index, previous, rows, lag.changes, lag.seconds)
+            index = indexes.qualified(created.index)
+            if not context.get_state(self.switch_done):
+                self._wait_and_switch(context, index, source, indexes)
+                crash_point("cutover.switch.after_commit")
+        rows = sum(it.rows for it in compared)
+        made = _task(context).database.transact(lambda c: switch_of(c, context.run))
+        if made is None:  # somebody had switched by hand
+            return Switched(index, None, rows, 0, 0.0)
+        return Switched(index, made.previous, rows, made.pending or 0, made.staleness or 0.0)
+
+    def _wait_and_switch(
+        self, context: Context, index: str, source: Source, indexes: Indexes
+    ) -> None:
+        context.set_state_once(self.target_watermark, source.head())
+        context.wait_for_state(self._gate, timeout=self._limits.gate_timeout)
+        lag = source.lag(context.get_state(self.consumer_offset) or 0)
+        noted = Noted(f"run {context.run} of {self.name}", context.run, lag)
+        indexes.switch(index, noted, partial(self._together, context, index))
 
     def _together(self, context: Context, index: str, work: Callable[[Any], None]) -> None:
         def proven(connection: Connection) -> None:

@@ -114,5 +114,10 @@ class Context(Protocol):
         ...
 
     def save_cursor(self, value: object) -> None:
-        """Of a generator: what it has to know to go on behind what it has yielded so far."""
+        """Of a generator: what it has to know to go on behind what it has yielded so far.
+
+        It is kept with the next items, or a moment later: after a crash the generator may go on at
+        an earlier one, and some items are yielded again. What they were made of, and would not be
+        found again, belongs into the cursor before they are yielded.
+        """
         ...

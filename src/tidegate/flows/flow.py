@@ -33,12 +33,12 @@ from typing import (
     overload,
 )
 
-from tidegate.errors import DuplicateName, FlowInUse
+from tidegate.errors import DuplicateName, FlowInUse, InvalidArgument
 from tidegate.flows import options as reading
 from tidegate.flows.context import Context
-from tidegate.flows.keys import StateKey
+from tidegate.flows.keys import ORDERED_TOLD, StateKey, has_order
 from tidegate.flows.options import GeneratorOptions, HandlerOptions, MapOptions, Named, StepOptions
-from tidegate.flows.signatures import codec_for, read_signature, scope_of_caller
+from tidegate.flows.signatures import codec_for, read_signature, scope_of_caller, shown
 from tidegate.flows.steps import Generating, Handler, Step, StepKind
 from tidegate.pipeline.names import Register, check_name
 from tidegate.pipeline.source_line import user_line
@@ -118,6 +118,9 @@ class Flow:
         """A key of the state. A monotonic one never goes back, an external one is set outside."""
         at = self._declaring(name)
         codec = codec_for(self.name, "state", f"the state {name!r}", type_, at)
+        if monotonic and not has_order(type_):
+            expected = f"False for {shown(type_)}: only {ORDERED_TOLD} have an order in PostgreSQL"
+            raise InvalidArgument(at, "state key", "monotonic", monotonic, expected)
         key: StateKey[T] = StateKey(at, name, codec, monotonic, external)
         self.keys.declare(name, key, at)
         return key

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, overload
+from datetime import date
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, overload
+from uuid import UUID
 
 import msgspec
 
@@ -16,6 +18,19 @@ from tidegate.errors import SourceLine, StateUndeclared
 from tidegate.flows.values import Codec
 
 T = TypeVar("T")
+ORDERED = (int, float, str, bool, date, UUID)
+ORDERED_TOLD = "int, float, str, bool, date and UUID"
+
+
+def has_order(type_: Any) -> bool:
+    """Whether values are in the same order as their JSON, by which PostgreSQL compares them.
+
+    >>> from decimal import Decimal
+    >>> has_order(int), has_order(Decimal)  # as text "9" comes behind "10"
+    (True, False)
+    """
+    plain = get_args(type_)[0] if get_origin(type_) is Annotated else type_
+    return plain in ORDERED
 
 
 @dataclass(frozen=True)
@@ -50,10 +65,13 @@ class StateValue:
 def number_in(text: str | None) -> int | float | None:
     """A number that is stored as JSON; None for anything else.
 
-    >>> number_in("4100"), number_in("true"), number_in(None)
-    (4100, None, None)
+    >>> number_in("4100"), number_in("true"), number_in("9" * 5000), number_in(None)
+    (4100, None, None, None)
     """
-    value = None if text is None else msgspec.json.decode(text)
+    try:
+        value = None if text is None else msgspec.json.decode(text)
+    except ValueError:  # more digits than Python reads
+        return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -52,6 +52,10 @@ class Steps:
         self.begin()
         self.perform("create")
         self.perform("fill")
+        self.fill_portions()
+
+    def fill_portions(self) -> None:
+        """What was yielded is in the index, and is to be compared."""
         for claim in self.hand.claim("articles/fill[]"):
             portion = msgspec.json.decode(claim.payload or "", type=Portion)
             filled = Filled(portion, self._write(portion))
@@ -118,5 +122,8 @@ class Steps:
         return bool(self.hand.ask(asked, f"articles/{step}") == [(1,)])
 
     def offset(self) -> str | None:
+        return self.value("consumer_offset")
+
+    def value(self, key: str) -> str | None:
         _, values = self.hand.do(flow_state, self.run)
-        return values["consumer_offset"].json
+        return values[key].json

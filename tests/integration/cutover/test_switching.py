@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import psycopg
 import pytest
 
 from tests.integration.cutover.by_hand import Steps
-from tests.integration.cutover.conftest import ARTICLES, TARGET, Shop
+from tests.integration.cutover.conftest import ARTICLES, TARGET, Shop, declared
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
-from tidegate.cutover import Limits, PostgresTable, Reindex
+from tidegate.cutover import Limits, PostgresTable, Reindex, reverse
+from tidegate.cutover.values import Switched
 from tidegate.flows import FlowStateReader
 from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import Done, Failed
+from tidegate.run.flows.performing import Done, Failed, Performer
+from tidegate.store.flow_tasks import Claim
+from tidegate.store.flows import sweep_flows
 
 INDEX = "articles_v1"
 SPOIL = f"UPDATE search.{INDEX} SET title = 'spoilt' WHERE id = 3"
@@ -113,3 +117,93 @@ def test_the_table_may_be_in_another_database(
     there = elsewhere.do(f"SELECT {columns} FROM shop.articles ORDER BY id")
     assert shop.do(f"SELECT {columns} FROM search.articles ORDER BY id") == there
     assert len(there) == 999
+
+
+@pytest.fixture
+def second(shop: Shop, hand: Hand) -> Steps:  # noqa: F811  fixtures
+    """A cutover to a second index that may be switched to; readers use the first."""
+    shop.add(1, 20)
+    Steps(shop, hand).cut_over()
+    steps = Steps(shop, hand, index="articles_v2")
+    steps.fill()
+    steps.compare()
+    return steps
+
+
+def performed(steps: Steps, claim: Claim) -> Switched:
+    """The switch, by whoever has this claim, and not yet said to be done."""
+    context = TaskContext(steps.shop.database, steps.reindex.flow.definition, claim)
+    outcome = Performer(steps.shop.database).perform(context)
+    assert isinstance(outcome, Done)
+    return msgspec.json.decode(outcome.json, type=Switched)
+
+
+def ready_to_switch(steps: Steps) -> Claim:
+    wait_until(lambda: steps.offset() is not None)
+    if not isinstance(steps.perform("switch"), Done):
+        wait_until(lambda: steps.is_ready("switch"))
+    (claim,) = steps.hand.claim("articles/switch")
+    return claim
+
+
+def test_a_switch_that_is_run_again_tells_what_was_switched(second: Steps) -> None:
+    with second.following():
+        claim = ready_to_switch(second)
+        first = performed(second, claim)
+        second.shop.do("UPDATE shop.articles SET title = 'after the switch'")
+        assert performed(second, claim) == first
+    assert (first.index, first.previous) == ("search.articles_v2", "search.articles_v1")
+
+
+def test_a_switch_that_is_run_again_leaves_readers_who_went_back(second: Steps) -> None:
+    with second.following():
+        claim = ready_to_switch(second)
+        performed(second, claim)
+        back = reverse(second.shop.database, second.reindex, by="somebody", is_stale_borne=True)
+        performed(second, claim)
+    assert back == second.shown() == "search.articles_v1"
+
+
+def test_what_was_pending_at_the_switch_is_measured(second: Steps) -> None:
+    with second.following():
+        claim = ready_to_switch(second)
+    second.shop.do("UPDATE shop.articles SET title = 'not yet to be found' WHERE id = 3")
+    found = performed(second, claim)
+    assert found.pending == 1
+    assert found.staleness > 0
+    noted = "SELECT pending, staleness FROM tidegate.alias_switch ORDER BY id DESC LIMIT 1"
+    assert second.shop.do(noted) == [(found.pending, found.staleness)]
+
+
+def test_the_follower_stays_until_everything_is_applied_that_was_committed_at_the_switch(
+    second: Steps,
+) -> None:
+    with psycopg.connect(second.shop.url) as late, second.following() as follower:
+        claim = ready_to_switch(second)
+        late.execute("UPDATE shop.articles SET title = 'late' WHERE id = 4")
+        performed(second, claim)
+        wait_until(lambda: second.value("drain_watermark") is not None)
+        follower.join(0.5)  # several rounds, in each of which it might end too early
+        assert follower.is_alive()
+        late.commit()
+        wait_until(lambda: not follower.is_alive())
+    assert int(second.value("consumer_offset") or 0) >= int(second.value("drain_watermark") or 0)
+    assert second.shop.differences("articles_v2") == []
+
+
+def test_a_gate_that_stays_closed_says_how_far_the_follower_is(
+    shop: Shop,
+    hand: Hand,  # noqa: F811  a fixture
+) -> None:
+    shop.add(1, 20)
+    steps = Steps(shop, hand, declared(gate_timeout=0.2))
+    steps.fill()
+    steps.compare()
+    steps.perform("switch")
+    wait_until(lambda: bool(hand.do(sweep_flows)) and steps.is_ready("switch"))
+    outcome = steps.perform("switch")
+    assert isinstance(outcome, Failed)
+    assert outcome.is_final
+    assert outcome.error.startswith("StateNeverCame: ")
+    assert "consumer_offset" in outcome.error
+    assert steps.shown() is None

@@ -20,13 +20,7 @@ def started(*arguments: str, path: Path | None = None) -> subprocess.Popen[str]:
     given = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
     asked = [sys.executable, "-m", "tidegate", *arguments]
     return subprocess.Popen(
-        asked,
-        text=True,
-        env=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # Who runs tests in the background of a shell ignores the signal, and so would the command.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        asked, text=True, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 

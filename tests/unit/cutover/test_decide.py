@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.cutover.decide import LONGEST_PAUSE, Patience, differing, is_worth_telling
-from tidegate.errors import StreamStalled
+from tidegate.cutover.decide import (
+    LONGEST_PAUSE,
+    Patience,
+    differing,
+    is_worth_telling,
+    rows_of_whole,
+)
+from tidegate.cutover.values import Filled, Portion
+from tidegate.errors import PortionsApart, StreamStalled
 
 checksums = st.dictionaries(st.tuples(st.sampled_from("abcdef")), st.integers(0, 3))
 
@@ -50,3 +59,32 @@ def test_what_goes_well_renews_patience() -> None:
     patience.relieve()
     pauses = [patience.bear(OSError(), now=20.0 + at / 10) for at in range(20)]
     assert pauses[0] < pauses[-1] == LONGEST_PAUSE
+
+
+bounds = st.lists(st.integers(0, 99), unique=True, max_size=6).map(
+    lambda them: [None, *((str(it),) for it in sorted(them)), None]
+)
+
+
+def filled(bounds: list[tuple[str] | None]) -> list[Filled]:
+    return [Filled(Portion("v1", *it), 10) for it in pairwise(bounds)]
+
+
+@given(bounds)
+def test_portions_that_meet_are_whole(bounds: list[tuple[str] | None]) -> None:
+    assert rows_of_whole(filled(bounds)) == 10 * (len(bounds) - 1)
+
+
+@given(bounds, st.data())
+def test_portions_of_which_one_is_missing_are_not_whole(
+    bounds: list[tuple[str] | None], data: st.DataObject
+) -> None:
+    portions = filled(bounds)
+    portions.pop(data.draw(st.integers(0, len(portions) - 1)))
+    with pytest.raises(PortionsApart):
+        rows_of_whole(portions)
+
+
+def test_nothing_follows_the_last_portion() -> None:
+    with pytest.raises(PortionsApart):
+        rows_of_whole([*filled([None, None]), *filled([None, None])])
