@@ -33,6 +33,9 @@ from tidegate.store import Database, EmbeddedServer
 from tidegate.store.flows import StepProgress, cancel_flow, flow_progress, flow_run
 
 LEASE = 1.0
+SWEEPS_PER_LEASE = 6
+SLACK = 6.0
+"""Seconds that a busy machine may take longer, far below what a forgotten sweep would."""
 BOUND = 60.0
 POINTS = [
     "flow.claim.after_commit",
@@ -61,7 +64,7 @@ class Crew:
         self.logs.append(log)
         command = [sys.executable, "-m", "tidegate", "flow", "worker", self.flows]
         command += ["--deployment", str(self.folder), "--database", self.database.url]
-        command += ["--lease", str(LEASE), "--threads", "2"]
+        command += ["--lease", str(LEASE), "--threads", "2", "--name", log.stem]
         environment = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
         with log.open("wb") as opened:
             process = subprocess.Popen(command, stdout=opened, stderr=opened, env=environment)
@@ -81,6 +84,23 @@ class Crew:
 
     def wait_at_work(self, run: int, succeeded: int) -> None:
         wait_until(lambda: self.step(run).succeeded >= succeeded, BOUND)
+
+    def items_in_hand(self, worker: str) -> int:
+        of_worker = f"state = 'claimed' AND position >= 0 AND owner LIKE '{worker}-%'"
+        return int(self.ask(f"SELECT count(*) FROM tidegate.flow_task WHERE {of_worker}"))
+
+    def kill_at_work(self, process: subprocess.Popen[bytes], worker: str) -> None:
+        """Kill a worker that has more in hand than what it may be about to commit."""
+
+        def is_caught() -> bool:
+            process.send_signal(signal.SIGSTOP)
+            if self.items_in_hand(worker) >= 5:
+                return True
+            process.send_signal(signal.SIGCONT)
+            return False
+
+        wait_until(is_caught, BOUND)
+        process.kill()
 
     def check(self, run: int, items: int) -> None:
         """The run is completed, and every item counts once, whatever happened."""
@@ -114,14 +134,18 @@ def crew(database: Database) -> Iterator[Crew]:  # noqa: F811  a fixture
 def test_what_a_killed_worker_had_in_hand_is_done_within_the_bound_of_its_lease(
     crew: Crew,
 ) -> None:
-    run = crew.begin(300, seconds=0.01)
     first, _ = crew.hire(), crew.hire()
+    wait_until(lambda: all("at work" in it.read_text() for it in crew.logs), BOUND)
+    run = crew.begin(300, seconds=0.02)
     crew.wait_at_work(run, 20)
-    wait_until(lambda: "at work" in crew.logs[1].read_text(), BOUND)
-    first.kill()
+    crew.kill_at_work(first, "worker-0")
+    killed_at = monotonic()
+    wait_until(lambda: crew.items_in_hand("worker-0") == 0, BOUND)
+    assert monotonic() - killed_at < LEASE * (1 + 1 / SWEEPS_PER_LEASE) + SLACK
     crew.check(run, 300)
     left = "SELECT count(*) FROM tidegate.flow_task WHERE state NOT IN ('succeeded')"
     assert crew.ask(left) == 0
+    assert crew.ask("SELECT sum(losses) FROM tidegate.flow_task WHERE position >= 0") > 0
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -70,3 +70,14 @@ def test_two_workers_never_claim_the_same_task(hand: Hand, database: Database) -
         claims = list(threads.map(lambda it: it.claim(ITEMS, room=50), hands * 3))
     positions = [it.position for found in claims for it in found]
     assert sorted(positions) == list(range(200))
+
+
+def test_who_claims_waits_for_nobody_who_is_claiming(hand: Hand, database: Database) -> None:
+    _, generator = hand.generating()
+    hand.spawn(generator, range(5))
+    with database.connect() as slow, database.connect() as quick, slow.transaction():
+        (first,) = tasks.claim(slow, hand.name, {ITEMS: 1})
+        quick.execute("SET lock_timeout = '200ms'")
+        others = tasks.claim(quick, hand.name, {ITEMS: 100})
+    assert first.position == 0
+    assert [it.position for it in others] == [1, 2, 3, 4]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from threading import Event
+
+import pytest
 
 from tests.integration.flows.calls import QUICKLY, Calls, Start
 from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import gated, numbers
 from tests.waiting import wait_until
+from tidegate.errors import StateUndeclared
 from tidegate.flows import Context, Flow, StepState
-from tidegate.run.flows import begin, result, wait
+from tidegate.run.flows import begin, result, wait, write_state
 from tidegate.run.flows.context import TaskContext
 from tidegate.store import Database, flow_tasks
 from tidegate.store import flows as store
@@ -97,21 +101,54 @@ def test_a_handler_that_takes_too_long_is_given_up_and_tried_again(work: Start) 
         released.set()
 
 
-def test_a_worker_never_runs_more_of_a_step_than_it_may(work: Start) -> None:
-    flow, now, most = Flow("narrow"), Calls(), Calls()
+def test_a_handler_is_told_when_somebody_else_has_its_task(work: Start, hand: Hand) -> None:
+    flow, started, is_told = Flow("taken"), Event(), Event()
+
+    @flow.step
+    def taken(context: Context) -> str:
+        started.set()
+        wait_until(lambda: context.is_cancelled)
+        is_told.set()
+        return "stale"
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    assert started.wait(30)
+    taking = "UPDATE tidegate.flow_task SET epoch = epoch + 1, owner = %s RETURNING 1"
+    assert hand.ask(taking, hand.name) == [(1,)]
+    assert is_told.wait(20)
+    assert hand.state(run) == "running"
+    assert hand.complete(hand.do(flow_tasks.held_by, hand.name), '"fresh"') == []
+    wait(works.database, run, 60, works.wakeups)
+    assert result(works.database, flow, run, "taken") == "fresh"
+
+
+def test_a_worker_never_runs_more_of_a_step_than_it_may(work: Start, hand: Hand) -> None:
+    flow, entered, released = Flow("narrow"), Calls(), Event()
 
     @flow.generator
-    def numbers_(context: Context) -> Iterator[int]:
+    def stream(context: Context) -> Iterator[int]:
         yield from range(40)
 
-    @numbers_.handler(concurrency=2)
+    @stream.handler(concurrency=2)
     def handle(context: Context, number: int) -> int:
-        most.note(now.note("in") - now.made.count("out"))
-        now.note("out")
+        entered.note(number)
+        assert released.wait(60)
         return number
 
-    work(flow, threads=8).finish(flow)
-    assert max(map(int, map(str, most.made))) <= 2
+    works = work(flow, numbers, threads=8)
+    run = begin(works.database, flow)
+    try:
+        wait_until(lambda: hand.steps(run)["stream"].spawned == 40)
+        wait_until(lambda: len(entered.made) >= 2)
+        for _ in range(5):  # for the idle threads the worker looks again and again
+            other = begin(works.database, numbers, 20)
+            wait_until(lambda: len(entered.made) > 2 or hand.state(other) == "completed")  # noqa: B023  waits here
+        assert len(entered.made) == 2
+    finally:
+        released.set()
+    wait(works.database, run, 60, works.wakeups)
+    assert len(entered.made) == 40
 
 
 def test_a_worker_that_drains_lets_another_go_on(work: Start, hand: Hand) -> None:
@@ -225,3 +262,31 @@ def test_the_context_is_what_was_promised(database: Database) -> None:
     claim = flow_tasks.Claim("me", 1, -1, 1, "gated/switch", 1, 1, None, None, None)
     context: Context = TaskContext(database, gated.definition, claim)
     assert context.identity == "gated/1/switch/-1"
+
+
+def test_a_step_reads_what_was_written_as_the_type_that_was_declared(
+    hand: Hand, database: Database
+) -> None:
+    flow = Flow("days")
+    seen, due = flow.state("seen", date), flow.state("due", date, external=True)
+    flow.state("secret", date, external=True)
+
+    @flow.step(writes=seen, reads=due)
+    def look(context: Context) -> None:
+        raise NotImplementedError
+
+    run = hand.begin(flow)
+    (claim,) = hand.claim("days/look")
+    context: Context = TaskContext(database, flow.definition, claim)
+    assert (context.get_state(seen), context.get_state(due)) == (None, None)
+    context.set_state(seen, date(2025, 3, 1))
+    assert context.get_state(seen) == date(2025, 3, 1)
+    context.set_state(seen, date(2025, 3, 2))
+    write_state(database, run, due, date(2025, 4, 1), "a clerk")
+    assert (context.get_state("seen"), context.get_state(due)) == (
+        date(2025, 3, 2),
+        date(2025, 4, 1),
+    )
+    with pytest.raises(StateUndeclared) as refused:
+        context.get_state("secret")
+    assert (refused.value.action, refused.value.key) == ("read", "secret")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from time import monotonic
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.integration.flows.calls import Calls, Start
 from tests.integration.flows.conftest import Hand
@@ -12,7 +14,8 @@ from tests.integration.flows.declared import gated, offset
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, FlowStateReader, is_set, reached
-from tidegate.run.flows import begin, result, wait, write_state
+from tidegate.run.flows import FlowWorker, begin, result, wait, write_state
+from tidegate.store import Database, Wakeups
 from tidegate.store import flows as store
 
 
@@ -35,6 +38,41 @@ def test_a_wait_holds_no_thread_and_is_woken_by_the_write_alone(work: Start, han
         wait(works.database, run, 60, works.wakeups)
         assert monotonic() - began < 10.0  # nobody looks by itself
     assert result(works.database, gated, runs[0], "switch") == 2
+
+
+def test_waits_hold_no_connection(hand: Hand, url: str, wakeups: Wakeups) -> None:
+    named = make_conninfo(url, application_name="waiting")
+    pool = 3
+    with (
+        Database(named, pool_size=pool, bound=20.0).open() as database,
+        FlowWorker(database, [gated], wakeups, threads=2) as worker,
+    ):
+        for number in range(50):
+            begin(hand.database, gated, number)
+        parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
+        wait_until(lambda: hand.ask(parked) == [(50,)])
+        wait_until(lambda: worker.in_hand == 0)
+        mine = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiting'"
+        ((connections,),) = hand.ask(mine)
+        assert connections <= pool + 1  # one is for what cannot wait
+
+
+def test_a_wait_is_looked_at_again_only_after_its_poll_interval(work: Start, hand: Hand) -> None:
+    flow = Flow("polled")
+    position = flow.state("position", int, external=True)
+
+    @flow.step(reads=position)
+    def switch(context: Context) -> int:
+        return context.wait_for_state(lambda it: it[position] > 1, poll_interval=3600)[position]
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    wait_until(lambda: is_parked(hand, run))
+    write_state(works.database, run, position, 7, "a feed")
+    found = "SELECT state, available_at - now() FROM tidegate.flow_task"
+    ((state, ahead),) = hand.ask(found)
+    assert state == "ready"
+    assert timedelta(minutes=50) < ahead <= timedelta(hours=1)
 
 
 def test_a_watermark_that_is_set_once_stays_when_the_step_is_run_again(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from threading import Event
 
 import pytest
@@ -14,8 +14,9 @@ from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import approved, numbers
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed, FlowTimeout
-from tidegate.flows import Context, FinalFailure, Flow, StepState, Tolerate
+from tidegate.flows import Backoff, Context, FinalFailure, Flow, StepState, Tolerate
 from tidegate.run.flows import begin, result, signal, wait
+from tidegate.store.flow_tasks import finish_generator
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,37 @@ def test_a_failing_handler_is_tried_again_until_it_succeeds(work: Start) -> None
         return context.attempt
 
     assert work(flow).give(flow, None, "flaky") == 3
+
+
+def test_a_failing_handler_is_left_alone_for_a_while_before_it_is_tried_again(
+    work: Start, hand: Hand
+) -> None:
+    flow = Flow("patient")
+
+    @flow.step(retries=1, backoff=Backoff(first=3600, longest=3600))
+    def patient(context: Context) -> int:
+        raise ValueError("not yet")
+
+    run = begin(work(flow).database, flow)
+    wait_until(lambda: hand.steps(run)["patient"].last_error is not None)
+    found = "SELECT state, attempts, available_at - now() FROM tidegate.flow_task"
+    ((state, attempts, ahead),) = hand.ask(found)
+    assert (state, attempts) == ("ready", 1)
+    assert timedelta(minutes=28) < ahead <= timedelta(hours=1)
+
+
+def test_items_are_handled_as_soon_as_they_are_spawned_although_nobody_looks(
+    work: Start, hand: Hand
+) -> None:
+    run, generator = hand.generating()
+    works = work(numbers, look_every=600.0)
+    for number in range(5):
+        hand.spawn(generator, range(number, number + 1))
+        wait_until(lambda: hand.steps(run)["count_up"].succeeded > number, 10.0)  # noqa: B023  waits here
+        wait_until(lambda: works.worker.in_hand == 0)
+    hand.do(finish_generator, generator)
+    wait(works.database, run, 60, works.wakeups)
+    assert result(works.database, numbers, run, "total") == 20
 
 
 def test_a_run_fails_with_its_first_cause(work: Start, hand: Hand) -> None:

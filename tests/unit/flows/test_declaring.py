@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -38,6 +39,9 @@ class Order:
     price: Decimal
 
 
+WRONG = "# wrong\n"
+
+
 def plain(context: Context) -> int:
     return 1
 
@@ -47,9 +51,15 @@ def takes_text(context: Context, text: str) -> str:
 
 
 def refused(kind: type[DeclarationError], flow: Flow) -> Any:
+    """The error that a flow is refused with, at the line that the calling test has marked."""
     with pytest.raises(kind) as error:
         flow.definition  # noqa: B018
-    assert Path(error.value.at.file) == Path(__file__)
+    caller = inspect.stack()[1]
+    lines, first = inspect.getsourcelines(caller.frame)
+    (wrong,) = [(first + at, it.strip()) for at, it in enumerate(lines) if it.endswith(WRONG)]
+    found = error.value.at
+    assert Path(found.file) == Path(__file__)
+    assert (found.line, found.text) == wrong
     return error.value
 
 
@@ -122,7 +132,7 @@ def test_a_text_that_postgresql_cannot_hold_is_refused_where_it_is_given() -> No
 def test_a_dependency_of_another_type_names_both() -> None:
     flow = Flow("f")
     flow.step(plain)
-    flow.step(depends_on="plain")(takes_text)
+    flow.step(depends_on="plain")(takes_text)  # wrong
     error = refused(TypesDiffer, flow)
     assert (error.function, error.wanted, error.given) == ("takes_text", "str", "int")
 
@@ -134,14 +144,14 @@ def test_a_handler_takes_what_its_generator_yields() -> None:
     def numbers(context: Context) -> Iterator[int]:
         yield 1
 
-    numbers.handler(takes_text)  # type: ignore[arg-type]  # that is the mistake
+    numbers.handler(takes_text)  # type: ignore[arg-type]  # wrong
     assert refused(TypesDiffer, flow).function == "takes_text"
 
 
 def test_a_generator_without_handler_is_refused() -> None:
     flow = Flow("f")
 
-    @flow.generator
+    @flow.generator  # wrong
     def numbers(context: Context) -> Iterator[int]:
         yield 1
 
@@ -170,7 +180,7 @@ def test_a_map_step_over_something_else_than_a_list_is_refused() -> None:
     flow = Flow("f")
     flow.step(plain)
 
-    @flow.map_step(depends_on="plain")
+    @flow.map_step(depends_on="plain")  # wrong
     def double(context: Context, number: int) -> int:
         return 2 * number
 
@@ -184,7 +194,7 @@ def test_a_reduce_over_a_step_without_items_is_refused() -> None:
     def numbers(context: Context) -> list[int]:
         return [1]
 
-    @flow.reduce(numbers)
+    @flow.reduce(numbers)  # wrong
     def total(context: Context, numbers: list[int]) -> int:
         return sum(numbers)
 
@@ -194,7 +204,7 @@ def test_a_reduce_over_a_step_without_items_is_refused() -> None:
 def test_steps_that_wait_for_each_other_are_refused() -> None:
     flow = Flow("f")
 
-    @flow.step(depends_on="second")
+    @flow.step(depends_on="second")  # wrong
     def first(context: Context, number: int) -> int:
         return number
 
@@ -207,7 +217,7 @@ def test_steps_that_wait_for_each_other_are_refused() -> None:
 
 def test_a_dependency_that_does_not_exist_is_refused() -> None:
     flow = Flow("f")
-    flow.step(depends_on="nowhere")(takes_text)
+    flow.step(depends_on="nowhere")(takes_text)  # wrong
     assert refused(UnknownFlowStep, flow).step == "nowhere"
 
 
@@ -229,7 +239,7 @@ def test_a_function_without_annotations_is_refused_at_once() -> None:
 def test_a_type_that_json_cannot_carry_is_refused() -> None:
     flow = Flow("f")
 
-    @flow.step
+    @flow.step  # wrong
     def strange(context: Context) -> Callable[[], int]:
         return lambda: 1
 
@@ -239,7 +249,7 @@ def test_a_type_that_json_cannot_carry_is_refused() -> None:
 def test_more_parameters_than_dependencies_are_refused() -> None:
     flow = Flow("f")
 
-    @flow.step
+    @flow.step  # wrong
     def two(context: Context, one: int, other: int) -> int:
         return one + other
 
@@ -250,7 +260,7 @@ def test_two_steps_agree_on_the_input() -> None:
     flow = Flow("f")
     flow.step(takes_text)
 
-    @flow.step
+    @flow.step  # wrong
     def double(context: Context, number: int) -> int:
         return 2 * number
 
@@ -275,14 +285,14 @@ def test_a_signal_is_the_last_parameter() -> None:
         return ""
 
     other = Flow("h")
-    other.step(signal=bool)(no_place_for_it.function)
+    other.step(signal=bool)(no_place_for_it.function)  # wrong
     refused(TypesDiffer, other)
 
 
 def test_a_wait_for_a_key_that_nobody_writes_is_refused() -> None:
     flow = Flow("f")
     offset = flow.state("offset", int, monotonic=True)
-    flow.step(reads=offset)(plain)
+    flow.step(reads=offset)(plain)  # wrong
     assert refused(StateNeverWritten, flow).key == "offset"
 
 
@@ -303,7 +313,7 @@ def test_a_wait_for_a_key_from_outside_or_of_another_step_is_fine() -> None:
 
 def test_a_gate_without_declared_keys_is_refused() -> None:
     flow = Flow("f")
-    flow.step(wait_for=lambda state: True)(plain)
+    flow.step(wait_for=lambda state: True)(plain)  # wrong
     assert refused(InvalidArgument, flow).argument == "reads"
 
 
@@ -365,7 +375,7 @@ def test_a_condition_takes_what_its_step_takes() -> None:
     flow = Flow("f")
     flow.step(plain)
 
-    @flow.step(depends_on="plain", condition=lambda: True)
+    @flow.step(depends_on="plain", condition=lambda: True)  # wrong
     def other(context: Context, number: int) -> int:
         return number
 
