@@ -48,16 +48,16 @@ def begin(
 ) -> None:
     """Make an index and switch readers to it; `flow worker` does the work.
 
-    Begun again under the same name, it is the same run.
+    Begun again under the same name, it is the same run; an alias has one cutover at a time.
     """
     with told_errors(as_json=False):
         found = find_reindex(name)
         with created(deployment, database) as opened:
-            from tidegate.cutover import Wanted
+            from tidegate.cutover import cut_over
             from tidegate.run import flows as running
             from tidegate.store.flows import flow_run
 
-            run = running.begin(opened, found.flow, Wanted(index), key=index)
+            run = cut_over(opened, found, index)
             if wait:
                 watch_run(opened, run, timeout, quiet=False)
             typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
@@ -124,6 +124,22 @@ def retire(
             typer.echo(f"{index} is removed")
 
 
+@cutover.command()
+def feed(
+    name: ReindexName,
+    index: IndexName,
+    deployment: ExistingDeployment,
+    database: DatabaseUrl = None,
+) -> None:
+    """Keep an index fresh again that nobody keeps so; `flow worker` does the work."""
+    with told_errors(as_json=False):
+        found = find_reindex(name)
+        with open_existing(deployment, database) as opened:
+            from tidegate.cutover import feed as keep_fresh
+
+            typer.echo(f"run {keep_fresh(opened, found, index)} keeps {index} fresh")
+
+
 # --- telling ---------------------------------------------------------------------------------
 
 
@@ -133,9 +149,19 @@ def _table(alias: str, known: Sequence[IndexStatus]) -> str:
     rows: list[tuple[str, ...]] = [
         ("index", "readers", "kept fresh by", "pending", "behind", "switched to")
     ]
-    rows += [_row(it) for it in known]
-    troubles = [f"  {it.index} is held up: {it.held_up_by}" for it in known if it.held_up_by]
+    rows += [_row(it) for it in known if it.is_here]
+    troubles = [f"  {told}" for it in known if (told := _trouble(it))]
     return printable("\n".join([alias, *(f"  {line}" for line in aligned(rows)), *troubles]))
+
+
+def _trouble(it: IndexStatus) -> str:
+    if not it.is_here:
+        return f"the log is kept for {it.index} as well, which is not here"
+    if it.held_up_by:
+        return f"{it.index} is held up: {it.held_up_by}"
+    if it.is_current and it.run is None:
+        return f"readers see {it.index}, which nobody keeps fresh: `tidegate cutover feed`"
+    return ""
 
 
 def _row(it: IndexStatus) -> tuple[str, ...]:

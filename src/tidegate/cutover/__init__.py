@@ -14,7 +14,7 @@ its own, keeps the index fresh; that of the index before goes on as well, so tha
 from tidegate.cutover.postgres import PostgresTarget
 from tidegate.cutover.reindex import Limits, Reindex
 from tidegate.cutover.source import PostgresTable
-from tidegate.cutover.steering import indexes_of, retire, reverse
+from tidegate.cutover.steering import cut_over, feed, indexes_of, retire, reverse
 from tidegate.cutover.targets import Indexes, Target
 from tidegate.cutover.values import Wanted
 
@@ -26,6 +26,8 @@ __all__ = [
     "Reindex",
     "Target",
     "Wanted",
+    "cut_over",
+    "feed",
     "indexes_of",
     "retire",
     "reverse",

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.cutover.decide import Patience, is_worth_telling
-from tidegate.errors import ClaimLost, FlowCancelled, FlowRunClosed
+from tidegate.errors import ClaimLost, FlowCancelled, FlowRunClosed, OffsetAhead
 from tidegate.faults import crash_point
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ IDLE = 0.1
 """Seconds between two looks at a log in which nothing was."""
 STALL = 5.0
 """Seconds without movement after which it is said who holds it up."""
-TRIM_EVERY = 5.0
-NOT_OURS = (ClaimLost, FlowCancelled, FlowRunClosed)
-"""What ends a follower at once: the work is somebody else's now, or nobody's."""
+TRIM_EVERY, TRIM_FOR = 5.0, 1.0
+"""Seconds from one shortening of the log to the next, and for which changes wait behind it."""
+ENDS = (ClaimLost, FlowCancelled, FlowRunClosed, OffsetAhead)
+"""What ends a follower at once: the work is somebody else's, or nobody's, or of no use."""
 
 
 class Follower:
@@ -48,10 +49,14 @@ class Follower:
         self._shape: Shape | None = None
 
     def catch_up(self, on_page: Callable[[int], None] = lambda _: None) -> int:
-        """Apply everything that can be read; `on_page` hears of every page, with its changes."""
+        """Apply everything that can be read; `on_page` hears of every page, with its changes.
+
+        Raises `OffsetAhead` where the table's server has not come as far as the index.
+        """
         after, before = -1, self.applied
         while True:
             found = self._source.changes(self.offset, after, PAGE)
+            self._check_bound(found.bound)
             if found.rows:
                 self._apply(list(dict.fromkeys(it.key for it in found.rows)))
                 self.applied += len(found.rows)
@@ -60,6 +65,11 @@ class Follower:
                 self.offset = max(self.offset, found.bound)
                 return self.applied - before
             on_page(len(found.rows))
+
+    def _check_bound(self, bound: int) -> None:
+        """An offset is a bound that was read before, and on one server bounds never go back."""
+        if bound < self.offset:
+            raise OffsetAhead(self.index, str(self._source.table), self.offset, bound)
 
     def _apply(self, keys: list[tuple[str, ...]]) -> None:
         if self._shape is None:
@@ -80,29 +90,33 @@ class Following:
         tell: Callable[[int], None],
         complain: Callable[[str], None],
         patience: float,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._follower = follower
         self._source = source
         self._tell = tell
         self._complain = complain
+        self._check = check
         self._patience = Patience(follower.index, patience)
         self._told = follower.offset
         self._told_at = self._moved_at = monotonic()
         self._trimmed_at = 0.0
-        self._complaint = ""
+        self._complaint: str | None = None
+        """What was said last; nobody knows at first what another has said before it died."""
 
     def round(self, watermark: int | None) -> float:
         """Apply what there is; answers for how long to wait until the next round.
 
-        `watermark` is what somebody waits for, if anybody does.
+        `watermark` is what somebody waits for, if anybody does. However much there is, `check` is
+        called every now and then, and may raise to end it.
         """
         before = self._follower.offset
         try:
-            applied = self._follower.catch_up(lambda pages: self._say(pages, watermark))
+            applied = self._follower.catch_up(lambda page: self._turn(page, watermark))
             self._say(applied, watermark)
             self._look(before)
             self._trim()
-        except NOT_OURS:
+        except ENDS:
             raise
         except Exception as refusal:  # noqa: BLE001  whatever a source or a target refuses with
             pause = self._patience.bear(refusal, monotonic())
@@ -111,6 +125,11 @@ class Following:
             return pause
         self._patience.relieve()
         return IDLE
+
+    def _turn(self, applied: int, watermark: int | None) -> None:
+        """A page is over. The offset stays where it is within a transaction of many pages."""
+        self._check()
+        self._say(applied, watermark)
 
     def _say(self, applied: int, watermark: int | None) -> None:
         offset, now = self._follower.offset, monotonic()
@@ -124,6 +143,8 @@ class Following:
         if self._follower.offset > before:
             self._moved_at = now
             self._set_complaint("")
+        elif self._complaint is None:
+            self._set_complaint("")
         elif now - self._moved_at > STALL:
             self._moved_at = now
             is_behind = self._source.head() > self._follower.offset
@@ -135,7 +156,11 @@ class Following:
             self._complaint = text
 
     def _trim(self) -> None:
-        now = monotonic()
-        if now - self._trimmed_at > TRIM_EVERY:
-            self._trimmed_at = now
-            self._source.tell_offset(self._follower.identity, self._told)
+        begun = monotonic()
+        if begun - self._trimmed_at <= TRIM_EVERY:
+            return
+        while self._source.tell_offset(self._follower.identity, self._told):
+            self._check()
+            if monotonic() - begun > TRIM_FOR:
+                return  # changes come first; the next round goes on with it
+        self._trimmed_at = begun

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.store import indexes, tables
-from tidegate.store.indexes import LIVE, Noted, Search
+from tidegate.store.index_making import Search, create_index
+from tidegate.store.indexes import LIVE, Noted
 from tidegate.store.tables import Digest, Key, KeyRange, Shape, TableName
 
 if TYPE_CHECKING:
@@ -44,9 +45,14 @@ class PostgresIndexes:
 
     def __init__(self, database: Database, alias: TableName, search: Search) -> None:
         self._database = database
-        self.alias = alias
+        self._alias = alias
         self._search = search
         self._shapes: dict[str, Shape] = {}
+
+    @property
+    def alias(self) -> str:
+        """The whole name of the alias."""
+        return str(self._alias)
 
     def qualified(self, index: str) -> str:
         """The whole name of an index: it is in the schema of its alias."""
@@ -58,8 +64,8 @@ class PostgresIndexes:
         shape.only(self._search.columns, index)
 
         def made(connection: Connection) -> None:
-            indexes.create_index(connection, name, shape, self._search, self.alias)
-            indexes.check_alias(connection, self.alias, name)
+            create_index(connection, name, shape, self._search, self._alias)
+            indexes.check_alias(connection, self._alias, name)
 
         self._database.transact(made)
 
@@ -73,23 +79,24 @@ class PostgresIndexes:
 
     def identity(self, index: str) -> str:
         """What tells an index from all others, also from those that had its name before."""
-        name = self._name(index)
-        found = self._database.transact(lambda c: indexes.identity(c, name))
-        return f"{name} ({found})"
+        return self._database.transact(lambda c: indexes.identity(c, self._name(index)))
+
+    def known(self) -> dict[str, str]:
+        """The indexes that were made for the alias, each with its identity."""
+        return self._database.transact(lambda c: indexes.known(c, self._alias))
 
     def is_empty(self, index: str) -> bool:
         """Whether nothing was ever written to an index."""
         return self._database.transact(lambda c: indexes.is_empty(c, self._name(index)))
 
-    def check_owner(self, index: str) -> None:
-        """Raise when this is no index of the alias."""
-        self._database.transact(lambda c: indexes.check_owner(c, self._name(index), self.alias))
+    def check_usable(self, index: str) -> None:
+        """Raise when this is no index of the alias, or was given up."""
+        self._database.transact(lambda c: indexes.check_usable(c, self._name(index), self._alias))
 
     def write(self, index: str, rows: pa.Table, identity: str | None = None) -> int:
         """Write rows with their versions, never over a newer one."""
         name, shape = self._name(index), self._shape(index)
-        expected = identity and identity.removeprefix(f"{name} (").removesuffix(")")
-        return self._database.transact(lambda c: indexes.write(c, name, shape, rows, expected))
+        return self._database.transact(lambda c: indexes.write(c, name, shape, rows, identity))
 
     def digest(self, index: str, within: KeyRange, shape: Shape) -> Digest:
         """What the rows of a range come to that are not deleted."""
@@ -105,24 +112,33 @@ class PostgresIndexes:
 
     def current(self) -> str | None:
         """The index that the alias stands for."""
-        return self._database.transact(lambda c: indexes.current(c, self.alias))
+        return self._database.transact(lambda c: indexes.current(c, self._alias))
 
     def switch(self, index: str, noted: Noted, together: Together) -> None:
         """Let the alias stand for an index, in one transaction with what is done together."""
         name = self._name(index)
 
         def switched(connection: Connection) -> None:
-            indexes.switch(connection, self.alias, name, noted)
+            indexes.switch(connection, self._alias, name, noted)
 
         together(switched)
 
+    def give_up(self, index: str, together: Together) -> None:
+        """Let the alias never stand for an index again, and hold it for what is done together."""
+        name = self._name(index)
+
+        def given_up(connection: Connection) -> None:
+            indexes.give_up(connection, name, self._alias)
+
+        together(given_up)
+
     def drop(self, index: str) -> None:
         """Remove an index."""
-        self._database.transact(lambda c: indexes.drop_index(c, self._name(index), self.alias))
+        self._database.transact(lambda c: indexes.drop_index(c, self._name(index), self._alias))
         self._shapes.pop(index, None)
 
     def _name(self, index: str) -> TableName:
-        return self.alias.beside(index)
+        return self._alias.beside(index)
 
     def _shape(self, index: str) -> Shape:
         if index not in self._shapes:

@@ -88,6 +88,7 @@ class Reindex:
         self.consumer_offset = self.flow.state("consumer_offset", int, monotonic=True)
         self.target_watermark = self.flow.state("target_watermark", int)
         self.switch_done = self.flow.state("switch_done", bool)
+        self.previous_index = self.flow.state("previous_index", str)
         self.drain_watermark = self.flow.state("drain_watermark", int)
         self._trouble = self.flow.state("held_up_by", str)
         self._gate = all_of(
@@ -141,7 +142,7 @@ class Reindex:
             depends_on=(create, compared),
             retries=RETRIES,
             backoff=OFTEN,
-            writes=(self.target_watermark, self.switch_done),
+            writes=(self.target_watermark, self.switch_done, self.previous_index),
             reads=(
                 self.backfill_done,
                 self.consumer_offset,
@@ -237,7 +238,8 @@ class Reindex:
         context.set_state_once(self.target_watermark, source.head())
         context.wait_for_state(self._gate, timeout=self._limits.gate_timeout)
         lag = source.lag(context.get_state(self.consumer_offset) or 0)
-        noted = Noted(f"run {context.run} of {self.name}", context.run, lag)
+        previous = context.set_state_once(self.previous_index, indexes.current() or "")
+        noted = Noted(f"run {context.run} of {self.name}", context.run, lag, previous or None)
         indexes.switch(index, noted, partial(self._together, context, index))
 
     def _together(self, context: Context, index: str, work: Callable[[Any], None]) -> None:
@@ -296,6 +298,7 @@ class Reindex:
             tell=lambda offset: context.set_state("consumer_offset", offset),
             complain=lambda text: context.set_state("held_up_by", text),
             patience=self._limits.patience,
+            check=context.check,
         )
         is_gated = context.step == "follow"
         while True:

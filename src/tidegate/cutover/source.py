@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from tidegate.errors import TableBusy
-from tidegate.store import Database, change_log, tables
+from tidegate.store import Database, change_capture, change_log, tables
 from tidegate.store.tables import Digest, Key, KeyRange, Shape, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidegate.store import Connection
     from tidegate.store.change_log import Changes, Lag
 
+P = ParamSpec("P")
+T = TypeVar("T")
 BUSY_BOUND = 60.0
 """Seconds for which a moment without writers is looked for."""
 BUSY_PAUSE = 0.5
@@ -60,7 +62,7 @@ class Source:
 
     def shape(self, columns: Sequence[str] = ()) -> Shape:
         """Its key and those of its columns that are wanted."""
-        whole = self._database.transact(lambda c: tables.shape_of(c, self.table))
+        whole = self._ask(tables.shape_of)
         wanted = columns or self._columns
         return whole.only(wanted, str(self.table)) if wanted else whole
 
@@ -68,35 +70,25 @@ class Source:
 
     def bound_after(self, low: Key | None, rows: int) -> Key | None:
         """The key so many rows behind another; None when there are fewer."""
-        shape = self.shape()
-        return self._database.transact(
-            lambda c: tables.bound_after(c, self.table, shape, low, rows)
-        )
+        return self._ask(tables.bound_after, self.shape(), low, rows)
 
     def pieces(self, within: KeyRange, rows: int) -> list[KeyRange]:
         """A range in pieces of so many rows."""
-        shape = self.shape()
-        bounds = self._database.transact(
-            lambda c: tables.bounds_within(c, self.table, shape, within, rows)
-        )
+        bounds = self._ask(tables.bounds_within, self.shape(), within, rows)
         ends = [within.low, *(it for it in bounds if it != within.high), within.high]
         return [KeyRange(low, high) for low, high in pairwise(ends)]
 
     def digest(self, within: KeyRange, shape: Shape) -> Digest:
         """What the rows of a range come to."""
-        return self._database.transact(
-            lambda c: tables.digest(c, self.table, shape, within, "true")
-        )
+        return self._ask(tables.digest, shape, within, "true")
 
     def checksums(self, within: KeyRange, shape: Shape) -> dict[Key, int]:
         """The checksum of every row of a range."""
-        return self._database.transact(
-            lambda c: tables.checksums(c, self.table, shape, within, "true")
-        )
+        return self._ask(tables.checksums, shape, within, "true")
 
     def rows_of(self, keys: Sequence[Key], shape: Shape) -> pa.Table:
         """The rows of these keys as they are, with their versions."""
-        return self._database.transact(lambda c: change_log.rows_of(c, self.table, shape, keys))
+        return self._ask(change_log.rows_of, shape, keys)
 
     # ── changes ──
 
@@ -109,7 +101,7 @@ class Source:
         deadline = monotonic() + bound
         while True:
             try:
-                self._database.transact(lambda c: change_log.ensure_log(c, self.table, shape))
+                self._ask(change_capture.ensure_log, shape)
                 return self._database.transact(change_log.bound)
             except TableBusy:
                 if monotonic() > deadline:
@@ -122,19 +114,15 @@ class Source:
 
     def changes(self, offset: int, after: int, most: int) -> Changes:
         """The next changes from an offset on, behind a number."""
-        return self._database.transact(
-            lambda c: change_log.changes(c, self.table, offset, after, most)
-        )
+        return self._ask(change_log.changes, offset, after, most)
 
     def pending_among(self, offset: int, keys: Sequence[Key]) -> set[Key]:
         """Which of these keys were changed from an offset on."""
-        return self._database.transact(
-            lambda c: change_log.pending_among(c, self.table, offset, keys)
-        )
+        return self._ask(change_log.pending_among, offset, keys)
 
-    def lag(self, offset: int) -> Lag:
-        """How much was changed that is not behind an offset."""
-        return self._database.transact(lambda c: change_log.lag(c, self.table, offset))
+    def lag(self, offset: int, bound: float | None = None) -> Lag:
+        """How much was changed that is not behind an offset; its server may be away so long."""
+        return self._database.transact(lambda c: change_log.lag(c, self.table, offset), bound)
 
     def holder(self) -> str:
         """Who keeps the log from being read any further, for people."""
@@ -142,17 +130,29 @@ class Source:
 
     def register(self, follower: str) -> int:
         """Keep changes for a follower, from now on or as before; answers where it begins."""
-        return self._database.transact(lambda c: change_log.register(c, self.table, follower))
+        return self._ask(change_log.register, follower)
 
     def registered(self, follower: str) -> int:
         """From where on changes are kept for a follower; raises `NotFollowed` when they are not."""
-        return self._database.transact(lambda c: change_log.registered(c, self.table, follower))
+        return self._ask(change_log.registered, follower)
 
-    def tell_offset(self, follower: str, offset: int) -> None:
-        """Say how far a follower is, so that what nobody needs any more is removed."""
-        work = partial(change_log.tell_offset, table=self.table, follower=follower, offset=offset)
-        self._database.transact(work)
+    def followers(self) -> dict[str, int]:
+        """For whom changes are kept, and from which offset on."""
+        return self._ask(change_log.followers)
+
+    def tell_offset(self, follower: str, offset: int) -> bool:
+        """Say how far a follower is, and remove some of what nobody needs; whether more is left."""
+        return self._ask(change_log.tell_offset, follower, offset) >= change_log.TRIMMED
 
     def forget_follower(self, follower: str) -> None:
         """Keep nothing for a follower any more."""
-        self._database.transact(lambda c: change_log.forget_follower(c, self.table, follower))
+        self._ask(change_log.forget_follower, follower)
+
+    def _ask(
+        self,
+        work: Callable[Concatenate[Connection, TableName, P], T],
+        *given: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Do work on this table, in a transaction of its own."""
+        return self._database.transact(lambda c: work(c, self.table, *given, **named))

@@ -1,17 +1,28 @@
-"""After a cutover: which indexes there are, going back to the one before, removing old ones."""
+"""Beginning cutovers, and after one: which indexes there are, going back, removing old ones."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import msgspec
 
-from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse, counted
+from tidegate.cutover.values import Feeding, Wanted
+from tidegate.errors import (
+    CutoverRefused,
+    FeedRefused,
+    IndexBehind,
+    IndexInUse,
+    IndexUnfed,
+    NothingToReverse,
+    counted,
+)
 from tidegate.store import flows as store
-from tidegate.store.indexes import Noted, switches
+from tidegate.store.indexes import Noted, held, switches, was_shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +31,17 @@ if TYPE_CHECKING:
     from tidegate.cutover.reindex import Reindex
     from tidegate.cutover.source import Source
     from tidegate.cutover.targets import Indexes
-    from tidegate.store import Database
+    from tidegate.store import Connection, Database
+    from tidegate.store.change_log import Lag
     from tidegate.store.flows import FlowRun
 
+log = logging.getLogger(__name__)
+
 LOOK_EVERY = 0.1
+END_BOUND = 30.0
+"""Seconds for which it is waited that a feed ends."""
+LAG_BOUND = 3.0
+"""Seconds for which a source is asked how stale an index is that is switched to all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,7 @@ class IndexStatus:
     """Of the flow that makes it or keeps it fresh; None: nobody does."""
     flow: str | None
     offset: int | None
+    """Up to where it has all changes; the log is kept from there on."""
     pending: int | None
     """Changes that it does not have, of 10,000 at most."""
     behind: float | None
@@ -43,20 +62,56 @@ class IndexStatus:
     switched_at: datetime | None
     held_up_by: str = ""
     """What keeps changes from it, for people."""
+    is_here: bool = True
+    """Otherwise the log is kept for it, and `index` is its identity: it is another deployment's,
+    or was dropped by hand."""
+
+
+def cut_over(database: Database, reindex: Reindex, index: str) -> int:
+    """Begin a cutover to an index, or find the one that was begun; answers its run.
+
+    An alias has one at a time: the earlier of two might switch last. `CutoverRefused` says so.
+    """
+    defined = reindex.flow.definition
+    value = defined.input.encode(Wanted(index))
+    with reindex.target.open(database) as indexes:
+        name = indexes.qualified(index)
+
+        def begun(connection: Connection) -> int:
+            with held(connection, indexes.alias):
+                _check_alone(connection, reindex, indexes, name)
+            run = store.begin_flow(connection, reindex.name, index, value, defined.as_rows())
+            _check_not_removed(store.flow_run(connection, run), indexes, name)
+            return run
+
+        return database.transact(begun)
+
+
+def _check_alone(connection: Connection, reindex: Reindex, indexes: Indexes, index: str) -> None:
+    if index == indexes.alias:
+        raise CutoverRefused(index, "that is the name of the alias itself; give it another one")
+    for name, run in _keepers(connection, reindex, indexes):
+        if run.flow == reindex.name and name != index:
+            reason = f"run {run.id} is moving readers to {name}; wait for it, or cancel it"
+            raise CutoverRefused(index, reason)
+
+
+def _check_not_removed(run: FlowRun, indexes: Indexes, index: str) -> None:
+    if run.closed_at is not None and not indexes.is_there(index):
+        raise CutoverRefused(index, f"run {run.id} had this name, and is over; give it another one")
 
 
 def indexes_of(database: Database, reindex: Reindex) -> list[IndexStatus]:
-    """The indexes that an alias stands for, stood for or is to stand for."""
+    """The indexes of an alias, and whatever else the log of its table is kept for."""
     with reindex.opened(database) as (source, indexes):
         current = indexes.current()
-        found = database.transact(lambda c: switches(c, reindex.target.alias))
+        found = database.transact(lambda c: switches(c, indexes.alias))
         times = {it.index: it.at for it in reversed(found)}
-        keepers = {indexes.qualified(name): run for name, run in _keepers(database, reindex)}
-        names = dict.fromkeys([*([current] if current else []), *keepers, *times])
+        keeping = _all_keeping(database, reindex, source, indexes)
+        ordered = sorted(keeping.items(), key=lambda it: it[0] != current)
         return [
-            _status(database, source, name, keepers.get(name), times.get(name), name == current)
-            for name in names
-            if name == current or name in keepers or indexes.is_there(name)
+            _status(source, name, it, is_current=name == current, switched_at=times.get(name))
+            for name, it in ordered
         ]
 
 
@@ -73,35 +128,87 @@ def reverse(
     First it is waited until that one has everything that was committed when this was asked for.
     """
     with reindex.opened(database) as (source, indexes):
-        previous = _previous(database, reindex.target.alias, indexes)
+        previous = _previous(database, indexes)
         offset = partial(_offset, database, reindex, indexes, previous)
         if not is_stale_borne:
             _wait_fresh(source, previous, offset, bound)
-        lag = source.lag(offset())
+        lag = _lag_if_told(source, offset())
         indexes.switch(previous, Noted(by, lag=lag), database.transact)
         return previous
 
 
 def retire(database: Database, reindex: Reindex, index: str) -> None:
-    """Remove an index that readers do not use, and what keeps it fresh."""
+    """Remove an index that readers do not use, and what keeps it fresh.
+
+    Given up first, forgotten then, and dropped last: after a crash it can be done again.
+    """
     with reindex.opened(database) as (source, indexes):
         name = indexes.qualified(index)
-        if indexes.current() == name:
-            raise IndexInUse(name, f"{reindex.target.alias} stands for it; reverse that first")
-        keepers = [it for at, it in _keepers(database, reindex) if indexes.qualified(at) == name]
-        for run in keepers:
-            if run.flow == reindex.name:
-                raise IndexInUse(name, f"run {run.id} is making it; cancel that first")
-        indexes.check_owner(name)
-        identity = indexes.identity(name)
-        for run in keepers:
-            database.transact(lambda c, it=run: store.cancel_flow(c, it.id, "its index is retired"))  # type: ignore[misc]
-            _wait_ended(database, run.id)
+        for run in _give_up(database, reindex, indexes, name):
+            _wait_ended(database, name, run)
+        source.forget_follower(indexes.identity(name))
         indexes.drop(name)
-        source.forget_follower(identity)
 
 
-def _previous(database: Database, alias: str, indexes: Indexes) -> str:
+def feed(database: Database, reindex: Reindex, index: str) -> int:
+    """Keep an index fresh again that nobody keeps so; answers the run that does.
+
+    Raises `FeedRefused` when somebody does, `NotFollowed` when the log lacks what it needs.
+    """
+    key = uuid4().hex
+    with reindex.opened(database) as (source, indexes):
+        name = indexes.qualified(index)
+        offset = source.registered(indexes.identity(name))
+
+        def begun(connection: Connection) -> int:
+            with held(connection, indexes.alias):
+                _check_unfed(connection, reindex, indexes, name, key)
+            defined = reindex.feed.definition
+            value = defined.input.encode(Feeding(name, offset))
+            return store.begin_flow(connection, reindex.feed.name, key, value, defined.as_rows())
+
+        return database.transact(begun)
+
+
+def _check_unfed(
+    connection: Connection, reindex: Reindex, indexes: Indexes, index: str, key: str
+) -> None:
+    """A run under this key is the one that is begun: its transaction was repeated."""
+    indexes.check_usable(index)
+    for run in _keepers_of(connection, reindex, indexes, index):
+        if run.key != key:
+            raise FeedRefused(index, f"run {run.id} of {run.flow} keeps it fresh")
+    if not was_shown(connection, indexes.alias, index):
+        reason = "readers never saw it, so it may lack rows; retire it, and begin another index"
+        raise FeedRefused(index, reason)
+
+
+def _give_up(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> list[int]:
+    """Let nobody switch to an index any more, and end its feeds; or nothing of both."""
+    ended: list[int] = []
+
+    def together(work: Callable[[Any], None]) -> None:
+        def both(connection: Connection) -> None:
+            work(connection)
+            ended[:] = _end_feeds(connection, reindex, indexes, index)
+
+        database.transact(both)
+
+    indexes.give_up(index, together)
+    return ended
+
+
+def _end_feeds(connection: Connection, reindex: Reindex, indexes: Indexes, index: str) -> list[int]:
+    keepers = _keepers_of(connection, reindex, indexes, index)
+    for run in keepers:
+        if run.flow == reindex.name:
+            raise IndexInUse(index, f"run {run.id} is making it; cancel that first")
+        store.cancel_flow(connection, run.id, "its index is retired")
+    return [it.id for it in keepers]
+
+
+def _previous(database: Database, indexes: Indexes) -> str:
+    alias = indexes.alias
     found = database.transact(lambda c: switches(c, alias, 1))
     if not found or found[0].previous is None:
         raise NothingToReverse(alias, "it never stood for another index")
@@ -113,66 +220,109 @@ def _previous(database: Database, alias: str, indexes: Indexes) -> str:
     return previous
 
 
-def _wait_fresh(source: Source, index: str, offset: Callable[[], int], bound: float) -> None:
+def _wait_fresh(source: Source, index: str, offset: Callable[[], int | None], bound: float) -> None:
     watermark, deadline = source.head(), monotonic() + bound
-    while offset() < watermark:
+    while (known := offset()) is None or known < watermark:
+        if known is None:
+            raise IndexUnfed(index)
         if monotonic() > deadline:
-            lag = source.lag(offset())
+            lag = source.lag(known)
             raise IndexBehind(index, counted(lag.changes, "change"), lag.seconds, bound)
         sleep(LOOK_EVERY)
 
 
-def _wait_ended(database: Database, run: int, bound: float = 30.0) -> None:
-    deadline = monotonic() + bound
+def _wait_ended(database: Database, index: str, run: int) -> None:
+    deadline = monotonic() + END_BOUND
     while database.transact(lambda c: store.flow_run(c, run)).closed_at is None:
         if monotonic() > deadline:
-            raise IndexInUse(str(run), "its feed does not end; is its worker frozen?")
+            raise IndexInUse(index, f"its feed, run {run}, does not end; is its worker frozen?")
         sleep(LOOK_EVERY)
 
 
-def _keepers(database: Database, reindex: Reindex) -> list[tuple[str, FlowRun]]:
-    """The open runs that make indexes or keep them fresh."""
-    names = [reindex.feed.name, reindex.name]
-    return database.transact(lambda c: store.open_flows_by_input(c, names, "index"))
+def _lag_if_told(source: Source, offset: int | None) -> Lag | None:
+    """Whoever goes back may do so because the source is in trouble; that is no reason not to."""
+    if offset is None:
+        return None
+    try:
+        return source.lag(offset, LAG_BOUND)
+    except Exception as trouble:  # noqa: BLE001  whatever a source refuses with
+        log.warning("%s does not say how stale the index is: %s", source.table, trouble)
+        return None
 
 
-def _offset(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> int:
-    for name, run in _keepers(database, reindex):
-        if indexes.qualified(name) == index:
-            return _state_of(database, run.id).offset or 0
-    return 0
+# ── what keeps indexes fresh ──
 
 
 @dataclass(frozen=True, slots=True)
 class _Keeping:
+    """What is done for an index: by which run, and how far that is."""
+
+    run: FlowRun | None = None
     offset: int | None = None
     trouble: str = ""
+    is_here: bool = True
 
 
-def _state_of(database: Database, run: int) -> _Keeping:
-    _, values = database.transact(lambda c: store.flow_state(c, run))
+def _keepers(
+    connection: Connection, reindex: Reindex, indexes: Indexes
+) -> list[tuple[str, FlowRun]]:
+    """The open runs that make indexes or keep them fresh."""
+    names = [reindex.feed.name, reindex.name]
+    found = store.open_flows_by_input(connection, names, "index")
+    return [(indexes.qualified(name), run) for name, run in found]
+
+
+def _keepers_of(
+    connection: Connection, reindex: Reindex, indexes: Indexes, index: str
+) -> list[FlowRun]:
+    return [run for name, run in _keepers(connection, reindex, indexes) if name == index]
+
+
+def _offset(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> int | None:
+    """How far an index is; None when nobody keeps it fresh."""
+    found = database.transact(lambda c: _keepers_of(c, reindex, indexes, index))
+    return max((_keeping(database, it).offset or 0 for it in found), default=None)
+
+
+def _keeping(database: Database, run: FlowRun) -> _Keeping:
+    _, values = database.transact(lambda c: store.flow_state(c, run.id))
     found = {key: msgspec.json.decode(it.json) for key, it in values.items() if it.json is not None}
-    return _Keeping(found.get("consumer_offset"), found.get("held_up_by") or "")
+    return _Keeping(run, found.get("consumer_offset"), found.get("held_up_by") or "")
+
+
+def _all_keeping(
+    database: Database, reindex: Reindex, source: Source, indexes: Indexes
+) -> dict[str, _Keeping]:
+    """Of each index, and under its identity of what is none here and still keeps the log."""
+    known, followers = indexes.known(), source.followers()
+    keepers = database.transact(lambda c: _keepers(c, reindex, indexes))
+    strangers = followers.keys() - set(known.values())
+    return {
+        **{name: _Keeping(offset=followers.get(it)) for name, it in known.items()},
+        **{name: _keeping(database, run) for name, run in keepers},
+        **{it: _Keeping(offset=followers[it], is_here=False) for it in sorted(strangers)},
+    }
 
 
 def _status(
-    database: Database,
     source: Source,
     index: str,
-    keeper: FlowRun | None,
-    at: datetime | None,
+    keeping: _Keeping,
+    *,
     is_current: bool,
+    switched_at: datetime | None,
 ) -> IndexStatus:
-    keeping = _state_of(database, keeper.id) if keeper else _Keeping()
-    lag = source.lag(keeping.offset) if keeping.offset is not None else None
+    run, offset = keeping.run, keeping.offset
+    lag = source.lag(offset) if offset is not None else None
     return IndexStatus(
-        index,
-        is_current,
-        keeper.id if keeper else None,
-        keeper.flow if keeper else None,
-        keeping.offset,
-        lag.changes if lag else None,
-        lag.seconds if lag else None,
-        at,
-        keeping.trouble,
+        index=index,
+        is_current=is_current,
+        run=run.id if run else None,
+        flow=run.flow if run else None,
+        offset=offset,
+        pending=lag.changes if lag else None,
+        behind=lag.seconds if lag else None,
+        switched_at=switched_at,
+        held_up_by=keeping.trouble,
+        is_here=keeping.is_here,
     )

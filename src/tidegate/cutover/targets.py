@@ -37,6 +37,11 @@ class Target(Protocol):
 class Indexes(Protocol):
     """A target that is being used. Everything may be repeated."""
 
+    @property
+    def alias(self) -> str:
+        """The whole name of the alias, under which switches are kept."""
+        ...
+
     def qualified(self, index: str) -> str:
         """The whole name of an index."""
         ...
@@ -61,8 +66,12 @@ class Indexes(Protocol):
         """Whether nothing was ever written to an index."""
         ...
 
-    def check_owner(self, index: str) -> None:
-        """Raise `IndexDiffers` when this is no index of the alias."""
+    def known(self) -> dict[str, str]:
+        """The indexes that were made for the alias and are there, each with its identity."""
+        ...
+
+    def check_usable(self, index: str) -> None:
+        """Raise `IndexDiffers` when this is no index of the alias, or was given up."""
         ...
 
     def write(self, index: str, rows: pa.Table, identity: str | None = None) -> int:
@@ -89,7 +98,17 @@ class Indexes(Protocol):
         """Let the alias stand for an index, at once for all readers, and do `together` with it.
 
         What is done together keeps the switch (`store.indexes.note_switch`), which is how going
-        back finds the index before.
+        back finds the index before. Where the alias stands for the index already, an earlier try
+        has switched it, and `noted.previous` is what it stood for.
+        """
+        ...
+
+    def give_up(self, index: str, together: Together) -> None:
+        """Let the alias never stand for an index again, and do `together` with it.
+
+        Raises `IndexInUse` when it stands for it. Until what is done together has ended, nobody
+        switches the alias (`store.indexes.held`): nothing is taken from an index that readers come
+        to see.
         """
         ...
 

@@ -108,6 +108,30 @@ class RowsDiffer(CutoverError):
 
 
 @dataclass(eq=False)
+class CutoverRefused(CutoverError):
+    """A cutover is not begun."""
+
+    says = "no cutover to {index} is begun: {reason}"
+
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class PortionsApart(CutoverError):
+    """The portions of a table that an index was filled with do not meet."""
+
+    says = (
+        "the portions that {index} was filled with end at {end} and go on at {begin}, so it is not"
+        " known to be whole. Readers were not switched to it: retire it and begin another index."
+    )
+
+    index: str
+    end: str
+    begin: str
+
+
+@dataclass(eq=False)
 class GateClosed(CutoverError):
     """A switch was to be made before its conditions held."""
 
@@ -175,3 +199,80 @@ class StreamStalled(CutoverError):
     index: str
     seconds: float
     reason: str
+
+
+@dataclass(eq=False)
+class ColumnReserved(CutoverError):
+    """A table has a column of a name that an index needs for itself."""
+
+    says = (
+        "{index} has a column {column!r} of its own; leave that of the table out with"
+        " PostgresTable(…, columns=…), or rename it"
+    )
+
+    index: str
+    column: str
+
+
+@dataclass(eq=False)
+class FeedRefused(CutoverError):
+    """An index is not given a feed: it has one, or would not be whole with it."""
+
+    says = "{index} is given no feed: {reason}"
+
+    index: str
+    reason: str
+
+
+@dataclass(eq=False)
+class GeneratedKey(CutoverError):
+    """A row is known by a value that the database makes itself, and an index cannot take."""
+
+    says = (
+        "the primary key of {table} holds the generated column {column!r}, which an index does not"
+        " have; give the table a primary key of plain columns"
+    )
+
+    table: str
+    column: str
+
+
+@dataclass(eq=False)
+class OffsetAhead(CutoverError):
+    """An index has followed transactions that the server of its table has not come to yet."""
+
+    says = (
+        "{index} has followed {table} up to transaction {offset}, and its server is at {bound}: it"
+        " is another server, or was restored to an earlier time; make another index, and retire"
+        " this one"
+    )
+
+    index: str
+    table: str
+    offset: int
+    bound: int
+
+
+@dataclass(eq=False)
+class IndexUnfed(CutoverError):
+    """An index that readers would be switched to is kept fresh by nobody."""
+
+    says = (
+        "nobody keeps {index} fresh; give it a feed with `tidegate cutover feed`, or switch all the"
+        " same with --stale"
+    )
+
+    index: str
+
+
+@dataclass(eq=False)
+class LoggedTwice(CutoverError):
+    """A partition would be logged by itself and with its table; it can have one trigger."""
+
+    says = (
+        "{table} cannot be logged: {part} has the trigger of another log. Index the partition or"
+        " the whole table; if nobody follows the other any more, DROP TRIGGER tidegate_log there"
+    )
+
+    table: str
+    part: str

@@ -64,9 +64,7 @@ class KeyRanges(DataSource):
         return _Reader(self._reading())
 
     def _names(self) -> Sequence[str]:
-        shape = self._reading().shape
-        keys = [it.name for it in shape.key]
-        return [*keys, *(it.name for it in shape.columns if it.name not in keys), VERSION, DELETED]
+        return [*self._reading().shape.key_first, VERSION, DELETED]
 
     def _reading(self) -> Reading:
         # Under this name Spark shows an option to nobody; it may hold a password.

@@ -20,32 +20,30 @@ from hashlib import sha256
 
 import psycopg
 import pyarrow as pa
-from psycopg import errors, sql
+from psycopg import sql
 
-from tidegate.errors import NotFollowed, TableBusy
+from tidegate.errors import NotFollowed
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
 from tidegate.store.tables import (
-    EXACT,
     Key,
     KeyRange,
     Shape,
     TableName,
     copy_out,
+    hold,
     in_range,
     key_texts,
+    key_values,
 )
 
 SCHEMA = "tidegate_log"
 VERSION, DELETED = "tidegate_version", "tidegate_deleted"
 """The columns that every row has beside its own."""
-LONGEST_NAME = 63
-PLAIN = frozenset(
-    ("smallint", "integer", "bigint", "numeric", "text", "character varying", "character", "uuid")
-)
-"""Types whose text is the same under all settings."""
-LOCK_BOUND = "300ms"
-"""For which writers of a table wait at most behind the trigger that is to be created."""
+LONGEST_NAME, CUT_NAME = 63, 40
+"""Bytes that a name may have, and that are kept of a longer one beside what tells it apart."""
+TRIMMED = 10_000
+"""Changes that are removed from a log at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,20 @@ class Lag:
 class Holder:
     """Who keeps a log from being read any further: the oldest transaction that is running."""
 
-    pid: int | None
-    application: str
-    state: str
-    since: datetime | None
+    pid: int | None = None
+    """None: it is a prepared transaction, or has just ended."""
+    application: str = ""
+    state: str = ""
+    since: datetime | None = None
+    prepared: str | None = None
+    """The name under which a transaction was prepared."""
 
     def __str__(self) -> str:
-        if self.pid is None:
-            return "a prepared transaction, or one that has just ended"
         since = f" since {self.since:%H:%M:%S}" if self.since else ""
+        if self.prepared is not None:
+            return f"the prepared transaction {self.prepared!r}{since}"
+        if self.pid is None:
+            return "a transaction that has just ended"
         return f"process {self.pid} ({self.application or 'unnamed'}), {self.state}{since}"
 
 
@@ -101,83 +104,11 @@ def log_of(table: TableName) -> TableName:
     'tidegate_log.shop.articles'
     """
     name = str(table)
-    if len(name.encode()) > LONGEST_NAME:
-        name = f"{name[:40]}-{sha256(name.encode()).hexdigest()[:16]}"
+    whole = name.encode()
+    if len(whole) > LONGEST_NAME:
+        # By bytes, as PostgreSQL counts: what is too long for it would be cut off at its end.
+        name = f"{whole[:CUT_NAME].decode(errors='ignore')}-{sha256(whole).hexdigest()[:16]}"
     return TableName(SCHEMA, name)
-
-
-def ensure_log(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
-    """Log the changes of a table from now on; nothing happens when that is done already.
-
-    Creating a trigger waits until nobody writes to the table, and whoever wants to write waits
-    behind it; so it waits shortly and raises `TableBusy`, to be tried again.
-    """
-    connection.execute(_SQL["take_turns"].sql)
-    found = connection.execute(_SQL["is_logged"].sql, {"table": _quoted(connection, table)})
-    if found.fetchone() is None:
-        _begin_log(connection, table, shape)
-
-
-def _begin_log(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
-    log = log_of(table)
-    parts: dict[str, sql.Composable] = {
-        "log": log.sql,
-        "log_text": sql.Literal(_quoted(connection, log)),
-        "table": table.sql,
-        "table_text": sql.Literal(str(table)),
-        "settings": _settings(shape),
-        "schema": sql.Identifier(SCHEMA),
-        "by_key": sql.Identifier(f"{log.name[:54]} by key"),
-        "function": sql.Identifier(SCHEMA, log.name),
-        "old": key_texts(shape, "old"),
-        "new": key_texts(shape, "new"),
-        "log_all": sql.Literal(
-            sql.SQL("INSERT INTO {} (key) SELECT ARRAY[{}] FROM ")
-            .format(log.sql, key_texts(shape, "it"))
-            .as_string(connection)
-        ),
-    }
-    for name in ("create_schema", "create_followers", "create_log", "index_log", "create_function"):
-        connection.execute(_composed(name, parts))
-    _create_triggers(connection, table, parts)
-
-
-def _create_triggers(
-    connection: psycopg.Connection, table: TableName, parts: dict[str, sql.Composable]
-) -> None:
-    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_BOUND}'".encode())
-    try:
-        for name in ("create_trigger", "create_truncate_trigger", "enable_triggers"):
-            connection.execute(_composed(name, parts))
-        asked = {"table": _quoted(connection, table)}
-        for row in connection.execute(_SQL["partitions"].sql, asked).fetchall():
-            part = {**parts, "table": TableName(*row).sql}
-            for name in ("create_truncate_trigger", "enable_truncate_trigger"):
-                connection.execute(_composed(name, part))
-    except errors.LockNotAvailable as busy:
-        raise TableBusy(str(table)) from busy
-    connection.execute(b"SET LOCAL lock_timeout = 0")
-
-
-def _settings(shape: Shape) -> sql.Composable:
-    """What the text of keys depends on is not the writer's to choose; it costs writers a little."""
-    if all(it.type.partition("(")[0] in PLAIN for it in shape.key):
-        return sql.SQL("")
-    return sql.SQL(" ").join(
-        sql.SQL("SET {} = {}").format(sql.Identifier(name.lower()), _list(value))
-        for name, value in EXACT.items()
-    )
-
-
-def _list(values: str) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Literal, values.split(", ")))
-
-
-def drop_log(connection: psycopg.Connection, table: TableName) -> None:
-    """Log the changes of a table no longer."""
-    parts = {"log": log_of(table).sql, "function": log_of(table).sql}
-    connection.execute(_composed("stop_logging", parts))
-    connection.execute(_composed("drop_log", parts))
 
 
 def head(connection: psycopg.Connection) -> int:
@@ -222,7 +153,7 @@ def lag(connection: psycopg.Connection, table: TableName, offset: int) -> Lag:
 def holder(connection: psycopg.Connection) -> Holder:
     """Who keeps the bound where it is."""
     row = connection.execute(_SQL["holder"].sql).fetchone()
-    return Holder(*row) if row else Holder(None, "", "", None)
+    return Holder(*row) if row else Holder()
 
 
 def register(connection: psycopg.Connection, table: TableName, follower: str) -> int:
@@ -241,14 +172,26 @@ def registered(connection: psycopg.Connection, table: TableName, follower: str) 
     return int(row[0])
 
 
+def followers(connection: psycopg.Connection, table: TableName) -> dict[str, int]:
+    """For whom changes of a table are kept, and from which offset on."""
+    if connection.execute(_SQL["has_followers"].sql).fetchone() is None:
+        return {}
+    rows = connection.execute(_SQL["followers"].sql, {"log": log_of(table).name})
+    return {name: int(offset) for name, offset in rows}
+
+
 def tell_offset(
     connection: psycopg.Connection, table: TableName, follower: str, offset: int
 ) -> int:
     """Say how far a follower is, and remove what all have behind them; answers how much it was.
 
+    It is no more than `TRIMMED` at once, so that nobody waits for long.
+
     Raises `NotFollowed` when nothing is kept for it: whoever was forgotten does not come back.
     """
-    asked = {"log": log_of(table).name, "follower": follower, "offset": offset}
+    asked = {
+        "log": log_of(table).name, "follower": follower, "offset": offset, "most": TRIMMED,
+    }  # fmt: skip
     if not connection.execute(_SQL["tell_offset"].sql, asked).rowcount:
         raise NotFollowed(follower, str(table))
     return connection.execute(_composed("trim", {"log": _log(table)}), asked).rowcount
@@ -267,74 +210,55 @@ def rows_within(
     query = _composed(
         "rows_within",
         {
-            "columns": _texts(shape),
+            "columns": _texts(shape.key_first),
             "table": table.sql,
             "log": log_of(table).sql,
             "key": key_texts(shape, "it"),
             "within": in_range(shape, within, "it"),
         },
     )
-    return copy_out(connection, query, [*_names(shape), VERSION, DELETED])
+    return _read(connection, table, shape, query)
 
 
 def rows_of(
     connection: psycopg.Connection, table: TableName, shape: Shape, keys: Sequence[Key]
 ) -> pa.Table:
     """The rows of these keys with their versions, also of those that are gone."""
-    wanted = sql.SQL(", ").join(sql.SQL("({})").format(_literals(shape, key)) for key in keys)
+    names = [sql.Identifier(it.name) for it in shape.key]
+    wanted = (sql.SQL("({})").format(key_values(shape, key)) for key in keys)
     query = _composed(
         "rows_of",
         {
-            "key_texts": sql.SQL(", ").join(
-                sql.SQL("wanted.{}::text").format(sql.Identifier(it.name)) for it in shape.key
-            ),
-            "others": _others(shape),
-            "wanted": wanted,
-            "names": sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.key),
+            "key_texts": key_texts(shape, "wanted"),
+            "others": _texts(shape.key_first[len(names) :], end=", "),
+            "wanted": sql.SQL(", ").join(wanted),
+            "names": sql.SQL(", ").join(names),
             "table": table.sql,
             "log": log_of(table).sql,
             "same": sql.SQL(" AND ").join(
-                sql.SQL("it.{0} = wanted.{0}").format(sql.Identifier(it.name)) for it in shape.key
+                sql.SQL("it.{0} = wanted.{0}").format(it) for it in names
             ),
-            "first": sql.Identifier(shape.key[0].name),
+            "first": names[0],
         },
     )
-    return copy_out(connection, query, [*_names(shape), VERSION, DELETED])
+    return _read(connection, table, shape, query)
 
 
-def _names(shape: Shape) -> list[str]:
-    keys = {it.name for it in shape.key}
-    return [
-        *(it.name for it in shape.key),
-        *(it.name for it in shape.columns if it.name not in keys),
-    ]
+def _read(
+    connection: psycopg.Connection, table: TableName, shape: Shape, query: sql.Composed
+) -> pa.Table:
+    hold(connection, table)
+    return copy_out(connection, query, [*shape.key_first, VERSION, DELETED])
 
 
-def _texts(shape: Shape) -> sql.Composed:
-    return sql.SQL(", ").join(
-        sql.SQL("it.{}::text").format(sql.Identifier(name)) for name in _names(shape)
-    )
-
-
-def _others(shape: Shape) -> sql.Composed:
-    names = _names(shape)[len(shape.key) :]
-    return sql.SQL("").join(sql.SQL("it.{}::text, ").format(sql.Identifier(name)) for name in names)
-
-
-def _literals(shape: Shape, key: Key) -> sql.Composed:
-    return sql.SQL(", ").join(
-        sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(it.type))
-        for it, value in zip(shape.key, key, strict=True)
-    )
+def _texts(names: Sequence[str], end: str = "") -> sql.Composed:
+    texts = [sql.SQL("it.{}::text").format(sql.Identifier(name)) for name in names]
+    return sql.SQL(", ").join(texts) + sql.SQL(end if names else "")
 
 
 def _log(table: TableName) -> sql.Composable:
     """The log in a statement with parameters, where a percent sign would stand for one."""
     return sql.SQL(log_of(table).sql.as_string(None).replace("%", "%%"))
-
-
-def _quoted(connection: psycopg.Connection, table: TableName) -> str:
-    return table.sql.as_string(connection)
 
 
 def _number(connection: psycopg.Connection, query: str) -> int:

@@ -69,6 +69,9 @@ FIGURES: Mapping[str, Figure] = {
         ("flow", "step"), "Seconds for which a ready task has waited for a worker."
     ),
     "tidegate_flow_workers": Figure((), "Workers that are alive."),
+    "tidegate_cutover_unfed": Figure(
+        ("alias",), "1 where no open run keeps the index fresh that readers see, else 0."
+    ),
 }
 """All of them, in the order in which they are told."""
 
@@ -85,6 +88,7 @@ def flow_gauges(connection: psycopg.Connection, most: int = MOST_RUNS) -> list[G
         **_waits(ask("waits")),
         "tidegate_flow_ready_seconds": ask("ready"),
         "tidegate_flow_workers": ask("workers"),
+        "tidegate_cutover_unfed": ask("unfed"),
     }
     return [_gauge(name, figure, rows[name]) for name, figure in FIGURES.items()]
 

@@ -7,16 +7,17 @@ index: whoever reads it sees one or the other, at any moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import uuid4
 
 import psycopg
 import pyarrow as pa
 from psycopg import errors, sql
 
-from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers
+from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers, IndexInUse
+from tidegate.store.alias_rights import check_row_security, keep_rights, view_options
 from tidegate.store.change_log import DELETED, VERSION, Lag
 from tidegate.store.queries import queries
 from tidegate.store.tables import Column, Shape, TableName, copy_in, shape_of
@@ -24,17 +25,11 @@ from tidegate.store.tables import Column, Shape, TableName, copy_in, shape_of
 DOCUMENT = "tidegate_document"
 SHOWN = "document"
 """What readers of an alias know the searchable text of a row by."""
+RETIRED = ", being retired"
+"""Behind the comment of an index that was given up."""
 LIVE = f"NOT {DELETED}"
 LOCK_BOUND = "500ms"
 """For which readers of an alias wait at most behind a switch that waits for others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """The columns whose text can be searched, and by the rules of which language."""
-
-    columns: tuple[str, ...]
-    language: str = "simple"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +40,9 @@ class Noted:
     run: int | None = None
     """Of the flow that made it; None: a person did."""
     lag: Lag | None = None
+    previous: str | None = None
+    """What the alias stood for when the switch was first tried: a target elsewhere may have switched
+    and its answer been lost, and cannot tell any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +59,6 @@ class Switch:
     at: datetime
 
 
-def create_index(
-    connection: psycopg.Connection,
-    index: TableName,
-    shape: Shape,
-    search: Search,
-    alias: TableName,
-) -> None:
-    """Create an index for rows of this shape; nothing happens when it is there as it should be."""
-    if is_there(connection, index):
-        check_owner(connection, index, alias)
-        _check_same(connection, index, shape)
-        return
-    columns = [
-        sql.SQL("{} {}{}").format(
-            sql.Identifier(it.name),
-            sql.SQL(it.type),
-            sql.SQL(f" COLLATE {it.collation}" if it.collation else ""),
-        )
-        for it in shape.columns
-    ]
-    parts = {
-        "schema": sql.Identifier(index.schema),
-        "index": index.sql,
-        "columns": sql.SQL(", ").join(columns),
-        "key": _names(shape.key),
-        "language": sql.Literal(search.language),
-        "text": _text(search),
-        "name": sql.Identifier(f"{index.name[:50]}_document"),
-        "identity": sql.Literal(f"{_owned_by(alias)}{uuid4()}"),
-    }
-    for name in ("create_schema", "create_index", "index_document", "note_identity"):
-        connection.execute(_composed(name, parts))
-
-
 def is_there(connection: psycopg.Connection, index: TableName) -> bool:
     """Whether something has this name."""
     asked = {"schema": index.schema, "name": index.name}
@@ -103,14 +67,38 @@ def is_there(connection: psycopg.Connection, index: TableName) -> bool:
 
 def identity(connection: psycopg.Connection, index: TableName) -> str:
     """What tells an index from all others, also from one of the same name that was before it."""
-    return _identity(connection, index)[1]
+    return _found(connection, index).identity
 
 
 def check_owner(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
     """Raise `IndexDiffers` when this is no index, or one that was made for another alias."""
-    found = identity(connection, index)
-    if not found.startswith(_owned_by(alias)):
+    if not _found(connection, index).comment.startswith(owned_by(alias)):
         raise IndexDiffers(str(index), f"it was not made for {alias}")
+
+
+def check_usable(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
+    """The same, also when it was given up."""
+    check_owner(connection, index, alias)
+    if _found(connection, index).comment.endswith(RETIRED):
+        raise IndexDiffers(str(index), "it is being retired")
+
+
+def known(connection: psycopg.Connection, alias: TableName) -> dict[str, str]:
+    """The indexes that were made for an alias and are there, each with its identity."""
+    rows = connection.execute(_SQL["known"].sql, {"owned": owned_by(alias)})
+    found = (_Found(TableName(schema, name), oid, text) for schema, name, oid, text in rows)
+    return {str(it.index): it.identity for it in found}
+
+
+def owned_by(alias: TableName) -> str:
+    """How the comment of an index begins that was made for an alias."""
+    return f"tidegate: an index of {alias}, "
+
+
+def note_comment(connection: psycopg.Connection, index: TableName, comment: str) -> None:
+    """Keep whose an index is, where `identity` finds it."""
+    parts = {"index": index.sql, "comment": sql.Literal(comment)}
+    connection.execute(_composed("note_comment", parts))
 
 
 def is_empty(connection: psycopg.Connection, index: TableName) -> bool:
@@ -119,16 +107,25 @@ def is_empty(connection: psycopg.Connection, index: TableName) -> bool:
     return row is not None and bool(row[0])
 
 
-def _owned_by(alias: TableName) -> str:
-    return f"tidegate: an index of {alias}, "
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An index as the catalogue has it."""
+
+    index: TableName
+    oid: int
+    comment: str
+
+    @property
+    def identity(self) -> str:
+        return f"{self.index} ({self.comment.removesuffix(RETIRED)})"
 
 
-def _identity(connection: psycopg.Connection, index: TableName) -> tuple[int, str]:
+def _found(connection: psycopg.Connection, index: TableName) -> _Found:
     asked = {"schema": index.schema, "name": index.name}
     row = connection.execute(_SQL["identity"].sql, asked).fetchone()
     if row is None:
         raise IndexDiffers(str(index), "it is no index")
-    return row[0], row[1] or ""
+    return _Found(index, row[0], row[1] or "")
 
 
 def index_shape(connection: psycopg.Connection, index: TableName) -> Shape:
@@ -150,11 +147,14 @@ def write(
     Versions mean something to the index for which rows were read, so whoever comes late finds
     another identity than the one it expects, and writes nothing: `IndexDiffers`.
     """
-    connection.execute(_composed("hold", {"index": index.sql}))
-    oid, found = _identity(connection, index)
-    if expected not in (None, found):
+    try:
+        connection.execute(_composed("hold", {"index": index.sql}))
+    except errors.UndefinedTable as gone:
+        raise IndexDiffers(str(index), "it is no index") from gone
+    found = _found(connection, index)
+    if expected not in (None, found.identity):
         raise IndexDiffers(str(index), "it was dropped and made again since these rows were read")
-    incoming = sql.Identifier("pg_temp", f"tidegate_incoming_{oid}")
+    incoming = sql.Identifier("pg_temp", f"tidegate_incoming_{found.oid}")
     own = [sql.Identifier(it) for it in (VERSION, DELETED)]
     names = [*(sql.Identifier(it.name) for it in shape.columns), *own]
     parts = {
@@ -199,26 +199,74 @@ def switch(
 
     Readers wait behind whoever waits for the alias, so that is not done for long: `AliasBusy`.
     """
-    before = current(connection, alias)
-    if before == str(index):
-        return False
+    with held(connection, str(alias)):
+        before = _current(connection, alias)
+        if before == index:
+            return False
+        check_usable(connection, index, alias)
+        check_row_security(connection, alias, before, index)
+        try:
+            connection.execute(_view(connection, alias, index))
+        except errors.InvalidTableDefinition as differs:
+            reason = str(differs).partition("\n")[0]
+            raise AliasDiffers(str(alias), str(index), reason) from differs
+        keep_rights(connection, alias, before, index)
+    note_switch(connection, str(alias), str(index), str(before) if before else None, noted)
+    return True
+
+
+@contextmanager
+def held(connection: psycopg.Connection, alias: str) -> Iterator[None]:
+    """One at a time decides what becomes of an alias and its indexes, until its transaction ends.
+
+    In the block no lock is waited for any longer than readers may be kept: `AliasBusy`.
+    """
     connection.execute(f"SET LOCAL lock_timeout = '{LOCK_BOUND}'".encode())
     try:
-        connection.execute(_view(connection, alias, index))
+        connection.execute(_SQL["hold_alias"].sql, {"alias": alias})
+        yield
     except errors.LockNotAvailable as busy:
-        raise AliasBusy(str(alias)) from busy
-    except errors.InvalidTableDefinition as differs:
-        raise AliasDiffers(str(alias), str(index), str(differs).partition("\n")[0]) from differs
+        raise AliasBusy(alias) from busy
     connection.execute(b"SET LOCAL lock_timeout = 0")
-    note_switch(connection, str(alias), str(index), before, noted)
-    return True
+
+
+def give_up(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
+    """Let an alias never stand for an index again; raises `IndexInUse` when it stands for it.
+
+    The alias is held until the transaction ends: what kept the index fresh can be ended in it.
+    """
+    with held(connection, str(alias)):
+        if _current(connection, alias) == index:
+            raise IndexInUse(str(index), f"{alias} stands for it; reverse that first")
+        check_owner(connection, index, alias)
+        _check_unused(connection, index)
+        comment = _found(connection, index).comment.removesuffix(RETIRED) + RETIRED
+        try:
+            note_comment(connection, index, comment)
+        except errors.LockNotAvailable as busy:
+            raise IndexInUse(
+                str(index), "somebody works on it, as VACUUM does; try again"
+            ) from busy
+
+
+def _check_unused(connection: psycopg.Connection, index: TableName) -> None:
+    """A view of somebody else's would keep it from being dropped when its feed has ended."""
+    found = _found(connection, index)
+    row = connection.execute(_SQL["shown_by"].sql, {"index": found.oid}).fetchone()
+    if row:
+        raise IndexInUse(str(index), f"the view {TableName(*row)} shows it; drop that first")
 
 
 def current(connection: psycopg.Connection, alias: TableName) -> str | None:
     """The index that an alias stands for; None when there is no such alias."""
+    found = _current(connection, alias)
+    return str(found) if found else None
+
+
+def _current(connection: psycopg.Connection, alias: TableName) -> TableName | None:
     asked = {"schema": alias.schema, "name": alias.name, "document": DOCUMENT}
     row = connection.execute(_SQL["current"].sql, asked).fetchone()
-    return str(TableName(*row)) if row else None
+    return TableName(*row) if row else None
 
 
 def note_switch(
@@ -239,6 +287,12 @@ def switches(connection: psycopg.Connection, alias: str, most: int = 20) -> list
     return [Switch(*row) for row in rows]
 
 
+def switch_of(connection: psycopg.Connection, run: int) -> Switch | None:
+    """The switch that a run of a flow has made; None: the alias stood for its index already."""
+    row = connection.execute(_SQL["switch_of"].sql, {"run": run}).fetchone()
+    return Switch(*row) if row else None
+
+
 def drop_index(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
     """Remove an index that was made for this alias, and that none stands for."""
     if not is_there(connection, index):
@@ -250,15 +304,10 @@ def drop_index(connection: psycopg.Connection, index: TableName, alias: TableNam
         raise IndexDiffers(str(index), str(used).partition("\n")[0]) from used
 
 
-def _check_same(connection: psycopg.Connection, index: TableName, shape: Shape) -> None:
-    found = shape_of(connection, index)
-    has = {(it.name, it.type) for it in found.columns}
-    wanted = {*((it.name, it.type) for it in shape.columns), (VERSION, "bigint")}
-    if wanted - has:
-        name, type_ = min(wanted - has)
-        raise IndexDiffers(str(index), f"it is there and has no column {name} {type_}")
-    if found.key != shape.key:
-        raise IndexDiffers(str(index), "it is there with another primary key")
+def was_shown(connection: psycopg.Connection, alias: str, index: str) -> bool:
+    """Whether readers of an alias were ever switched to an index."""
+    asked = {"alias": alias, "index": index}
+    return connection.execute(_SQL["was_shown"].sql, asked).fetchone() is not None
 
 
 def _view(connection: psycopg.Connection, alias: TableName, index: TableName) -> sql.Composed:
@@ -271,8 +320,8 @@ def _view(connection: psycopg.Connection, alias: TableName, index: TableName) ->
     return _composed(
         "create_view",
         {
-            "schema": sql.Identifier(alias.schema),
             "alias": alias.sql,
+            "options": view_options(connection, alias),
             "columns": sql.SQL(", ").join(columns.get(name, shown) for name, _ in ordered),
             "index": index.sql,
             "live": sql.SQL(LIVE),
@@ -292,14 +341,6 @@ def _view_columns(connection: psycopg.Connection, alias: TableName) -> list[tupl
     asked = {"schema": alias.schema, "name": alias.name}
     rows = connection.execute(_SQL["view_columns"].sql, asked).fetchall()
     return [(name, type_) for name, type_ in rows] or None
-
-
-def _text(search: Search) -> sql.Composable:
-    if not search.columns:
-        return sql.Literal("")
-    return sql.SQL(" || ' ' || ").join(
-        sql.SQL("coalesce({}::text, '')").format(sql.Identifier(it)) for it in search.columns
-    )
 
 
 def _names(columns: Sequence[Column]) -> sql.Composed:

@@ -7,8 +7,9 @@ column of any type arrives as it was, and no row is ever handled alone.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import psycopg
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from psycopg import sql
 
-from tidegate.errors import NoPrimaryKey, UnknownTable, UnknownTableColumn, listed
+from tidegate.errors import GeneratedKey, NoPrimaryKey, UnknownTable, UnknownTableColumn, listed
 from tidegate.store.queries import queries
 
 Key = tuple[str, ...]
@@ -84,6 +85,12 @@ class Shape:
     columns: tuple[Column, ...]
     """All of them, those of the key included, in the order of the table."""
 
+    @property
+    def key_first(self) -> tuple[str, ...]:
+        """The names of all columns, those of the key before the others: so rows are read."""
+        keys = [it.name for it in self.key]
+        return *keys, *(it.name for it in self.columns if it.name not in keys)
+
     def only(self, names: Sequence[str], table: str) -> Shape:
         """The same with these columns, and with the key in any case."""
         known = {it.name for it in self.columns}
@@ -119,19 +126,29 @@ def be_exact(connection: psycopg.Connection) -> None:
     connection.execute(sql.SQL("SELECT {}").format(settings))
 
 
+def hold(connection: psycopg.Connection, table: TableName) -> None:
+    """Let nobody rewrite a table until this transaction ends; to be called before it is read.
+
+    A statement that waits for `ALTER TABLE` may have looked at what is visible before it waited,
+    and to it a table that was rewritten since then is empty.
+    """
+    connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table.sql))
+
+
 def shape_of(connection: psycopg.Connection, table: TableName) -> Shape:
     """The shape of a table; generated columns are left out. Raises when it has no usable key."""
     asked = {"schema": table.schema, "name": table.name}
-    columns = {
-        name: (Column(name, type_, collation), place)
-        for name, type_, collation, place in connection.execute(_SQL["columns"].sql, asked)
-    }
-    if not columns:
+    found = connection.execute(_SQL["columns"].sql, asked).fetchall()
+    if not found:
         raise UnknownTable(str(table))
-    key = sorted((it for it in columns.values() if it[1] is not None), key=lambda it: it[1])
-    if not key:
+    columns = tuple(Column(*row[:3]) for row in found)
+    places = [(place, it) for it, (*_, place, _) in zip(columns, found, strict=True) if place]
+    if not places:
         raise NoPrimaryKey(str(table))
-    return Shape(tuple(it for it, _ in key), tuple(it for it, _ in columns.values()))
+    for name, *_, is_generated in found:
+        if is_generated:
+            raise GeneratedKey(str(table), name)
+    return Shape(tuple(it for _, it in sorted(places, key=lambda it: it[0])), columns)
 
 
 def bound_after(
@@ -142,13 +159,13 @@ def bound_after(
     asked = sql.SQL(
         "SELECT ARRAY[{texts}] FROM {table} WHERE {behind} ORDER BY {names} OFFSET {rows} LIMIT 1"
     ).format(
-        texts=_key_texts(shape),
+        texts=key_texts(shape),
         table=table.sql,
-        behind=_in_range(shape, KeyRange(low)),
+        behind=in_range(shape, KeyRange(low)),
         names=names,
         rows=sql.Literal(rows - 1),
     )
-    be_exact(connection)
+    _begin_reading(connection, table)
     row = connection.execute(asked).fetchone()
     return tuple(row[0]) if row else None
 
@@ -161,13 +178,13 @@ def bounds_within(
         "SELECT key FROM (SELECT ARRAY[{texts}] AS key, row_number() OVER (ORDER BY {names}) AS at"
         " FROM {table} WHERE {within}) AS it WHERE at % {rows} = 0 ORDER BY at"
     ).format(
-        texts=_key_texts(shape),
+        texts=key_texts(shape),
         names=sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.key),
         table=table.sql,
-        within=_in_range(shape, within),
+        within=in_range(shape, within),
         rows=sql.Literal(rows),
     )
-    be_exact(connection)
+    _begin_reading(connection, table)
     return [tuple(key) for (key,) in connection.execute(asked)]
 
 
@@ -176,10 +193,10 @@ def digest(
 ) -> Digest:
     """What the rows of a range come to that fulfil a condition."""
     asked = sql.SQL(
-        "SELECT count(*), coalesce(sum(hashtextextended({row}, 0)::numeric), 0)::text"
+        "SELECT count(*), coalesce(sum({checksum}::numeric), 0)::text"
         " FROM {table} WHERE {within} AND {where}"
-    ).format(row=_row_text(shape), **_from(table, shape, within, where))
-    be_exact(connection)
+    ).format(checksum=_checksum(shape), **_from(table, shape, within, where))
+    _begin_reading(connection, table)
     row = connection.execute(asked).fetchone()
     assert row is not None
     return Digest(*row)
@@ -190,10 +207,20 @@ def checksums(
 ) -> dict[Key, int]:
     """The checksum of every row of a range that fulfils a condition, by its key."""
     asked = sql.SQL(
-        "SELECT ARRAY[{key}], hashtextextended({row}, 0) FROM {table} WHERE {within} AND {where}"
-    ).format(row=_row_text(shape), key=_key_texts(shape), **_from(table, shape, within, where))
-    be_exact(connection)
+        "SELECT ARRAY[{key}], {checksum} FROM {table} WHERE {within} AND {where}"
+    ).format(checksum=_checksum(shape), key=key_texts(shape), **_from(table, shape, within, where))
+    _begin_reading(connection, table)
     return {tuple(key): value for key, value in connection.execute(asked)}
+
+
+def checksum_of(values: Iterable[str | None]) -> int:
+    """The checksum of a row whose values are text, as rows are written: for any kind of target.
+
+    >>> checksum_of(["7", None]) == checksum_of(["7", ""])
+    False
+    """
+    text = "".join("-" if it is None else f"{len(it)}:{it}" for it in values)
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "big", signed=True)
 
 
 def copy_out(connection: psycopg.Connection, query: sql.Composed, names: Sequence[str]) -> pa.Table:
@@ -239,23 +266,11 @@ def copy_in(
 
 def in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
     """The condition that a row is in a range; `of` is what its table is called there."""
-    return _in_range(shape, within, of)
-
-
-def key_texts(shape: Shape, of: str = "") -> sql.Composable:
-    """The columns of the key as text; `of` is what its table is called there."""
-    return _key_texts(shape, of)
-
-
-def _in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
     parts = [
         sql.SQL("({}) {} ({})").format(
             sql.SQL(", ").join(_named(it, of) for it in shape.key),
             sql.SQL(operator),
-            sql.SQL(", ").join(
-                sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(it.type))
-                for it, value in zip(shape.key, bound, strict=True)
-            ),
+            key_values(shape, bound),
         )
         for operator, bound in ((">", within.low), ("<=", within.high))
         if bound is not None
@@ -263,23 +278,56 @@ def _in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
     return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
 
 
-def _key_texts(shape: Shape, of: str = "") -> sql.Composed:
-    return sql.SQL(", ").join(sql.SQL("{}::text").format(_named(it, of)) for it in shape.key)
+def key_values(shape: Shape, key: Key) -> sql.Composed:
+    """A key, each value as its column has it."""
+    return sql.SQL(", ").join(
+        sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(it.type))
+        for it, value in zip(shape.key, key, strict=True)
+    )
+
+
+def key_texts(shape: Shape, of: str = "") -> sql.Composed:
+    """The columns of the key as text; `of` is what its table is called there.
+
+    All are compared byte by byte: columns of several collations could not be, nor looked up.
+    """
+    return sql.SQL(", ").join(
+        sql.SQL('({}::text) COLLATE "C"').format(_named(it, of)) for it in shape.key
+    )
+
+
+def _begin_reading(connection: psycopg.Connection, table: TableName) -> None:
+    hold(connection, table)
+    be_exact(connection)
 
 
 def _named(column: Column, of: str) -> sql.Identifier:
     return sql.Identifier(of, column.name) if of else sql.Identifier(column.name)
 
 
-def _row_text(shape: Shape) -> sql.Composed:
-    values = sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.columns)
-    return sql.SQL("ROW({})::text").format(values)
+def _checksum(shape: Shape) -> sql.Composed:
+    """As `checksum_of`; format() gives values as COPY does, which a cast to text does not."""
+    values = [
+        sql.SQL("CASE WHEN {it} IS NULL THEN '-' ELSE {text} END").format(
+            it=sql.Identifier(it.name), text=_with_length(it)
+        )
+        for it in shape.columns
+    ]
+    return sql.SQL(
+        "('x' || encode(substring(sha256(convert_to({}, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint"
+    ).format(sql.SQL(" || ").join(values))
+
+
+def _with_length(column: Column) -> sql.Composed:
+    return sql.SQL("length(format('%s', {it})) || ':' || format('%s', {it})").format(
+        it=sql.Identifier(column.name)
+    )
 
 
 def _from(table: TableName, shape: Shape, within: KeyRange, where: str) -> dict[str, Any]:
     return {
         "table": table.sql,
-        "within": _in_range(shape, within),
+        "within": in_range(shape, within),
         "where": sql.SQL(where),
     }
 

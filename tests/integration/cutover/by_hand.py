@@ -30,21 +30,26 @@ class Steps:
     reindex: Reindex = field(default_factory=declared)
     index: str = "articles_v1"
     run: int = 0
+    key: str | None = None
 
     def begin(self) -> None:
-        self.run = self.hand.begin(self.reindex.flow, f'{{"index": "{self.index}"}}')
+        given = f'{{"index": "{self.index}"}}'
+        self.run = self.hand.begin(self.reindex.flow, given, self.key)
 
-    def perform(self, step: str, kind: type[TaskContext] = TaskContext) -> Outcome:
+    def perform(
+        self, step: str, kind: type[TaskContext] = TaskContext, *, is_final: bool = True
+    ) -> Outcome:
         (claim,) = self.hand.claim(f"articles/{step}")
-        return self.settle(kind(self.shop.database, self.reindex.flow.definition, claim))
+        context = kind(self.shop.database, self.reindex.flow.definition, claim)
+        return self.settle(context, is_final=is_final)
 
-    def settle(self, context: TaskContext) -> Outcome:
+    def settle(self, context: TaskContext, *, is_final: bool = True) -> Outcome:
         outcome = Performer(self.shop.database).perform(context)
         if isinstance(outcome, Done):
             self.hand.complete([outcome.claim], outcome.json)
         elif isinstance(outcome, Failed):
             given = (outcome.claim, outcome.error, 0.0)
-            self.hand.do(flow_tasks.fail, *given, is_final=True)
+            self.hand.do(flow_tasks.fail, *given, is_final=is_final)
         return outcome
 
     def fill(self) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, Shop
 from tidegate.cutover.source import Source
-from tidegate.errors import NoPrimaryKey, NotFollowed, TableBusy, UnknownTable
-from tidegate.store import Database, change_log
+from tidegate.errors import GeneratedKey, NoPrimaryKey, NotFollowed, TableBusy, UnknownTable
+from tidegate.store import Database, change_capture, change_log
 from tidegate.store.change_log import DELETED, VERSION
 from tidegate.store.tables import KeyRange, TableName, shape_of
 
@@ -204,7 +204,7 @@ def test_numbers_go_on_when_a_log_is_made_again(
 ) -> None:
     shop.do(insert(1))
     first = versions(source.rows_of([("1",)], source.shape()))["1"]
-    database.transact(lambda c: change_log.drop_log(c, TABLE))
+    database.transact(lambda c: change_capture.drop_log(c, TABLE))
     source.begin_log()
     shop.do("UPDATE shop.articles SET title = 'y' WHERE id = 1")
     assert versions(source.rows_of([("1",)], source.shape()))["1"] > first
@@ -218,6 +218,23 @@ def test_a_table_without_a_usable_key_is_refused(shop: Shop, database: Database)
             database.transact(lambda c, at=name: shape_of(c, TableName("shop", at)))  # type: ignore[misc]
     with pytest.raises(UnknownTable):
         database.transact(lambda c: shape_of(c, TableName("shop", "nothing")))
+
+
+def test_a_key_that_holds_a_generated_column_is_refused(shop: Shop, database: Database) -> None:
+    shop.do(
+        "CREATE TABLE shop.made (a integer, b integer,"
+        " c integer GENERATED ALWAYS AS (b * 2) STORED, PRIMARY KEY (a, c))"
+    )
+    with pytest.raises(GeneratedKey) as refused:
+        database.transact(lambda c: shape_of(c, TableName("shop", "made")))
+    assert (refused.value.table, refused.value.column) == ("shop.made", "c")
+
+
+def test_columns_that_a_key_includes_are_not_of_it(shop: Shop, database: Database) -> None:
+    shop.do("CREATE TABLE shop.t (c text, b text, a integer, PRIMARY KEY (a, b) INCLUDE (c))")
+    shape = database.transact(lambda c: shape_of(c, TableName("shop", "t")))
+    assert [it.name for it in shape.key] == ["a", "b"]
+    assert shape.key_first == ("a", "b", "c")
 
 
 def test_ranges_cut_a_table_without_gaps(shop: Shop, source: Source) -> None:

@@ -58,6 +58,24 @@ CASES = {
         "INSERT INTO shop.t SELECT a, gen_random_uuid() FROM (VALUES ('x'), (''), ('\"{},')) i (a)",
         ("UPDATE shop.t SET v = '{1,NULL}'", "UPDATE shop.t SET a = 'z' WHERE a = ''"),
     ),
+    "keys of several collations": Case(
+        'CREATE TABLE shop.t (a text COLLATE "C", b text COLLATE "POSIX", c text, v integer,'
+        " PRIMARY KEY (a, b, c))",
+        "INSERT INTO shop.t VALUES ('x', 'y', 'z', 1), ('X', 'Y', 'Z', 2), ('ä', 'ö', 'ü', 3)",
+        ("UPDATE shop.t SET v = 9", "UPDATE shop.t SET b = 'é' WHERE a = 'x'", "TRUNCATE shop.t"),
+    ),
+    "keys that include other columns": Case(
+        "CREATE TABLE shop.t (v text, k integer, PRIMARY KEY (k) INCLUDE (v))",
+        "INSERT INTO shop.t VALUES (NULL, 1), ('x', 2)",
+        ("UPDATE shop.t SET v = 'y'", "UPDATE shop.t SET v = NULL", "DELETE FROM shop.t"),
+    ),
+    "names that would end a text": Case(
+        'CREATE TABLE shop."$body$\\\'$tidegate_log$" ("$body$" integer PRIMARY KEY)',
+        'INSERT INTO shop."$body$\\\'$tidegate_log$" VALUES (1), (2)',
+        ('UPDATE shop."$body$\\\'$tidegate_log$" SET "$body$" = 3 WHERE "$body$" = 1',
+         'TRUNCATE shop."$body$\\\'$tidegate_log$"'),
+        "shop.$body$\\'$tidegate_log$",
+    ),
     "names with signs that mean something": Case(
         'CREATE TABLE shop."t%s{x}$$" ("k%s$$" text PRIMARY KEY, "v%(x)s" integer, "{b}" integer)',
         'INSERT INTO shop."t%s{x}$$" VALUES (\'50%\', 1), (\'a%s\', 2), (\'{b}\', 3)',

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 import pytest
 
+from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
+from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover import following as module
 from tidegate.cutover.comparing import compare
 from tidegate.cutover.following import Follower, Following
 from tidegate.cutover.postgres import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.cutover.values import Portion
-from tidegate.errors import RowsDiffer, StreamStalled
+from tidegate.errors import FlowCancelled, OffsetAhead, RowsDiffer, StreamStalled
+from tidegate.run.flows.context import TaskContext
+from tidegate.run.flows.performing import LetGo, Performer
 from tidegate.store import Database, change_log
 from tidegate.store.tables import KeyRange
 
@@ -173,3 +178,107 @@ def test_a_transaction_that_holds_the_log_up_is_named(
         assert "a long report" in complaints[-1]
     following.round(None)
     assert complaints[-1] == ""
+
+
+def test_what_another_complained_of_is_taken_back_by_who_goes_on(shop: Shop, both: Both) -> None:
+    following, _, complaints = told(both)
+    assert complaints == []
+    following.round(None)
+    assert complaints == [""]
+
+
+def test_an_offset_of_another_server_ends_a_follower_at_once(shop: Shop, both: Both) -> None:
+    both.follower.offset = ahead = both.source.head() + 1000
+    following, offsets, _ = told(both)
+    with pytest.raises(OffsetAhead) as refused:
+        following.round(None)
+    assert (refused.value.offset, refused.value.index) == (ahead, "v1")
+    assert refused.value.bound < ahead
+    assert offsets == []
+
+
+def test_an_offset_is_never_ahead_while_transactions_come_and_go(shop: Shop, both: Both) -> None:
+    with psycopg.connect(shop.url) as slow:
+        slow.execute("UPDATE shop.articles SET title = 'x' WHERE id = 1")
+        for at in range(2, 6):
+            shop.do("UPDATE shop.articles SET title = 'y' WHERE id = %s", at)
+            both.follower.catch_up()
+            assert both.follower.offset < both.source.head()
+    assert both.follower.catch_up() == 5
+
+
+def cancelled() -> None:
+    raise FlowCancelled(1, "follow", "the test says so")
+
+
+def test_a_transaction_of_many_pages_can_be_left(
+    shop: Shop, both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 10)
+    shop.do("UPDATE shop.articles SET title = 'x'")
+    following = Following(both.follower, both.source, print, print, 60.0, cancelled)
+    with pytest.raises(FlowCancelled):
+        following.round(None)
+    assert both.follower.applied == 10
+
+
+def test_a_run_that_is_cancelled_leaves_a_transaction_of_many_pages(
+    shop: Shop,
+    hand: Hand,  # noqa: F811  a fixture
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 10)
+    steps = Steps(shop, hand)
+    steps.begin()
+    steps.perform("create")
+    shop.add(1, 50)
+    (claim,) = hand.claim("articles/follow")
+    context = TaskContext(shop.database, steps.reindex.flow.definition, claim)
+    write = PostgresIndexes.write
+
+    def cancelling(*given: Any) -> int:
+        context.cancel("the worker stops")
+        return write(*given)
+
+    monkeypatch.setattr(PostgresIndexes, "write", cancelling)
+    assert isinstance(Performer(shop.database).perform(context), LetGo)
+    assert len(shop.versions("articles_v1")) == 10
+
+
+def logged(shop: Shop) -> int:
+    return len(shop.do('SELECT 1 FROM tidegate_log."shop.articles"'))
+
+
+def test_a_log_is_shortened_by_all_that_is_behind(
+    shop: Shop, both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_log, "TRIMMED", 10)
+    shop.do("UPDATE shop.articles SET title = 'x'")
+    following, _, _ = told(both)
+    following.round(None)
+    assert logged(shop) == 0
+
+
+def test_the_shortening_of_a_log_can_be_left(
+    shop: Shop, both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_log, "TRIMMED", 10)
+    shop.do("UPDATE shop.articles SET title = 'x'")
+    following = Following(both.follower, both.source, lambda _: None, print, 60.0, cancelled)
+    with pytest.raises(FlowCancelled):
+        following.round(None)
+    assert logged(shop) == 90
+
+
+def test_changes_do_not_wait_for_long_behind_the_shortening_of_a_log(
+    shop: Shop, both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_log, "TRIMMED", 10)
+    monkeypatch.setattr(module, "TRIM_FOR", 0.0)
+    shop.do("UPDATE shop.articles SET title = 'x'")
+    following, _, _ = told(both)
+    following.round(None)
+    assert logged(shop) == 90
+    for _ in range(10):
+        following.round(None)
+    assert logged(shop) == 0

@@ -8,21 +8,30 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from tests.crash.cutover import reindex
 from tests.integration.cutover.by_hand import Steps
-from tests.integration.cutover.conftest import Shop
+from tests.integration.cutover.conftest import SOURCE, Shop
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.cutover import indexes_of, retire, reverse
+from tidegate.cutover import (
+    PostgresTable,
+    PostgresTarget,
+    Reindex,
+    indexes_of,
+    retire,
+    reverse,
+    steering,
+)
 from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse
 from tidegate.run.flows import FlowWorker, working
 from tidegate.store import Database
-from tidegate.store.flows import flow_run
+from tidegate.store.flows import cancel_flow, flow_run
 
 REINDEX = "tests.crash.cutover:reindex"
 
@@ -109,6 +118,53 @@ def test_readers_do_not_go_back_to_an_index_that_was_removed(alias: Alias) -> No
         retire(alias.database, reindex, "v1")
     with pytest.raises(NothingToReverse, match="v1 was removed"):
         reverse(alias.database, reindex, by="a clerk")
+
+
+def test_an_alias_without_a_schema_goes_back_as_well(
+    shop: Shop,
+    hand: Hand,  # noqa: F811  a fixture
+) -> None:
+    plain = Reindex("articles", SOURCE, PostgresTarget("found"))
+    for index in ("v1", "v2"):
+        Steps(shop, hand, plain, index).cut_over()
+    assert reverse(shop.database, plain, by="a clerk", is_stale_borne=True) == "public.v1"
+    statuses = indexes_of(shop.database, plain)
+    assert [it.index for it in statuses] == ["public.v1", "public.v2"]
+    assert all(it.switched_at for it in statuses)
+
+
+def test_readers_go_back_to_a_stale_index_while_the_source_is_down(
+    alias: Alias, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steering, "LAG_BOUND", 0.5)
+    unreachable = PostgresTable("shop.articles", url="host=127.0.0.1 port=1 connect_timeout=1")
+    down = Reindex("articles", unreachable, reindex.target)
+    begun = monotonic()
+    assert reverse(alias.database, down, by="a clerk", is_stale_borne=True) == "search.v1"
+    assert monotonic() - begun < 30
+    noted = "SELECT index, pending FROM tidegate.alias_switch ORDER BY id DESC LIMIT 1"
+    assert alias.shop.do(noted) == [("search.v1", None)]
+
+
+def test_an_index_of_a_run_that_was_cancelled_is_shown_while_it_keeps_the_log(
+    alias: Alias,
+) -> None:
+    others = Steps(alias.shop, alias.hand, reindex, "v3")
+    others.begin()
+    others.perform("create")
+    alias.hand.do(cancel_flow, others.run, "not wanted")
+    (found,) = (it for it in indexes_of(alias.database, reindex) if it.index == "search.v3")
+    assert (found.run, found.is_here, found.offset is not None) == (None, True, True)
+
+
+def test_what_keeps_the_log_and_is_not_here_is_shown(
+    alias: Alias, command: Callable[..., Result]
+) -> None:
+    with reindex.source.open(alias.database) as source:
+        source.register("search.v1 (of another deployment)")
+    found = [it.index for it in indexes_of(alias.database, reindex) if not it.is_here]
+    assert found == ["search.v1 (of another deployment)"]
+    assert "kept for search.v1 (of another deployment) as well" in command("show").output
 
 
 def test_an_index_that_readers_see_or_that_is_being_made_is_not_removed(alias: Alias) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from threading import Thread
 
 import psycopg
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
+from tests.waiting import wait_until
 from tidegate.cutover import PostgresTable, PostgresTarget
 from tidegate.cutover.postgres import PostgresIndexes
 from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers, UnknownTableColumn
@@ -20,6 +22,10 @@ from tidegate.store.indexes import Noted
 from tidegate.store.tables import KeyRange
 
 BY = Noted("a test")
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 NAMES = ["id", "title", "body", "price", "changed_at", "notes", VERSION, DELETED]
 
 
@@ -146,6 +152,29 @@ def test_a_switch_is_there_with_what_is_done_together_or_not_at_all(
         indexes.switch("v1", BY, fails)
     assert indexes.current() is None
     assert shop.do("SELECT count(*) FROM tidegate.alias_switch") == [(0,)]
+
+
+def test_of_two_switches_at_once_the_second_notes_what_the_first_has_made(
+    shop: Shop, indexes: PostgresIndexes, database: Database
+) -> None:
+    with SOURCE.open(database) as source:
+        for index in ("v2", "v3"):
+            indexes.create(index, source.shape())
+    indexes.switch("v1", BY, database.transact)
+    second = Thread(target=indexes.switch, args=("v3", BY, database.transact))
+
+    def meanwhile(work: Callable[[Connection], None]) -> None:
+        def first(connection: Connection) -> None:
+            work(connection)
+            second.start()
+            wait_until(lambda: shop.do(WAITING) == [(1,)])
+
+        database.transact(first)
+
+    indexes.switch("v2", BY, meanwhile)
+    second.join(30)
+    noted = shop.do("SELECT index, previous FROM tidegate.alias_switch ORDER BY id")
+    assert noted[1:] == [("search.v2", "search.v1"), ("search.v3", "search.v2")]
 
 
 def test_a_switch_does_not_queue_behind_a_long_query(

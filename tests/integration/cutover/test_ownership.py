@@ -58,12 +58,23 @@ def test_a_follower_of_an_index_that_was_retired_does_not_follow_its_successor(
         source.tell_offset(stale.identity, stale.offset)
 
 
+def test_a_follower_of_an_index_that_was_retired_hears_that_there_is_none(
+    shop: Shop, source: Source, indexes: PostgresIndexes, database: Database
+) -> None:
+    late = Follower(source, indexes, "v1", source.head())
+    indexes.columns("v1")  # which it knows already, as one that is at work does
+    shop.do("UPDATE shop.articles SET title = 'new'")
+    retire(database, declared(), "v1")
+    with pytest.raises(IndexDiffers, match="no index"):
+        late.catch_up()
+
+
 def test_indexes_of_one_name_in_two_databases_are_followed_each_by_itself(
     source: Source, indexes: PostgresIndexes, shop: Shop
 ) -> None:
     """As another deployment would have it: the same table, and an index called the same."""
     first = indexes.identity("v1")
-    shop.do("ALTER TABLE search.v1 RENAME TO elsewhere; DROP INDEX search.v1_document")
+    shop.do("ALTER TABLE search.v1 RENAME TO elsewhere")
     shop.do("ALTER INDEX search.v1_pkey RENAME TO elsewhere_pkey")
     indexes.create("v1", source.shape())
     assert indexes.identity("v1") != first

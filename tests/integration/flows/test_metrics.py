@@ -14,6 +14,7 @@ from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
 from tidegate.errors import InvalidListen
 from tidegate.flows import Context, Flow, reached
+from tidegate.flows.gates import Condition
 from tidegate.run.flows import begin, metrics_text, write_state
 from tidegate.run.flows.metrics import serving_metrics
 from tidegate.store import Database
@@ -136,3 +137,22 @@ def test_runs_that_have_failed_are_counted_until_they_are_tried_again(hand: Hand
     assert figures(hand.database)['tidegate_flow_runs_failed{flow="numbers"}'] == 1
     hand.do(store.retry_flow, run)
     assert 'tidegate_flow_runs_failed{flow="numbers"}' not in figures(hand.database)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [("9" * 400, float("inf")), ("-1e4000", -float("inf")), ("1e-4000", 0), ("1.5e300", 1.5e300)],
+)
+def test_a_number_that_is_too_large_for_others_is_told_as_endless(
+    hand: Hand, written: str, told: float
+) -> None:
+    run = hand.begin(gated, "5")
+    hand.do(store.set_external_state, run, "offset", written, "psql")
+    (switch,) = hand.claim("gated/switch")
+    gate = [Condition("offset", None, "9" * 500)]
+    hand.do(tasks.tell_gate, switch, gate)
+    hand.do(tasks.park, switch, ["offset"], 1, 0, 0.0, None)
+    found = figures(hand.database)
+    assert found[f'tidegate_flow_state_value{{flow="gated",run="{run}",key="offset"}}'] == told
+    of_wait = f'flow="gated",run="{run}",step="switch",key="offset"'
+    assert found[f"tidegate_flow_wait_behind{{{of_wait}}}"] == float("inf")

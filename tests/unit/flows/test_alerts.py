@@ -34,6 +34,7 @@ def expressions() -> Iterator[str]:
 def test_every_rule_has_an_expression_and_says_what_is_the_matter() -> None:
     alerts = re.findall(r"^ {6}- alert: (\w+)$", RULES, re.MULTILINE)
     assert {"FlowWatermarkStalled", "FlowItemsFailing", "FlowWithoutWorkers"} <= set(alerts)
+    assert "CutoverIndexUnfed" in alerts
     assert len(alerts) == len(set(alerts))
     for part in ("expr", "labels", "annotations"):
         assert len(re.findall(rf"^ {{8}}{part}:", RULES, re.MULTILINE)) == len(alerts)

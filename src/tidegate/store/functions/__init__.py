@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.resources import files
 
 import psycopg
 
-from tidegate import __version__
 from tidegate.faults import crash_point
 from tidegate.store.queries import queries
 
@@ -30,7 +30,7 @@ def make_functions(connection: psycopg.Connection) -> None:
             return
         connection.execute(asked["defer_bodies"].sql)
         connection.execute(function_files())
-        connection.execute(asked["note_functions"].sql, (__version__, _digest()))
+        connection.execute(asked["note_functions"].sql, (_release(), _digest()))
         crash_point("migration.before_commit")
 
 
@@ -59,7 +59,12 @@ def _are_made(connection: psycopg.Connection) -> bool:
     if made is None:
         return False
     release, digest = made
-    return digest == _digest() or is_earlier(__version__, release)
+    return digest == _digest() or is_earlier(_release(), release)
+
+
+@cache
+def _release() -> str:
+    return version("tidegate")
 
 
 @cache

@@ -31,7 +31,7 @@ WHERE step.generating IS NOT NULL;
 -- name: state — The state, where it is a number or true or false, and its age.
 SELECT run.flow, run.id::text, state.key,
     CASE jsonb_typeof(state.value)
-        WHEN 'number' THEN state.value::double precision
+        WHEN 'number' THEN tidegate.flow_as_double(state.value::numeric)
         WHEN 'boolean' THEN state.value::boolean::integer
     END,
     extract(epoch FROM clock_timestamp() - state.written_at)::double precision
@@ -43,7 +43,7 @@ WHERE state.value IS NOT NULL;
 
 -- name: waits — Since when each step waits, and how far behind each key is.
 SELECT wait.flow, wait.run_id::text, wait.step, wait.key, wait.seconds_waited,
-    wait.behind::double precision
+    tidegate.flow_as_double(wait.behind)
 FROM (
     SELECT id FROM tidegate.flow_run WHERE closed_at IS NULL ORDER BY id LIMIT %(most)s
 ) AS run
@@ -74,3 +74,22 @@ GROUP BY step.flow, step.name;
 SELECT count(*)
 FROM tidegate.lease
 WHERE kind = 'flow worker' AND owner IS NOT NULL AND expires_at > clock_timestamp();
+
+-- name: unfed — Whether nobody keeps the index fresh that an alias stands for.
+-- Its feed does, and until there is one the run that switched to it. A view that somebody dropped
+-- has no readers.
+SELECT last.alias, (making.id IS NULL AND feeding.index IS NULL)::integer
+FROM (
+    SELECT DISTINCT ON (alias) alias, index, run_id
+    FROM tidegate.alias_switch
+    ORDER BY alias, id DESC
+) AS last
+JOIN pg_class AS view ON view.relname = substring(last.alias FROM '[^.]+$') AND view.relkind = 'v'
+JOIN pg_namespace AS own
+    ON own.oid = view.relnamespace AND own.nspname || '.' || view.relname = last.alias
+LEFT JOIN tidegate.flow_run AS making ON making.id = last.run_id AND making.closed_at IS NULL
+LEFT JOIN (
+    SELECT DISTINCT input ->> 'index' AS index
+    FROM tidegate.flow_run
+    WHERE closed_at IS NULL AND right(flow, 5) = '-feed'
+) AS feeding ON feeding.index = last.index;

@@ -5,23 +5,8 @@ SELECT FROM pg_class AS class
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s;
 
--- name: create_schema — Where indexes and aliases are.
-CREATE SCHEMA IF NOT EXISTS {schema};
-
--- name: create_index — A table of versioned rows whose text can be searched.
-CREATE TABLE {index} (
-    {columns},
-    tidegate_version bigint NOT NULL,
-    tidegate_deleted boolean NOT NULL,
-    tidegate_document tsvector GENERATED ALWAYS AS (to_tsvector({language}::regconfig, {text})) STORED,
-    PRIMARY KEY ({key})
-);
-
--- name: index_document — So that searching is quick.
-CREATE INDEX {name} ON {index} USING gin (tidegate_document) WHERE NOT tidegate_deleted;
-
--- name: note_identity — Whose it is, and what tells it from others of its name, before it and elsewhere.
-COMMENT ON TABLE {index} IS {identity};
+-- name: note_comment — Whose it is, and what tells it from others of its name, before it and elsewhere.
+COMMENT ON TABLE {index} IS {comment};
 
 -- name: identity — The same, read; nothing for what is no index.
 SELECT class.oid::bigint, obj_description(class.oid, 'pg_class')
@@ -31,6 +16,18 @@ WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s AND class.relk
 AND EXISTS (
     SELECT FROM pg_attribute AS own
     WHERE own.attrelid = class.oid AND own.attname = 'tidegate_version' AND NOT own.attisdropped);
+
+-- name: known — The indexes that were made for an alias.
+SELECT namespace.nspname, class.relname, class.oid::bigint, comment.description
+FROM pg_description AS comment
+JOIN pg_class AS class ON class.oid = comment.objoid AND class.relkind = 'r'
+JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+WHERE comment.classoid = 'pg_class'::regclass AND comment.objsubid = 0
+AND starts_with(comment.description, %(owned)s)
+ORDER BY class.oid;
+
+-- name: hold_alias — Wait for whoever else decides about an alias, until the end of the transaction.
+SELECT pg_advisory_xact_lock(hashtext('tidegate alias'), hashtext(%(alias)s));
 
 -- name: hold — Let nobody drop it before this transaction ends.
 LOCK TABLE {index} IN ROW EXCLUSIVE MODE;
@@ -65,7 +62,7 @@ AND attribute.attnum > 0
 ORDER BY attribute.attnum;
 
 -- name: create_view — Let an alias stand for an index.
-CREATE OR REPLACE VIEW {alias} AS SELECT {columns} FROM {index} WHERE {live};
+CREATE OR REPLACE VIEW {alias}{options} AS SELECT {columns} FROM {index} WHERE {live};
 
 -- name: current — The table that an alias shows: the one that its document is from.
 SELECT DISTINCT namespace.nspname, shown.relname
@@ -80,6 +77,16 @@ JOIN pg_attribute AS attribute
 WHERE own.nspname = %(schema)s AND view.relname = %(name)s AND view.relkind = 'v'
 AND attribute.attname = %(document)s;
 
+-- name: shown_by — A view that shows an index, if there is one.
+SELECT namespace.nspname, view.relname
+FROM pg_depend AS uses
+JOIN pg_rewrite AS rule ON rule.oid = uses.objid
+JOIN pg_class AS view ON view.oid = rule.ev_class
+JOIN pg_namespace AS namespace ON namespace.oid = view.relnamespace
+WHERE uses.classid = 'pg_rewrite'::regclass AND uses.refclassid = 'pg_class'::regclass
+AND uses.refobjid = %(index)s::bigint::oid
+LIMIT 1;
+
 -- name: note_switch — Keep which index an alias stands for since now.
 INSERT INTO tidegate.alias_switch (alias, index, previous, run_id, switched_by, pending, staleness)
 VALUES (%(alias)s, %(index)s, %(previous)s, %(run)s, %(by)s, %(pending)s, %(staleness)s);
@@ -90,3 +97,13 @@ FROM tidegate.alias_switch
 WHERE alias = %(alias)s
 ORDER BY id DESC
 LIMIT %(most)s;
+
+-- name: was_shown — Whether readers of an alias were ever switched to an index.
+SELECT FROM tidegate.alias_switch WHERE alias = %(alias)s AND index = %(index)s LIMIT 1;
+
+-- name: switch_of — The switch that a run of a flow has made.
+SELECT alias, index, previous, run_id, switched_by, pending, staleness, switched_at
+FROM tidegate.alias_switch
+WHERE run_id = %(run)s
+ORDER BY id
+LIMIT 1;

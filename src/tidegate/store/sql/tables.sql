@@ -18,7 +18,9 @@ SELECT
         JOIN pg_namespace AS schema ON schema.oid = found.collnamespace
         WHERE found.oid = attribute.attcollation
     ) END,
-    array_position(key.indkey::smallint[], attribute.attnum)
+    -- Behind its own columns a key may include others, which identify nothing.
+    array_position((key.indkey::smallint[])[0 : key.indnkeyatts - 1], attribute.attnum) AS place,
+    attribute.attgenerated <> ''
 FROM pg_class AS class
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid
@@ -28,5 +30,7 @@ LEFT JOIN pg_index AS key
     ON key.indrelid = class.oid AND key.indisprimary AND key.indimmediate
 WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s
 AND class.relkind IN ('r', 'p') AND attribute.attnum > 0 AND NOT attribute.attisdropped
-AND attribute.attgenerated = ''
+AND (
+    attribute.attgenerated = ''
+    OR attribute.attnum = ANY ((key.indkey::smallint[])[0 : key.indnkeyatts - 1]))
 ORDER BY attribute.attnum;
