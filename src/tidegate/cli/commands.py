@@ -7,7 +7,13 @@ from typing import Annotated
 import typer
 
 from tidegate import __version__
-from tidegate.cli import flow_events, flow_metrics, flow_steering, flow_worker  # noqa: F401  register
+from tidegate.cli import (  # noqa: F401  register
+    flow_events,
+    flow_metrics,
+    flow_results,
+    flow_steering,
+    flow_worker,
+)
 from tidegate.cli.asking import cancel, status, why
 from tidegate.cli.chaos import chaos
 from tidegate.cli.cutover import cutover

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
+from msgspec import to_builtins
 
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_flow
-from tidegate.cli.flow_telling import sentence, table, whole
+from tidegate.cli.flow_giving import ended
+from tidegate.cli.flow_telling import NO_WORKER, sentence, table, whole
 from tidegate.cli.opening import AsJson, open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.tables import json_text
-from tidegate.errors import InvalidJson
+from tidegate.errors import InvalidFlowInput, InvalidFlowValue, InvalidJson
 
 if TYPE_CHECKING:
+    from tidegate.flows.keys import StateValue
     from tidegate.run.flows.sight import Sight
     from tidegate.store import Database
     from tidegate.store.flow_events import FlowWait
@@ -64,12 +67,16 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             from tidegate.run import flows as running
             from tidegate.store.flows import flow_run
 
-            given = found.definition.input.decode(json_given(value))
-            number = running.begin(opened, found, given, key)
+            with told_as_usage(found.name, value):
+                given = found.definition.input.decode(json_given(value))
+                number = running.begin(opened, found, given, key)
+            if not as_json:
+                _warn_without_workers(opened, number)
             if wait:
                 watch_run(opened, number, timeout, quiet=as_json)
             begun = opened.transact(lambda c: flow_run(c, number))
-            typer.echo(json_text(asdict(begun)) if as_json else sentence(begun))
+            told = sentence(begun) if as_json or not wait else ended(opened, begun)
+            typer.echo(json_text(to_builtins(begun)) if as_json else told)
 
 
 @flow.command(name="list")
@@ -87,7 +94,7 @@ def list_(
         from tidegate.store.flows import flow_runs
 
         runs = opened.transact(lambda c: flow_runs(c, name, most))
-        typer.echo(json_text([asdict(it) for it in runs]) if as_json else table(runs))
+        typer.echo(json_text(to_builtins(runs)) if as_json else table(runs))
 
 
 @flow.command()
@@ -110,7 +117,7 @@ def show(
         if watch:
             watch_run(opened, run, timeout, quiet=as_json)
         sight = see(opened, run)
-        told = sentence(sight.run) if watch else whole(sight)
+        told = ended(opened, sight.run) if watch else whole(sight)
         typer.echo(json_text(_seen(sight)) if as_json else told)
 
 
@@ -125,18 +132,53 @@ def watch_run(database: Database, run: int, timeout: float, *, quiet: bool) -> N
 
 def _seen(sight: Sight) -> dict[str, object]:
     return {
-        "run": asdict(sight.run),
-        "steps": [asdict(it) for it in sight.steps],
-        "state": {key: asdict(value) for key, value in sight.state.items()},
+        "run": to_builtins(sight.run),
+        "steps": to_builtins(sight.steps),
+        "state": {key: _valued(value) for key, value in sight.state.items()},
         "waits": [_waited(it) for it in sight.waits],
         "awaited_signals": sight.signals,
-        "at_work": [asdict(it) for it in sight.holdings],
+        "at_work": to_builtins(sight.holdings),
+        "ready_seconds": sight.ready,
+        "workers": sight.workers,
     }
 
 
+def _valued(stored: StateValue) -> dict[str, object]:
+    told: dict[str, object] = to_builtins(stored)
+    return {"value": _value(told.pop("json")), **told}
+
+
 def _waited(wait: FlowWait) -> dict[str, object]:
+    told: dict[str, object] = to_builtins(wait)
     standing = wait.standing
-    return {**asdict(wait), "behind": standing.behind if standing is not None else None}
+    if standing is None:
+        return {**told, "behind": None}
+    far = {
+        **to_builtins(standing),
+        "value": _value(standing.value),
+        "target": _value(standing.target),
+        "condition": {
+            **to_builtins(standing.condition), "target": _value(standing.condition.target),
+        },
+    }  # fmt: skip
+    return {**told, "standing": far, "behind": standing.behind}
+
+
+def _value(text: object) -> object:
+    """What is stored as JSON, as it is; what Python does not read, as it is written."""
+    try:
+        return None if text is None else json.loads(str(text))
+    except ValueError:  # more digits than Python reads
+        return text
+
+
+def _warn_without_workers(database: Database, run: int) -> None:
+    from tidegate.store.flow_events import living_workers
+    from tidegate.store.flows import flow_run
+
+    is_open = database.transact(lambda c: flow_run(c, run)).closed_at is None
+    if is_open and database.transact(living_workers) == 0:
+        typer.echo(NO_WORKER, err=True)
 
 
 @contextmanager
@@ -146,6 +188,15 @@ def created(deployment: Path, database: str | None) -> Iterator[Database]:
 
     with open_deployment(deployment, database) as place:
         yield place.database
+
+
+@contextmanager
+def told_as_usage(flow: str, given: str) -> Iterator[None]:
+    """An input of another type is as wrong as one that is no JSON."""
+    try:
+        yield
+    except InvalidFlowValue as error:
+        raise InvalidFlowInput(flow, f"{given:.200}", error.reason) from error
 
 
 def json_given(text: str) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from tidegate.cli.failing import printable, told_errors
 from tidegate.cli.flow import RunNumber, flow
-from tidegate.cli.flow_telling import happening
+from tidegate.cli.flow_telling import happening, on_one_line
 from tidegate.cli.opening import open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.tables import clock
@@ -48,7 +48,7 @@ def _events(database: Database, run: int, after: int, *, follow: bool) -> Iterat
 
 
 def _line(event: FlowEvent) -> str:
-    return printable(f"{clock(event.at)}  {happening(event)}")
+    return printable(f"{clock(event.at)}  {on_one_line(happening(event))}")
 
 
 def _json(event: FlowEvent) -> str:

@@ -9,7 +9,15 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tidegate.cli.failing import printable
-from tidegate.cli.flow_telling import bound, lasting, sentence, short, workers
+from tidegate.cli.flow_telling import (
+    bound,
+    lasting,
+    not_taken,
+    sentence,
+    short,
+    signal_awaited,
+    workers,
+)
 from tidegate.errors import counted
 from tidegate.flows.states import StepState
 
@@ -61,6 +69,8 @@ def _lines(sight: Sight, pace: Pace) -> Iterator[str]:
         for wait in sight.wait_of(step.name):
             if wait.standing is not None:
                 yield f"    {standing_told(wait.standing, _speed(wait.standing, pace))}"
+        if step.name in sight.not_taken:
+            yield f"    {not_taken(sight, step.name)}"
     yield from _errors(sight)
     told = list(workers(sight.holdings))
     yield from (f"  at work  {line}" for line in told[:MOST_WORKERS])
@@ -72,6 +82,8 @@ def _doing(sight: Sight, step: StepProgress, pace: Pace) -> str:
     own = sight.wait_of(step.name)
     if own:
         return f"waits, for {lasting(own[0].waited)}{bound(own[0])}"
+    if step.name in sight.signals:
+        return signal_awaited(sight, step.name)
     if step.generating is None:
         return step.state.value
     is_running = step.state is StepState.RUNNING

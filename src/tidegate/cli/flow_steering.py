@@ -12,13 +12,14 @@ import typer
 
 from tidegate.cli.failing import printable, told_errors
 from tidegate.cli.flow import RunNumber, flow, json_given
+from tidegate.cli.flow_giving import outcome_of
 from tidegate.cli.flow_telling import sentence, tolerated
 from tidegate.cli.opening import open_existing
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.errors import StateUndeclared
+from tidegate.errors import StateUndeclared, listed
 
 if TYPE_CHECKING:
-    from tidegate.store import Connection
+    from tidegate.store import Connection, Database
 
 
 @flow.command()
@@ -34,6 +35,7 @@ def signal(
         from tidegate.store.flows import signal_flow
 
         text = json_given(value)
+        outcome_of(opened, run, step)  # says so if there is none
         opened.transact(lambda c: signal_flow(c, run, step, text, getpass.getuser()))
         typer.echo(f"step {step!r} of run {run} has its signal")
 
@@ -51,7 +53,7 @@ def set_(
         from tidegate.store.flows import set_external_state
 
         text = json_given(value)
-        with _noting_who_may_write(run):
+        with _noting_who_may_write(opened, run, key):
             opened.transact(lambda c: set_external_state(c, run, key, text, getpass.getuser()))
         typer.echo(printable(f"state {key!r} of run {run} is {text}"))
 
@@ -83,14 +85,18 @@ def tolerate(
 def cancel(
     run: RunNumber,
     deployment: ExistingDeployment,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks at it later.")] = "cancelled",
+    reason: Annotated[
+        str | None,
+        typer.Option(help="Why, for whoever looks at it later.", show_default="who asked for it"),
+    ] = None,
     database: DatabaseUrl = None,
 ) -> None:
     """Give a run up; what is at work is told, and nothing else is begun."""
     with told_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store.flows import cancel_flow, flow_run
 
-        opened.transact(lambda c: cancel_flow(c, run, reason))
+        because = reason or f"{getpass.getuser()} asked for it"
+        opened.transact(lambda c: cancel_flow(c, run, because))
         typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
 
 
@@ -119,15 +125,22 @@ def retry(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl 
 
 
 @contextmanager
-def _noting_who_may_write(run: int) -> Iterator[None]:
+def _noting_who_may_write(database: Database, run: int, key: str) -> Iterator[None]:
     try:
         yield
     except StateUndeclared as error:
-        error.add_note(
-            "From outside only keys are written that the flow has declared with external=True;"
-            f" `tidegate flow show {run}` lists the keys that there are."
-        )
+        error.add_note(_may_write(database, run, key))
         raise
+
+
+def _may_write(database: Database, run: int, key: str) -> str:
+    from tidegate.store.flows import flow_state
+
+    _, state = database.transact(lambda c: flow_state(c, run))
+    if key not in state:
+        known = f"its keys are: {listed(list(state))}" if state else "its flow declares none"
+        return f"Run {run} has no key {key!r}; {known}."
+    return "From outside only keys are written that the flow has declared with external=True."
 
 
 def _steer(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LAST_ERROR = 100
 """Characters of an error in a table."""
 MINUTE, HOUR = 60, 3600
+NO_WORKER = "no worker is alive; start one with `tidegate flow worker FLOW`"
 
 
 def sentence(run: FlowRun) -> str:
@@ -55,10 +56,8 @@ def _whole(sight: Sight) -> Iterator[str]:
     yield from (f"  {line}" for line in aligned(rows))
     yield from _state(sight.state)
     yield from waits(sight.waits)
-    yield from (
-        f"  {step} waits for its signal: `tidegate flow signal {sight.run.id} {step} JSON`"
-        for step in sight.signals
-    )
+    yield from (f"  {step} {signal_awaited(sight, step)}" for step in sight.signals)
+    yield from (f"  {step} {not_taken(sight, step)}" for step in sight.not_taken)
     if sight.holdings:
         yield "  at work"
         yield from (f"    {line}" for line in workers(sight.holdings))
@@ -98,6 +97,22 @@ def waits(found: Sequence[FlowWait]) -> Iterator[str]:
             yield f"      {it.standing}"
         if it.pipeline_run is not None:
             yield f"      run {it.pipeline_run} of a pipeline: `tidegate why {it.pipeline_run}`"
+
+
+def signal_awaited(sight: Sight, step: str) -> str:
+    """What a step waits for, and how it is given that."""
+    return f"waits for its signal: `tidegate flow signal {sight.run.id} {step} JSON`"
+
+
+def not_taken(sight: Sight, step: str) -> str:
+    """For how long a step has been ready, and why no worker takes it."""
+    since = f"has been ready for {lasting(sight.not_taken[step])}"
+    if sight.workers == 0:
+        return f"{since}: {NO_WORKER}"
+    those = (
+        "the worker that is" if sight.workers == 1 else f"the {sight.workers:,} workers that are"
+    )
+    return f"{since}: no worker takes it; {those} alive may be busy, or work for other flows"
 
 
 def whose(it: FlowWait) -> str:
@@ -180,6 +195,15 @@ def short(text: str | None) -> str:
     first, *rest = (text or "-").strip().split("\n")
     line = f"{first} {rest[-1].strip()}" if rest and first.endswith(":") else first
     return line if len(line) <= LAST_ERROR else f"{line[:LAST_ERROR]}…"
+
+
+def on_one_line(text: str) -> str:
+    """A text for a log, which has a line for each thing.
+
+    >>> on_one_line("in a worker:\\n  Traceback …\\nKeyError: 'price'\\n")
+    "in a worker: Traceback … KeyError: 'price'"
+    """
+    return " ".join(text.split())
 
 
 def _counts(items: Mapping[str, int] | None) -> str:

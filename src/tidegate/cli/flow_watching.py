@@ -13,7 +13,8 @@ from rich.text import Text
 
 from tidegate.cli.failing import printable
 from tidegate.cli.flow_frames import frame, items_told, standing_told
-from tidegate.cli.flow_telling import happening
+from tidegate.cli.flow_telling import happening, not_taken, on_one_line, signal_awaited
+from tidegate.errors import counted
 
 if TYPE_CHECKING:
     from tidegate.flows.gates import Standing
@@ -25,6 +26,8 @@ GLANCE = 0.25
 """Seconds between two pictures at least."""
 COUNT_EVERY = 10.0
 """Seconds between two lines about items and gates."""
+RECENT = 5.0
+"""Seconds; what happened longer ago than that is not told again."""
 
 
 class Picture:
@@ -53,16 +56,19 @@ class Picture:
 
 
 class Lines:
-    """A line for each thing that happened, and now and then how far it is."""
+    """A line for each thing that happened, and now and then how far it is.
+
+    Each begins with the seconds since the run was begun, by the clock of the database.
+    """
 
     def __init__(self, database: Database, console: Console) -> None:
         from tidegate.run.flows.sight import Pace
 
         self._database = database
         self._console = console
-        self._seen = 0
-        self._started = monotonic()
-        self._counted_at = self._started
+        self._seen: int | None = None
+        self._begun_at = 0.0
+        self._counted_at = monotonic()
         self._pace = Pace()
         self._told: dict[str, str] = {}
 
@@ -70,14 +76,28 @@ class Lines:
         """Tell what has happened since the last look."""
         from tidegate.run.flows.sight import events, see
 
-        for event in events(self._database, run.id, self._seen):
+        after = self._pass_over(run.id) if self._seen is None else self._seen
+        self._seen = after
+        for event in events(self._database, run.id, after):
             self._seen = event.id
-            self._say(happening(event))
+            self._say(happening(event), (event.at - run.begun_at).total_seconds())
         if run.closed_at is None and monotonic() - self._counted_at >= COUNT_EVERY:
             self._counted_at = monotonic()
             sight = see(self._database, run.id)
             self._pace.add(sight)
             self._count(sight)
+
+    def _pass_over(self, run: int) -> int:
+        """Tell in one line what happened before somebody looked; answers where to go on."""
+        from tidegate.store.flow_events import flow_past
+
+        past = self._database.transact(lambda c: flow_past(c, run, RECENT))
+        self._begun_at = monotonic() - past.age
+        if past.events:
+            told = counted(past.events, "event")
+            self._say(f"{told} before; `tidegate flow events {run}` tells them")
+            self._counted_at -= COUNT_EVERY  # how far it is may be told at once
+        return past.last
 
     def _count(self, sight: Sight) -> None:
         for step in sight.steps:
@@ -87,6 +107,11 @@ class Lines:
             for wait in sight.wait_of(step.name):
                 if wait.standing is not None:
                     self._tell_standing(step.name, wait.standing)
+        for name in sight.signals:
+            self._say_news(f"{name}: signal", "awaited", f"{name} {signal_awaited(sight, name)}")
+        for name, seconds in sight.not_taken.items():
+            minutes = str(int(seconds // 60))
+            self._say_news(f"{name}: worker", minutes, f"{name} {not_taken(sight, name)}")
 
     def _tell_standing(self, step: str, standing: Standing) -> None:
         """How far a gate is, and once in a minute that it does not move."""
@@ -99,8 +124,9 @@ class Lines:
             self._told[of] = news
             self._say(what)
 
-    def _say(self, what: str) -> None:
-        line = f"{monotonic() - self._started:6.1f} s  {printable(what)}"
+    def _say(self, what: str, at: float | None = None) -> None:
+        seconds = monotonic() - self._begun_at if at is None else at
+        line = f"{seconds:6.1f} s  {printable(on_one_line(what))}"
         self._console.print(line, soft_wrap=True, markup=False)
 
 

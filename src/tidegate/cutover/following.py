@@ -13,7 +13,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.cutover.decide import Patience, is_worth_telling
-from tidegate.errors import ClaimLost, FlowCancelled, FlowRunClosed, OffsetAhead
+from tidegate.errors import (
+    ClaimLost,
+    FlowCancelled,
+    FlowRunClosed,
+    IndexDiffers,
+    NotFollowed,
+    OffsetAhead,
+)
 from tidegate.faults import crash_point
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ STALL = 5.0
 """Seconds without movement after which it is said who holds it up."""
 TRIM_EVERY, TRIM_FOR = 5.0, 1.0
 """Seconds from one shortening of the log to the next, and for which changes wait behind it."""
-ENDS = (ClaimLost, FlowCancelled, FlowRunClosed, OffsetAhead)
+ENDS = (ClaimLost, FlowCancelled, FlowRunClosed, IndexDiffers, NotFollowed, OffsetAhead)
 """What ends a follower at once: the work is somebody else's, or nobody's, or of no use."""
 
 

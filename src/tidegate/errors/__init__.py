@@ -2,7 +2,8 @@
 
     TidegateError               base
     ├── UsageError              usage      asked for by a name that means nothing here
-    ├── DeclarationError        declaring  the user's pipeline or flow is wrong; points at the line
+    ├── DeclarationError        declaring  the user's pipeline or flow is wrong; points at the line;
+    │                                      declaring_flows
     ├── AlignmentError          signals    a barrier broke the rules of a fan-in
     ├── CheckpointError         signals    a barrier of a checkpoint is none, or did not arrive
     ├── ChannelError            signals    a lane between two processors cannot be used any more
@@ -27,6 +28,7 @@ from tidegate.errors.chunks import *
 from tidegate.errors.cutover import *
 from tidegate.errors.cuts import *
 from tidegate.errors.declaring import *
+from tidegate.errors.declaring_flows import *
 from tidegate.errors.engines import *
 from tidegate.errors.flows import *
 from tidegate.errors.group import *

@@ -104,6 +104,30 @@ class InvalidArgument(DeclarationError):
 
 
 @dataclass(eq=False)
+class UnknownOption(DeclarationError):
+    """A decorator was given an option that it does not have."""
+
+    says = "{decorator} has no option {option!r}"
+    advice = "{hint}Options of {decorator} are: {known}."
+
+    decorator: str
+    option: str
+    known: str
+    nearest: str = ""
+    """The option of this decorator that is written much like it."""
+    elsewhere: str = ""
+    """The decorators that have this option."""
+
+    @property
+    def todo(self) -> str:
+        """The option that may be meant, and all that are possible."""
+        hint = f"Write {self.nearest}=…, if that is meant. " if self.nearest else ""
+        if self.elsewhere:
+            hint = f"It is an option of {self.elsewhere}. "
+        return self.advice.format_map({**vars(self), "hint": hint})
+
+
+@dataclass(eq=False)
 class InvalidSchema(DeclarationError):
     """A schema that is not Spark DDL."""
 

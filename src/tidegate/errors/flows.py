@@ -1,4 +1,4 @@
-"""A flow is declared wrongly, or one of its runs cannot do what was asked."""
+"""A run of a flow cannot do what was asked, or the work of one is somebody else's."""
 
 from __future__ import annotations
 
@@ -6,105 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidegate.errors.base import TidegateError
-from tidegate.errors.declaring import DeclarationError
 from tidegate.errors.store import StoreError
 from tidegate.errors.usage import UsageError
-
-
-@dataclass(eq=False)
-class UntypedFunction(DeclarationError):
-    """A function of a flow whose annotations are missing or cannot be read."""
-
-    says = "{function} of flow {flow!r} is not fully annotated: {reason}"
-    advice = "Annotate every parameter and the result; types are looked up where it is declared."
-
-    flow: str
-    function: str
-    reason: str
-
-
-@dataclass(eq=False)
-class WrongParameters(DeclarationError):
-    """A function of a flow does not take what it will be given."""
-
-    says = "{function} of flow {flow!r} takes {found}, and will be given {given}"
-    advice = "A function takes its context first, then one value for each of its dependencies."
-
-    flow: str
-    function: str
-    found: str
-    given: str
-
-
-@dataclass(eq=False)
-class TypesDiffer(DeclarationError):
-    """What one function of a flow gives is not what another takes."""
-
-    says = "{function} of flow {flow!r} takes {wanted}, and {source} gives {given}"
-    advice = "Make the two annotations the same."
-
-    flow: str
-    function: str
-    wanted: str
-    source: str
-    given: str
-
-
-@dataclass(eq=False)
-class UnknownFlowStep(DeclarationError):
-    """A flow has no step of this name."""
-
-    says = "flow {flow!r} has no step {step!r}"
-    advice = "Its steps are: {known}."
-
-    flow: str
-    step: str
-    known: str
-
-
-@dataclass(eq=False)
-class CyclicFlow(DeclarationError):
-    """Steps that wait for each other."""
-
-    says = "steps of flow {flow!r} wait for each other: {circle}"
-    advice = "Take one of these dependencies away."
-
-    flow: str
-    circle: str
-
-
-@dataclass(eq=False)
-class GeneratorWithoutHandler(DeclarationError):
-    """Items are generated, and nobody handles them."""
-
-    says = "generator {step!r} of flow {flow!r} has no handler"
-    advice = "Declare one with @{step}.handler."
-
-    flow: str
-    step: str
-
-
-@dataclass(eq=False)
-class StateNeverWritten(DeclarationError):
-    """A step waits for a key of the state that nobody writes."""
-
-    says = "step {step!r} of flow {flow!r} reads the state {key!r}, which no step writes"
-    advice = "Name it in `writes` of the step that does, or declare it with external=True."
-
-    flow: str
-    step: str
-    key: str
-
-
-@dataclass(eq=False)
-class FlowInUse(DeclarationError):
-    """A flow was used already and cannot be added to."""
-
-    says = "flow {flow!r} is in use, and {name!r} comes too late"
-    advice = "Declare everything before the flow is first begun or worked for."
-
-    flow: str
-    name: str
 
 
 @dataclass(eq=False)
@@ -128,6 +31,28 @@ class InvalidJson(UsageError):
 
 
 @dataclass(eq=False)
+class InvalidFlowInput(UsageError):
+    """What a run was to begin with on the command line, and is not of the flow's type."""
+
+    says = "flow {flow!r} cannot begin with {given}: {reason}"
+
+    flow: str
+    given: str
+    reason: str
+
+
+@dataclass(eq=False)
+class InvalidRunKey(UsageError):
+    """What was given as the key of a run cannot be one."""
+
+    says = "a run of flow {flow!r} cannot have the key {key}: {reason}"
+
+    flow: str
+    key: str
+    reason: str
+
+
+@dataclass(eq=False)
 class FlowError(TidegateError):
     """A run of a flow cannot do what was asked."""
 
@@ -139,6 +64,42 @@ class UnknownFlowRun(FlowError):
     says = "there is no run {run} of a flow; `tidegate flow list` shows them"
 
     run: int
+
+
+@dataclass(eq=False)
+class FlowInputDiffers(FlowError):
+    """Under this key a run was begun with something else."""
+
+    says = (
+        "run {run} of flow {flow!r} has the key {key!r}, and was begun with another input; nothing"
+        " was begun. Give the same input again, or another one under a key of its own"
+    )
+
+    run: int
+    flow: str
+    key: str
+
+
+@dataclass(eq=False)
+class UnknownRunStep(FlowError):
+    """A run of a flow has no step of this name."""
+
+    says = "run {run} has no step {step!r}; its steps are: {known}"
+
+    run: int
+    step: str
+    known: str
+
+
+@dataclass(eq=False)
+class StepNotCompleted(FlowError):
+    """What a step gives was asked for, and it has not given it: not yet, or it never will."""
+
+    says = "step {step!r} of run {run} is {state}, so it has no result; `tidegate flow show {run}`"
+
+    run: int
+    step: str
+    state: str
 
 
 @dataclass(eq=False)

@@ -64,7 +64,10 @@ class Context(Protocol):
     def get_state(self, key: str) -> Any: ...
 
     def set_state(self, key: StateKey[T] | str, value: T) -> None:
-        """Write a key that the step has declared in `writes`."""
+        """Write a key that the step has declared in `writes`.
+
+        In a generator, what it has yielded and saved so far is stored before.
+        """
         ...
 
     def set_state_once(self, key: StateKey[T] | str, value: T) -> T:

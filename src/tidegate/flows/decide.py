@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 
 from tidegate.flows.policies import FailAtFirst, FailurePolicy
 from tidegate.flows.states import StepState
@@ -83,8 +84,12 @@ def decide_verdict(counts: ItemCounts, policy: FailurePolicy) -> Verdict:
         is_too_much = counts.failed > 0
     else:
         beyond_count = policy.count is not None and counts.failed > policy.count
-        beyond_share = policy.share is not None and counts.failed > policy.share * counts.spawned
-        is_too_much = beyond_count or (is_over and beyond_share)
+        is_too_much = beyond_count or (is_over and _is_beyond_share(counts, policy.share))
     if is_too_much:
         return Verdict.FAIL
     return Verdict.COMPLETE if is_over else Verdict.GO_ON
+
+
+def _is_beyond_share(counts: ItemCounts, share: float | None) -> bool:
+    """By the digits that were written: as binary fractions 29 is more than 0.29 of 100."""
+    return share is not None and counts.failed > Fraction(str(share)) * counts.spawned

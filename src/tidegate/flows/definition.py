@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import (
     CyclicFlow,
+    GateNeverOpens,
     GeneratorWithoutHandler,
     InvalidArgument,
+    ItemsNotYielded,
+    NotAList,
     StateNeverWritten,
     TypesDiffer,
     UnknownFlowStep,
-    UntypedFunction,
+    UnknownStateKey,
     WrongParameters,
     counted,
     listed,
 )
 from tidegate.flows.keys import StateKey
-from tidegate.flows.policies import FailAtFirst, Tolerate
+from tidegate.flows.options import keys_of_gate
+from tidegate.flows.policies import Tolerate
 from tidegate.flows.signatures import admits_none, codec_for, fits, is_list, item_of, shown, takes
 from tidegate.flows.steps import Handler, Step, StepKind
 from tidegate.pipeline.graph import CycleFound, upstream_first
@@ -116,6 +120,7 @@ def define(flow: Flow) -> Definition:
     for step in ordered:
         parts[step.name] = _part(flow, step, parts)
     _check_keys(flow)
+    _check_gates(flow, ordered)
     return Definition(flow.name, parts, dict(flow.keys), _input(flow, parts))
 
 
@@ -159,7 +164,7 @@ def _signal(flow: Flow, step: Step[..., Any], wanted: list[tuple[str, Any]]) -> 
         found = shown(wanted[-1][1]) if wanted else "nothing"
         raise TypesDiffer(step.at, flow.name, step.name, found, "its signal", shown(type_))
     wanted.pop()
-    return codec_for(flow.name, step.name, f"the signal of step {step.name!r}", type_, step.at)
+    return codec_for(flow.name, f"the signal of step {step.name!r}", type_, step.at)
 
 
 class _Reader:
@@ -179,33 +184,38 @@ class _Reader:
         if given.step.kind in ITEMS:
             return self._of_many(source, wanted, is_items=is_items)
         if is_items:
-            element = item_of(given.gives.type) if is_list(given.gives.type) else None
-            self._compare(wanted, source, given.gives.type, element)
-        else:
-            self._compare(wanted, source, given.gives.type, given.gives.type)
-        return Taken(source, given.gives if is_items else self._value(source, wanted))
+            element = self._element(source, wanted, given.gives.type)
+            self._compare(wanted, source, element, f"a list of {shown(element)}")
+            return Taken(source, given.gives)
+        self._compare(wanted, source, given.gives.type, shown(given.gives.type))
+        return Taken(source, self._value(source, wanted))
+
+    def _element(self, source: str, wanted: Any, whole: Any) -> Any:
+        element = item_of(whole) if is_list(whole) else None
+        if element is None:
+            raise NotAList(
+                self._step.at, self._flow.name, self._step.name, shown(wanted), source, shown(whole)
+            )
+        return element
 
     def _of_many(self, source: str, wanted: Any, *, is_items: bool) -> Taken:
         given = self._parts[source].gives
         inside = wanted if is_items else item_of(wanted)
         if inside is None or not fits(given.type, inside):
-            raise TypesDiffer(
-                self._step.at, self._flow.name, self._step.name, shown(wanted),
-                f"step {source!r}", f"many results of {shown(given.type)}",
-            )  # fmt: skip
+            raise self._differ(wanted, source, f"many results of {shown(given.type)}")
         return Taken(source, self._value(source, inside), is_many=True, is_list=is_list(wanted))
 
-    def _compare(self, wanted: Any, source: str, whole: Any, given: Any) -> None:
-        if given is None or not fits(given, wanted):
-            raise TypesDiffer(
-                self._step.at, self._flow.name, self._step.name, shown(wanted),
-                f"step {source!r}", shown(whole),
-            )  # fmt: skip
+    def _compare(self, wanted: Any, source: str, given: Any, told: str) -> None:
+        if not fits(given, wanted):
+            raise self._differ(wanted, source, told)
+
+    def _differ(self, wanted: Any, source: str, given: str) -> TypesDiffer:
+        at, flow, step = self._step.at, self._flow.name, self._step.name
+        return TypesDiffer(at, flow, step, shown(wanted), f"step {source!r}", given)
 
     def part(self, taken: tuple[Taken, ...], signal: Codec | None) -> Part:
         """The step with everything that belongs to it."""
         step = self._step
-        self._check_policy()
         self._check_gate(len(taken) + (signal is not None))
         if step.kind is StepKind.GENERATOR:
             return self._generator(taken, signal)
@@ -223,9 +233,8 @@ class _Reader:
     def _generator(self, takes: tuple[Taken, ...], signal: Codec | None) -> Part:
         step, flow = self._step, self._flow
         item = item_of(step.signature.result)
-        if item is None:
-            reason = f"its result is {shown(step.signature.result)} and not Iterator[Item]"
-            raise UntypedFunction(step.at, flow.name, step.name, reason)
+        if item is None or is_list(step.signature.result):
+            raise ItemsNotYielded(step.at, flow.name, step.name, shown(step.signature.result))
         handler = flow.handlers.get(step.name)
         if handler is None:
             raise GeneratorWithoutHandler(step.at, flow.name, step.name)
@@ -243,12 +252,6 @@ class _Reader:
             step, takes, gives, self._codec(f"an item of {step.name!r}", item), handler, signal
         )
 
-    def _check_policy(self) -> None:
-        step = self._step
-        if step.kind not in ITEMS and not isinstance(step.on_fail, FailAtFirst):
-            expected = "FailAtFirst(), for a step without items"
-            raise InvalidArgument(step.at, "step", "on_fail", step.on_fail, expected)
-
     def _check_gate(self, given: int) -> None:
         gate, at = self._step.gate, self._step.at
         if gate.condition is not None and not takes(gate.condition, given):
@@ -261,7 +264,7 @@ class _Reader:
         return self._codec(f"what step {source!r} gives", type_)
 
     def _codec(self, of: str, type_: Any) -> Codec:
-        return codec_for(self._flow.name, self._step.name, of, type_, self._step.at)
+        return codec_for(self._flow.name, of, type_, self._step.at)
 
 
 def _check_keys(flow: Flow) -> None:
@@ -269,13 +272,107 @@ def _check_keys(flow: Flow) -> None:
     for step in flow.steps.values():
         for key in (*step.writes, *step.reads):
             if key not in flow.keys:
-                expected = f"a declared state key: {listed(list(flow.keys))}"
-                raise InvalidArgument(step.at, "step", "writes or reads", key, expected)
+                known = listed(list(flow.keys)) if flow.keys else "none"
+                raise UnknownStateKey(step.at, flow.name, step.name, key, known)
         for key in step.reads:
             if key not in written and not flow.keys[key].is_external:
                 raise StateNeverWritten(step.at, flow.name, step.name, key)
         if step.gate.wait_for is not None and not step.reads:
             raise InvalidArgument(step.at, "step", "reads", (), "the keys that wait_for looks at")
+
+
+def _check_gates(flow: Flow, ordered: list[Step[..., Any]]) -> None:
+    found = circle_of_waits({step.name: _waits(flow, step) for step in ordered})
+    if found is not None:
+        first = flow.steps[found.steps[0]]
+        path = " → ".join((*found.steps, first.name))
+        raise GateNeverOpens(first.at, flow.name, first.name, found.key, path)
+
+
+def _waits(flow: Flow, step: Step[..., Any]) -> Waits:
+    needs = (it for it in keys_of_gate(step.gate.wait_for) if not flow.keys[it].is_external)
+    return Waits(step.depends_on, tuple(needs), step.writes, step.gate.condition is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a step waits for before it begins, and what others may wait for."""
+
+    depends_on: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Keys of the state; one that no step writes comes from outside."""
+    writes: tuple[str, ...] = ()
+    may_be_skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """Steps of which each waits for the next, the last for the first: that waits for `key`."""
+
+    key: str
+    steps: tuple[str, ...]
+
+
+def circle_of_waits(steps: Mapping[str, Waits]) -> Circle | None:
+    """Why a step with a gate can never begin, if there is such a step.
+
+    A step that may be skipped holds up nobody else, once those that it depends on have ended.
+
+    >>> circle_of_waits({"a": Waits(needs=("k",)), "b": Waits(depends_on=("a",), writes=("k",))})
+    Circle(key='k', steps=('a', 'b'))
+    """
+    for name, step in steps.items():
+        stuck = _stuck(steps, name) if step.needs else {}
+        if name in stuck:
+            return _circle(stuck, name)
+    return None
+
+
+def _stuck(steps: Mapping[str, Waits], kept: str) -> dict[str, Waits]:
+    """Whoever cannot begin in any order while `kept` is not skipped, with what it lacks."""
+    written = {key for it in steps.values() for key in it.needs}
+    written -= {key for it in steps.values() for key in it.writes}
+    waiting, ended = dict(steps), set[str]()
+    before = -1
+    while len(ended) - len(waiting) != before:
+        before = len(ended) - len(waiting)
+        for name, it in list(waiting.items()):
+            is_open = written.issuperset(it.needs)
+            if ended.issuperset(it.depends_on) and (
+                is_open or (it.may_be_skipped and name != kept)
+            ):
+                ended.add(name)
+                written.update(waiting.pop(name).writes if is_open else ())
+    return {name: _lacking(it, ended, written) for name, it in waiting.items()}
+
+
+def _lacking(step: Waits, ended: set[str], written: set[str]) -> Waits:
+    depends_on = tuple(it for it in step.depends_on if it not in ended)
+    return Waits(depends_on, tuple(it for it in step.needs if it not in written), step.writes)
+
+
+def _circle(stuck: Mapping[str, Waits], name: str) -> Circle:
+    def waits_for(name: str) -> list[str]:
+        needs = set(stuck[name].needs)
+        writers = [it for it, other in stuck.items() if not needs.isdisjoint(other.writes)]
+        return [*stuck[name].depends_on, *writers]
+
+    try:
+        upstream_first([name], waits_for)
+    except CycleFound as found:
+        return _from_a_gate(stuck, found.nodes)
+    raise AssertionError("whoever is stuck waits for somebody who is")
+
+
+def _from_a_gate(stuck: Mapping[str, Waits], nodes: tuple[str, ...]) -> Circle:
+    """The circle as told from a step that does not depend on the next one, but needs its key."""
+    at = next(at for at, it in enumerate(nodes) if _next(nodes, at) not in stuck[it].depends_on)
+    key = next(it for it in stuck[nodes[at]].needs if it in stuck[_next(nodes, at)].writes)
+    return Circle(key, (*nodes[at:], *nodes[:at]))
+
+
+def _next(nodes: tuple[str, ...], at: int) -> str:
+    return nodes[(at + 1) % len(nodes)]
 
 
 def _input(flow: Flow, parts: Mapping[str, Part]) -> Codec:
@@ -293,5 +390,5 @@ def _input(flow: Flow, parts: Mapping[str, Part]) -> Codec:
                 )  # fmt: skip
             first = first or (part, taken)
     if first is None:
-        return codec_for(flow.name, flow.name, "the input of the flow", None, flow.at)
+        return codec_for(flow.name, "the input of the flow", None, flow.at)
     return first[1].codec

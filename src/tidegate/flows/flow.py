@@ -33,11 +33,18 @@ from typing import (
     overload,
 )
 
-from tidegate.errors import DuplicateName, FlowInUse, InvalidArgument
+from tidegate.errors import FlowInUse, ForeignStateKey, InvalidArgument, SecondHandler
 from tidegate.flows import options as reading
 from tidegate.flows.context import Context
 from tidegate.flows.keys import ORDERED_TOLD, StateKey, has_order
-from tidegate.flows.options import GeneratorOptions, HandlerOptions, MapOptions, Named, StepOptions
+from tidegate.flows.options import (
+    GeneratorOptions,
+    HandlerOptions,
+    MapOptions,
+    Named,
+    ReduceOptions,
+    StepOptions,
+)
 from tidegate.flows.signatures import codec_for, read_signature, scope_of_caller, shown
 from tidegate.flows.steps import Generating, Handler, Step, StepKind
 from tidegate.pipeline.names import Register, check_name
@@ -55,6 +62,12 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_DECORATORS = {
+    StepKind.PLAIN: "step",
+    StepKind.MAP: "map_step",
+    StepKind.GENERATOR: "generator",
+    StepKind.REDUCE: "reduce",
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,18 @@ class GeneratorStep(Step[P, R], Generic[P, R, Item]):
         /,
         **options: Unpack[HandlerOptions],
     ) -> Any:
-        """Declare what is done with each item: `(context, item) -> result`."""
+        """Declare what is done with each item: `(context, item) -> result`.
+
+        A generator has one handler. Its options are for each item:
+
+            name         by default that of the function
+            retries      further attempts after one that failed; 0 by default
+            backoff      `Backoff(…)`: the pauses before further attempts
+            timeout      seconds that one attempt may take; by default, any
+            concurrency  how many one worker runs at once; by default, as many as it has threads
+
+        What it does with the state, `writes` and `reads`, is declared on the generator.
+        """
         return self.declare_handler(self.name, function, dict(options))
 
 
@@ -117,7 +141,7 @@ class Flow:
     ) -> StateKey[T]:
         """A key of the state. A monotonic one never goes back, an external one is set outside."""
         at = self._declaring(name)
-        codec = codec_for(self.name, "state", f"the state {name!r}", type_, at)
+        codec = codec_for(self.name, f"the state {name!r} of flow {self.name!r}", type_, at)
         if monotonic and not has_order(type_):
             expected = f"False for {shown(type_)}: only {ORDERED_TOLD} have an order in PostgreSQL"
             raise InvalidArgument(at, "state key", "monotonic", monotonic, expected)
@@ -132,7 +156,34 @@ class Flow:
     def step(
         self, function: Callable[..., Any] | None = None, /, **options: Unpack[StepOptions]
     ) -> Any:
-        """A function that is run once: `(context, *dependencies) -> result`."""
+        """A function that is run once: `(context, *dependencies) -> result`.
+
+        One that depends on no step takes the input of the flow, or nothing. Options:
+
+            name          by default that of the function
+            depends_on    steps, or their names, that end before; it takes what they give
+            signal        the type of a signal to wait for, which it takes as its last parameter
+            condition     a function of what the step takes; where it is false, the step is skipped
+            wait_for      a gate, or a function of the state; the step begins when it holds
+            wait_timeout  seconds after which a step that still waits so fails; by default, never
+            writes        keys of the state that it may write
+            reads         keys that it may read or wait for; those of a gate need not be named
+            retries       further attempts after one that failed; 0 by default
+            backoff       `Backoff(…)`: the pauses before further attempts
+            timeout       seconds that one attempt may take; by default, any
+            concurrency   how many one worker runs at once; by default, as many as it has threads
+            resumable     whether it goes on where it was, so that a worker may stop under it
+
+        A step with `signal` takes its dependencies first and the signal last. One that depends on
+        no step takes `(context, signal)`, or `(context, input, signal)`.
+
+        `condition` is called with the same values in the same order, without the context, when all
+        dependencies have ended and the signal is there; `wait_for` is asked after it.
+
+        A step that depends on a skipped one is skipped as well, unless the parameter for it takes
+        None, as `int | None` does: it is given None then. Where the skipped one has items, their
+        type has to take None, as `Iterator[int | None]` does: there are none of them then.
+        """
         return self._decorate(StepKind.PLAIN, function, dict(options))
 
     @overload
@@ -142,7 +193,16 @@ class Flow:
     def map_step(
         self, function: Callable[..., Any] | None = None, /, **options: Unpack[MapOptions]
     ) -> Any:
-        """A function for each element of its first dependency: `(context, item, …) -> result`."""
+        """A function for each element of its first dependency: `(context, item, …) -> result`.
+
+        That gives a list, or is a step with items, whose results are the elements. One that depends
+        on no step takes each element of the flow's input. Options are those of `step`, and:
+
+            on_fail  how many items may fail: `FailAtFirst()`, which is none, or `Tolerate(…)`
+
+        Attempts, `timeout` and `concurrency` are those of each item. `condition` and `wait_for` are
+        asked once, before there are items; `condition` is given all of the first dependency.
+        """
         return self._decorate(StepKind.MAP, function, dict(options))
 
     @overload
@@ -158,16 +218,26 @@ class Flow:
 
         It is run again after a crash, and has to yield the same items in the same order up to
         those that it had yielded, unless they have keys; or begin behind the cursor that it saved.
+
+        What is done with each item is declared with `.handler`. Options are those of `step`, and:
+
+            on_fail        how many items may fail: `FailAtFirst()`, which is none, or `Tolerate(…)`
+            batch          items that are written at once; 100 by default
+            flush_every    seconds after which fewer are written all the same; 0.2 by default
+            max_in_flight  items not done yet, above which it waits; 10,000 by default
+            key            a function of an item that identifies it; by default its position does
+
+        Attempts and `timeout` are those of the generator itself; its handler has its own.
         """
         return self._decorate(StepKind.GENERATOR, function, dict(options))
 
-    def reduce(self, of: Named, /, **options: Unpack[StepOptions]) -> _Decorator:
+    def reduce(self, of: Named, /, **options: Unpack[ReduceOptions]) -> _Decorator:
         """A function over all results of a step with items: `(context, results) -> result`.
 
         Results come in the order of their items; as an `Iterator` they are read bit by bit.
+        Options are those of `step`, without `depends_on`: it depends on that step alone.
         """
-        given = {**options, "depends_on": of}
-        decorator: _Decorator = self._decorate(StepKind.REDUCE, None, given)
+        decorator: _Decorator = self._decorate(StepKind.REDUCE, None, dict(options), of)
         return decorator
 
     # ── using it ──
@@ -190,11 +260,17 @@ class Flow:
         return at
 
     def _decorate(
-        self, kind: StepKind, function: Callable[..., Any] | None, options: dict[str, Any]
+        self,
+        kind: StepKind,
+        function: Callable[..., Any] | None,
+        options: dict[str, Any],
+        of: Named | None = None,
     ) -> Any:
+        reading.check_known(_DECORATORS[kind], options, user_line())
+        given = options if of is None else {**options, "depends_on": of}
         if function is not None:
-            return self._declare(kind, function, options)
-        return lambda function: self._declare(kind, function, options)
+            return self._declare(kind, function, given)
+        return lambda function: self._declare(kind, function, given)
 
     def _declare(
         self, kind: StepKind, function: Callable[..., Any], options: Mapping[str, Any]
@@ -205,19 +281,30 @@ class Flow:
         depends_on = reading.names("depends_on", options.get("depends_on", ()), at)
         trying, gate = reading.trying(options, at), reading.gate(options, at)
         on_fail = reading.on_fail(options, at)
-        writes = reading.names("writes", options.get("writes", ()), at)
-        reads = reading.reads(options, at)
         what = (at, name, kind, function, signature, depends_on, trying, gate)
-        how = (on_fail, writes, reads)
+        how = (on_fail, *self._state_of(name, options, at))
         if kind is not StepKind.GENERATOR:
             return self.steps.declare(name, Step(*what, *how), at)
         generating = reading.generating(options, at)
         step: Step[..., Any] = GeneratorStep(*what, *how, generating, self._decorate_handler)
         return self.steps.declare(name, step, at)
 
+    def _state_of(
+        self, step: str, options: Mapping[str, Any], at: SourceLine
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the keys that a step writes, and of those that it reads."""
+        writes, reads = (reading.several(options.get(it, ())) for it in ("writes", "reads"))
+        gate = options.get("wait_for")
+        for key in (*writes, *reads, *reading.keys_in_gate(gate)):
+            if isinstance(key, StateKey) and self.keys.get(key.name) is not key:
+                raise ForeignStateKey(at, self.name, step, key.name, key.codec.of, key.at)
+        named = (*reading.names("reads", reads, at), *reading.keys_of_gate(gate))
+        return reading.names("writes", writes, at), tuple(dict.fromkeys(named))
+
     def _decorate_handler(
         self, of: str, function: Callable[..., Any] | None, options: dict[str, Any]
     ) -> Any:
+        reading.check_known("handler", options, user_line())
         if function is not None:
             return self._declare_handler(of, function, options)
         return lambda function: self._declare_handler(of, function, options)
@@ -228,7 +315,7 @@ class Flow:
         name = options.get("name", getattr(function, "__name__", ""))
         at = self._declaring(name)
         if of in self.handlers:
-            raise DuplicateName(at, "handler of generator", of, self.handlers[of].at)
+            raise SecondHandler(at, self.name, of, self.handlers[of].at)
         signature = read_signature(self.name, function, scope_of_caller(_PACKAGE), at)
         handler = Handler(at, name, function, signature, reading.trying(options, at))
         self.handlers[of] = handler

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Union
 
-from tidegate.errors import InvalidArgument, SourceLine, UntypedFunction, WrongParameters
+from tidegate.errors import (
+    InvalidArgument,
+    SourceLine,
+    UnstorableType,
+    UntypedFunction,
+    WrongParameters,
+)
 from tidegate.flows.values import Codec
 
 STREAMS = (Iterator, Iterable, Generator, list)
@@ -110,15 +116,19 @@ def shown(type_: Any) -> str:
     return type_.__name__ if isinstance(type_, type) and not typing.get_args(type_) else str(type_)
 
 
-def codec_for(flow: str, function: str, of: str, type_: Any, at: SourceLine) -> Codec:
+def codec_for(flow: str, of: str, type_: Any, at: SourceLine) -> Codec:
     """Writes and reads such values; raises when JSON cannot carry them."""
     codec = Codec(of, type_)
     try:
         codec.check()
-    except (TypeError, ValueError) as error:
-        reason = f"{shown(type_)} cannot be stored as JSON: {error}"
-        raise UntypedFunction(at, flow, function, reason) from error
+    except Exception as error:  # also whatever evaluating annotations inside of a type raises
+        raise UnstorableType(at, flow, of, shown(type_), _last_line(error)) from error
     return codec
+
+
+def _last_line(error: Exception) -> str:
+    """What an error says in the end; what msgspec says before is advice for its own users."""
+    return (str(error).splitlines() or [type(error).__name__])[-1]
 
 
 def _options(type_: Any) -> tuple[Any, ...]:

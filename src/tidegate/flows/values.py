@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -44,6 +45,10 @@ class Codec:
             self._decoder.decode(text)
         except _UNFIT as error:
             raise InvalidFlowValue(self.of, _short(value), str(error)) from error
+        if "null" in text and value is not None and not _is_finite(msgspec.to_builtins(value)):
+            raise InvalidFlowValue(
+                self.of, _short(value), "NaN and infinity are no numbers in JSON"
+            )
         check_storable(self.of, value, text)
         return text
 
@@ -53,6 +58,15 @@ class Codec:
             return self._decoder.decode(text)
         except msgspec.MsgspecError as error:
             raise InvalidFlowValue(self.of, _short(text), str(error)) from error
+
+
+def _is_finite(value: object) -> bool:
+    """Whether all numbers in it have a form in JSON; the others would come back as null."""
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, dict):
+        return all(_is_finite(it) for it in value.values())
+    return not isinstance(value, list | tuple) or all(_is_finite(it) for it in value)
 
 
 def check_storable(of: str, value: object, text: str) -> None:

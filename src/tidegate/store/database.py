@@ -19,7 +19,6 @@ from typing import Self, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.errors import IdleInTransactionSessionTimeout
 from psycopg_pool import ConnectionPool
 
 from tidegate.errors import DatabaseTooOld, DatabaseUnreachable, InvalidDatabase
@@ -45,16 +44,24 @@ or was cut off in the middle of one must not keep others waiting for what it has
 PASSING = (
     "08",  # connection exceptions
     "25P03",  # nothing was said for too long in the middle of it
+    "25P04",  # the transaction took longer than an administrator allows
     "40001",  # serialization failure
     "40P01",  # deadlock, we were the victim
     "53100",  # the disk is full, until somebody makes room
     "53200",  # out of memory
     "53300",  # too many connections
+    "55P03",  # a lock did not come in the time that an administrator allows
+    "57014",  # a statement took longer than an administrator allows, or was cancelled by hand
     "57P01",  # the server is stopping
     "57P02",  # the server crashed
     "57P03",  # the server is starting
+    "57P05",  # nothing was said for too long between transactions
 )
-"""Error codes, or their beginnings, after which the same transaction may well succeed."""
+"""Error codes, or their beginnings, after which the same transaction may well succeed.
+
+Bounds of time are among them: mostly somebody else held a lock. Who sets one for itself catches its
+error inside of the transaction.
+"""
 
 
 class Database:
@@ -138,7 +145,7 @@ class Database:
         for pause in pauses():
             try:
                 return attempt(max(0.1, deadline - monotonic()))
-            except (psycopg.OperationalError, IdleInTransactionSessionTimeout) as loss:
+            except psycopg.Error as loss:
                 if not is_passing(loss):
                     raise
                 if self._is_closed or monotonic() + pause > deadline:
@@ -215,8 +222,13 @@ def check_version(version: int, database: str) -> None:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether the same transaction may succeed later; an error without a code is a lost link."""
-    return error.sqlstate is None or error.sqlstate.startswith(PASSING)
+    """Whether the same transaction may succeed later; an error without a code is a lost link.
+
+    Unless it is one of a value or a call that never went there.
+    """
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate.startswith(PASSING)
 
 
 def pauses() -> Iterator[float]:

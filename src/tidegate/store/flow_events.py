@@ -13,10 +13,13 @@ from typing import Any
 import psycopg
 
 from tidegate.flows.gates import Condition, Standing
+from tidegate.flows.states import StepState
 from tidegate.store.queries import queries
 
 PAGE = 1000
 """Events that are read at once."""
+WITH_ITEMS = ("map", "generator")
+"""Kinds of steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,47 @@ class Holding:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What happened to a run before somebody began to look."""
+
+    events: int
+    last: int
+    """The id of the last of them."""
+    age: float
+    """Seconds since the run was begun, by the clock of the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a step."""
+
+    step: str
+    kind: str
+    state: StepState
+    is_last: bool
+    """Whether no other step takes its result."""
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it gives one result for each of its items."""
+        return self.kind in WITH_ITEMS
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTask:
+    """An item that has failed for good, or the function of a step."""
+
+    step: str
+    position: int | None
+    """Of the item; None for the step's own function."""
+    key: str | None
+    attempts: int
+    cause: str | None
+    """The first error."""
+    last_error: str | None
+
+
 def flow_events(
     connection: psycopg.Connection, run: int, after: int = 0, most: int = PAGE
 ) -> list[FlowEvent]:
@@ -84,6 +128,42 @@ def flow_holdings(connection: psycopg.Connection, run: int) -> list[Holding]:
         Holding(worker, queue.removesuffix("[]"), queue.endswith("[]"), number)
         for worker, queue, number in rows
     ]
+
+
+def flow_past(connection: psycopg.Connection, run: int, seconds: float) -> Past:
+    """What happened to a run longer than so many seconds ago."""
+    row = connection.execute(_SQL["past"].sql, {"run": run, "seconds": seconds}).fetchone()
+    return Past(*row) if row else Past(0, 0, 0.0)
+
+
+def flow_ready(connection: psycopg.Connection, run: int) -> dict[str, float]:
+    """The steps of a run that have something to do which nobody does, and for how many seconds."""
+    found: dict[str, float] = {}
+    for step, seconds in connection.execute(_SQL["ready"].sql, {"run": run}):
+        found[step] = max(seconds, found.get(step, 0.0))
+    return found
+
+
+def living_workers(connection: psycopg.Connection) -> int:
+    """How many workers of flows are alive."""
+    row = connection.execute(_SQL["workers"].sql).fetchone()
+    return int(row[0]) if row else 0
+
+
+def flow_outcomes(connection: psycopg.Connection, run: int) -> list[Outcome]:
+    """What became of the steps of a run, each behind those that it depends on."""
+    rows = connection.execute(_SQL["outcomes"].sql, {"run": run})
+    return [Outcome(name, kind, StepState(state), is_last) for name, kind, state, is_last in rows]
+
+
+def failed_tasks(
+    connection: psycopg.Connection, run: int, step: str | None = None, most: int = PAGE
+) -> tuple[int, list[FailedTask]]:
+    """How much has failed for good in a run, or in one step of it, and so many of that."""
+    asked = {"run": run, "step": step, "most": most}
+    number = connection.execute(_SQL["count_failed"].sql, asked).fetchone()
+    rows = connection.execute(_SQL["failed"].sql, asked).fetchall()
+    return int(number[0]) if number else 0, [FailedTask(*row) for row in rows]
 
 
 def _wait(row: tuple[Any, ...]) -> FlowWait:

@@ -11,6 +11,7 @@ import psycopg
 from tidegate.errors import (
     ClaimLost,
     FlowRunClosed,
+    InvalidFlowValue,
     NoStepWithItems,
     SignalRefused,
     SpawnRefused,
@@ -29,8 +30,25 @@ CONDITIONS: dict[str, type[TidegateError]] = {
     "TG006": StateUndeclared,
     "TG007": SignalRefused,
     "TG008": NoStepWithItems,
+    "TG009": InvalidFlowValue,
 }
 """The SQLSTATE of each; the detail holds the fields as JSON."""
+
+
+VALUE_REFUSED = (
+    "0A",  # what is not supported
+    "22",  # data exceptions
+    "54",  # limits, such as the size of a document
+)
+"""Beginnings of error codes that only what was to be stored can be blamed for."""
+
+
+def is_value_refused(error: BaseException) -> bool:
+    """Whether PostgreSQL cannot hold what it was given; later it could not either."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    code = error.sqlstate
+    return isinstance(error, psycopg.DataError) if code is None else code.startswith(VALUE_REFUSED)
 
 
 @contextmanager

@@ -211,8 +211,14 @@ def unwanted_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[i
     return {run for (run,) in rows}
 
 
+def paused_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[int]:
+    """The runs among these that are paused."""
+    rows = connection.execute(_SQL["paused"].sql, {"runs": list(runs)})
+    return {run for (run,) in rows}
+
+
 def held_by(connection: psycopg.Connection, owner: str) -> list[Claim]:
-    """What a worker has claimed and not settled."""
+    """What a worker has claimed and not settled; what there is to do is not read."""
     rows = connection.execute(_SQL["held_by"].sql, {"owner": owner})
     return [Claim(owner, *row) for row in rows]
 

@@ -6,22 +6,27 @@ Whoever moves a run locks its row first: what happens to one run happens one aft
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import psycopg
 
-from tidegate.errors import UnknownFlowRun
+from tidegate.errors import FlowInputDiffers, InvalidFlowValue, UnknownFlowRun
 from tidegate.flows.keys import StateValue
 from tidegate.flows.states import FlowState, StepState
-from tidegate.store.flow_refusals import told_refusals
+from tidegate.store.database import Database
+from tidegate.store.flow_refusals import is_value_refused, told_refusals
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
 
 PAGE = 1000
 """Results of items that are read at once."""
+SHOWN = 100
+"""Characters of a refused value that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +81,19 @@ class Swept:
 def begin_flow(
     connection: psycopg.Connection, flow: str, key: str, value: str, rows: Mapping[str, object]
 ) -> int:
-    """Begin a run with this input, as JSON; under a key that was used, answer that run."""
-    row = _one(
-        connection, "begin", flow=flow, key=key, input=value,
-        steps=as_json(rows["steps"]), keys=as_json(rows["keys"]),
-    )  # fmt: skip
+    """Begin a run with this input, as JSON; under a key that was used, answer that run.
+
+    Raises `FlowInputDiffers` when that one was begun with something else.
+    """
+    with _stored(f"the input of flow {flow}", value):
+        row = _one(
+            connection, "begin", flow=flow, key=key, input=value,
+            steps=as_json(rows["steps"]), keys=as_json(rows["keys"]),
+        )  # fmt: skip
+        asked = {"run": row[0], "input": value}
+        same = connection.execute(_SQL["is_begun_with"].sql, asked).fetchone()
+    if same is not None and not same[0]:
+        raise FlowInputDiffers(int(row[0]), flow, key)
     return int(row[0])
 
 
@@ -119,7 +132,8 @@ def awaited_signals(connection: psycopg.Connection, run: int) -> list[str]:
 
 def signal_flow(connection: psycopg.Connection, run: int, step: str, value: str, by: str) -> None:
     """Give a step its signal, as JSON; the same again is harmless."""
-    _one(connection, "signal", run=run, step=step, payload=value, by=by)
+    with _stored(f"the signal for step {step}", value):
+        _one(connection, "signal", run=run, step=step, payload=value, by=by)
 
 
 def cancel_flow(connection: psycopg.Connection, run: int, reason: str) -> FlowState:
@@ -170,10 +184,11 @@ def set_external_state(
     connection: psycopg.Connection, run: int, key: str, value: str, writer: str
 ) -> None:
     """Write a key that is declared external, as JSON."""
-    _one(
-        connection, "set_state", run=run, key=key, value=value, writer=writer, once=False,
-        owner=None, step=None, position=None, epoch=None,
-    )  # fmt: skip
+    with _stored(f"the state {key}", value):
+        _one(
+            connection, "set_state", run=run, key=key, value=value, writer=writer, once=False,
+            owner=None, step=None, position=None, epoch=None,
+        )  # fmt: skip
 
 
 def step_result(connection: psycopg.Connection, run: int, step: str) -> StepResult | None:
@@ -188,6 +203,26 @@ def item_results(
     """Positions and results of the items of a step that succeeded, in order."""
     asked = {"run": run, "step": step, "after": after, "most": most}
     return connection.execute(_SQL["item_results"].sql, asked).fetchall()
+
+
+def all_item_results(database: Database, run: int, step: str) -> Iterator[str]:
+    """The results of all items of a step that succeeded, in order, read page by page."""
+    after = -1
+    while page := database.transact(partial(item_results, run=run, step=step, after=after)):
+        yield from (text for _, text in page)
+        after = page[-1][0]
+
+
+@contextmanager
+def _stored(of: str, value: str) -> Iterator[None]:
+    """Raise `InvalidFlowValue` for what PostgreSQL cannot hold, as a text with a NUL."""
+    try:
+        yield
+    except psycopg.Error as refusal:
+        if not is_value_refused(refusal):
+            raise
+        reason = f"PostgreSQL cannot hold it ({str(refusal).partition(chr(10))[0]})"
+        raise InvalidFlowValue(of, value[:SHOWN], reason) from refusal
 
 
 def _one(connection: psycopg.Connection, query: str, **asked: object) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from typing import Self
 import psycopg
 
 from tidegate.store.database import Database
-from tidegate.store.leases import RENEW_AT, Lease, release, renew
+from tidegate.store.leases import RENEW_AT, Lease, expire, release, renew
 from tidegate.store.wakeups import notify
 
 log = logging.getLogger(__name__)
@@ -74,14 +74,26 @@ class Heartbeat:
 
         `wakes` are the topics of those who may want it.
         """
+        return self._leave(lease, wakes, release)
+
+    def die(self, lease: Lease, wakes: Sequence[str] = ()) -> bool:
+        """Renew it no more and let it expire at once: its owner cannot say what it has done."""
+        return self._leave(lease, wakes, expire)
+
+    def _leave(
+        self,
+        lease: Lease,
+        wakes: Sequence[str],
+        how: Callable[[psycopg.Connection, Lease], bool],
+    ) -> bool:
         with self._changed:
             self._kept.pop((lease.kind, lease.key), None)
 
-        def give(connection: psycopg.Connection) -> bool:
+        def leave(connection: psycopg.Connection) -> bool:
             notify(connection, wakes)
-            return release(connection, lease)
+            return how(connection, lease)
 
-        return self._database.transact(give)
+        return self._database.transact(leave)
 
     def close(self) -> None:
         """Stop; what is still kept will expire."""

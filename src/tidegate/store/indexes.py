@@ -41,8 +41,8 @@ class Noted:
     """Of the flow that made it; None: a person did."""
     lag: Lag | None = None
     previous: str | None = None
-    """What the alias stood for when the switch was first tried: a target elsewhere may have switched
-    and its answer been lost, and cannot tell any more."""
+    """What the alias stood for when the switch was first tried. A target elsewhere whose answer was
+    lost has switched, and cannot tell any more."""
 
 
 @dataclass(frozen=True, slots=True)

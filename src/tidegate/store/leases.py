@@ -84,6 +84,11 @@ def release(connection: psycopg.Connection, lease: Lease) -> bool:
     return connection.execute(_SQL["release"].sql, _identity(lease)).rowcount == 1
 
 
+def expire(connection: psycopg.Connection, lease: Lease) -> bool:
+    """Let a lease expire at once, as if its owner had died; False when it was lost before."""
+    return connection.execute(_SQL["expire"].sql, _identity(lease)).rowcount == 1
+
+
 def guard(connection: psycopg.Connection, *leases: Lease) -> None:
     """Raise `Fenced` unless they are still their owners', and keep it so until the commit."""
     check_held(hold_leases(connection, leases), leases)

@@ -261,6 +261,7 @@ CREATE TABLE tidegate.flow_run (
     changes bigint NOT NULL DEFAULT 0,     -- how often its state was written
     begun_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     closed_at timestamptz,
+    paused_at timestamptz,                 -- since when, while it is paused
     UNIQUE (flow, key)
 );
 

@@ -200,7 +200,7 @@ class Adversary:
             self.do(tasks.finish_generator, it)
 
     def skip(self) -> None:
-        for it in self.some("gate")[:1]:
+        for it in self.some(self.chance.choice(["gate", "stream", "each"]), own=True)[:1]:
             if self.chance.random() < 0.2:
                 self.do(tasks.skip, it)
 

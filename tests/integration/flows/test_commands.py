@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import signal
 import subprocess
@@ -38,6 +39,11 @@ class Command:
         assert answer.exit_code == 0, answer.output
         return json.loads(answer.stdout)
 
+    def refused(self, *arguments: str) -> tuple[int, str]:
+        """The exit code, and the condition."""
+        answer = self(*arguments, "--json")
+        return answer.exit_code, json.loads(answer.stdout)["error"]["condition"]
+
 
 @pytest.fixture
 def command(tmp_path: Path, database: Database) -> Command:
@@ -53,11 +59,18 @@ def test_a_run_is_begun_once_under_a_key_and_listed(command: Command) -> None:
     assert command("list", "--flow", "others").output == "no runs\n"
 
 
+def test_another_input_under_the_same_key_is_refused(command: Command) -> None:
+    command.json("run", NUMBERS, "--input", "3", "--key", "march")
+    asked = ("run", NUMBERS, "--input", "4", "--key", "march")
+    assert command.refused(*asked) == (1, "FlowInputDiffers")
+    assert command.refused("run", NUMBERS, "--input", "4", "--key", "") == (2, "InvalidRunKey")
+
+
 def test_waiting_says_how_it_ended(command: Command, work: Callable[..., Works]) -> None:
     work(numbers)
     said = command("run", NUMBERS, "--input", "30", "--wait", "--timeout", "60")
     assert said.exit_code == 0
-    assert "is completed" in said.output
+    assert said.stdout.endswith("is completed; total gave 870\n")
 
 
 def test_a_wait_that_takes_too_long_has_its_own_exit_code(command: Command) -> None:
@@ -84,6 +97,8 @@ def test_a_run_is_signalled_paused_resumed_and_cancelled(command: Command) -> No
     assert "is paused" in command("pause", run).output
     assert "is running" in command("resume", run).output
     assert "is canceled: enough" in command("cancel", run, "--reason", "enough").output
+    other = str(command.json("run", APPROVED, "--input", '"now?"')["id"])
+    assert f"is canceled: {getpass.getuser()} asked for it" in command("cancel", other).output
     refused = command("retry", run)
     assert (refused.exit_code, "is canceled" in refused.output) == (1, True)
 
@@ -117,7 +132,8 @@ def test_a_command_that_means_nothing_is_a_usage_error(
 
 def test_an_input_of_another_type_is_refused(command: Command) -> None:
     refused = command("run", NUMBERS, "--input", '"seven"')
-    assert (refused.exit_code, "the input of the flow" in refused.output) == (1, True)
+    assert (refused.exit_code, "cannot begin with" in refused.output) == (2, True)
+    assert command.refused("run", NUMBERS, "--input", '"seven"') == (2, "InvalidFlowInput")
     assert command("show", "404").exit_code == 1
 
 

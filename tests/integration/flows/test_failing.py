@@ -108,7 +108,10 @@ def test_more_failures_than_tolerated_fail_the_run_at_once(hand: Hand) -> None:
     for item in hand.claim("tolerant/each[]")[:2]:
         hand.do(tasks.fail, item, f"broken {item.position}", 0.0, is_final=True)
     assert hand.state(run) == "failed"
-    assert hand.do(store.flow_run, run).cause == "step each: item 0: broken 0"
+    assert hand.do(store.flow_run, run).cause == (
+        "step each: item 0: broken 0"
+        " (the first of 2 failures in 3 items, which is more than is borne)"
+    )
 
 
 def test_tolerance_can_be_changed_while_the_step_runs(hand: Hand) -> None:
@@ -147,3 +150,87 @@ def test_tolerance_of_a_step_without_items_is_refused(hand: Hand) -> None:
     run, _ = hand.generating()
     with pytest.raises(NoStepWithItems):
         hand.do(store.tolerate, run, "total", 1, None)
+
+
+def two_maps() -> Flow:
+    """A step whose failures are known at its end, and another beside it."""
+    flow = Flow("pair")
+
+    @flow.map_step(on_fail=Tolerate(share=0.1))
+    def left(context: Context, number: int) -> int:
+        return number
+
+    @flow.map_step
+    def right(context: Context, number: int) -> int:
+        return number
+
+    return flow
+
+
+def test_a_step_that_was_done_by_the_call_that_failed_its_run_completes_when_it_is_tried_again(
+    hand: Hand,
+) -> None:
+    run = hand.begin(two_maps(), "[1, 2]")
+    hand.complete(hand.claim("pair/left", "pair/right"))
+    left, right = hand.claim("pair/left[]"), hand.claim("pair/right[]")
+    hand.do(tasks.fail, left[0], "broken", 0.0, is_final=True)
+    hand.complete([left[1], *right])
+    assert hand.state(run) == "failed"
+    hand.do(store.retry_flow, run)
+    assert hand.steps(run)["right"].state is StepState.COMPLETED
+    hand.complete(hand.claim("pair/left[]"))
+    assert hand.state(run) == "completed"
+
+
+def test_a_step_without_items_completes_when_its_failed_run_is_tried_again(hand: Hand) -> None:
+    flow = two_maps()
+
+    @flow.step
+    def listed(context: Context, numbers: list[int]) -> list[int]:
+        return []
+
+    @flow.map_step(depends_on=listed)
+    def empty(context: Context, number: int) -> int:
+        return number
+
+    run = hand.begin(flow, "[1, 2]")
+    hand.complete(hand.claim("pair/listed"), "[]")
+    hand.complete(hand.claim("pair/left", "pair/right"))
+    hand.complete(hand.claim("pair/right[]"))
+    first, second = hand.claim("pair/left[]")
+    hand.do(tasks.fail, first, "broken", 0.0, is_final=True)
+    hand.complete([second, *hand.claim("pair/empty")])
+    assert hand.state(run) == "failed"
+    hand.do(store.retry_flow, run)
+    hand.complete(hand.claim("pair/left[]"))
+    assert hand.state(run) == "completed"
+
+
+def test_an_item_that_was_borne_is_not_the_cause_when_its_generator_fails(hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.do(store.tolerate, run, "count_up", 5, None)
+    hand.spawn(generator, range(2))
+    hand.do(tasks.fail, hand.claim(ITEMS)[0], "borne", 0.0, is_final=True)
+    hand.do(tasks.fail, generator, "the source is gone", 0.0, is_final=True)
+    assert hand.do(store.flow_run, run).cause == "step count_up: the source is gone"
+
+
+@pytest.mark.parametrize(("share", "failed"), [(0.29, 29), (0.57, 57), (0.58, 58)])
+def test_a_share_is_as_much_as_its_digits_say(hand: Hand, share: float, failed: int) -> None:
+    run = hand.begin(tolerant(Tolerate(share=share)), "0")
+    hand.complete(hand.claim("tolerant/listed"), str([1] * 100))
+    hand.complete(hand.claim("tolerant/each"))
+    items = hand.claim("tolerant/each[]")
+    for item in items[:failed]:
+        hand.do(tasks.fail, item, "broken", 0.0, is_final=True)
+    hand.complete(items[failed:])
+    assert hand.state(run) == "completed"
+
+
+@pytest.mark.parametrize("pause", [1e300, float("inf")])
+def test_a_pause_is_kept_that_no_calendar_has(hand: Hand, pause: float) -> None:
+    _, generator = hand.generating()
+    hand.spawn(generator, range(1))
+    (item,) = hand.claim(ITEMS)
+    assert hand.do(tasks.fail, item, "busy", pause, is_final=False) == "ready"
+    assert hand.claim(ITEMS) == []

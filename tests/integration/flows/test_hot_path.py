@@ -10,7 +10,7 @@ from tests.integration.flows.conftest import ITEMS, Hand
 from tests.integration.flows.declared import gated
 from tidegate.store import Connection
 from tidegate.store import flow_tasks as tasks
-from tidegate.store.flow_events import flow_waits
+from tidegate.store.flow_events import flow_ready, flow_waits
 from tidegate.store.flow_metrics import flow_gauges
 from tidegate.store.flow_tasks import Claim
 
@@ -79,3 +79,12 @@ def test_whoever_looks_at_flows_reads_few_tasks(crowded: tuple[Hand, Claim]) -> 
     assert rows_read(hand, lambda c: flow_waits(c, waiting)) <= BATCH
     assert rows_read(hand, lambda c: flow_waits(c, generator.run)) <= BATCH
     assert rows_read(hand, flow_gauges) <= BATCH
+    assert rows_read(hand, lambda c: flow_ready(c, generator.run)) <= BATCH
+
+
+def test_what_a_worker_holds_is_looked_at_without_reading_its_items(hand: Hand) -> None:
+    _, generator = hand.generating()
+    hand.do(tasks.spawn, generator, [(0, '"a large item"')])
+    (item,) = hand.claim(ITEMS)
+    held = {it.name: it.payload for it in hand.do(tasks.held_by, hand.name)}
+    assert held == {generator.name: None, item.name: None}

@@ -10,7 +10,9 @@ import pytest
 from tests.integration.flows.conftest import GENERATOR, ITEMS, Hand
 from tests.integration.flows.declared import approved, numbers
 from tidegate.errors import (
+    ClaimLost,
     FlowRunClosed,
+    InvalidFlowValue,
     SignalRefused,
     UnknownFlowRun,
 )
@@ -159,3 +161,72 @@ def test_runs_that_were_closed_long_ago_are_forgotten(hand: Hand) -> None:
     assert hand.do(store.remove_closed_flows, 0.0) == 1
     assert [it.id for it in hand.do(store.flow_runs, None)] == [is_open]
     assert hand.ask("SELECT DISTINCT run_id FROM tidegate.flow_task") == [(is_open,)]
+
+
+def test_a_step_that_is_skipped_takes_its_items_with_it(hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.spawn(generator, range(3))
+    (at_work,) = hand.claim(ITEMS, room=1)
+    hand.do(tasks.put_back, hand.name, [generator])
+    (again,) = hand.claim(GENERATOR)
+    hand.do(tasks.skip, again)
+    assert hand.state(run) == "completed"
+    assert hand.claim(ITEMS) == []
+    found = hand.steps(run)["count_up"]
+    assert (found.state, found.canceled, found.in_flight) == (StepState.SKIPPED, 3, 0)
+    (lost,) = hand.complete([at_work], "1")
+    assert lost.holder == "canceled"
+
+
+def test_a_step_that_was_skipped_takes_no_signal(hand: Hand) -> None:
+    flow = Flow("unasked")
+
+    @flow.step
+    def first(context: Context) -> int:
+        return 1
+
+    @flow.step(depends_on=first, signal=bool)
+    def act(context: Context, number: int, approval: bool) -> int:
+        return number
+
+    @flow.step
+    def other(context: Context) -> int:
+        return 1
+
+    run = hand.begin(flow)
+    hand.do(tasks.skip, hand.claim("unasked/first")[0])
+    with pytest.raises(SignalRefused) as refused:
+        hand.do(store.signal_flow, run, "act", "true", "test")
+    assert refused.value.reason == "it was skipped"
+
+
+@pytest.mark.parametrize("value", ['"\\u0000"', '"\\ud800"', "1e999999"])
+def test_a_value_that_postgresql_cannot_hold_is_refused_by_name(hand: Hand, value: str) -> None:
+    with pytest.raises(InvalidFlowValue):
+        hand.begin(approved, value)
+    run = hand.begin(approved, '"?"')
+    with pytest.raises(InvalidFlowValue) as refused:
+        hand.do(store.signal_flow, run, "act", value, "test")
+    assert refused.value.of == "the signal for step act"
+    with pytest.raises(InvalidFlowValue):
+        hand.do(store.set_external_state, run, "offset", value, "test")
+
+
+def test_what_a_deleted_run_had_at_work_is_gone(hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.spawn(generator, range(2))
+    (item,) = hand.claim(ITEMS, room=1)
+    hand.ask("DELETE FROM tidegate.flow_run WHERE id = %s RETURNING 1", run)
+    assert hand.ask("SELECT count(*) FROM tidegate.flow_task") == [(0,)]
+    assert [lost.holder for lost in hand.complete([item], "1")] == ["gone"]
+    for late in (
+        lambda: hand.do(tasks.fail, item, "broken", 0.0, is_final=True),
+        lambda: hand.do(tasks.park, item, ["offset"], 0, 1, 0.0, None),
+        lambda: hand.do(tasks.tell_gate, item, []),
+        lambda: hand.do(tasks.pass_wait, item),
+        lambda: hand.do(tasks.skip, generator),
+        lambda: hand.do(tasks.finish_generator, generator),
+    ):
+        with pytest.raises(ClaimLost) as lost:
+            late()
+        assert lost.value.holder == "gone"

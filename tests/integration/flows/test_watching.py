@@ -15,8 +15,8 @@ from rich.console import Console
 
 from tests.integration.flows.calls import Start
 from tests.integration.flows.conftest import ITEMS, Hand
-from tests.integration.flows.declared import gated, numbers, offset
-from tests.integration.flows.test_commands import Command
+from tests.integration.flows.declared import approved, gated, numbers, offset
+from tests.integration.flows.test_commands import NUMBERS, Command
 from tests.integration.flows.test_metrics import ask
 from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
@@ -24,7 +24,7 @@ from tidegate.cli.flow_watching import watching
 from tidegate.errors import FlowFailed, NoStepWithItems
 from tidegate.flows import Context, FailAtFirst, Flow, Tolerate, reached
 from tidegate.run.flows import begin, follow_events, see, tolerate, wait, write_state
-from tidegate.store import Database
+from tidegate.store import Connection, Database
 from tidegate.store import flow_tasks as tasks
 from tidegate.store import flows as store
 
@@ -114,9 +114,202 @@ def test_a_wait_is_shown_with_what_for_since_when_and_until_when(
     assert (waited["step"], waited["behind"], waited["standing"]["value"]) == (
         "answer",
         900,
-        "4100",
+        4100,
     )
+    assert waited["standing"]["target"] == waited["standing"]["condition"]["target"] == 5000
+    assert waited["waiting_since"].endswith("Z")
     assert see(works.database, run).wait_of("answer")[0].standing is not None
+
+
+def test_a_signal_that_is_awaited_is_told_while_a_run_is_watched(
+    command: Command, hand: Hand
+) -> None:
+    run = hand.begin(approved, '"?"')
+    hand.complete(hand.claim("approved/ask"), '"?"')
+    awaited = f"waits for its signal: `tidegate flow signal {run} act JSON`"
+    assert f"  act {awaited}" in command("show", str(run)).output
+    assert f"  act  {awaited}" in drawn(hand, run)
+    grow_old(hand, run)
+    assert f"act {awaited}" in [line.partition(" s  ")[2] for line in written(hand, run)]
+
+
+def test_what_happened_before_is_told_in_one_line(hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    hand.do(store.set_external_state, run, "offset", "3", "a feed")
+    grow_old(hand, run)
+    hand.do(store.pause_flow, run)
+    first, *rest = [line.split(" s  ") for line in written(hand, run)]
+    assert first[1] == f"3 events before; `tidegate flow events {run}` tells them"
+    assert [it[1] for it in rest] == ["run 'gated' is paused"]
+    assert all(60 <= float(it[0]) < 120 for it in (first, *rest))  # since the run was begun
+
+
+def test_an_error_of_several_lines_is_told_on_one(command: Command, hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.do(tasks.fail, generator, "no source:\n  of\nthe numbers", 0.0, is_final=True)
+    told = "run 'numbers' is failed: step count_up: no source: of the numbers"
+    assert told in [line.partition(" s  ")[2] for line in written(hand, run)]
+    assert told in command("events", str(run)).output
+
+
+def test_a_step_that_no_worker_takes_is_told_everywhere(
+    command: Command, database: Database
+) -> None:
+    run = begin(database, numbers, 5)
+    begun = command("run", NUMBERS, "--input", "5")
+    assert "no worker is alive" in begun.stderr
+    assert "has been ready" not in command("show", str(run)).output  # nobody is late yet
+    grow_old(Asking(database), run)
+    told = "has been ready for 1 min 0 s: no worker is alive"
+    assert f"  count_up {told}" in command("show", str(run)).output
+    assert any(told in line for line in drawn(Asking(database), run))
+    assert any(f"count_up {told}" in line for line in written(Asking(database), run))
+    shown = command.json("show", str(run))
+    assert shown["ready_seconds"]["count_up"] >= 60
+    assert shown["workers"] == 0
+
+
+def test_workers_that_take_other_things_are_not_said_to_be_dead(
+    command: Command, hand: Hand
+) -> None:
+    run = hand.begin(numbers, "5")
+    grow_old(hand, run)
+    shown = command("show", str(run)).output
+    assert "count_up has been ready for 1 min" in shown
+    assert "no worker takes it; the worker that is alive may be busy" in shown
+
+
+def test_items_that_nobody_takes_are_told_and_not_those_behind_others(hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.spawn(generator, range(3))
+    grow_old(hand, run)
+    assert see(hand.database, run).not_taken["count_up"] >= 60
+    hand.claim(ITEMS, room=1)  # somebody works on them
+    assert see(hand.database, run).not_taken == {}
+
+
+def test_a_run_that_is_paused_or_over_waits_for_no_worker(hand: Hand) -> None:
+    run = hand.begin(numbers, "5")
+    grow_old(hand, run)
+    hand.do(store.pause_flow, run)
+    assert see(hand.database, run).ready == {}
+    hand.do(store.cancel_flow, run, "enough")
+    assert see(hand.database, run).ready == {}
+
+
+def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    (switch,) = hand.claim("gated/switch")
+    hand.do(tasks.park, switch, ["offset"], 0, 0, 0.0, None)
+    grow_old(hand, run)
+    hand.do(store.set_external_state, run, "offset", "3", "a feed")  # which wakes it
+    sight = see(hand.database, run)
+    assert (sight.ready["switch"] >= 60, sight.not_taken) == (True, {})
+
+
+def test_state_and_times_are_told_to_programs_as_they_are(command: Command, hand: Hand) -> None:
+    run = hand.begin(gated, "5")
+    hand.do(store.set_external_state, run, "offset", "1000", "a feed")
+    shown = command.json("show", str(run))
+    assert (shown["state"]["offset"]["value"], shown["state"]["target"]["value"]) == (1000, None)
+    (listed,) = command.json("list")
+    assert listed == shown["run"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", listed["begun_at"])
+
+
+# ── results ──
+
+
+def test_what_a_run_gave_is_printed_as_json(command: Command, work: Start) -> None:
+    run = str(work(numbers).finish(numbers, 1500))
+    assert command("result", run).output == f"{1500 * 1499}\n"
+    assert command("result", run, "total").output == f"{1500 * 1499}\n"
+    items = command("result", run, "count_up").output.splitlines()  # more than one page
+    assert [json.loads(it) for it in items] == [2 * it for it in range(1500)]
+
+
+def test_several_last_steps_are_told_apart(command: Command, work: Start) -> None:
+    flow = Flow("forked")
+    flow.step(name="one")(answer)
+    flow.step(name="other", condition=lambda: False)(answer)
+    flow.map_step(name="each")(negate)
+    run = str(work(flow).finish(flow, [1, 2]))
+    assert [json.loads(it) for it in command("result", run).output.splitlines()] == [
+        {"step": "one", "result": 1},
+        {"step": "other", "result": None},
+        {"step": "each", "result": -1},
+        {"step": "each", "result": -2},
+    ]
+    assert command("result", run, "other").output == "null\n"
+    shown = command("show", run, "--watch").stdout
+    assert shown.endswith(f"`tidegate flow result {run}` prints what it gave\n")
+
+
+def test_a_result_does_nothing_to_a_terminal(command: Command, hand: Hand) -> None:
+    run = str(hand.begin(approved, '"?"'))
+    hand.complete(hand.claim("approved/ask"), '"\x9b2J caf\xe9"')
+    told = command("result", run, "ask").output
+    assert told.rstrip("\n").isprintable()
+    assert json.loads(told) == "\x9b2J caf\xe9"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["404"], "there is no run 404"),
+        (["RUN"], "step 'total' of run RUN is waiting"),
+        (["RUN", "count_up"], "step 'count_up' of run RUN is running"),
+        (["RUN", "nostep"], "has no step 'nostep'; its steps are: count_up, total"),
+    ],
+)
+def test_a_result_that_is_not_there_is_not_printed(
+    command: Command, hand: Hand, arguments: list[str], said: str
+) -> None:
+    run = str(hand.generating()[0])
+    refused = command("result", *(it.replace("RUN", run) for it in arguments))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert said.replace("RUN", run) in refused.stderr
+
+
+# ── what failed ──
+
+
+def test_items_that_failed_are_listed_with_their_first_and_last_errors(
+    command: Command, hand: Hand
+) -> None:
+    run, generator = hand.generating()
+    hand.do(store.tolerate, run, "count_up", 5, None)
+    hand.spawn(generator, range(4))
+    one, two, *_ = hand.claim(ITEMS)
+    hand.do(tasks.fail, one, "no such\nrow", 0.0, is_final=False)
+    (again,) = hand.claim(ITEMS)
+    hand.do(tasks.fail, again, "gone", 0.0, is_final=True)
+    hand.do(tasks.fail, two, "gone", 0.0, is_final=True)
+    _, *lines = [it.split("  ") for it in command("failed", str(run)).output.splitlines()]
+    assert [[cell.strip() for cell in line if cell.strip()] for line in lines] == [
+        ["count_up", "0", "-", "2", "no such row", "gone"],
+        ["count_up", "1", "-", "1", "gone", "the same"],
+    ]
+    first = command("failed", str(run), "--most", "1").output.splitlines()
+    assert first[-1] == "and 1 more of 2; --most N lists more of them"
+    found = command.json("failed", str(run), "--step", "count_up", "--most", "1")
+    assert found["number"] == 2
+    assert found["failed"] == [
+        {"step": "count_up", "position": 0, "key": None, "attempts": 2, "cause": "no such\nrow",
+         "last_error": "gone"}
+    ]  # fmt: skip
+    assert command("failed", str(run), "--step", "total").output == "nothing has failed\n"
+    assert command.refused("failed", str(run), "--step", "nostep") == (1, "UnknownRunStep")
+    assert command.refused("failed", "404") == (1, "UnknownFlowRun")
+
+
+def test_a_function_that_failed_is_listed_without_a_position(command: Command, hand: Hand) -> None:
+    run, generator = hand.generating()
+    hand.do(tasks.fail, generator, "no source", 0.0, is_final=True)
+    found = command.json("failed", str(run))
+    assert (found["number"], found["failed"][0]["position"]) == (1, None)
+    hand.do(store.retry_flow, run)
+    assert command.json("failed", str(run)) == {"number": 0, "failed": []}
 
 
 # ── events ──
@@ -162,7 +355,7 @@ def test_a_key_is_written_from_outside_and_wakes_who_waits(command: Command, wor
     ("arguments", "code", "said"),
     [
         (["target", "7"], 1, "declared with external=True"),
-        (["nothing", "7"], 1, "may not write the state 'nothing'"),
+        (["nothing", "7"], 1, "has no key 'nothing'; its keys are: offset, target"),
         (["offset", "2"], 1, "2 would be back"),
         (["offset", "seven"], 2, "not JSON"),
     ],
@@ -174,6 +367,13 @@ def test_a_key_that_may_not_be_written_so_is_refused(
     assert command("set", run, "offset", "3").exit_code == 0
     refused = command("set", run, *arguments)
     assert (refused.exit_code, said in refused.output) == (code, True), refused.output
+
+
+def test_a_signal_for_a_step_that_is_not_there_says_so(command: Command, hand: Hand) -> None:
+    run = str(hand.begin(numbers, "5"))
+    refused = command("signal", run, "nostep", "true")
+    assert (refused.exit_code, "has no step 'nostep'" in refused.stderr) == (1, True)
+    assert "it takes none" in command("signal", run, "total", "true").stderr
 
 
 def test_a_failure_policy_is_changed_while_a_run_goes_on(command: Command, hand: Hand) -> None:
@@ -238,3 +438,51 @@ def test_a_worker_serves_figures_while_it_works(command: Command, tmp_path: Path
 
 def answer(context: Context) -> int:
     return 1
+
+
+def negate(context: Context, number: int) -> int:
+    return -number
+
+
+class Asking(Hand):
+    """Somebody who looks, and is no worker."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+def grow_old(hand: Hand, run: int) -> None:
+    """Let everything have happened a minute earlier."""
+
+    def move(connection: Connection) -> None:
+        for table, column, of in (
+            ("flow_run", "begun_at", "id"),
+            ("flow_step", "started_at", "run_id"),
+            ("flow_task", "available_at", "run_id"),
+            ("flow_event", "at", "run_id"),
+        ):
+            moved = f"UPDATE tidegate.{table} SET {column} = {column} - interval '1 min'"
+            connection.execute(f"{moved} WHERE {of} = %s".encode(), (run,))
+
+    hand.do(move)
+
+
+def looked_at(hand: Hand, run: int, console: Console) -> list[str]:
+    with watching(hand.database, quiet=False, console=console) as look:
+        assert look is not None
+        look(hand.do(store.flow_run, run))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def written(hand: Hand, run: int) -> list[str]:
+    """What a log gets of one look at a run."""
+    return [
+        line.strip() for line in looked_at(hand, run, Console(file=StringIO(), highlight=False))
+    ]
+
+
+def drawn(hand: Hand, run: int) -> list[str]:
+    """What a terminal shows of it."""
+    screen = Console(file=StringIO(), force_terminal=True, width=120, color_system=None)
+    return [re.sub("\x1b\\[[0-9?]*[A-Za-z]", "", it) for it in looked_at(hand, run, screen)]

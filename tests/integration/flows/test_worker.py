@@ -127,9 +127,10 @@ def test_a_run_fails_with_its_first_cause(work: Start, hand: Hand) -> None:
     works = work(flow)
     with pytest.raises(FlowFailed) as failed:
         works.finish(flow)
-    assert failed.value.cause == "step broken: ValueError: cause 1"
+    assert failed.value.cause.startswith("step broken: ValueError: cause 1 (test_worker.py:")
     assert len(calls.made) == 3
-    assert hand.steps(failed.value.run)["broken"].last_error == "ValueError: cause 3"
+    last = hand.steps(failed.value.run)["broken"].last_error or ""
+    assert last.startswith("ValueError: cause 3 (")
 
 
 def test_a_generator_that_fails_fails_the_run_with_its_error(work: Start, hand: Hand) -> None:

@@ -16,6 +16,7 @@ from threading import Event, Thread
 import psycopg
 import pytest
 
+from tests.waiting import wait_until
 from tidegate import __version__
 from tidegate.errors import DatabaseUnreachable, SchemaTooNew
 from tidegate.faults import VARIABLE as CRASH_AT
@@ -57,10 +58,8 @@ def test_many_processes_may_migrate_at_once(empty_url: str) -> None:
         assert current(connection) == migrations()[-1].number
 
 
-@pytest.mark.parametrize("nth", range(1, len(migrations()) + 2))
-def test_a_crash_in_a_migration_or_in_making_functions_leaves_what_was_before(
-    empty_url: str, nth: int
-) -> None:
+@pytest.mark.parametrize("nth", range(1, len(migrations()) + 1))
+def test_a_crash_in_a_migration_leaves_the_one_before(empty_url: str, nth: int) -> None:
     crash = {CRASH_AT: f"migration.before_commit:{nth}"}
     command = [sys.executable, "-c", MIGRATE, empty_url]
     killed = subprocess.run(command, env=os.environ | crash, check=False, timeout=30)
@@ -71,6 +70,20 @@ def test_a_crash_in_a_migration_or_in_making_functions_leaves_what_was_before(
         migrate(connection, "test")
         assert current(connection) == migrations()[-1].number
         assert connection.execute("SELECT tidegate.flow_verdict(true, 0, 0, 0, 0, 0, 0)").fetchone()
+
+
+def test_a_crash_while_functions_are_made_leaves_those_before(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE tidegate.functions SET digest = 'of others'")
+    command = [sys.executable, "-c", MIGRATE, url]
+    crash = {CRASH_AT: "migration.before_commit"}
+    killed = subprocess.run(command, env=os.environ | crash, check=False, timeout=30)
+    assert killed.returncode == -signal.SIGKILL
+    with psycopg.connect(url) as connection:
+        digest = "SELECT digest FROM tidegate.functions"
+        assert connection.execute(digest).fetchone() == ("of others",)
+        make_functions(connection)
+        assert connection.execute(digest).fetchone() != ("of others",)
 
 
 @pytest.mark.parametrize(
@@ -195,3 +208,46 @@ def kill(server: EmbeddedServer) -> None:
     pid = server.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
+
+
+def bound_time(url: str, setting: str, bound: str) -> None:
+    """What an administrator may set for everybody."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        asked = f"ALTER DATABASE {connection.info.dbname} SET {setting} = '{bound}'"
+        connection.execute(asked.encode())
+
+
+def test_a_connection_that_was_closed_for_its_silence_is_replaced(url: str) -> None:
+    bound_time(url, "idle_session_timeout", "100ms")
+    with Database(url).attach() as database, psycopg.connect(url, autocommit=True) as watching:
+        watching.execute("SET idle_session_timeout = 0")
+        database.transact(migration_count)
+        asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        wait_until(lambda: watching.execute(asked.encode()).fetchone() == (1,))
+        assert database.transact(migration_count) == len(migrations())
+
+
+@pytest.mark.parametrize("setting", ["statement_timeout", "lock_timeout"])
+def test_whoever_waits_for_a_lock_longer_than_is_allowed_tries_again(
+    url: str, setting: str
+) -> None:
+    bound_time(url, setting, "200ms")
+    tries = []
+
+    with psycopg.connect(url) as holder, Database(url).attach() as database:
+        holder.execute("LOCK TABLE tidegate.migration")
+
+        def work(connection: psycopg.Connection) -> int:
+            tries.append(1)
+            if len(tries) == 3:
+                holder.rollback()
+            return migration_count(connection)
+
+        assert database.transact(work) == len(migrations())
+    assert len(tries) == 3
+
+
+def test_a_time_that_is_never_enough_is_an_error_after_the_bound(url: str) -> None:
+    bound_time(url, "statement_timeout", "100ms")
+    with Database(url, bound=1.0).attach() as database, pytest.raises(DatabaseUnreachable):
+        database.transact(lambda connection: connection.execute("SELECT pg_sleep(10)"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -93,6 +94,30 @@ def test_errors_and_workers_are_told() -> None:
     lines = drawn(sight(0.0, 0, 0))
     assert line(lines, "last error") == "  last error of backfill: ValueError: no such row"
     assert line(lines, "at work") == "  at work  worker-1: 12 of backfill, backfill"
+
+
+def test_a_signal_that_is_awaited_is_told_with_how_to_give_it() -> None:
+    lines = drawn(replace(sight(0.0, 0, 0), signals=["drain"]))
+    assert line(lines, "drain") == (
+        "  drain     waits for its signal: `tidegate flow signal 17 drain JSON`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "told"),
+    [
+        (4.0, 0, None),
+        (185.0, 0, "ready for 3 min 5 s: no worker is alive; start one with"),
+        (7.0, 1, "ready for 7.0 s: no worker takes it; the worker that is alive may be busy"),
+        (7.0, 3, "no worker takes it; the 3 workers that are alive may be busy"),
+    ],
+)
+def test_a_step_that_nobody_takes_says_so_after_some_seconds(
+    seconds: float, workers: int, told: str | None
+) -> None:
+    lines = drawn(replace(sight(0.0, 0, 0), ready={"copied": seconds}, workers=workers))
+    found = [it for it in lines if "has been ready" in it]
+    assert (told is None and not found) or (told is not None and told in found[0])
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:

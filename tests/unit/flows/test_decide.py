@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,11 +23,12 @@ counts = st.builds(
     *[st.integers(0, 50)] * 4,
     st.booleans(),
 )
+shares = st.one_of(st.floats(0, 1), st.integers(0, 100).map(lambda it: it / 100))
 policies = st.one_of(
     st.just(FailAtFirst()),
     st.builds(Tolerate, count=st.integers(0, 60)),
-    st.builds(Tolerate, share=st.floats(0, 1)),
-    st.builds(Tolerate, count=st.integers(0, 60), share=st.floats(0, 1)),
+    st.builds(Tolerate, share=shares),
+    st.builds(Tolerate, count=st.integers(0, 60), share=shares),
 )
 waiting = st.builds(
     WaitingFacts,
@@ -47,6 +49,15 @@ def test_a_step_completes_only_when_generating_has_ended_and_all_items_are_termi
         assert it.spawned == it.terminal
     if it.is_ended and it.in_flight == 0:
         assert verdict is not Verdict.GO_ON
+
+
+@pytest.mark.parametrize(("share", "failed"), [(0.29, 29), (0.57, 57), (0.58, 58)])
+def test_a_share_is_as_much_as_its_digits_say(share: float, failed: int) -> None:
+    policy = Tolerate(share=share)
+    borne = ItemCounts(100, 100 - failed, failed, is_ended=True)
+    too_many = ItemCounts(100, 99 - failed, failed + 1, is_ended=True)
+    assert decide_verdict(borne, policy) is Verdict.COMPLETE
+    assert decide_verdict(too_many, policy) is Verdict.FAIL
 
 
 @given(counts)

@@ -21,9 +21,13 @@ from tidegate.errors import (
     InvalidArgument,
     InvalidFlowValue,
     InvalidName,
+    ItemsNotYielded,
+    NotAList,
+    SecondHandler,
     StateNeverWritten,
     TypesDiffer,
     UnknownFlowStep,
+    UnstorableType,
     UntypedFunction,
     WrongParameters,
 )
@@ -50,15 +54,18 @@ def takes_text(context: Context, text: str) -> str:
     return text
 
 
-def refused(kind: type[DeclarationError], flow: Flow) -> Any:
-    """The error that a flow is refused with, at the line that the calling test has marked."""
+def refused(kind: type[DeclarationError], flow: Flow | Callable[[], object]) -> Any:
+    """The error that a flow is refused with, at the line that the calling test has marked.
+
+    Whatever is refused at once is given as a function that declares it.
+    """
     with pytest.raises(kind) as error:
-        flow.definition  # noqa: B018
+        flow.definition if isinstance(flow, Flow) else flow()
     caller = inspect.stack()[1]
     lines, first = inspect.getsourcelines(caller.frame)
     (wrong,) = [(first + at, it.strip()) for at, it in enumerate(lines) if it.endswith(WRONG)]
     found = error.value.at
-    assert Path(found.file) == Path(__file__)
+    assert Path(found.file) == Path(caller.filename)
     assert (found.line, found.text) == wrong
     return error.value
 
@@ -158,6 +165,32 @@ def test_a_generator_without_handler_is_refused() -> None:
     assert refused(GeneratorWithoutHandler, flow).step == "numbers"
 
 
+def test_a_generator_has_one_handler() -> None:
+    flow = Flow("f")
+
+    @flow.generator
+    def texts(context: Context) -> Iterator[str]:
+        yield "one"
+
+    first = texts.handler(takes_text)
+    error = refused(SecondHandler, lambda: texts.handler(name="second")(takes_text))  # wrong
+    assert (error.flow, error.step, error.first) == ("f", "texts", first.at)
+
+
+@pytest.mark.parametrize(
+    ("type_", "given"), [(list[str], "list[str]"), (str, "str"), (Iterator, "Iterator")]
+)
+def test_a_generator_gives_its_items_one_by_one(type_: Any, given: str) -> None:
+    def texts(context: Context) -> Any:
+        return ["one", "two"]
+
+    texts.__annotations__["return"] = type_
+    flow = Flow("f")
+    flow.generator(texts).handler(takes_text)  # wrong
+    error = refused(ItemsNotYielded, flow)
+    assert (error.flow, error.step, error.given) == ("f", "texts", given)
+
+
 def test_a_map_step_takes_the_elements_of_a_list() -> None:
     flow = Flow("f")
 
@@ -184,7 +217,21 @@ def test_a_map_step_over_something_else_than_a_list_is_refused() -> None:
     def double(context: Context, number: int) -> int:
         return 2 * number
 
-    refused(TypesDiffer, flow)
+    error = refused(NotAList, flow)
+    assert (error.flow, error.step, error.item) == ("f", "double", "int")
+    assert (error.source, error.given) == ("plain", "int")
+
+
+def test_a_map_step_over_a_list_of_another_type_names_the_elements() -> None:
+    flow = Flow("f")
+
+    @flow.step
+    def numbers(context: Context) -> list[int]:
+        return [1]
+
+    flow.map_step(depends_on=numbers)(takes_text)  # wrong
+    error = refused(TypesDiffer, flow)
+    assert (error.wanted, error.source, error.given) == ("str", "step 'numbers'", "a list of int")
 
 
 def test_a_reduce_over_a_step_without_items_is_refused() -> None:
@@ -243,7 +290,31 @@ def test_a_type_that_json_cannot_carry_is_refused() -> None:
     def strange(context: Context) -> Callable[[], int]:
         return lambda: 1
 
-    refused(UntypedFunction, flow)
+    error = refused(UnstorableType, flow)
+    assert (error.flow, error.of) == ("f", "the result of step 'strange'")
+
+
+@pytest.mark.parametrize(
+    ("type_", "told"), [(object, "object"), (list[object], "list[object]"), (complex, "complex")]
+)
+def test_a_type_that_json_cannot_carry_is_told_in_one_line(type_: Any, told: str) -> None:
+    def strange(context: Context) -> Any:
+        return None
+
+    strange.__annotations__["return"] = type_
+    flow = Flow("f")
+    flow.step(strange)  # wrong
+    error = refused(UnstorableType, flow)
+    assert (error.type, len(str(error).splitlines())) == (told, 1)
+
+
+def test_a_type_with_a_part_that_is_not_found_is_refused() -> None:
+    @dataclass
+    class Half:
+        other: "Missing"  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    flow = Flow("f")
+    refused(UnstorableType, lambda: flow.state("half", Half))  # wrong
 
 
 def test_more_parameters_than_dependencies_are_refused() -> None:

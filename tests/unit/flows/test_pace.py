@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ queues = st.sampled_from("abcd")
 in_hands = st.dictionaries(queues, st.integers(0, 600))
 means = st.dictionaries(queues, st.floats(0, 100))
 frees = st.dictionaries(queues, st.none() | st.integers(0, 10), min_size=1)
-facts = st.builds(Facts, st.integers(1, 64), in_hands, means, frees)
+facts = st.builds(Facts, st.integers(0, 64), in_hands, means, frees, stuck=st.integers(0, 64))
 
 
 @given(facts, st.integers(0, 4))
@@ -43,6 +45,20 @@ def test_no_more_is_claimed_ahead_than_is_done_within_a_moment(
     found = ahead(threads, {"a": held}, {"a": mean}, "a")
     assert found == 0 or (held + found) * mean / threads <= AHEAD + 1e-9
     assert idle(threads, {"a": held}) == max(0, threads - held)
+
+
+@given(facts)
+def test_nothing_is_claimed_ahead_of_threads_that_are_all_stuck(it: Facts) -> None:
+    stuck = replace(it, stuck=it.threads)
+    assert sum(wish.most for wish in wishes(stuck, 0)) <= idle(it.threads, it.in_hand)
+
+
+@given(facts, st.integers(0, 64))
+def test_the_fewer_threads_are_stuck_the_more_is_claimed_ahead(it: Facts, more: int) -> None:
+    few, many = it.stuck, it.stuck + more
+    for queue in it.free:
+        ahead_of_many = ahead(it.threads - many, it.in_hand, it.means, queue)
+        assert ahead_of_many <= ahead(it.threads - few, it.in_hand, it.means, queue)
 
 
 def test_a_mean_follows_what_tasks_take() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from tidegate.errors import AliasBusy, FinalFailure, IndexDiffers
 from tidegate.flows import Backoff, Context, Flow
 from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import failed
+from tidegate.run.flows.performing import failed, is_final, told
 from tidegate.store import Database
 from tidegate.store.flow_tasks import OWN, Claim
 
@@ -47,3 +49,23 @@ def test_the_pause_after_each_attempt_is_as_declared_and_left_to_chance(
 def test_a_generator_and_its_handler_each_have_their_own_pauses() -> None:
     assert min(pauses("f/count_up", OWN, 1)) >= 5000
     assert max(pauses("f/count_up[]", 0, 1)) <= 100
+
+
+def test_an_error_of_users_code_says_where_it_was_raised() -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        _ = 1 / 0
+    found = told(raised.value)
+    assert re.fullmatch(r"ZeroDivisionError: division by zero \(test_performing\.py:\d+\)", found)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_over"),
+    [
+        (FinalFailure("gone"), True),
+        (IndexDiffers("v1", "it is another"), True),
+        (AliasBusy("search.articles"), False),
+        (ValueError("busy"), False),
+    ],
+)
+def test_what_would_fail_again_is_final(error: Exception, is_over: bool) -> None:
+    assert is_final(error) == is_over

@@ -47,11 +47,17 @@ def test_a_refused_address_does_not_show_its_password() -> None:
         (psycopg.errors.InvalidPassword(), False),
         (psycopg.errors.InvalidCatalogName(), False),
         (psycopg.errors.DiskFull(), True),
+        (psycopg.errors.IdleSessionTimeout(), True),
+        (psycopg.errors.IdleInTransactionSessionTimeout(), True),
+        (psycopg.errors.lookup("25P04")(), True),
+        (psycopg.errors.QueryCanceled(), True),
+        (psycopg.errors.LockNotAvailable(), True),
+        (psycopg.DataError("a text cannot hold a NUL"), False),
+        (psycopg.InterfaceError("the cursor is closed"), False),
+        (psycopg.errors.UntranslatableCharacter(), False),
     ],
 )
-def test_only_passing_troubles_are_tried_again(
-    error: psycopg.OperationalError, passing: bool
-) -> None:
+def test_only_passing_troubles_are_tried_again(error: psycopg.Error, passing: bool) -> None:
     assert is_passing(error) is passing
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,7 @@ from tidegate.flows.gates import Standing, StateGate, keys_of, standing
 from tidegate.flows.keys import FlowStateReader, NotThereYet, StateKey, StateValue
 from tidegate.run.flows.parking import Parked
 from tidegate.run.flows.pipelines import Pipelines, Wanted, run_name
+from tidegate.run.flows.stopwatch import Stopwatch
 from tidegate.store import flow_tasks
 from tidegate.store.flows import flow_state
 
@@ -52,6 +54,9 @@ class TaskContext:
         """Which runs of pipelines this attempt has asked for, by pipeline and name."""
         self._definition = definition
         self.claim = claim
+        self.working = Stopwatch()
+        self._inside: Connection | None = None
+        """The transaction in which the user's work for `with_state` is done."""
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
         self._waits = GATE
         self.parked: Parked | None = None
@@ -62,6 +67,8 @@ class TaskContext:
         self._cursor: Any = None
         self.on_cursor: Callable[[object], None] | None = None
         """Takes what a generator saves."""
+        self.before_write: Callable[[], None] = _nothing
+        """Stores what has to be there before the state is written."""
 
     @property
     def part(self) -> Part:
@@ -133,14 +140,36 @@ class TaskContext:
     ) -> T:
         """Do `work` and write these keys in the same transaction."""
         texts = {self._writable(key): self._text(key, value) for key, value in values.items()}
+        if self._inside is None:
+            self.before_write()
 
         def both(connection: Connection) -> T:
-            given = work(connection)
-            for name, text in texts.items():
-                flow_tasks.set_state(connection, self.claim, name, text, self.step, once=False)
+            with self._being_inside(connection):
+                given = work(connection)
+                for name, text in texts.items():
+                    flow_tasks.set_state(connection, self.claim, name, text, self.step, once=False)
             return given
 
-        return self.database.transact(both)
+        return self._transact(both)
+
+    @contextmanager
+    def _being_inside(self, connection: Connection) -> Iterator[None]:
+        before, self._inside = self._inside, connection
+        try:
+            with connection.transaction():  # so that one inside of it is a part of it
+                yield
+        finally:
+            self._inside = before
+
+    def _transact(self, work: Callable[[Connection], T]) -> T:
+        """One transaction; inside of another of this task, a part of that.
+
+        With a second connection each, many tasks at once would wait for each other's first.
+        """
+        if self._inside is None:
+            return self.database.transact(work)
+        with self._inside.transaction():
+            return work(self._inside)
 
     def wait_for_state(
         self,
@@ -166,6 +195,8 @@ class TaskContext:
         timeout: float | None,
     ) -> FlowStateReader:
         self.check()
+        if not self.part.step.reads:  # nobody would ever begin it again
+            raise StateUndeclared(f"step {self.step!r}", "wait for", "*")
         seen, values = self._state()
         reader = self._reader(self.part.step.reads, values)
         missing: str | None = None
@@ -188,7 +219,7 @@ class TaskContext:
     def pass_wait(self, number: int) -> None:
         """The task goes on behind a wait, if it was parked there."""
         if self.claim.wait_number == number:
-            self.database.transact(lambda c: flow_tasks.pass_wait(c, self.claim))
+            self._transact(lambda c: flow_tasks.pass_wait(c, self.claim))
 
     def _never_came(
         self, waited: float, key: str, stored: StateValue, far: list[Standing]
@@ -199,7 +230,7 @@ class TaskContext:
         )  # fmt: skip
 
     def _state(self) -> tuple[int, dict[str, StateValue]]:
-        return self.database.transact(lambda c: flow_state(c, self.run))
+        return self._transact(lambda c: flow_state(c, self.run))
 
     def _reader(self, keys: Iterable[str], values: dict[str, StateValue]) -> FlowStateReader:
         known = {name: self._definition.keys[name] for name in keys}
@@ -210,7 +241,9 @@ class TaskContext:
 
     def _write(self, key: StateKey[T] | str, value: T, *, once: bool) -> T:
         name, text = self._writable(key), self._text(key, value)
-        kept = self.database.transact(
+        if self._inside is None:
+            self.before_write()
+        kept = self._transact(
             lambda c: flow_tasks.set_state(c, self.claim, name, text, self.step, once=once)
         )
         decoded: T = self._definition.keys[name].codec.decode(kept)
@@ -256,6 +289,10 @@ class TaskContext:
             raise StateUndeclared(f"step {self.step!r}", "save a cursor in", "it is no generator")
         self._cursor = value
         self.on_cursor(value)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _how_far(

@@ -3,7 +3,10 @@
 The generator runs on its caller's thread and puts items into a short buffer. A second thread makes
 them tasks: a batch at a time, or fewer when the oldest has waited long enough, so that a slow
 generator does not sit on items. While too many are in flight it takes none, the buffer fills, and
-the generator waits.
+the generator waits, which does not count towards its timeout.
+
+Whatever ends a generator before its end is told at once: of the buffer, what there is room for
+becomes tasks, and the rest is dropped, to be yielded again.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from tidegate.errors import InvalidFlowValue
 from tidegate.faults import crash_point
 from tidegate.flows.flow import GeneratorStep
 from tidegate.flows.values import check_storable
+from tidegate.run.flows.trouble import ours
 from tidegate.store import flow_tasks
 
 if TYPE_CHECKING:
@@ -28,13 +32,13 @@ if TYPE_CHECKING:
     from tidegate.flows.steps import Generating
     from tidegate.run.flows.context import TaskContext
     from tidegate.store import Connection, Database
-    from tidegate.store.flow_tasks import GeneratorPlace
+    from tidegate.store.flow_tasks import Claim, GeneratorPlace
 
 BUFFERS = 2
 """Batches that a generator may be ahead."""
 LARGEST = 8_000_000
 """Characters above which a batch takes no more items: PostgreSQL has a limit for one document."""
-LOOK_EVERY = 0.1
+LOOK_AT_HANDLERS_EVERY = 0.1
 """Seconds between two looks at whether handlers have caught up."""
 
 
@@ -70,6 +74,9 @@ class Spawner:
         self._oldest = 0.0
         self._changed = Condition()
         self._is_ended = False
+        self._is_cut = False
+        self._is_flushing = False
+        self._is_spawning = False
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="tidegate-spawner", daemon=True)
         self._thread.start()
@@ -77,9 +84,8 @@ class Spawner:
     def put(self, entry: _Item | _Cursor) -> None:
         """Wait for room; raises what has ended the spawner."""
         with self._changed:
-            while len(self._waiting) >= BUFFERS * self._how.batch and self._error is None:
-                self._changed.wait(LOOK_EVERY)
-                self._context.check()
+            if len(self._waiting) >= BUFFERS * self._how.batch:
+                self._wait_for_buffer()
             if self._error is not None:
                 raise _Closed
             is_first = not self._waiting
@@ -90,8 +96,39 @@ class Spawner:
             if is_first or len(self._waiting) >= self._how.batch:
                 self._changed.notify_all()
 
+    def _wait_for_buffer(self) -> None:
+        """Until a batch was taken, which wakes it, or nobody wants the items."""
+        with self._context.working.resting():
+            while len(self._waiting) >= BUFFERS * self._how.batch and self._error is None:
+                self._changed.wait(LOOK_AT_HANDLERS_EVERY)
+                self._context.check()
+
+    def flush(self) -> None:
+        """Wait until everything that was put is stored, so that what is written then is behind it.
+
+        The spawner wakes it after each batch; it ends when nobody wants the items any more.
+        """
+        with self._changed, self._context.working.resting():
+            self._is_flushing = True
+            self._changed.notify_all()
+            while (self._waiting or self._is_spawning) and self._error is None:
+                self._changed.wait(LOOK_AT_HANDLERS_EVERY)
+                self._context.check()  # who is cancelled here writes no more
+            self._is_flushing = False
+            if self._error is not None:
+                raise _Closed
+
     def close(self) -> None:
         """Make what is left tasks, and raise what went wrong."""
+        with self._context.working.resting():
+            self._end()
+
+    def cut(self) -> None:
+        """Make of what is left tasks what there is room for, and raise what went wrong."""
+        self._is_cut = True
+        self._end()
+
+    def _end(self) -> None:
         with self._changed:
             self._is_ended = True
             self._changed.notify_all()
@@ -113,21 +150,27 @@ class Spawner:
     def _next_batch(self) -> list[_Item | _Cursor]:
         """As soon as it is full, or old enough; nothing at the end."""
         with self._changed:
+            self._is_spawning = False
+            self._changed.notify_all()
             while not self._is_ended and len(self._waiting) < self._how.batch:
                 left = self._oldest + self._how.flush_every - monotonic()
-                if self._waiting and left <= 0:
+                if self._waiting and (left <= 0 or self._is_flushing):
                     break
                 self._changed.wait(left if self._waiting else None)
             batch = self._take()
+            self._is_spawning = bool(batch)
             self._oldest = monotonic()
             self._changed.notify_all()
             return batch
 
     def _take(self) -> list[_Item | _Cursor]:
+        """What comes next, as far as there is room; a cursor needs none."""
         batch: list[_Item | _Cursor] = []
-        left = LARGEST
-        most = min(self._how.batch, max(1, self._room))
-        while self._waiting and len(batch) < most and left > 0:
+        left, room = LARGEST, self._room
+        while self._waiting and len(batch) < self._how.batch and left > 0:
+            room -= isinstance(self._waiting[0], _Item)
+            if room < 0:
+                break
             batch.append(self._waiting.popleft())
             left -= len(batch[-1].json)
         return batch
@@ -142,38 +185,54 @@ class Spawner:
             crash_point("flow.spawn.before_commit")
             return in_flight
 
-        in_flight = self._database.transact(spawn)
+        with ours():
+            in_flight = self._database.transact(spawn)
         crash_point("flow.spawn.after_commit")
         return in_flight
 
     def _wait_for_handlers(self) -> None:
-        step = self._context.claim.step_id
-        while self._room <= 0 and not self._context.is_cancelled:
-            self._context.wait_cancelled(LOOK_EVERY)
-            place = self._database.transact(lambda c: flow_tasks.generator_place(c, step))
+        """Until there is room, or the generator has ended and whatever waits is to be dropped."""
+        while self._room <= 0 and not self._is_given_up():
+            with self._changed:
+                self._changed.wait_for(self._is_given_up, LOOK_AT_HANDLERS_EVERY)
+            place = place_of(self._database, self._context.claim)
             self._room = self._how.max_in_flight - place.in_flight
 
+    def _is_given_up(self) -> bool:
+        return self._is_cut or (self._is_ended and self._context.is_cancelled)
 
-def generate(database: Database, context: TaskContext, arguments: list[Any]) -> None:
+
+def place_of(database: Database, claim: Claim) -> GeneratorPlace:
+    """Where a generator is."""
+    with ours():
+        return database.transact(lambda c: flow_tasks.generator_place(c, claim.step_id))
+
+
+def generate(
+    database: Database, context: TaskContext, place: GeneratorPlace, arguments: list[Any]
+) -> None:
     """Run a generator from where it was, until its end.
 
-    Raises `FlowCancelled` when somebody else is to go on, with everything yielded so far spawned.
+    Raises `FlowCancelled` when somebody else is to go on.
     """
-    part = context.part
-    step = part.step
+    step = context.part.step
     assert isinstance(step, GeneratorStep)
-    claim = context.claim
-    place = database.transact(lambda c: flow_tasks.generator_place(c, claim.step_id))
     context.restore_cursor(place.cursor)
     spawner = Spawner(database, context, step.generating, place.in_flight)
     try:
         _feed(spawner, context, step, place, arguments)
     except _Closed:
-        pass  # closing tells why
-    finally:
+        spawner.close()  # which tells why
+    except BaseException:
+        spawner.cut()
+        raise
+    if context.is_cancelled:
+        spawner.cut()
+    else:
         spawner.close()
     context.check()
-    database.transact(lambda c: _finish(c, context))
+    with ours():
+        database.transact(lambda c: _finish(c, context))
 
 
 def _finish(connection: Connection, context: TaskContext) -> None:
@@ -195,17 +254,17 @@ def _feed(
     def save(value: object) -> None:
         spawner.put(_Cursor(_cursor_json(step.name, value), position))
 
-    context.on_cursor = save
+    context.on_cursor, context.before_write = save, spawner.flush
     items: Iterator[Any] = iter(step.function(context, *arguments))
     try:
         for item in items:
+            if context.is_cancelled:
+                return  # after the cursor that was saved behind the item before
             if key is not None:
                 spawner.put(_Item(_known_by(step.name, key, item), codec.encode(item)))
             elif position >= place.spawned:
                 spawner.put(_Item(position, codec.encode(item)))
             position += 1
-            if context.is_cancelled:
-                return
     finally:
         close = getattr(items, "close", None)
         if close is not None:
@@ -215,9 +274,10 @@ def _feed(
 def _known_by(step: str, key: Callable[[Any], object], item: object) -> str:
     """What identifies an item; without it all such items would be taken for the same one."""
     found = key(item)
-    if found is None:
-        raise InvalidFlowValue(f"an item of {step!r}", repr(item)[:200], "it has no key")
-    return str(found)
+    if not isinstance(found, str):  # as texts, 1 and "1" would be the same
+        reason = "it has no key" if found is None else f"its key {found!r:.50} is no str"
+        raise InvalidFlowValue(f"an item of {step!r}", repr(item)[:200], reason)
+    return found
 
 
 def _cursor_json(step: str, value: object) -> str:

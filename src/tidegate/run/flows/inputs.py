@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.errors import FlowRedefined
 from tidegate.flows.definition import ITEMS
 from tidegate.flows.steps import StepKind
+from tidegate.run.flows.trouble import ours
 from tidegate.store import flow_tasks
 from tidegate.store.flow_tasks import OWN
-from tidegate.store.flows import StepResult, item_results, step_result
+from tidegate.store.flows import StepResult, all_item_results, step_result
 
 if TYPE_CHECKING:
     from tidegate.flows.definition import Part, Taken
-    from tidegate.store import Database
+    from tidegate.store import Connection, Database
     from tidegate.store.flow_tasks import Claim
+
+T = TypeVar("T")
 
 
 class Inputs:
@@ -39,9 +42,7 @@ class Inputs:
 
     def _value(self, part: Part, claim: Claim, taken: Taken) -> Any:
         if taken.source is None:
-            text, _ = self._database.transact(
-                lambda c: flow_tasks.inputs(c, claim.run, part.step.name)
-            )
+            text, _ = self._ask(lambda c: flow_tasks.inputs(c, claim.run, part.step.name))
             return taken.codec.decode(text)
         found = self._found(part, claim, taken.source, taken.is_many)
         if taken.is_many:
@@ -52,14 +53,14 @@ class Inputs:
     def check_kind(self, part: Part, claim: Claim) -> None:
         """Raise `FlowRedefined` when the step was of another kind as the run began."""
         kind, name = part.step.kind.value, part.step.name
-        found = self._database.transact(lambda c: step_result(c, claim.run, name))
+        found = self._ask(lambda c: step_result(c, claim.run, name))
         if found is not None and found.kind != kind:
             raise FlowRedefined(
                 claim.run, name, f"there it is of kind {found.kind}, and here {kind}"
             )
 
     def _found(self, part: Part, claim: Claim, source: str, is_many: bool) -> StepResult:
-        found = self._database.transact(lambda c: step_result(c, claim.run, source))
+        found = self._ask(lambda c: step_result(c, claim.run, source))
         if found is None or (StepKind(found.kind) in ITEMS) != is_many:
             reason = "the run has no such step" if found is None else f"it was {found.kind} there"
             takes = f"it takes what {source!r} gives; {reason}"
@@ -68,16 +69,16 @@ class Inputs:
 
     def results(self, run: int, source: str, taken: Taken) -> Iterator[Any]:
         """The results of the items of a step in their order, read page by page."""
-        after = OWN
-        while page := self._page(run, source, after):
-            yield from (taken.codec.decode(text) for _, text in page)
-            after = page[-1][0]
+        with ours():
+            for text in all_item_results(self._database, run, source):
+                yield taken.codec.decode(text)
 
-    def _page(self, run: int, source: str, after: int) -> list[tuple[int, str]]:
-        return self._database.transact(lambda c: item_results(c, run, source, after))
+    def _ask(self, work: Callable[[Connection], T]) -> T:
+        with ours():
+            return self._database.transact(work)
 
     def _signal(self, part: Part, claim: Claim) -> list[Any]:
         if part.signal is None:
             return []
-        _, text = self._database.transact(lambda c: flow_tasks.inputs(c, claim.run, part.step.name))
+        _, text = self._ask(lambda c: flow_tasks.inputs(c, claim.run, part.step.name))
         return [part.signal.decode(text or "null")]

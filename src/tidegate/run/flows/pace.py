@@ -1,7 +1,9 @@
 """How many tasks a worker claims at once: enough to keep its threads busy, and no more.
 
 A claim that is not worked on is of no use to anybody. So a worker claims for its idle threads, and
-ahead of them only what they do within a moment.
+ahead of them only what they do within a moment. Threads that are at one task for longer than that
+do nothing within a moment, however short tasks were before; and what was claimed ahead and is not
+begun soon, because tasks take longer than they did, goes back to where others find it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 
 AHEAD = 0.25
 """Seconds of work that a worker may have in hand."""
+PATIENCE = 4 * AHEAD
+"""Seconds after which what no thread has begun with goes back."""
 MOST = 500
 """Tasks that a worker may have in hand, however short they are."""
 WEIGHT = 0.2
@@ -47,6 +51,8 @@ class Facts:
     free: Mapping[str, int | None]
     """By queue, in the order in which they are to be looked at; None: as many as it likes."""
     generators: frozenset[str] = frozenset()
+    stuck: int = 0
+    """Threads that are at one task for longer than a worker looks ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ def wishes(facts: Facts, more_generators: int) -> list[Wish]:
     """
     waiting = idle(facts.threads, facts.in_hand)
     short = {
-        queue: ahead(facts.threads, facts.in_hand, facts.means, queue)
+        queue: ahead(facts.threads - facts.stuck, facts.in_hand, facts.means, queue)
         for queue in facts.free
         if queue not in facts.generators
     }

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import logging
 import random
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
+import tidegate.errors
 from tidegate.errors import (
     ClaimLost,
+    CutoverError,
     FinalFailure,
     FlowCancelled,
     FlowRedefined,
@@ -26,19 +31,22 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.flows.steps import StepKind
-from tidegate.run.flows.generating import generate
+from tidegate.run.flows.context import GATE
+from tidegate.run.flows.generating import generate, place_of
 from tidegate.run.flows.inputs import Inputs
 from tidegate.run.flows.parking import Parked
+from tidegate.run.flows.trouble import Untold, ours
 from tidegate.store import flow_tasks
 from tidegate.store.flow_tasks import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidegate.flows.definition import Part
     from tidegate.flows.steps import Trying
     from tidegate.run.flows.context import TaskContext
     from tidegate.store import Connection, Database
-    from tidegate.store.flow_tasks import Claim
+    from tidegate.store.flow_tasks import Claim, GeneratorPlace
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +61,10 @@ FINAL = (
     StateUndeclared,
 )
 """What the same attempt again would not change."""
+ELSEWHERE = tuple(
+    {str(Path(tidegate.errors.__file__).parents[1]), *sysconfig.get_paths().values()} - {""}
+)
+"""Where no user's code is: Tidegate itself, Python and what is installed with it."""
 LONGEST = 2000
 """Characters of an error that are kept."""
 
@@ -110,6 +122,8 @@ class Performer:
         try:
             context.check()
             return self._own(context) if claim.position == OWN else self._item(context)
+        except Untold:
+            raise
         except Parked:
             return Settled(claim)
         except (FlowCancelled, FlowRunClosed) as closed:
@@ -134,39 +148,71 @@ class Performer:
     def _own(self, context: TaskContext) -> Outcome:
         part, claim = context.part, context.claim
         self._inputs.check_kind(part, claim)
-        condition = part.step.gate.condition
-        if condition is not None and not condition(*self._inputs.of(part, claim)):
-            return self._written(context, lambda c: flow_tasks.skip(c, claim))
-        context.pass_gate()
+        if part.step.kind is StepKind.GENERATOR:
+            return self._generator(context)
+        if not is_behind_gate(claim):
+            if not self._is_wanted(part, claim):
+                return self._skip(context)
+            context.pass_gate()
         if part.step.kind is StepKind.MAP:
             return Done(claim, "null")
-        arguments = self._inputs.of(part, claim)
-        if part.step.kind is StepKind.GENERATOR:
-            generate(self._database, context, arguments)
-            return Settled(claim)
-        result = part.step.function(context, *arguments)
+        result = part.step.function(context, *self._inputs.of(part, claim))
         return Done(claim, part.gives.encode(result))
+
+    def _generator(self, context: TaskContext) -> Outcome:
+        part, claim = context.part, context.claim
+        place = place_of(self._database, claim)
+        if not is_behind_gate(claim, place):
+            if not self._is_wanted(part, claim):
+                return self._skip(context)
+            context.pass_gate()
+        generate(self._database, context, place, self._inputs.of(part, claim))
+        return Settled(claim)
+
+    def _is_wanted(self, part: Part, claim: Claim) -> bool:
+        condition = part.step.gate.condition
+        return condition is None or condition(*self._inputs.of(part, claim))
+
+    def _skip(self, context: TaskContext) -> Outcome:
+        return self._written(context, lambda c: flow_tasks.skip(c, context.claim))
 
     def _park(self, context: TaskContext, wait: Parked) -> Outcome:
         return self._written(context, lambda c: wait.park(c, context.claim))
 
     def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> Outcome:
         try:
-            self._database.transact(write)
+            with ours():
+                self._database.transact(write)
         except ClaimLost as lost:
             log.warning("%s", lost)
-        except TidegateError:
+        except (TidegateError, Untold):
             raise
         except Exception as error:  # noqa: BLE001  a bound that PostgreSQL cannot hold
             return failed(context, error)
         return Settled(context.claim)
 
 
+def is_behind_gate(claim: Claim, place: GeneratorPlace | None = None) -> bool:
+    """Whether a step was begun before: it waits inside of its function, or has yielded something.
+
+    What has to hold before it begins need not hold any more.
+    """
+    if claim.wait_number is not None and claim.wait_number > GATE:
+        return True
+    return place is not None and (place.spawned > 0 or place.cursor is not None)
+
+
 def failed(context: TaskContext, error: BaseException) -> Failed:
     """What an error means for a task: when it is tried again, if it may be."""
     chance = random.random()  # noqa: S311  jitter is no secret
     pause = trying_of(context).backoff.pause(max(1, context.attempt), chance)
-    return Failed(context.claim, told(error), pause, isinstance(error, FINAL))
+    return Failed(context.claim, told(error), pause, is_final(error))
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether the same attempt again would fail as well, as far as that is known."""
+    is_mistake = isinstance(error, CutoverError) and not error.retryable
+    return is_mistake or isinstance(error, FINAL)
 
 
 def trying_of(context: TaskContext) -> Trying:
@@ -183,11 +229,19 @@ def told(error: BaseException) -> str:
     >>> told(KeyError("price"))
     "KeyError: 'price'"
     """
-    text = _named(error)
+    text = _named(error) + _place(error)
     if error.__cause__ is not None:
         text += f" (from {_named(error.__cause__)})"
     storable = text.encode(errors="backslashreplace").decode()
     return storable.replace("\0", "\\0")[:LONGEST]
+
+
+def _place(error: BaseException) -> str:
+    """Where the user's code was; what Tidegate raises says itself what it is about."""
+    frames = [it for it in extract_tb(error.__traceback__) if not it.filename.startswith(ELSEWHERE)]
+    if isinstance(error, TidegateError) or not frames:
+        return ""
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
 
 
 def _named(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from tidegate.errors import ClaimLost, TidegateError
 from tidegate.faults import crash_point
 from tidegate.run.flows.performing import Done, Failed, LetGo, Outcome, told
 from tidegate.store import flow_tasks
+from tidegate.store.flow_refusals import is_value_refused
 
 if TYPE_CHECKING:
     from tidegate.store import Connection, Database
@@ -98,9 +99,9 @@ class Results:
 
         try:
             refused = self._database.transact(complete)
-        except TidegateError:
-            raise
-        except Exception as trouble:  # noqa: BLE001  a value that PostgreSQL cannot hold
+        except Exception as trouble:
+            if not is_value_refused(trouble):
+                raise  # nobody knows whether it would pass, and no task is to blame
             self._complete_alone(owner, done, trouble)
             return
         crash_point("flow.complete.after_commit")

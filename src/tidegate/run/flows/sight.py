@@ -10,9 +10,16 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.flows.states import OVER
-from tidegate.run.flows.client import LOOK_EVERY
+from tidegate.run.flows.client import LOOK_AT_RUN_EVERY
 from tidegate.store import Wakeups
-from tidegate.store.flow_events import FlowEvent, flow_events, flow_holdings, flow_waits
+from tidegate.store.flow_events import (
+    FlowEvent,
+    flow_events,
+    flow_holdings,
+    flow_ready,
+    flow_waits,
+    living_workers,
+)
 from tidegate.store.flows import awaited_signals, flow_progress, flow_run, flow_state
 from tidegate.store.topics import flow_topic
 
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
 
 SPAN = 5.0
 """Seconds over which a rate is taken."""
+SOON = 5.0
+"""Seconds within which a worker takes what is ready, if one is there and has nothing else to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,22 @@ class Sight:
     at: float = field(default_factory=monotonic)
     signals: list[str] = field(default_factory=list)
     """Steps that wait for nothing but their signal."""
+    ready: dict[str, float] = field(default_factory=dict)
+    """Seconds for which steps have had something to do that nobody does."""
+    workers: int = 0
+    """How many are alive, whichever flows they work for."""
+
+    @property
+    def not_taken(self) -> dict[str, float]:
+        """The steps of `ready` that should have been taken by this time.
+
+        A step that waits for the state is ready for a moment whenever it looks again.
+        """
+        return {
+            step: seconds
+            for step, seconds in self.ready.items()
+            if seconds >= SOON and (self.workers == 0 or not self.wait_of(step))
+        }
 
     def done(self, step: str) -> int:
         """Items of a step that nothing more happens to."""
@@ -56,7 +81,8 @@ def see(database: Database, run: int) -> Sight:
         return Sight(
             flow_run(connection, run), flow_progress(connection, run), state,
             flow_waits(connection, run), flow_holdings(connection, run),
-            signals=awaited_signals(connection, run),
+            signals=awaited_signals(connection, run), ready=flow_ready(connection, run),
+            workers=living_workers(connection),
         )  # fmt: skip
 
     return database.transact(look)
@@ -83,7 +109,7 @@ def follow_events(database: Database, run: int, after: int = 0) -> Iterator[Flow
                 after = event.id
                 yield event
             if not is_over:
-                news.wait(LOOK_EVERY)
+                news.wait(LOOK_AT_RUN_EVERY)
                 news.clear()
 
 

@@ -28,10 +28,16 @@ def make_functions(connection: psycopg.Connection) -> None:
         connection.execute(asked["take_turn"].sql)
         if _are_made(connection):
             return
-        connection.execute(asked["defer_bodies"].sql)
-        connection.execute(function_files())
-        connection.execute(asked["note_functions"].sql, (_release(), _digest()))
+        write_functions(connection)
         crash_point("migration.before_commit")
+
+
+def write_functions(connection: psycopg.Connection) -> None:
+    """Make all of them, in the transaction of whoever has the turn."""
+    asked = queries("migrations")
+    connection.execute(asked["defer_bodies"].sql)
+    connection.execute(function_files())
+    connection.execute(asked["note_functions"].sql, (_release(), _digest()))
 
 
 @cache

@@ -48,7 +48,8 @@ LANGUAGE sql IMMUTABLE AS $$
         WHEN p_count IS NULL AND p_share IS NULL AND p_failed > 0 THEN 'fail'
         WHEN p_failed > p_count THEN 'fail'
         WHEN NOT p_is_ended OR p_spawned <> p_succeeded + p_failed + p_canceled THEN 'go on'
-        WHEN p_failed > p_share * p_spawned THEN 'fail'
+        -- By the digits that were written: as binary fractions 29 is more than 0.29 of 100.
+        WHEN p_failed > p_share::text::numeric * p_spawned THEN 'fail'
         ELSE 'complete'
     END
 $$;

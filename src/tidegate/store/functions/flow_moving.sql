@@ -14,18 +14,31 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION tidegate.flow_lock(p_run bigint, p_wanted text DEFAULT NULL)
-RETURNS tidegate.flow_run
+-- Lock a run; null when somebody has deleted it, and with it every task that could be asked for.
+CREATE OR REPLACE FUNCTION tidegate.flow_lock_if_there(p_run bigint) RETURNS tidegate.flow_run
 LANGUAGE plpgsql AS $$
 DECLARE
     v_run tidegate.flow_run;
 BEGIN
     SELECT * INTO v_run FROM tidegate.flow_run WHERE id = p_run FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
+    RETURN v_run;
+END
+$$;
+
+-- Lock a run, which has to be open for what is wanted of it, if anything; or also failed.
+CREATE OR REPLACE FUNCTION tidegate.flow_lock(
+    p_run bigint, p_wanted text DEFAULT NULL, p_also_failed boolean DEFAULT false
+) RETURNS tidegate.flow_run
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
+BEGIN
+    IF v_run.id IS NULL THEN
         PERFORM tidegate.flow_refuse(
             'TG002', format('there is no run %s', p_run), jsonb_build_object('run', p_run));
     END IF;
-    IF p_wanted IS NOT NULL AND v_run.state NOT IN ('running', 'paused') THEN
+    IF p_wanted IS NOT NULL AND v_run.state NOT IN ('running', 'paused')
+    AND NOT (p_also_failed AND v_run.state = 'failed') THEN
         PERFORM tidegate.flow_refuse(
             'TG003', format('run %s is %s: %s is not possible', p_run, v_run.state, p_wanted),
             jsonb_build_object('run', p_run, 'state', v_run.state, 'wanted', p_wanted));
@@ -58,17 +71,9 @@ BEGIN
     IF v_task.owner = p_owner AND v_task.epoch = p_epoch AND v_task.state <> 'canceled' THEN
         RETURN v_task;
     END IF;
-    PERFORM tidegate.flow_refuse(
-        'TG001', format('%s does not hold task %s of step %s any more', p_owner, p_position, p_step),
-        jsonb_build_object(
-            'run', coalesce(v_task.run_id, 0),
-            'step', coalesce((SELECT name FROM tidegate.flow_step WHERE id = p_step), ''),
-            'position', p_position, 'owner', p_owner, 'epoch', p_epoch,
-            'holder', CASE
-                WHEN v_task.state = 'claimed' THEN 'held by ' || v_task.owner
-                ELSE coalesce(v_task.state, 'gone')
-            END,
-            'current', coalesce(v_task.epoch, 0)));
+    v_task.step_id := p_step;  -- it may be gone
+    v_task.position := p_position;
+    PERFORM tidegate.flow_refuse_claim(v_task, p_owner, p_epoch);
 END
 $$;
 
@@ -81,15 +86,15 @@ LANGUAGE sql AS $$
         format('%s does not hold task %s of step %s any more',
             p_owner, (p_task).position, (p_task).step_id),
         jsonb_build_object(
-            'run', (p_task).run_id,
+            'run', coalesce((p_task).run_id, 0),
             'step', coalesce(
                 (SELECT name FROM tidegate.flow_step WHERE id = (p_task).step_id), ''),
             'position', (p_task).position, 'owner', p_owner, 'epoch', p_epoch,
             'holder', CASE
                 WHEN (p_task).state = 'claimed' THEN 'held by ' || (p_task).owner
-                ELSE (p_task).state
+                ELSE coalesce((p_task).state, 'gone')
             END,
-            'current', (p_task).epoch))
+            'current', coalesce((p_task).epoch, 0)))
 $$;
 
 -- The task that a worker is at work on: what it once held, it writes nothing for any more.
@@ -107,14 +112,19 @@ BEGIN
 END
 $$;
 
--- End what is left of a run: nothing of it is begun any more, and who holds something has lost it.
-CREATE OR REPLACE FUNCTION tidegate.flow_close_rest(p_run bigint, p_states text[]) RETURNS void
+-- End what is left of a run, or of one step of it: nothing of that is begun any more, and who holds
+-- something has lost it.
+CREATE OR REPLACE FUNCTION tidegate.flow_close_rest(
+    p_run bigint, p_states text[], p_step bigint DEFAULT NULL
+) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     WITH closed AS (
         UPDATE tidegate.flow_task
         SET state = 'canceled', closed_at = clock_timestamp()
-        WHERE step_id IN (SELECT id FROM tidegate.flow_step WHERE run_id = p_run)
+        WHERE step_id IN (
+            SELECT id FROM tidegate.flow_step
+            WHERE run_id = p_run AND (p_step IS NULL OR id = p_step))
         AND state = ANY (p_states)
         RETURNING step_id, position
     )
@@ -134,7 +144,7 @@ DECLARE
     v_run tidegate.flow_run;
 BEGIN
     UPDATE tidegate.flow_step
-    SET state = 'failed', cause = coalesce(cause, p_cause), closed_at = clock_timestamp()
+    SET state = 'failed', cause = p_cause, closed_at = clock_timestamp()
     WHERE id = p_step RETURNING * INTO v_step;
     PERFORM tidegate.flow_close_rest(
         v_step.run_id, ARRAY['ready', 'held', 'parked', 'claimed']);
@@ -163,7 +173,10 @@ BEGIN
         coalesce(v_step.generating = 'complete', false), v_step.spawned, v_step.succeeded, v_step.failed,
         v_step.canceled, v_step.tolerated_count, v_step.tolerated_share);
     IF v_verdict = 'fail' THEN
-        PERFORM tidegate.flow_fail_step(p_step, coalesce(v_step.cause, v_step.last_error));
+        PERFORM tidegate.flow_fail_step(p_step, coalesce(v_step.cause, v_step.last_error)
+            || CASE WHEN v_step.tolerated_count IS NULL AND v_step.tolerated_share IS NULL THEN ''
+                ELSE format(' (the first of %s failures in %s items, which is more than is borne)',
+                    v_step.failed, v_step.spawned) END);
     ELSIF v_verdict = 'complete' THEN
         UPDATE tidegate.flow_step
         SET state = 'completed', closed_at = clock_timestamp(), result = jsonb_build_object(
@@ -326,8 +339,9 @@ BEGIN
     WHERE step_id = (p_task).step_id AND position = (p_task).position;
     UPDATE tidegate.flow_step
     SET last_error = p_error,
-        cause = coalesce(cause, CASE WHEN (p_task).position < 0 THEN v_cause
-            ELSE format('item %s: %s', (p_task).position, v_cause) END),
+        -- When its own task fails, that is why, and not an item that was borne before.
+        cause = CASE WHEN (p_task).position < 0 THEN v_cause
+            ELSE coalesce(cause, format('item %s: %s', (p_task).position, v_cause)) END,
         failed = failed + CASE WHEN (p_task).position < 0 THEN 0 ELSE 1 END,
         generating = CASE WHEN (p_task).position < 0 AND generating IS NOT NULL THEN 'failed'
             ELSE generating END

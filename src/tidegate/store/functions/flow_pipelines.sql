@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION tidegate.flow_park_for_pipeline(
 ) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
     v_is_open boolean;
     v_state text;
 BEGIN
@@ -43,13 +43,14 @@ RETURNS TABLE (pipeline_run_id bigint, reason text)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
+    v_runs bigint[] := ARRAY(SELECT DISTINCT flow_run_id FROM tidegate.flow_pipeline_news);
     v_run tidegate.flow_run;
     v_link record;
 BEGIN
+    PERFORM tidegate.flow_await_one(v_runs);
     FOR v_run IN
         SELECT * FROM tidegate.flow_run
-        WHERE id IN (SELECT flow_run_id FROM tidegate.flow_pipeline_news)
-        ORDER BY id FOR NO KEY UPDATE
+        WHERE id = ANY (v_runs) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
     LOOP
         -- Asked again under the lock: what has moved meanwhile is somebody else's.
         FOR v_link IN

@@ -1,5 +1,15 @@
 -- How far runs of flows are, for people.
 
+-- A number of a state for who counts with doubles; what none of them can hold is as good as endless.
+CREATE OR REPLACE FUNCTION tidegate.flow_as_double(p_number numeric) RETURNS double precision
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN abs(p_number) > 1.7e308 THEN sign(p_number)::double precision * 'Infinity'
+        WHEN abs(p_number) < 1e-300 THEN 0
+        ELSE p_number::double precision
+    END
+$$;
+
 -- How far the steps of all runs are.
 CREATE OR REPLACE VIEW tidegate.flow_progress AS
 SELECT

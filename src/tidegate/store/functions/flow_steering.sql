@@ -39,26 +39,22 @@ CREATE OR REPLACE FUNCTION tidegate.flow_signal(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'a signal', true);
+    v_step tidegate.flow_step;
     v_before jsonb;
     v_reason text;
 BEGIN
-    IF v_run.state = 'failed' THEN  -- what it failed with may be taken back, before it is retried
-        DELETE FROM tidegate.flow_signal AS given
-        USING tidegate.flow_step AS taker
-        WHERE given.run_id = p_run AND given.step = p_step AND taker.run_id = p_run
-        AND taker.name = p_step AND taker.state NOT IN ('completed', 'skipped');
-    ELSE
-        PERFORM tidegate.flow_lock(p_run, 'a signal');
+    SELECT * INTO v_step FROM tidegate.flow_step WHERE run_id = p_run AND name = p_step;
+    -- What a run failed with may be taken back, before it is retried.
+    IF v_run.state = 'failed' AND v_step.state NOT IN ('completed', 'skipped') THEN
+        DELETE FROM tidegate.flow_signal WHERE run_id = p_run AND step = p_step;
     END IF;
     SELECT payload INTO v_before FROM tidegate.flow_signal WHERE run_id = p_run AND step = p_step;
     v_reason := CASE
         WHEN v_before = p_payload THEN NULL
         WHEN v_before IS NOT NULL THEN 'another was given before'
-        WHEN NOT EXISTS (
-            SELECT FROM tidegate.flow_step
-            WHERE run_id = p_run AND name = p_step AND needs_signal
-        ) THEN 'it takes none'
+        WHEN v_step.needs_signal IS NOT TRUE THEN 'it takes none'
+        WHEN v_step.state = 'skipped' THEN 'it was skipped'
     END;
     IF v_reason IS NOT NULL THEN
         PERFORM tidegate.flow_refuse(
@@ -99,7 +95,10 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'a pause');
 BEGIN
-    UPDATE tidegate.flow_run SET state = 'paused' WHERE id = p_run;
+    IF v_run.state = 'paused' THEN
+        RETURN 'paused';
+    END IF;
+    UPDATE tidegate.flow_run SET state = 'paused', paused_at = clock_timestamp() WHERE id = p_run;
     UPDATE tidegate.flow_task SET state = 'held'
     WHERE step_id IN (SELECT id FROM tidegate.flow_step WHERE run_id = p_run) AND state = 'ready';
     RETURN 'paused';
@@ -107,14 +106,19 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_pause IS
-    'Begin nothing more of a run until it is resumed; what is at work is finished.';
+    'Begin nothing more of a run until it is resumed; what is at work is finished. The bounds of '
+    'waits stand still meanwhile.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_resume(p_run bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'resuming');
 BEGIN
-    UPDATE tidegate.flow_run SET state = 'running' WHERE id = p_run;
+    IF v_run.state = 'running' THEN
+        RETURN 'running';
+    END IF;
+    UPDATE tidegate.flow_run SET state = 'running', paused_at = NULL WHERE id = p_run;
+    PERFORM tidegate.flow_make_up_for_pause(v_run);
     UPDATE tidegate.flow_task SET state = 'ready'
     WHERE step_id IN (SELECT id FROM tidegate.flow_step WHERE run_id = p_run) AND state = 'held';
     PERFORM tidegate.flow_notify(v_run);
@@ -137,7 +141,8 @@ BEGIN
             'TG003', format('run %s is %s', p_run, v_run.state), jsonb_build_object(
                 'run', p_run, 'state', v_run.state, 'wanted', 'trying it again'));
     END IF;
-    UPDATE tidegate.flow_run SET state = 'running', cause = NULL, closed_at = NULL
+    UPDATE tidegate.flow_run
+    SET state = 'running', cause = NULL, closed_at = NULL, paused_at = NULL
     WHERE id = p_run;
     WITH again AS (
         UPDATE tidegate.flow_task AS task
@@ -153,6 +158,9 @@ BEGIN
         failed = 0, canceled = 0, cause = NULL, closed_at = NULL,
         generating = CASE WHEN generating = 'failed' THEN 'started' ELSE generating END
     WHERE run_id = p_run AND state IN ('failed', 'canceled');
+    -- Of a step whose last items were done by the call that failed the run, nobody comes back.
+    PERFORM tidegate.flow_settle_step(id) FROM tidegate.flow_step
+    WHERE run_id = p_run AND state = 'running' AND generating = 'complete';
     PERFORM tidegate.flow_advance(p_run);
     RETURN 'running';
 END
@@ -166,12 +174,9 @@ CREATE OR REPLACE FUNCTION tidegate.flow_tolerate(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'another failure policy', true);
     v_step bigint;
 BEGIN
-    IF v_run.state <> 'failed' THEN
-        PERFORM tidegate.flow_lock(p_run, 'another failure policy');
-    END IF;
     UPDATE tidegate.flow_step SET tolerated_count = p_count, tolerated_share = p_share
     WHERE run_id = p_run AND name = p_step AND kind IN ('map', 'generator')
     RETURNING id INTO v_step;
@@ -189,6 +194,37 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_tolerate IS
     'Change how many items of a running step may fail: a count, a share, or (both null) none.';
 
+-- Refuse a value of a monotonic key that is back, or of another kind than what is there.
+CREATE OR REPLACE FUNCTION tidegate.flow_check_forward(
+    p_run tidegate.flow_run, p_state tidegate.flow_state, p_value jsonb
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_kind text := jsonb_typeof((p_state).value);
+BEGIN
+    IF v_kind <> 'null' AND v_kind <> jsonb_typeof(p_value) THEN
+        IF (p_run).state = 'failed' THEN
+            RETURN;  -- what it failed with is put right, and no place to go back from
+        END IF;
+        PERFORM tidegate.flow_refuse(
+            'TG009', format('the state %s is a %s', (p_state).key, v_kind), jsonb_build_object(
+                'of', format('the state %s of run %s', (p_state).key, (p_run).id),
+                'value', left(p_value::text, 100), 'reason', format(
+                    'it is monotonic and stands at %s, which is a %s',
+                    left((p_state).value::text, 100), v_kind)));
+    END IF;
+    IF (CASE WHEN v_kind = 'string'
+        THEN (p_value #>> '{}') COLLATE "C" < ((p_state).value #>> '{}') COLLATE "C"
+        ELSE p_value < (p_state).value
+    END) THEN
+        PERFORM tidegate.flow_refuse(
+            'TG005', format('the state %s would go back', (p_state).key), jsonb_build_object(
+                'run', (p_run).id, 'key', (p_state).key, 'value', p_value::text,
+                'current', (p_state).value::text, 'writer', (p_state).writer));
+    END IF;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION tidegate.flow_set_state(
     p_run bigint, p_key text, p_value jsonb, p_writer text DEFAULT current_user,
     p_once boolean DEFAULT false, p_owner text DEFAULT NULL, p_step bigint DEFAULT NULL,
@@ -196,14 +232,11 @@ CREATE OR REPLACE FUNCTION tidegate.flow_set_state(
 ) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock(p_run, 'writing its state', p_owner IS NULL);
     v_state tidegate.flow_state;
     v_task tidegate.flow_task;
     v_may_write boolean;
 BEGIN
-    IF v_run.state <> 'failed' OR p_owner IS NOT NULL THEN
-        PERFORM tidegate.flow_lock(p_run, 'writing its state');
-    END IF;
     SELECT * INTO v_state FROM tidegate.flow_state WHERE run_id = p_run AND key = p_key;
     IF p_owner IS NULL THEN
         v_may_write := v_state.is_external;
@@ -220,18 +253,8 @@ BEGIN
     IF v_state.value = p_value OR (p_once AND v_state.value IS NOT NULL) THEN
         RETURN v_state.value;
     END IF;
-    IF v_state.is_monotonic
-    -- A value of the wrong kind, which the run failed with, is no place to go back from.
-    AND NOT (v_run.state = 'failed' AND jsonb_typeof(p_value) <> jsonb_typeof(v_state.value))
-    AND (CASE
-        WHEN jsonb_typeof(p_value) = 'string' AND jsonb_typeof(v_state.value) = 'string'
-        THEN (p_value #>> '{}') COLLATE "C" < (v_state.value #>> '{}') COLLATE "C"
-        ELSE p_value < v_state.value
-    END) THEN
-        PERFORM tidegate.flow_refuse(
-            'TG005', format('the state %s would go back', p_key), jsonb_build_object(
-                'run', p_run, 'key', p_key, 'value', p_value::text,
-                'current', v_state.value::text, 'writer', v_state.writer));
+    IF v_state.is_monotonic THEN
+        PERFORM tidegate.flow_check_forward(v_run, v_state, p_value);
     END IF;
     UPDATE tidegate.flow_run SET changes = changes + 1 WHERE id = p_run;
     UPDATE tidegate.flow_state

@@ -1,11 +1,55 @@
 -- Sweeping behind flows: for anybody, as often as they like.
 
+-- Somebody may keep a run locked for long, and all others are swept all the same. But a run that is
+-- always busy has its turn too: of those to be swept one is waited for, for a moment.
+CREATE OR REPLACE FUNCTION tidegate.flow_await_one(p_runs bigint[]) RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '250ms' AS $$
+DECLARE
+    v_one bigint := p_runs[1 + floor(random() * cardinality(p_runs))::integer];
+BEGIN
+    PERFORM FROM tidegate.flow_run WHERE id = v_one FOR NO KEY UPDATE;
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
+END
+$$;
+
+-- A worker has left this task: somebody else does it, unless too many have died with it.
+CREATE OR REPLACE FUNCTION tidegate.flow_free_task(
+    p_run tidegate.flow_run, p_task tidegate.flow_task, p_has_died boolean, p_most_losses integer
+) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_has_died AND (p_task).losses >= p_most_losses THEN
+        PERFORM tidegate.flow_fail_task(p_run, p_task, format(
+            'workers have died with it %s times, the last one was %s',
+            (p_task).losses + 1, (p_task).owner));
+        RETURN;
+    END IF;
+    PERFORM tidegate.flow_let_go(p_run, p_task);
+    IF p_has_died THEN
+        -- What kills its workers comes alone in the end, and not with the same innocents.
+        UPDATE tidegate.flow_task
+        SET losses = losses + 1, available_at = now() + CASE WHEN losses > 0
+            THEN random() * least(60.0, 0.25 * 2 ^ losses) ELSE 0 END * interval '1 second'
+        WHERE step_id = (p_task).step_id AND position = (p_task).position;
+        UPDATE tidegate.flow_step
+        SET last_error = format('%s died with %s', (p_task).owner,
+            CASE WHEN (p_task).position < 0 THEN 'it' ELSE 'item ' || (p_task).position END)
+            || CASE WHEN (p_task).losses > 0
+                THEN format(', which %s others have done', (p_task).losses) ELSE '' END
+        WHERE id = (p_task).step_id;
+    END IF;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION tidegate.flow_sweep(p_most_losses integer DEFAULT 10)
 RETURNS TABLE (freed bigint, woken bigint, ended bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_dead text[];
+    v_gone text[];
+    v_stopped text[];
+    v_runs bigint[];
     v_run tidegate.flow_run;
     v_task tidegate.flow_task;
 BEGIN
@@ -17,48 +61,49 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    SELECT array_agg(owner) INTO v_dead FROM (
+    SELECT array_agg(owner) INTO v_gone FROM (
         SELECT DISTINCT owner FROM tidegate.flow_task WHERE state = 'claimed') AS at_work
     WHERE NOT EXISTS (
         SELECT FROM tidegate.lease
         WHERE kind = 'flow worker' AND key = at_work.owner
         AND lease.owner IS NOT NULL AND expires_at > clock_timestamp());
-    -- Without its lease a worker that was only asleep notices, and lets everything go.
+    -- Without its lease a worker that was only asleep notices, and lets everything go. One that has
+    -- given it back was stopped and did not die, which is known until all of its tasks are freed.
     DELETE FROM tidegate.lease
-    WHERE kind = 'flow worker' AND (owner IS NULL OR expires_at <= clock_timestamp());
-    v_dead := ARRAY(SELECT unnest(v_dead) EXCEPT
-        SELECT key FROM tidegate.lease WHERE kind = 'flow worker');
+    WHERE kind = 'flow worker' AND CASE
+        WHEN owner IS NOT NULL THEN expires_at <= clock_timestamp()
+        ELSE NOT EXISTS (
+            SELECT FROM tidegate.flow_task AS task
+            WHERE task.state = 'claimed' AND task.owner = lease.key)
+    END;
+    v_stopped := ARRAY(
+        SELECT key FROM tidegate.lease WHERE kind = 'flow worker' AND owner IS NULL);
+    v_gone := ARRAY(SELECT unnest(v_gone) EXCEPT
+        SELECT key FROM tidegate.lease WHERE kind = 'flow worker' AND owner IS NOT NULL);
+    v_runs := ARRAY(
+        SELECT run_id FROM tidegate.flow_task WHERE state = 'claimed' AND owner = ANY (v_gone)
+        UNION SELECT task.run_id
+        FROM tidegate.flow_task AS task JOIN tidegate.flow_run AS run ON run.id = task.run_id
+        WHERE task.state = 'parked' AND task.wait_until <= now() AND run.state = 'running'
+        UNION SELECT id FROM tidegate.flow_run WHERE state = 'canceling');
+    PERFORM tidegate.flow_await_one(v_runs);
     FOR v_run IN
         SELECT * FROM tidegate.flow_run
-        WHERE id IN (
-            SELECT run_id FROM tidegate.flow_task WHERE state = 'claimed' AND owner = ANY (v_dead)
-            UNION SELECT run_id FROM tidegate.flow_task
-            WHERE state = 'parked' AND wait_until <= now()
-            UNION SELECT id FROM tidegate.flow_run WHERE state = 'canceling')
-        ORDER BY id FOR NO KEY UPDATE
+        WHERE id = ANY (v_runs) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
     LOOP
         FOR v_task IN
             SELECT * FROM tidegate.flow_task
-            WHERE state = 'claimed' AND owner = ANY (v_dead) AND run_id = v_run.id
+            WHERE state = 'claimed' AND owner = ANY (v_gone) AND run_id = v_run.id
             FOR UPDATE
         LOOP
             freed := freed + 1;
-            IF v_task.losses >= p_most_losses THEN
-                PERFORM tidegate.flow_fail_task(v_run, v_task, format(
-                    'workers have died with it %s times, the last one was %s',
-                    v_task.losses + 1, v_task.owner));
-                EXIT WHEN (SELECT state FROM tidegate.flow_run WHERE id = v_run.id) = 'failed';
-            ELSE
-                PERFORM tidegate.flow_let_go(v_run, v_task);
-                -- What kills its workers comes alone in the end, and not with the same innocents.
-                UPDATE tidegate.flow_task
-                SET losses = losses + 1, available_at = now() + CASE WHEN losses > 0
-                    THEN random() * least(60.0, 0.25 * 2 ^ losses) ELSE 0 END * interval '1 second'
-                WHERE step_id = v_task.step_id AND position = v_task.position;
-            END IF;
+            PERFORM tidegate.flow_free_task(
+                v_run, v_task, v_task.owner <> ALL (v_stopped), p_most_losses);
+            EXIT WHEN (SELECT state FROM tidegate.flow_run WHERE id = v_run.id) = 'failed';
         END LOOP;
         UPDATE tidegate.flow_task SET state = tidegate.flow_free(v_run)
-        WHERE run_id = v_run.id AND state = 'parked' AND wait_until <= now();
+        WHERE run_id = v_run.id AND state = 'parked' AND wait_until <= now()
+        AND v_run.state = 'running';
         IF FOUND THEN
             woken := woken + 1;
         END IF;
@@ -112,3 +157,15 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_remove_closed IS
     'Forget runs that were closed so many seconds ago: some of them, with at most so many tasks. '
     'Answers how many it was at; 0 when nothing is left to forget.';
+
+-- Who deletes a run by hand takes its tasks with it; `flow_remove_closed` has left none.
+CREATE OR REPLACE FUNCTION tidegate.flow_remove_tasks() RETURNS trigger
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    DELETE FROM tidegate.flow_task WHERE step_id = OLD.id;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER flow_step_removed AFTER DELETE ON tidegate.flow_step
+    FOR EACH ROW EXECUTE FUNCTION tidegate.flow_remove_tasks();

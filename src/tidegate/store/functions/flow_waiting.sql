@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION tidegate.flow_tell_gate(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
 BEGIN
     PERFORM tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
     UPDATE tidegate.flow_task SET wait_gate = p_gate
@@ -23,7 +23,7 @@ CREATE OR REPLACE FUNCTION tidegate.flow_pass_wait(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
     v_task tidegate.flow_task := tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
 BEGIN
     UPDATE tidegate.flow_task
@@ -35,6 +35,20 @@ $$;
 
 COMMENT ON FUNCTION tidegate.flow_pass_wait IS
     'A claimed task goes on behind the wait that it was parked at.';
+
+-- For as long as its run was paused, a task has not waited: nobody could do what it waits for.
+CREATE OR REPLACE FUNCTION tidegate.flow_make_up_for_pause(p_run tidegate.flow_run) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    UPDATE tidegate.flow_task
+    SET waiting_since = waiting_since + (v_now - greatest((p_run).paused_at, waiting_since)),
+        wait_until = wait_until + (v_now - greatest((p_run).paused_at, waiting_since))
+    WHERE run_id = (p_run).id AND wait_number IS NOT NULL
+    AND state IN ('ready', 'held', 'claimed', 'parked');
+END
+$$;
 
 CREATE OR REPLACE VIEW tidegate.flow_waits AS
 SELECT

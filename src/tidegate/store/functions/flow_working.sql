@@ -109,7 +109,7 @@ CREATE OR REPLACE FUNCTION tidegate.flow_fail(
 ) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
     v_task tidegate.flow_task := tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
     v_step tidegate.flow_step;
 BEGIN
@@ -124,7 +124,8 @@ BEGIN
         RETURN 'failed';
     END IF;
     UPDATE tidegate.flow_task
-    SET state = tidegate.flow_free(v_run), available_at = now() + make_interval(secs => p_pause),
+    SET state = tidegate.flow_free(v_run),
+        available_at = now() + make_interval(secs => least(p_pause, 100 * 31557600.0)),
         cause = coalesce(cause, p_error), last_error = p_error, wait_number = NULL
     WHERE step_id = p_step AND position = p_position;
     UPDATE tidegate.flow_step SET last_error = p_error WHERE id = p_step;
@@ -133,8 +134,9 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_fail IS
-    'An attempt at a claimed task has failed: it is ready again after a pause, in seconds, or, '
-    'when it has no retries left or the failure is final, failed. Answers which.';
+    'An attempt at a claimed task has failed: it is ready again after a pause, in seconds and at '
+    'most a hundred years, or, when it has no retries left or the failure is final, failed. '
+    'Answers which.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_spawn(
     p_owner text, p_run bigint, p_step bigint, p_epoch bigint, p_items jsonb,
@@ -214,7 +216,7 @@ CREATE OR REPLACE FUNCTION tidegate.flow_finish_generator(
 ) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
     v_task tidegate.flow_task := tidegate.flow_held(p_owner, p_step, -1, p_epoch);
 BEGIN
     IF v_task.state = 'claimed' THEN
@@ -234,7 +236,7 @@ CREATE OR REPLACE FUNCTION tidegate.flow_skip(p_owner text, p_run bigint, p_step
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
     v_task tidegate.flow_task := tidegate.flow_held(p_owner, p_step, -1, p_epoch);
 BEGIN
     IF v_task.state <> 'claimed' THEN
@@ -245,6 +247,8 @@ BEGIN
     IF v_run.state = 'canceling' THEN
         PERFORM tidegate.flow_settle_canceling(p_run);
     ELSE
+        PERFORM tidegate.flow_close_rest(
+            p_run, ARRAY['ready', 'held', 'parked', 'claimed'], p_step);
         UPDATE tidegate.flow_step SET state = 'skipped', closed_at = clock_timestamp()
         WHERE id = p_step;
         PERFORM tidegate.flow_advance(p_run);
@@ -252,7 +256,8 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION tidegate.flow_skip IS 'The condition of a claimed step does not hold.';
+COMMENT ON FUNCTION tidegate.flow_skip IS
+    'The condition of a claimed step does not hold; items that it has are canceled.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_park(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint,
@@ -261,9 +266,10 @@ CREATE OR REPLACE FUNCTION tidegate.flow_park(
 ) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_run tidegate.flow_run := tidegate.flow_lock(p_run);
+    v_run tidegate.flow_run := tidegate.flow_lock_if_there(p_run);
     v_task tidegate.flow_task := tidegate.flow_held(p_owner, p_step, p_position, p_epoch);
     v_since timestamptz;
+    v_until timestamptz;
     v_state text;
 BEGIN
     IF v_task.state <> 'claimed' THEN
@@ -275,14 +281,15 @@ BEGIN
         RETURN 'canceled';
     END IF;
     v_since := CASE WHEN v_task.wait_number = p_number THEN v_task.waiting_since ELSE now() END;
+    v_until := v_since + make_interval(secs => p_timeout);
     v_state := CASE WHEN EXISTS (
         SELECT FROM tidegate.flow_state
         WHERE run_id = p_run AND key = ANY (p_keys) AND version > p_seen
     ) THEN tidegate.flow_free(v_run) ELSE 'parked' END;
     UPDATE tidegate.flow_task
     SET state = v_state, attempts = attempts - 1, losses = 0, waits_for = p_keys, wait_number = p_number,
-        waiting_since = v_since, wait_until = v_since + make_interval(secs => p_timeout),
-        available_at = now() + make_interval(secs => p_poll)
+        waiting_since = v_since, wait_until = v_until,
+        available_at = least(now() + make_interval(secs => p_poll), v_until)
     WHERE step_id = p_step AND position = p_position;
     RETURN v_state;
 END

@@ -27,3 +27,63 @@ FROM tidegate.flow_task
 WHERE state = 'claimed' AND run_id = %(run)s
 GROUP BY 1, 2
 ORDER BY 1, 2;
+
+-- name: past — How many events of a run are older than so many seconds, and the last one of them.
+SELECT count(*), coalesce(max(id), 0),
+    (SELECT extract(epoch FROM clock_timestamp() - begun_at)::double precision
+        FROM tidegate.flow_run WHERE id = %(run)s)
+FROM tidegate.flow_event
+WHERE run_id = %(run)s AND at < clock_timestamp() - make_interval(secs => %(seconds)s);
+
+-- name: ready — For how long the steps of a run have had something to do that no worker takes.
+-- Of items, by the first of their queue, which whoever comes takes before others; and only where
+-- no worker has another one in hand.
+SELECT step.name, extract(epoch FROM
+    clock_timestamp() - greatest(first.available_at, step.started_at))::double precision
+FROM tidegate.flow_run AS run
+JOIN tidegate.flow_step AS step ON step.run_id = run.id AND step.state = 'running'
+CROSS JOIN LATERAL (
+    SELECT available_at FROM tidegate.flow_task
+    WHERE step_id = step.id AND position = -1 AND state = 'ready' AND available_at <= now()
+    UNION ALL (
+        SELECT available_at FROM tidegate.flow_task
+        WHERE step.spawned > step.succeeded + step.failed + step.canceled
+        AND queue = run.flow || '/' || step.name || '[]'
+        AND state = 'ready' AND available_at <= now()
+        AND NOT EXISTS (
+            SELECT FROM tidegate.flow_task AS held
+            WHERE held.state = 'claimed' AND held.run_id = run.id AND held.step_id = step.id
+            AND held.position >= 0)
+        ORDER BY available_at LIMIT 1)
+) AS first
+WHERE run.id = %(run)s AND run.state = 'running'
+ORDER BY step.number;
+
+-- name: workers — How many are alive.
+SELECT count(*)
+FROM tidegate.lease
+WHERE kind = 'flow worker' AND owner IS NOT NULL AND expires_at > clock_timestamp();
+
+-- name: outcomes — The steps of a run, what became of each, and whether no other takes its result.
+SELECT step.name, step.kind, step.state, NOT EXISTS (
+    SELECT FROM tidegate.flow_step AS other
+    WHERE other.run_id = step.run_id AND step.name = ANY (other.depends_on))
+FROM tidegate.flow_step AS step
+WHERE step.run_id = %(run)s
+ORDER BY step.number;
+
+-- name: failed — What has failed for good in a run: items, and the own tasks of steps.
+SELECT step.name, nullif(task.position, -1), task.key, task.attempts, task.cause, task.last_error
+FROM tidegate.flow_step AS step
+JOIN tidegate.flow_task AS task ON task.step_id = step.id AND task.state = 'failed'
+WHERE step.run_id = %(run)s AND (step.failed > 0 OR step.state = 'failed')
+AND (%(step)s::text IS NULL OR step.name = %(step)s)
+ORDER BY step.number, task.position
+LIMIT %(most)s;
+
+-- name: count_failed — How many that are.
+SELECT coalesce(sum(step.failed + (
+    SELECT count(*) FROM tidegate.flow_task AS own
+    WHERE own.step_id = step.id AND own.position = -1 AND own.state = 'failed')), 0)::bigint
+FROM tidegate.flow_step AS step
+WHERE step.run_id = %(run)s AND (%(step)s::text IS NULL OR step.name = %(step)s);

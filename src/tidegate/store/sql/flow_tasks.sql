@@ -63,7 +63,12 @@ SELECT id
 FROM tidegate.flow_run
 WHERE id = ANY(%(runs)s::bigint[]) AND state NOT IN ('running', 'paused');
 
--- name: held_by — What a worker has claimed and not settled.
-SELECT step_id, position, run_id, queue, epoch, attempts, payload::text, wait_number, NULL
+-- name: paused — Which of these runs are paused.
+SELECT id
+FROM tidegate.flow_run
+WHERE id = ANY(%(runs)s::bigint[]) AND state = 'paused';
+
+-- name: held_by — What a worker has claimed and not settled, without what there is to do.
+SELECT step_id, position, run_id, queue, epoch, attempts, NULL, wait_number, NULL
 FROM tidegate.flow_task
 WHERE owner = %(owner)s AND state = 'claimed';

@@ -1,7 +1,10 @@
--- Durable flows: what happens is done by the functions of migration 0013, also from psql.
+-- Durable flows: what happens is done by the functions in `functions/`, also from psql.
 
 -- name: begin — Begin a run, or answer the one that was begun under this key.
 SELECT tidegate.flow_begin(%(flow)s, %(key)s, %(input)s::jsonb, %(steps)s::jsonb, %(keys)s::jsonb);
+
+-- name: is_begun_with — Whether a run was begun with this input: the same value, however written.
+SELECT input = %(input)s::jsonb FROM tidegate.flow_run WHERE id = %(run)s;
 
 -- name: find_run — A run by its number.
 SELECT id, flow, key, state, cause, begun_at, closed_at

@@ -37,6 +37,11 @@ UPDATE tidegate.lease
 SET owner = NULL
 WHERE kind = %(kind)s AND key = %(key)s AND owner = %(owner)s AND epoch = %(epoch)s;
 
+-- name: expire — Let a lease expire at once, as if its owner had died, unless it is lost already.
+UPDATE tidegate.lease
+SET expires_at = clock_timestamp()
+WHERE kind = %(kind)s AND key = %(key)s AND owner = %(owner)s AND epoch = %(epoch)s;
+
 -- name: hold — Who holds a lease; it does not change hands until the end of the transaction.
 SELECT kind, key, owner, epoch
 FROM tidegate.lease
