@@ -23,9 +23,9 @@ from time import monotonic
 import psycopg
 from rich.console import Console
 
-from tidegate.cutover import Wanted, indexes_of, reverse
+from tidegate.cutover import cut_over, indexes_of, reverse
 from tidegate.cutover.values import Cutover
-from tidegate.run.flows import begin, result
+from tidegate.run.flows import result
 from tidegate.store import Database, open_database
 from tidegate.store.change_log import DELETED
 from tidegate_examples.hall import BOUND, Hall
@@ -57,7 +57,7 @@ def main() -> None:
         teller.tell(f"a table of {ROWS:,} articles, and no index of them")
         hall = Hall(database, place, teller, left)
         old = hall.hire(PLAIN)
-        _cut_over(hall, "articles_v1", _begin(hall, "articles_v1"))
+        _cut_over(hall, "articles_v1", cut_over(database, stemmed, "articles_v1"))
         with _traffic(database.url) as seen:
             _deploy(hall, old)
             _replace(hall, seen)
@@ -80,7 +80,7 @@ class Seen:
 
 def _cut_over(hall: Hall, index: str, run: int) -> Cutover:
     """Wait until readers are switched, and tell what it came to."""
-    hall.until(f"{index} is made", lambda: hall.is_over(run))
+    hall.until(f"making {index}", lambda: hall.is_over(run), lambda: _far(hall, run))
     made: Cutover = result(hall.database, stemmed.flow, run, "finish")
     hall.teller.tell(
         f"readers are switched to {made.index}",
@@ -91,8 +91,9 @@ def _cut_over(hall: Hall, index: str, run: int) -> Cutover:
     return made
 
 
-def _begin(hall: Hall, index: str) -> int:
-    return begin(hall.database, stemmed.flow, Wanted(index), key=index)
+def _far(hall: Hall, run: int) -> str:
+    step = hall.step(run, "fill")
+    return f": {step.succeeded} of {step.spawned} portions are filled"
 
 
 def _deploy(hall: Hall, old: subprocess.Popen[bytes]) -> None:
@@ -106,8 +107,8 @@ def _deploy(hall: Hall, old: subprocess.Popen[bytes]) -> None:
 def _replace(hall: Hall, seen: Seen) -> None:
     """Another index, by workers that die."""
     mortal = hall.hire(STEMMED)
-    run = _begin(hall, "articles_v2")
-    hall.until("articles_v2 is filled", lambda: hall.step(run, "fill").succeeded >= 1)
+    run = cut_over(hall.database, stemmed, "articles_v2")
+    hall.until("filling articles_v2", lambda: hall.step(run, "fill").succeeded >= 1)
     mortal.kill()
     hall.teller.tell("a worker is killed while it fills articles_v2; another goes on")
     before = seen.found
