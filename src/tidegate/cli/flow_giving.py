@@ -24,7 +24,7 @@ ENDED_WELL = (StepState.COMPLETED, StepState.SKIPPED)
 def results(database: Database, run: int, step: str | None = None) -> Iterator[str]:
     """Lines of JSON: what a step gave, or each of its items.
 
-    Without a step, those that no other depends on; where that are several, each with its name.
+    Without a step, those that no other depends on; where there are several, each with its name.
     """
     chosen = [outcome_of(database, run, step)] if step else _last(database, run)
     for it in chosen:

@@ -30,12 +30,12 @@ from tidegate.cutover.values import (
     Switched,
     Wanted,
 )
-from tidegate.errors import GateClosed
+from tidegate.errors import CutoverRefused, GateClosed
 from tidegate.faults import crash_point
 from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
 from tidegate.run.flows import begin
 from tidegate.store.flows import flow_state
-from tidegate.store.indexes import Noted, switch_of
+from tidegate.store.indexes import Noted, switch_of, switches
 
 if TYPE_CHECKING:
     from tidegate.cutover.source import PostgresTable, Source
@@ -240,15 +240,26 @@ class Reindex:
         lag = source.lag(context.get_state(self.consumer_offset) or 0)
         previous = context.set_state_once(self.previous_index, indexes.current() or "")
         noted = Noted(f"run {context.run} of {self.name}", context.run, lag, previous or None)
-        indexes.switch(index, noted, partial(self._together, context, index))
+        indexes.switch(index, noted, partial(self._together, context, index, indexes.alias))
 
-    def _together(self, context: Context, index: str, work: Callable[[Any], None]) -> None:
+    def _together(
+        self, context: Context, index: str, alias: str, work: Callable[[Any], None]
+    ) -> None:
         def proven(connection: Connection) -> None:
             self._prove(connection, context.run, index)
+            self._check_latest(connection, context.run, index, alias)
             work(connection)
             crash_point("cutover.switch.before_commit")
 
         context.with_state({self.switch_done: True}, proven)
+
+    def _check_latest(self, connection: Connection, run: int, index: str, alias: str) -> None:
+        """One that failed and is tried again does not take readers back to an older index."""
+        later = [
+            it.run for it in switches(connection, alias) if it.run is not None and it.run > run
+        ]
+        if later:
+            raise CutoverRefused(index, f"run {max(later)} has switched {alias} since")
 
     def _prove(self, connection: Connection, run: int, index: str) -> None:
         """The gate holds in the transaction that switches, whatever was seen before it."""

@@ -21,6 +21,7 @@ from tidegate.errors import (
     NothingToReverse,
     counted,
 )
+from tidegate.flows import FlowState
 from tidegate.store import flows as store
 from tidegate.store.indexes import Noted, held, switches, was_shown
 
@@ -70,7 +71,8 @@ class IndexStatus:
 def cut_over(database: Database, reindex: Reindex, index: str) -> int:
     """Begin a cutover to an index, or find the one that was begun; answers its run.
 
-    An alias has one at a time: the earlier of two might switch last. `CutoverRefused` says so.
+    A `Reindex`, known by its name, has one at a time: the earlier of two might switch last.
+    `CutoverRefused` says so.
     """
     defined = reindex.flow.definition
     value = defined.input.encode(Wanted(index))
@@ -97,7 +99,8 @@ def _check_alone(connection: Connection, reindex: Reindex, indexes: Indexes, ind
 
 
 def _check_not_removed(run: FlowRun, indexes: Indexes, index: str) -> None:
-    if run.closed_at is not None and not indexes.is_there(index):
+    is_over = run.state in {FlowState.COMPLETED, FlowState.CANCELED}
+    if is_over and not indexes.is_there(index):
         raise CutoverRefused(index, f"run {run.id} had this name, and is over; give it another one")
 
 

@@ -145,10 +145,13 @@ class GateClosed(CutoverError):
 
 @dataclass(eq=False)
 class AliasBusy(CutoverError):
-    """Readers of an alias do not end, and it can only be switched between them."""
+    """Queries on an alias do not end, or somebody else decides about it at this moment."""
 
     retryable: ClassVar[bool] = True
-    says = "queries on {alias} do not end, and it is switched between them; it is tried again"
+    says = (
+        "{alias} is in use: queries on it do not end, or somebody else decides about it. A cutover"
+        " tries again by itself; give a command again."
+    )
 
     alias: str
 

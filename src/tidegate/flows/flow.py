@@ -224,7 +224,7 @@ class Flow:
             on_fail        how many items may fail: `FailAtFirst()`, which is none, or `Tolerate(…)`
             batch          items that are written at once; 100 by default
             flush_every    seconds after which fewer are written all the same; 0.2 by default
-            max_in_flight  items not done yet, above which it waits; 10,000 by default
+            max_in_flight  items not done yet, at which it waits; 10,000 by default
             key            a function of an item that identifies it; by default its position does
 
         Attempts and `timeout` are those of the generator itself; its handler has its own.

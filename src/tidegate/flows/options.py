@@ -84,7 +84,7 @@ class GeneratorOptions(MapOptions, total=False):
     flush_every: float
     """Seconds after which a batch that is not full is written all the same; 0.2 by default."""
     max_in_flight: int
-    """Items that are not done yet, above which the generator waits; 10,000 by default."""
+    """Items that are not done yet, at which the generator waits; 10,000 by default."""
     key: Callable[[Any], str]
     """What identifies an item, so that it is handled once; by default its position."""
 

@@ -64,7 +64,7 @@ class Generating:
     flush_every: float = 0.2
     """Seconds after which a batch that is not full is spawned all the same."""
     max_in_flight: int = 10_000
-    """Items that are spawned and not terminal, above which the generator waits."""
+    """Items that are spawned and not terminal, at which the generator waits."""
     key: Callable[[Any], str] | None = None
     """What identifies an item; by default its position."""
 

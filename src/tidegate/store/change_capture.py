@@ -146,7 +146,7 @@ def _create_triggers(connection: psycopg.Connection, table: TableName) -> None:
                 connection.execute(_composed(name, {**_names(table), "table": it.sql}))
     except errors.LockNotAvailable as busy:
         raise TableBusy(str(table)) from busy
-    connection.execute(b"SET LOCAL lock_timeout = 0")
+    connection.execute(b"SET LOCAL lock_timeout TO DEFAULT")
 
 
 def _names(table: TableName) -> dict[str, sql.Composable]:

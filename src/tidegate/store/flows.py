@@ -159,7 +159,7 @@ def retry_flow(connection: psycopg.Connection, run: int) -> None:
 def tolerate(
     connection: psycopg.Connection, run: int, step: str, count: int | None, share: float | None
 ) -> None:
-    """Change how many items of a step may fail, while it runs."""
+    """Change how many items of a step may fail, while it runs or after it has failed."""
     _one(connection, "tolerate", run=run, step=step, count=count, share=share)
 
 

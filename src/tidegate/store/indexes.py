@@ -227,7 +227,7 @@ def held(connection: psycopg.Connection, alias: str) -> Iterator[None]:
         yield
     except errors.LockNotAvailable as busy:
         raise AliasBusy(alias) from busy
-    connection.execute(b"SET LOCAL lock_timeout = 0")
+    connection.execute(b"SET LOCAL lock_timeout TO DEFAULT")
 
 
 def give_up(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:

@@ -9,10 +9,12 @@ import pytest
 from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import Shop, declared
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
+from tests.waiting import wait_until
 from tidegate.cutover import cut_over, retire
 from tidegate.errors import AliasBusy, CutoverRefused
 from tidegate.run.flows import working
-from tidegate.store.flows import cancel_flow
+from tidegate.run.flows.performing import Failed
+from tidegate.store.flows import cancel_flow, pause_flow, resume_flow
 
 
 def test_a_cutover_that_is_begun_again_is_the_same(shop: Shop) -> None:
@@ -57,3 +59,37 @@ def test_the_name_of_an_index_that_was_removed_is_not_given_again(
 def test_an_index_cannot_have_the_name_of_its_alias(shop: Shop) -> None:
     with pytest.raises(CutoverRefused):
         cut_over(shop.database, declared(), "articles")
+
+
+def test_a_cutover_whose_first_step_failed_can_be_tried_again_under_its_name(
+    shop: Shop,
+    hand: Hand,  # noqa: F811  a fixture
+) -> None:
+    shop.do("ALTER TABLE shop.articles DROP CONSTRAINT articles_pkey")
+    run = cut_over(shop.database, declared(), "articles_v1")
+    steps = Steps(shop, hand, run=run)
+    steps.perform("create")
+    assert hand.state(run) == "failed"
+    assert cut_over(shop.database, declared(), "articles_v1") == run
+
+
+def test_a_cutover_that_is_tried_again_does_not_take_readers_back(
+    shop: Shop,
+    hand: Hand,  # noqa: F811  a fixture
+) -> None:
+    shop.add(1, 20)
+    late = Steps(shop, hand, index="articles_v1")
+    late.fill()
+    late.compare()
+    hand.do(pause_flow, late.run)
+    Steps(shop, hand, index="articles_v2").cut_over()
+    hand.do(resume_flow, late.run)
+    with late.following():
+        wait_until(lambda: late.offset() is not None)
+        outcome = late.perform("switch")
+        while not isinstance(outcome, Failed):
+            wait_until(lambda: late.is_ready("switch"))
+            outcome = late.perform("switch")
+    assert outcome.is_final
+    assert outcome.error.startswith("CutoverRefused: ")
+    assert late.shown() == "search.articles_v2"

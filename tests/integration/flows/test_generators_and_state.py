@@ -10,8 +10,8 @@ import pytest
 from tests.integration.flows.calls import QUICKLY, Start
 from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
-from tidegate.flows import Context, Flow
-from tidegate.run.flows import begin, wait
+from tidegate.flows import Context, Flow, is_set
+from tidegate.run.flows import begin, wait, write_state
 
 
 def counting(release: Event, breaks_at: int | None = None) -> Flow:
@@ -62,3 +62,43 @@ def test_a_generator_that_saves_its_cursor_before_never_takes_its_state_back(
     run = works.finish(flow, 50)
     assert hand.steps(run)["count"].succeeded == 50
     assert "half-way" in (hand.steps(run)["count"].last_error or "")
+
+
+def test_a_generator_whose_items_fill_the_room_writes_its_state_all_the_same(
+    work: Start, hand: Hand
+) -> None:
+    flow = Flow("gated-items")
+    ready = flow.state("ready", bool)
+
+    @flow.generator(max_in_flight=3, batch=3, writes=ready, reads=ready)
+    def three(context: Context) -> Iterator[int]:
+        yield from range(3)
+        context.set_state(ready, True)  # its handlers wait for it
+
+    @three.handler
+    def handle(context: Context, number: int) -> int:
+        context.wait_for_state(is_set(ready))
+        return number
+
+    run = work(flow).finish(flow)
+    assert hand.steps(run)["three"].succeeded == 3
+
+
+def test_a_generator_that_waits_has_stored_what_it_has_yielded(work: Start, hand: Hand) -> None:
+    flow = Flow("waiting-generator")
+    handled = flow.state("handled", bool, external=True)
+
+    @flow.generator(max_in_flight=2, batch=2, flush_every=3600, reads=handled)
+    def nine(context: Context) -> Iterator[int]:
+        yield from range(9)
+        context.wait_for_state(is_set(handled))
+
+    @nine.handler
+    def handle(context: Context, number: int) -> int:
+        return number
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    wait_until(lambda: hand.steps(run)["nine"].succeeded == 9)
+    write_state(works.database, run, handled, True, "the test")
+    wait(works.database, run, 30)

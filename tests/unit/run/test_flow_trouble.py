@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tidegate.errors import UnknownFlowRun
+from tidegate.errors import DatabaseUnreachable, UnknownFlowRun
 from tidegate.run.flows.trouble import Untold, ours
 
 
@@ -35,6 +35,7 @@ def test_what_is_told_of_a_value_or_a_run_is_told(trouble: Exception) -> None:
         errors.InternalError_("XX000"),
         psycopg.OperationalError("the link is lost"),
         OSError("no more files"),
+        DatabaseUnreachable("shop on 127.0.0.1:1", 60.0, "the link is lost"),
     ],
 )
 def test_everything_else_keeps_its_cause_and_says_nothing_of_the_task(trouble: Exception) -> None:

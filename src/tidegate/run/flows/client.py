@@ -134,7 +134,7 @@ def write_state(
 
 
 def tolerate(database: Database, run: int, step: str, policy: FailurePolicy) -> None:
-    """Change how many items of a step may fail, while it runs."""
+    """Change how many items of a step may fail, while it runs or after it has failed."""
     borne = policy if isinstance(policy, Tolerate) else Tolerate()
     database.transact(lambda c: change_tolerated(c, run, step, borne.count, borne.share))
 

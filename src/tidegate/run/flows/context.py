@@ -213,6 +213,7 @@ class TaskContext:
             key = far[0].condition.key if far else missing or (reader.asked or [""])[0]
             raise self._never_came(waited, key, values.get(key, StateValue(None)), far)
         keys = keys_of(conditions) or self.part.step.reads
+        self.before_write()  # whoever writes the key may wait for what was yielded
         self.parked = Parked(conditions, keys, seen, number, poll, timeout)
         raise self.parked
 

@@ -141,6 +141,7 @@ class Spawner:
             self._wait_for_handlers()
             while batch := self._next_batch():
                 self._room = self._how.max_in_flight - self._spawn(batch)
+                self._note_stored()
                 self._wait_for_handlers()
         except BaseException as error:  # noqa: BLE001  it is raised where the generator is
             with self._changed:
@@ -150,8 +151,6 @@ class Spawner:
     def _next_batch(self) -> list[_Item | _Cursor]:
         """As soon as it is full, or old enough; nothing at the end."""
         with self._changed:
-            self._is_spawning = False
-            self._changed.notify_all()
             while not self._is_ended and len(self._waiting) < self._how.batch:
                 left = self._oldest + self._how.flush_every - monotonic()
                 if self._waiting and (left <= 0 or self._is_flushing):
@@ -159,9 +158,16 @@ class Spawner:
                 self._changed.wait(left if self._waiting else None)
             batch = self._take()
             self._is_spawning = bool(batch)
-            self._oldest = monotonic()
+            if not self._waiting or len(batch) == self._how.batch:
+                self._oldest = monotonic()  # else what is left was there before
             self._changed.notify_all()
             return batch
+
+    def _note_stored(self) -> None:
+        """Wakes who waits for that, before there is room for more."""
+        with self._changed:
+            self._is_spawning = False
+            self._changed.notify_all()
 
     def _take(self) -> list[_Item | _Cursor]:
         """What comes next, as far as there is room; a cursor needs none."""

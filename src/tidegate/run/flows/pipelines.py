@@ -66,6 +66,7 @@ class Pipelines:
             found = self._submit(context, wanted)
         if found.run.state is RunState.OPEN:
             self._check_bound(context, wanted, found.run)
+            context.before_write()
             crash_point("flow.submit.before_park")
             context.parked = AwaitsPipeline(found.run, wanted.number, wanted.timeout)
             raise context.parked

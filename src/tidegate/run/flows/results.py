@@ -7,7 +7,7 @@ them, and a single result does not wait.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ class Results:
         self,
         database: Database,
         on_settled: Callable[[Sequence[Outcome]], None],
-        on_trouble: Callable[[Exception], None],
+        on_trouble: Callable[[Collection[str], Exception], None],
     ) -> None:
         self._database = database
         self._on_settled = on_settled
@@ -63,7 +63,7 @@ class Results:
             except Exception as trouble:  # whatever it is, others do these tasks again
                 is_strange = not isinstance(trouble, TidegateError)
                 log.warning("%d results are lost: %s", len(outcomes), trouble, exc_info=is_strange)
-                self._on_trouble(trouble)
+                self._on_trouble({it.claim.owner for it in outcomes}, trouble)
             self._on_settled(outcomes)
 
     def _gather(self) -> list[Outcome | None]:

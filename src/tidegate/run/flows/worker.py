@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -163,8 +163,13 @@ class FlowWorker:
             while self._database.transact(lambda c: remove_closed_flows(c, KEPT)):
                 pass  # there may be more than one transaction takes
 
-    def _renounce(self, trouble: BaseException) -> None:
-        """What was done cannot be told: only without this life others see what is to be done."""
+    def _renounce(self, owners: Collection[str], trouble: BaseException) -> None:
+        """What was done cannot be told: only without this life others see what is to be done.
+
+        Nothing happens when the lives whose trouble it was are over.
+        """
+        if self.name not in owners:
+            return
         log.warning("%s begins another life: %s", self.name, trouble)
         self._try_to_leave(self._heartbeat.die)
         self._looking.hurry()
@@ -230,7 +235,7 @@ class FlowWorker:
         try:
             outcome = self._performer.perform(held.context)
         except Exception as trouble:  # noqa: BLE001  the database is gone for longer than is borne
-            self._renounce(trouble)
+            self._renounce({held.claim.owner}, trouble)
         self._means.add(held.claim.queue, held.took(monotonic()))
         self._holding.settle(held, outcome)
         self._holding.end(held)

@@ -2,7 +2,7 @@
 
 They are made anew when these files are not the ones that made them, by any release but an earlier
 one: while workers of two releases run side by side, the later one's stay. What cannot be replaced,
-a function whose arguments change or a view that loses a column, is dropped by a migration before.
+a function whose arguments change or a view that loses a column, is dropped in its file before.
 """
 
 from __future__ import annotations
@@ -28,16 +28,10 @@ def make_functions(connection: psycopg.Connection) -> None:
         connection.execute(asked["take_turn"].sql)
         if _are_made(connection):
             return
-        write_functions(connection)
+        connection.execute(asked["defer_bodies"].sql)
+        connection.execute(function_files())
+        connection.execute(asked["note_functions"].sql, (_release(), _digest()))
         crash_point("migration.before_commit")
-
-
-def write_functions(connection: psycopg.Connection) -> None:
-    """Make all of them, in the transaction of whoever has the turn."""
-    asked = queries("migrations")
-    connection.execute(asked["defer_bodies"].sql)
-    connection.execute(function_files())
-    connection.execute(asked["note_functions"].sql, (_release(), _digest()))
 
 
 @cache
@@ -50,14 +44,14 @@ def function_files() -> bytes:
 def is_earlier(release: str, other: str) -> bool:
     """Whether a release came before another.
 
-    >>> is_earlier("0.9.1", "0.10.0"), is_earlier("1.0.0", "1.0.0"), is_earlier("1.1", "1.0.3")
+    >>> is_earlier("0.9.1", "0.10.0"), is_earlier("1.0.0", "1.0.0rc2"), is_earlier("1.1", "1.0.3")
     (True, False, False)
     """
     return _numbers(release) < _numbers(other)
 
 
 def _numbers(release: str) -> list[int]:
-    return [int(it) for it in re.findall(r"\d+", release)]
+    return [int(it) for it in re.findall(r"\d+", release)[:3]]
 
 
 def _are_made(connection: psycopg.Connection) -> bool:

@@ -7,6 +7,10 @@
 -- Functions that move tasks are told to go by indexes: a plan for many of them, kept from a moment
 -- when there were few or made from their statistics, would read all tasks for each batch.
 
+-- They had fewer arguments.
+DROP FUNCTION IF EXISTS tidegate.flow_lock(bigint, text);
+DROP FUNCTION IF EXISTS tidegate.flow_close_rest(bigint, text[]);
+
 CREATE OR REPLACE FUNCTION tidegate.flow_refuse(p_code text, p_message text, p_detail jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

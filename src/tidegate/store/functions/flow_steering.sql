@@ -192,7 +192,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_tolerate IS
-    'Change how many items of a running step may fail: a count, a share, or (both null) none.';
+    'Change how many items of a step may fail, while it runs or after it has failed: a count, a share, or (both null) none.';
 
 -- Refuse a value of a monotonic key that is back, or of another kind than what is there.
 CREATE OR REPLACE FUNCTION tidegate.flow_check_forward(

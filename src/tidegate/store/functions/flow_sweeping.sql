@@ -120,6 +120,9 @@ COMMENT ON FUNCTION tidegate.flow_sweep IS
     'Free what dead workers have claimed, wake waits whose bound has passed, and end runs that '
     'are being cancelled and that nobody works for any more.';
 
+-- It had fewer arguments.
+DROP FUNCTION IF EXISTS tidegate.flow_remove_closed(double precision, integer);
+
 CREATE OR REPLACE FUNCTION tidegate.flow_remove_closed(
     p_seconds double precision, p_most integer DEFAULT 10, p_tasks bigint DEFAULT 10000
 ) RETURNS bigint

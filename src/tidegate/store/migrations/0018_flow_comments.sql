@@ -1,6 +1,3 @@
--- Its arguments have changed; functions are made by the files beside this folder.
-DROP FUNCTION IF EXISTS tidegate.flow_remove_closed(double precision, integer);
-
 COMMENT ON TABLE tidegate.flow_run IS
     'Runs of flows: running, paused, canceling, completed, failed or canceled, and the first cause.';
 

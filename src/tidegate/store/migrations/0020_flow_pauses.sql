@@ -5,8 +5,3 @@ UPDATE tidegate.flow_run SET paused_at = clock_timestamp() WHERE state = 'paused
 -- Tasks of runs that were deleted by hand; a trigger removes them with their steps.
 DELETE FROM tidegate.flow_task AS task
 WHERE NOT EXISTS (SELECT FROM tidegate.flow_step WHERE id = task.step_id);
-
--- Their arguments change.
-DROP FUNCTION IF EXISTS tidegate.flow_lock(bigint, text);
-
-DROP FUNCTION IF EXISTS tidegate.flow_close_rest(bigint, text[]);

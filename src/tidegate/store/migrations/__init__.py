@@ -17,7 +17,7 @@ import psycopg
 
 from tidegate.errors import SchemaTooNew
 from tidegate.faults import crash_point
-from tidegate.store.functions import make_functions, write_functions
+from tidegate.store.functions import make_functions
 from tidegate.store.queries import queries
 
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -74,6 +74,4 @@ def _apply(connection: psycopg.Connection, migration: Migration) -> None:
             return
         connection.execute(migration.sql)
         connection.execute(asked["note"].sql, (migration.number, migration.name))
-        if migration is migrations()[-1]:  # nobody finds those dropped that it replaces
-            write_functions(connection)
         crash_point("migration.before_commit")
