@@ -51,9 +51,8 @@ def keep_rights(
 
 def _grant(index: TableName, reader: str | None) -> sql.Composed:
     """Without a name it is everybody."""
-    return sql.SQL(_SQL["grant"].sql.decode()).format(
-        index=index.sql, reader=sql.Identifier(reader) if reader else sql.SQL("PUBLIC")
-    )
+    whom = sql.Identifier(reader) if reader else sql.SQL("PUBLIC")
+    return _SQL["grant"].composed({"index": index.sql, "reader": whom})
 
 
 def _is_row_secured(connection: psycopg.Connection, index: TableName) -> bool:

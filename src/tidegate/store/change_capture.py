@@ -7,7 +7,6 @@ the name of another brings triggers of its own along, which write to another log
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -17,7 +16,7 @@ from psycopg import errors, sql
 from tidegate.errors import LoggedTwice, TableBusy
 from tidegate.store.change_log import SCHEMA, log_of
 from tidegate.store.queries import queries
-from tidegate.store.tables import EXACT, Shape, TableName, key_texts
+from tidegate.store.tables import EXACT, Shape, TableName, key_texts, waiting_at_most
 
 PLAIN = frozenset(
     ("smallint", "integer", "bigint", "numeric", "text", "character varying", "character", "uuid")
@@ -71,7 +70,7 @@ def ensure_log(connection: psycopg.Connection, table: TableName, shape: Shape) -
 def drop_log(connection: psycopg.Connection, table: TableName) -> None:
     """Log the changes of a table no longer."""
     for name in ("stop_logging", "drop_log"):
-        connection.execute(_composed(name, _names(table)))
+        connection.execute(_SQL[name].composed(_names(table)))
 
 
 def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
@@ -90,8 +89,8 @@ def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape) -> 
     }
     for name in prepared.missing:
         is_function = name == "create_function"
-        connection.execute(function if is_function else _composed(name, parts))
-    connection.execute(_composed("forget_strange", parts))
+        connection.execute(function if is_function else _SQL[name].composed(parts))
+    connection.execute(_SQL["forget_strange"].composed(parts))
 
 
 def _function(connection: psycopg.Connection, table: TableName, shape: Shape) -> sql.Composed:
@@ -134,19 +133,18 @@ def _check_rivals(connection: psycopg.Connection, table: TableName) -> None:
 
 def _create_triggers(connection: psycopg.Connection, table: TableName) -> None:
     asked = _asked(connection, table)
-    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_BOUND}'".encode())
     try:
-        for *other, trigger in connection.execute(_SQL["strangers"].sql, asked).fetchall():
-            parts = {"table": TableName(*other).sql, "trigger": sql.Identifier(trigger)}
-            connection.execute(_composed("drop_trigger", parts))
-        connection.execute(_composed("create_trigger", _names(table)))
-        partitions = connection.execute(_SQL["partitions"].sql, asked).fetchall()
-        for it in (table, *(TableName(*row) for row in partitions)):
-            for name in ("create_truncate_trigger", "enable_triggers"):
-                connection.execute(_composed(name, {**_names(table), "table": it.sql}))
+        with waiting_at_most(connection, LOCK_BOUND):
+            for *other, trigger in connection.execute(_SQL["strangers"].sql, asked).fetchall():
+                parts = {"table": TableName(*other).sql, "trigger": sql.Identifier(trigger)}
+                connection.execute(_SQL["drop_trigger"].composed(parts))
+            connection.execute(_SQL["create_trigger"].composed(_names(table)))
+            partitions = connection.execute(_SQL["partitions"].sql, asked).fetchall()
+            for it in (table, *(TableName(*row) for row in partitions)):
+                for name in ("create_truncate_trigger", "enable_triggers"):
+                    connection.execute(_SQL[name].composed({**_names(table), "table": it.sql}))
     except errors.LockNotAvailable as busy:
         raise TableBusy(str(table)) from busy
-    connection.execute(b"SET LOCAL lock_timeout TO DEFAULT")
 
 
 def _names(table: TableName) -> dict[str, sql.Composable]:
@@ -158,10 +156,6 @@ def _names(table: TableName) -> dict[str, sql.Composable]:
 def _asked(connection: psycopg.Connection, table: TableName) -> dict[str, str]:
     log = log_of(table).sql.as_string(connection)
     return {"table": table.sql.as_string(connection), "log": log, "function": f"{log}()"}
-
-
-def _composed(name: str, parts: Mapping[str, sql.Composable]) -> sql.Composed:
-    return sql.SQL(_SQL[name].sql.decode()).format(**parts)
 
 
 _SQL = queries("change_capture")

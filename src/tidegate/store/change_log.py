@@ -13,7 +13,7 @@ since the log began has version 0. What is read later is never older.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -126,7 +126,7 @@ def changes(
 ) -> Changes:
     """The next changes of transactions from `offset` on, behind a number of that transaction."""
     asked = {"offset": offset, "after": after, "most": most}
-    rows = connection.execute(_composed("changes", {"log": _log(table)}), asked).fetchall()
+    rows = connection.execute(_SQL["changes"].composed({"log": _log(table)}), asked).fetchall()
     found = tuple(Change(xid, number, tuple(key)) for xid, number, key, _ in rows if key)
     return Changes(found, rows[0][3])
 
@@ -138,14 +138,14 @@ def pending_among(
     asked = {"offset": offset, "keys": as_json(keys)}
     if not keys:
         return set()
-    rows = connection.execute(_composed("pending", {"log": _log(table)}), asked)
+    rows = connection.execute(_SQL["pending"].composed({"log": _log(table)}), asked)
     return {tuple(key) for (key,) in rows}
 
 
 def lag(connection: psycopg.Connection, table: TableName, offset: int) -> Lag:
     """How much of the log is not behind an offset."""
     asked = {"offset": offset, "most": Lag.MOST}
-    row = connection.execute(_composed("lag", {"log": _log(table)}), asked).fetchone()
+    row = connection.execute(_SQL["lag"].composed({"log": _log(table)}), asked).fetchone()
     assert row is not None
     return Lag(row[0], max(0.0, row[1]))
 
@@ -194,7 +194,7 @@ def tell_offset(
     }  # fmt: skip
     if not connection.execute(_SQL["tell_offset"].sql, asked).rowcount:
         raise NotFollowed(follower, str(table))
-    return connection.execute(_composed("trim", {"log": _log(table)}), asked).rowcount
+    return connection.execute(_SQL["trim"].composed({"log": _log(table)}), asked).rowcount
 
 
 def forget_follower(connection: psycopg.Connection, table: TableName, follower: str) -> None:
@@ -207,8 +207,7 @@ def rows_within(
     connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange
 ) -> pa.Table:
     """The rows of a range with their versions, all as they are at one moment."""
-    query = _composed(
-        "rows_within",
+    query = _SQL["rows_within"].composed(
         {
             "columns": _texts(shape.key_first),
             "table": table.sql,
@@ -226,8 +225,7 @@ def rows_of(
     """The rows of these keys with their versions, also of those that are gone."""
     names = [sql.Identifier(it.name) for it in shape.key]
     wanted = (sql.SQL("({})").format(key_values(shape, key)) for key in keys)
-    query = _composed(
-        "rows_of",
+    query = _SQL["rows_of"].composed(
         {
             "key_texts": key_texts(shape, "wanted"),
             "others": _texts(shape.key_first[len(names) :], end=", "),
@@ -265,11 +263,6 @@ def _number(connection: psycopg.Connection, query: str) -> int:
     row = connection.execute(_SQL[query].sql).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def _composed(name: str, parts: Mapping[str, sql.Composable]) -> sql.Composed:
-    text = _SQL[name].sql.decode().removesuffix(";")
-    return sql.SQL(text).format(**parts)
 
 
 _SQL = queries("change_log")

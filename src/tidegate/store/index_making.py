@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ from tidegate.errors import ColumnReserved, IndexDiffers
 from tidegate.store.change_log import VERSION
 from tidegate.store.indexes import SHOWN, check_usable, is_there, note_comment, owned_by
 from tidegate.store.queries import queries
-from tidegate.store.tables import Column, Shape, TableName, shape_of
+from tidegate.store.tables import Shape, TableName, names_of, shape_of
 
 OWN = "tidegate_"
 """How the columns begin that an index has of its own."""
@@ -35,7 +35,7 @@ def create_index(
     alias: TableName,
 ) -> None:
     """Create an index for rows of this shape; nothing happens when it is there as it should be."""
-    _check_names(index, shape)
+    _checknames_of(index, shape)
     parts = _parts(index, shape, search)
     if is_there(connection, index):
         check_usable(connection, index, alias)
@@ -43,7 +43,7 @@ def create_index(
         _check_search(connection, index, parts)
         return
     for name in ("create_schema", "create_index", "index_document"):
-        connection.execute(_composed(name, parts))
+        connection.execute(_SQL[name].composed(parts))
     note_comment(connection, index, f"{owned_by(alias)}{uuid4()}")
 
 
@@ -60,13 +60,13 @@ def _parts(index: TableName, shape: Shape, search: Search) -> dict[str, sql.Comp
         "schema": sql.Identifier(index.schema),
         "index": index.sql,
         "columns": sql.SQL(", ").join(columns),
-        "key": _names(shape.key),
+        "key": names_of(shape.key),
         "language": sql.Literal(search.language),
         "text": _text(search),
     }
 
 
-def _check_names(index: TableName, shape: Shape) -> None:
+def _checknames_of(index: TableName, shape: Shape) -> None:
     for it in shape.columns:
         if it.name == SHOWN or it.name.startswith(OWN):
             raise ColumnReserved(str(index), it.name)
@@ -87,7 +87,7 @@ def _check_search(
     connection: psycopg.Connection, index: TableName, parts: Mapping[str, sql.Composable]
 ) -> None:
     """PostgreSQL is asked to write down what is wanted, so that both are in its own words."""
-    connection.execute(_composed("make_wanted", parts))
+    connection.execute(_SQL["make_wanted"].composed(parts))
     asked = {"schema": index.schema, "name": index.name}
     if connection.execute(_SQL["searches_alike"].sql, asked).fetchone() is None:
         raise IndexDiffers(str(index), "it is there and searches other columns, or by other rules")
@@ -100,14 +100,6 @@ def _text(search: Search) -> sql.Composable:
     return sql.SQL(" || ' ' || ").join(
         sql.SQL("coalesce({}::text, '')").format(sql.Identifier(it)) for it in search.columns
     )
-
-
-def _names(columns: Sequence[Column]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(it.name) for it in columns)
-
-
-def _composed(name: str, parts: Mapping[str, sql.Composable]) -> sql.Composed:
-    return sql.SQL(_SQL[name].sql.decode()).format(**parts)
 
 
 _SQL = queries("index_making")

@@ -7,7 +7,7 @@ index: whoever reads it sees one or the other, at any moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,14 @@ from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers, IndexInUse
 from tidegate.store.alias_rights import check_row_security, keep_rights, view_options
 from tidegate.store.change_log import DELETED, VERSION, Lag
 from tidegate.store.queries import queries
-from tidegate.store.tables import Column, Shape, TableName, copy_in, shape_of
+from tidegate.store.tables import (
+    Shape,
+    TableName,
+    copy_in,
+    names_of,
+    shape_of,
+    waiting_at_most,
+)
 
 DOCUMENT = "tidegate_document"
 SHOWN = "document"
@@ -98,12 +105,12 @@ def owned_by(alias: TableName) -> str:
 def note_comment(connection: psycopg.Connection, index: TableName, comment: str) -> None:
     """Keep whose an index is, where `identity` finds it."""
     parts = {"index": index.sql, "comment": sql.Literal(comment)}
-    connection.execute(_composed("note_comment", parts))
+    connection.execute(_SQL["note_comment"].composed(parts))
 
 
 def is_empty(connection: psycopg.Connection, index: TableName) -> bool:
     """Whether nothing was ever written to an index."""
-    row = connection.execute(_composed("is_empty", {"index": index.sql})).fetchone()
+    row = connection.execute(_SQL["is_empty"].composed({"index": index.sql})).fetchone()
     return row is not None and bool(row[0])
 
 
@@ -148,7 +155,7 @@ def write(
     another identity than the one it expects, and writes nothing: `IndexDiffers`.
     """
     try:
-        connection.execute(_composed("hold", {"index": index.sql}))
+        connection.execute(_SQL["hold"].composed({"index": index.sql}))
     except errors.UndefinedTable as gone:
         raise IndexDiffers(str(index), "it is no index") from gone
     found = _found(connection, index)
@@ -160,13 +167,13 @@ def write(
     parts = {
         "incoming": incoming,
         "index": index.sql,
-        "key": _names(shape.key),
+        "key": names_of(shape.key),
         "names": sql.SQL(", ").join(names),
         "values": sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(it) for it in names),
     }
-    connection.execute(_composed("make_incoming", parts))
+    connection.execute(_SQL["make_incoming"].composed(parts))
     copy_in(connection, incoming, rows)
-    return connection.execute(_composed("write", parts)).rowcount
+    return connection.execute(_SQL["write"].composed(parts)).rowcount
 
 
 def check_alias(connection: psycopg.Connection, alias: TableName, index: TableName) -> None:
@@ -221,13 +228,12 @@ def held(connection: psycopg.Connection, alias: str) -> Iterator[None]:
 
     In the block no lock is waited for any longer than readers may be kept: `AliasBusy`.
     """
-    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_BOUND}'".encode())
     try:
-        connection.execute(_SQL["hold_alias"].sql, {"alias": alias})
-        yield
+        with waiting_at_most(connection, LOCK_BOUND):
+            connection.execute(_SQL["hold_alias"].sql, {"alias": alias})
+            yield
     except errors.LockNotAvailable as busy:
         raise AliasBusy(alias) from busy
-    connection.execute(b"SET LOCAL lock_timeout TO DEFAULT")
 
 
 def give_up(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
@@ -317,8 +323,7 @@ def _view(connection: psycopg.Connection, alias: TableName, index: TableName) ->
     shown = sql.SQL("{} AS {}").format(sql.Identifier(DOCUMENT), sql.Identifier(SHOWN))
     wanted = _view_columns(connection, alias) or []
     ordered = _in_order([(it, "") for it in [*columns, SHOWN]], wanted)
-    return _composed(
-        "create_view",
+    return _SQL["create_view"].composed(
         {
             "alias": alias.sql,
             "options": view_options(connection, alias),
@@ -341,14 +346,6 @@ def _view_columns(connection: psycopg.Connection, alias: TableName) -> list[tupl
     asked = {"schema": alias.schema, "name": alias.name}
     rows = connection.execute(_SQL["view_columns"].sql, asked).fetchall()
     return [(name, type_) for name, type_ in rows] or None
-
-
-def _names(columns: Sequence[Column]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(it.name) for it in columns)
-
-
-def _composed(name: str, parts: Mapping[str, sql.Composable]) -> sql.Composed:
-    return sql.SQL(_SQL[name].sql.decode()).format(**parts)
 
 
 _SQL = queries("indexes")

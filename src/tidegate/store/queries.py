@@ -11,9 +11,12 @@ The statement is called by one Python method, which is where its parameters get 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+from psycopg.sql import SQL, Composable, Composed
 
 HEADING = re.compile(r"^-- name: (?P<name>[a-z_]+) — (?P<description>.+)$", re.MULTILINE)
 
@@ -25,6 +28,10 @@ class Query:
     name: str
     description: str
     sql: bytes
+
+    def composed(self, parts: Mapping[str, Composable]) -> Composed:
+        """With parts of SQL, such as names, where they belong; it may become a part itself."""
+        return SQL(self.sql.decode().removesuffix(";")).format(**parts)
 
 
 @cache

@@ -7,7 +7,8 @@ column of any type arrives as it was, and no row is ever handled alone.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -126,6 +127,14 @@ def be_exact(connection: psycopg.Connection) -> None:
     connection.execute(sql.SQL("SELECT {}").format(settings))
 
 
+@contextmanager
+def waiting_at_most(connection: psycopg.Connection, bound: str) -> Iterator[None]:
+    """In the block no lock is waited for any longer: `LockNotAvailable`."""
+    connection.execute(f"SET LOCAL lock_timeout = '{bound}'".encode())
+    yield
+    connection.execute(b"SET LOCAL lock_timeout TO DEFAULT")
+
+
 def hold(connection: psycopg.Connection, table: TableName) -> None:
     """Let nobody rewrite a table until this transaction ends; to be called before it is read.
 
@@ -155,14 +164,13 @@ def bound_after(
     connection: psycopg.Connection, table: TableName, shape: Shape, low: Key | None, rows: int
 ) -> Key | None:
     """The key so many rows behind another one; None when there are fewer."""
-    names = sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.key)
     asked = sql.SQL(
         "SELECT ARRAY[{texts}] FROM {table} WHERE {behind} ORDER BY {names} OFFSET {rows} LIMIT 1"
     ).format(
         texts=key_texts(shape),
         table=table.sql,
         behind=in_range(shape, KeyRange(low)),
-        names=names,
+        names=names_of(shape.key),
         rows=sql.Literal(rows - 1),
     )
     _begin_reading(connection, table)
@@ -179,7 +187,7 @@ def bounds_within(
         " FROM {table} WHERE {within}) AS it WHERE at % {rows} = 0 ORDER BY at"
     ).format(
         texts=key_texts(shape),
-        names=sql.SQL(", ").join(sql.Identifier(it.name) for it in shape.key),
+        names=names_of(shape.key),
         table=table.sql,
         within=in_range(shape, within),
         rows=sql.Literal(rows),
@@ -276,6 +284,11 @@ def in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
         if bound is not None
     ]
     return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+
+def names_of(columns: Iterable[Column]) -> sql.Composed:
+    """The names of columns, one after the other."""
+    return sql.SQL(", ").join(sql.Identifier(it.name) for it in columns)
 
 
 def key_values(shape: Shape, key: Key) -> sql.Composed:
