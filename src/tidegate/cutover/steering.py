@@ -133,8 +133,9 @@ def reverse(
     with reindex.opened(database) as (source, indexes):
         previous = _previous(database, indexes)
         offset = partial(_offset, database, reindex, indexes, previous)
+        trouble = partial(_trouble, database, reindex, indexes, previous)
         if not is_stale_borne:
-            _wait_fresh(source, previous, offset, bound)
+            _wait_fresh(source, previous, offset, bound, trouble)
         lag = _lag_if_told(source, offset())
         indexes.switch(previous, Noted(by, lag=lag), database.transact)
         return previous
@@ -223,14 +224,21 @@ def _previous(database: Database, indexes: Indexes) -> str:
     return previous
 
 
-def _wait_fresh(source: Source, index: str, offset: Callable[[], int | None], bound: float) -> None:
+def _wait_fresh(
+    source: Source,
+    index: str,
+    offset: Callable[[], int | None],
+    bound: float,
+    trouble: Callable[[], str],
+) -> None:
     watermark, deadline = source.head(), monotonic() + bound
     while (known := offset()) is None or known < watermark:
         if known is None:
             raise IndexUnfed(index)
         if monotonic() > deadline:
             lag = source.lag(known)
-            raise IndexBehind(index, counted(lag.changes, "change"), lag.seconds, bound)
+            changes = counted(lag.changes, "change")
+            raise IndexBehind(index, changes, lag.seconds, bound, trouble())
         sleep(LOOK_EVERY)
 
 
@@ -285,6 +293,13 @@ def _offset(database: Database, reindex: Reindex, indexes: Indexes, index: str) 
     """How far an index is; None when nobody keeps it fresh."""
     found = database.transact(lambda c: _keepers_of(c, reindex, indexes, index))
     return max((_keeping(database, it).offset or 0 for it in found), default=None)
+
+
+def _trouble(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> str:
+    """What keeps changes from an index, as far as its keepers say."""
+    found = database.transact(lambda c: _keepers_of(c, reindex, indexes, index))
+    told = [_keeping(database, it).trouble for it in found]
+    return "; ".join(it for it in told if it) or "see that workers for its feed are alive"
 
 
 def _keeping(database: Database, run: FlowRun) -> _Keeping:

@@ -173,13 +173,14 @@ class IndexBehind(CutoverError):
     retryable: ClassVar[bool] = True
     says = (
         "{index} is {changes} behind, the oldest {seconds:.1f} s old, and did not catch up"
-        " within {bound:g} s; start workers for its feed, or switch all the same with --stale"
+        " within {bound:g} s: {held_up_by}. To switch all the same, say --stale"
     )
 
     index: str
     changes: str
     seconds: float
     bound: float
+    held_up_by: str
 
 
 @dataclass(eq=False)

@@ -277,6 +277,18 @@ class NowhereForChunks(FlowError):
 
 
 @dataclass(eq=False)
+class CursorRefused(FlowError):
+    """A cursor of what yields nothing."""
+
+    says = (
+        "step {step!r} of run {run} saves a cursor and is no generator, which alone go on from one"
+    )
+
+    run: int
+    step: str
+
+
+@dataclass(eq=False)
 class SignalRefused(FlowError):
     """A signal that nobody waits for, or another than was given before."""
 

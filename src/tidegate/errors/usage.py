@@ -86,6 +86,16 @@ class NoDeployment(UsageError):
 
 
 @dataclass(eq=False)
+class UnusableFolder(UsageError):
+    """A deployment cannot be where it was asked for."""
+
+    says = "{folder} cannot hold a deployment: {reason}"
+
+    folder: str
+    reason: str
+
+
+@dataclass(eq=False)
 class NoGeneratedData(UsageError):
     """A pipeline has no generator of data, so somebody has to say where its data is."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from os import environ
 from pathlib import Path
 
+from tidegate.errors import UnusableFolder
 from tidegate.store import Database, open_database
 
 
@@ -29,9 +30,12 @@ def open_deployment(
 ) -> Iterator[Deployment]:
     """The deployment in a folder. `database` is a URL, `data` a path or URI for its files."""
     folder = folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
     root = data or str(folder / "data")
-    if "://" not in root:
-        Path(root).mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if "://" not in root:
+            Path(root).mkdir(parents=True, exist_ok=True)
+    except OSError as refusal:
+        raise UnusableFolder(str(folder), str(refusal)) from refusal
     with open_database(database, folder, environ) as opened:
         yield Deployment(opened, root)

@@ -96,6 +96,7 @@ def test_readers_do_not_go_back_to_an_index_that_is_behind(alias: Alias) -> None
     with pytest.raises(IndexBehind) as behind:
         reverse(alias.database, reindex, by="a clerk", bound=0.2)
     assert (behind.value.index, behind.value.changes) == ("search.v1", "3 changes")
+    assert behind.value.held_up_by == "see that workers for its feed are alive"
     assert alias.shown() == "search.v2"
     assert reverse(alias.database, reindex, by="a clerk", is_stale_borne=True) == "search.v1"
     assert alias.shown() == "search.v1"

@@ -54,6 +54,19 @@ def test_a_function_that_says_so_is_not_tried_again(work: Start) -> None:
     assert calls.made == ["page-7"]
 
 
+def test_only_generators_save_cursors(work: Start) -> None:
+    flow = Flow("cursors")
+
+    @flow.step(retries=5)
+    def read(context: Context) -> None:
+        context.save_cursor(7)
+
+    works = work(flow)
+    run = begin(works.database, flow)
+    with pytest.raises(FlowFailed, match="CursorRefused"):
+        wait(works.database, run, 30)
+
+
 def test_values_keep_their_types_from_step_to_step(work: Start) -> None:
     flow = Flow("orders")
 

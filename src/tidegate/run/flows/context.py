@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tidegate.errors import (
+    CursorRefused,
     FlowCancelled,
     FlowRedefined,
     StateNeverCame,
@@ -287,7 +288,7 @@ class TaskContext:
     def save_cursor(self, value: object) -> None:
         """What a generator has to know to go on behind what it has yielded so far."""
         if self.on_cursor is None:
-            raise StateUndeclared(f"step {self.step!r}", "save a cursor in", "it is no generator")
+            raise CursorRefused(self.run, self.step)
         self._cursor = value
         self.on_cursor(value)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import tidegate.errors
 from tidegate.errors import (
     ClaimLost,
+    CursorRefused,
     CutoverError,
     FinalFailure,
     FlowCancelled,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FINAL = (
+    CursorRefused,
     FinalFailure,
     FlowRedefined,
     InvalidFlowValue,
