@@ -73,6 +73,7 @@ def test_a_generator_whose_items_fill_the_room_writes_its_state_all_the_same(
     @flow.generator(max_in_flight=3, batch=3, writes=ready, reads=ready)
     def three(context: Context) -> Iterator[int]:
         yield from range(3)
+        context.save_cursor("all of them")
         context.set_state(ready, True)  # its handlers wait for it
 
     @three.handler

@@ -197,12 +197,20 @@ class Spawner:
         return in_flight
 
     def _wait_for_handlers(self) -> None:
-        """Until there is room, or the generator has ended and whatever waits is to be dropped."""
-        while self._room <= 0 and not self._is_given_up():
+        """Until there is room, or the generator has ended and whatever waits is to be dropped.
+
+        A cursor needs none, and handlers may wait for what is written behind it.
+        """
+        while self._room <= 0 and not self._need_not_wait():
             with self._changed:
-                self._changed.wait_for(self._is_given_up, LOOK_AT_HANDLERS_EVERY)
+                self._changed.wait_for(self._need_not_wait, LOOK_AT_HANDLERS_EVERY)
             place = place_of(self._database, self._context.claim)
             self._room = self._how.max_in_flight - place.in_flight
+
+    def _need_not_wait(self) -> bool:
+        with self._changed:
+            is_cursor = bool(self._waiting) and isinstance(self._waiting[0], _Cursor)
+        return is_cursor or self._is_given_up()
 
     def _is_given_up(self) -> bool:
         return self._is_cut or (self._is_ended and self._context.is_cancelled)
