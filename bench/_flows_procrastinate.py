@@ -13,6 +13,7 @@ import asyncio
 import sys
 from contextlib import AbstractContextManager
 from itertools import count
+from typing import Any
 
 import psycopg
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
@@ -37,7 +38,7 @@ async def fan(parent: str, children: int, seconds: float) -> None:
     """A job for each child, on a queue of its own."""
     for first in range(0, children, BATCH):
         size = min(BATCH, children - first)
-        jobs = [{"seconds": seconds}] * size
+        jobs: list[dict[str, Any]] = [{"seconds": seconds}] * size
         await child.configure(queue=parent).batch_defer_async(*jobs)
 
 
