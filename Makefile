@@ -12,7 +12,10 @@ PYTHON_CODE := $(wildcard src tests bench examples)
 TYPED_CODE := $(wildcard src tests bench)
 BENCHES := $(filter-out _%,$(basename $(notdir $(wildcard bench/*.py))))
 
-.PHONY: help setup demo test unit check bench chaos format clean
+COUNT ?= 100000
+SEED ?= 1
+
+.PHONY: help setup demo test unit check bench chaos fuzz format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +47,9 @@ bench: setup ## run every benchmark in bench/
 
 chaos: setup ## kill the coffee pipeline at every step and compare its results
 	$(BIN)/tidegate chaos coffee
+
+fuzz: setup ## deliver COUNT damaged and random chunks to a server; SEED decides which
+	$(BIN)/python -m tests.fuzz.chunks --count $(COUNT) --seed $(SEED)
 
 format: $(INSTALLED) ## format the code and fix what lint can fix
 	$(BIN)/ruff check --fix-only $(PYTHON_CODE)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tidegate.spark import Session, open_session
 from tidegate.store import Database, EmbeddedServer
@@ -77,12 +77,23 @@ def new_database(server: EmbeddedServer) -> Callable[[str], str]:
 
     def make(template: str) -> str:
         name = f"test_{next(numbers)}"
-        server.ensure_running()  # a test before this one may have killed it
-        with psycopg.connect(server.url, autocommit=True) as admin:
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+        _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
         return make_conninfo(server.url, dbname=name)
 
     return make
+
+
+@contextmanager
+def _dropped(server: EmbeddedServer, url: str) -> Iterator[str]:
+    """A database until the end of a block: a thousand of them take minutes to remove at once."""
+    yield url
+    _administer(server, f"DROP DATABASE {conninfo_to_dict(url)['dbname']} WITH (FORCE)")
+
+
+def _administer(server: EmbeddedServer, sql: str) -> None:
+    server.ensure_running()  # a test may have killed it
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute(sql.encode())
 
 
 @pytest.fixture(scope="session")
@@ -95,13 +106,15 @@ def template(server: EmbeddedServer) -> str:
 
 
 @pytest.fixture
-def empty_url(new_database: Callable[[str], str]) -> str:
-    return new_database("template0")
+def empty_url(new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[str]:
+    with _dropped(server, new_database("template0")) as url:
+        yield url
 
 
 @pytest.fixture
-def url(template: str, new_database: Callable[[str], str]) -> str:
-    return new_database(template)
+def url(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[str]:
+    with _dropped(server, new_database(template)) as url:
+        yield url
 
 
 @pytest.fixture

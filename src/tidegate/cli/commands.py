@@ -25,6 +25,7 @@ from tidegate.cli.flow import flow
 from tidegate.cli.monitor import monitor
 from tidegate.cli.run import run
 from tidegate.cli.serve import serve
+from tidegate.cli.settings import settings
 from tidegate.cli.submit import submit
 from tidegate.cli.up import drain, up
 from tidegate.cli.worker import worker
@@ -55,6 +56,7 @@ COMMANDS = (
     checkpoint,
     checkpoints,
     restore,
+    settings,
     chaos,
 )
 

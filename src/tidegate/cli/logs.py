@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from logging.handlers import RotatingFileHandler
+from os import environ
 from pathlib import Path
 
 import typer
+
+from tidegate.cli.repeated_lines import OncePerSecond
+from tidegate.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +23,7 @@ def begin_log(*, is_kept: bool) -> Callable[[str], None]:
 
     Where that is kept in a file, it says when, and more is logged than at a terminal.
     """
-    logging.basicConfig(format=FORMAT)
+    _log_to(logging.StreamHandler())
     if not is_kept:
         return lambda text: typer.echo(text, err=True)
     _log_more()
@@ -27,7 +32,9 @@ def begin_log(*, is_kept: bool) -> Callable[[str], None]:
 
 def begin_log_in(file: Path) -> Callable[[str], None]:
     """Log to a file; what this returns says something there, and to whoever watches."""
-    logging.basicConfig(format=FORMAT, filename=file)
+    settings = Settings.from_environment(environ)
+    size, files = settings.log_bytes, settings.log_files
+    _log_to(RotatingFileHandler(file, maxBytes=size, backupCount=files, delay=True))
     _log_more()
 
     def say(text: str) -> None:
@@ -35,6 +42,11 @@ def begin_log_in(file: Path) -> Callable[[str], None]:
         log.info(text)
 
     return say
+
+
+def _log_to(handler: logging.Handler) -> None:
+    handler.addFilter(OncePerSecond())
+    logging.basicConfig(format=FORMAT, handlers=[handler])
 
 
 def _log_more() -> None:

@@ -60,6 +60,15 @@ TokensFile = Annotated[
 LargestChunk = Annotated[
     int, typer.Option("--max-chunk-mb", min=1, help="The largest chunk, in megabytes.")
 ]
+GivenSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A setting; `tidegate settings` lists them. May be given several times.",
+        metavar="NAME=VALUE",
+        show_default=False,
+    ),
+]
 SparkCores = Annotated[
     int | None,
     typer.Option(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from tidegate.cli.failing import printable
 from tidegate.errors import counted
 from tidegate.run.folders import Telling
 from tidegate.run.why import why
@@ -22,20 +24,52 @@ if TYPE_CHECKING:
 
 WIDTH = 30
 GLANCE = 0.5
+LONGEST = 60.0
+"""Seconds between two lines about the same wait, at most."""
 STARTING = "starting Spark, which takes some seconds"
+
+
+class Pace:
+    """When the next line is due: soon at first, then less and less often."""
+
+    def __init__(
+        self, first: float, longest: float = LONGEST, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._pause = first
+        self._longest = longest
+        self._clock = clock
+        self._at = clock() + first
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next line is due."""
+        return max(0.0, self._at - self._clock())
+
+    def is_due(self) -> bool:
+        """Whether a line is due now; then the next pause begins, twice as long."""
+        if self.left > 0:
+            return False
+        self._at = self._clock() + self._pause
+        self._pause = min(2 * self._pause, self._longest)
+        return True
 
 
 class Lines(Telling):
     """One line for each thing that happened, with the seconds since the start."""
 
+    first = Telling.every
+    """Seconds after which a wait is reported."""
+    longest = LONGEST
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._started = monotonic()
         self._counted_at = self._started
+        self._pace = self._new_pace()
 
     def tell(self, what: str) -> None:
         """A line with the time."""
-        self._console.print(self._line(what), soft_wrap=True, markup=False)
+        self._print(what)
 
     def sent(self, chunks: int, of: int) -> None:
         """How many chunks are there, now and then."""
@@ -44,20 +78,66 @@ class Lines(Telling):
             self._count(f"{chunks:,} of {counted(of, 'chunk')} delivered")
 
     def show(self, facts: RunFacts) -> None:
-        """Why it is not done."""
-        self.tell(why(facts))
+        """Print periodically why the run is not done."""
+        if self._pace.is_due():
+            self._print(why(facts))
+
+    def waits(self, what: str) -> None:
+        """A line with the time."""
+        self._print(what)
+
+    @contextmanager
+    def during(self, what: Callable[[], str]) -> Iterator[None]:
+        """Report periodically how far the block is."""
+        over = Event()
+        telling = Thread(target=self._repeat, args=(what, over), daemon=True)
+        telling.start()
+        try:
+            yield
+        finally:
+            over.set()
+            telling.join()
+
+    def _repeat(self, what: Callable[[], str], over: Event) -> None:
+        pace = self._new_pace()
+        while not over.wait(pace.left):
+            if pace.is_due():
+                self._under_way(what())
+
+    def _new_pace(self) -> Pace:
+        return Pace(self.first, self.longest)
+
+    def _under_way(self, what: str) -> None:
+        self._print(what)
 
     def _count(self, what: str) -> None:
-        self.tell(what)
+        self._print(what)
+
+    def _print(self, what: str) -> None:
+        self._console.print(self._line(what), soft_wrap=True, markup=False)
 
     def _line(self, what: str) -> str:
-        return f"{monotonic() - self._started:6.1f} s  {what}"
+        return f"{monotonic() - self._started:6.1f} s  {printable(what)}"
+
+
+class Quiet(Lines):
+    """Lines about long waits only, for programs that read the report."""
+
+    first = 10.0
+
+    def tell(self, what: str) -> None:
+        """Nothing."""
+
+    def sent(self, chunks: int, of: int) -> None:
+        """Nothing."""
 
 
 class InMotion(Lines):
     """Lines that stay, and under them how far each stage has come."""
 
     every = GLANCE
+    first = GLANCE
+    longest = GLANCE
 
     def __init__(self, console: Console, live: Live) -> None:
         super().__init__(console)
@@ -69,6 +149,9 @@ class InMotion(Lines):
                 for it in stages(facts) if it.received]  # fmt: skip
         self._live.update(Group(Text(self._line(why(facts)), overflow="ellipsis"), *bars))
 
+    def _under_way(self, what: str) -> None:
+        self._live.update(Text(self._line(what)))
+
     def _count(self, what: str) -> None:
         self._live.update(Text(self._line(what)))
 
@@ -76,7 +159,10 @@ class InMotion(Lines):
 @contextmanager
 def telling(*, quiet: bool, first: str = STARTING) -> Iterator[Telling]:
     """What suits the place where stderr goes; begins with what takes a while first."""
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        yield Quiet(console)
+        return
     if not console.is_terminal:
         lines = Lines(console)
         lines.tell(first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,11 +20,13 @@ from tidegate.cli.options import (
     DatabaseUrl,
     DataFolder,
     DeploymentFolder,
+    GivenSettings,
     SparkMaster,
     UnalignedAfter,
     cutting_of,
 )
 from tidegate.cli.tables import count_column
+from tidegate.settings import put
 
 if TYPE_CHECKING:
     from tidegate.run.folders import RunReport
@@ -52,6 +55,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     deployment: DeploymentFolder = None,
     database: DatabaseUrl = None,
     spark: SparkMaster = "local[*]",
+    given: GivenSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report for programs.")] = False,
 ) -> None:
     """Run a pipeline over a folder of files and write its results when they are complete.
@@ -65,6 +69,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         from tidegate.run.folders import RunOptions, chunks_in, run_folder
         from tidegate.spark import session_on
 
+        put(os.environ, given or ())
         found = find_pipeline(pipeline)
         chunks = chunks_in(data, found)
         with (

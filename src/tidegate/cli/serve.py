@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -12,6 +14,7 @@ from tidegate.cli.logs import begin_log
 from tidegate.cli.options import (
     DatabaseUrl,
     ExistingDeployment,
+    GivenSettings,
     LargestChunk,
     ListenAt,
     SparkMaster,
@@ -27,6 +30,8 @@ from tidegate.cli.post import (
     stand_and_tell,
     told_to_stop,
 )
+from tidegate.permissions import PRIVATE
+from tidegate.settings import Settings, put
 
 
 def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -43,6 +48,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
     ] = None,
     spark: SparkMaster = "local[*]",
+    given: GivenSettings = None,
     tasks: Annotated[
         bool, typer.Option(help="Run tasks as well, or leave them to workers.")
     ] = True,
@@ -58,28 +64,34 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         from tidegate.run.deployment import open_deployment
         from tidegate.run.post import Duty, Fronting, Working
         from tidegate.run.service import Service, fronting, serving
-        from tidegate.serve import Limits, read_tokens, refuse_unsafe, serving_http
+        from tidegate.serve import Limits, TokenFile, listening_at
+        from tidegate.serve.descriptors import raise_limit
         from tidegate.spark import session_on
 
         stopped = told_to_stop(with_parent=with_parent)
+        os.umask(PRIVATE)
+        put(os.environ, given or ())
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "server")
         say = begin_log(is_kept=with_parent)
-        known = None if tokens is None else read_tokens(tokens)
-        refuse_unsafe(listen, known)  # Spark takes some seconds to start
-        with (
-            open_deployment(deployment, database) as place,
-            session_on(spark) as session,
-            (serving if tasks else fronting)(
+        raise_limit()
+        known = None if tokens is None else TokenFile(tokens)
+        # Spark takes seconds or minutes to start: meanwhile clients get `ServerStarting`.
+        limits = Limits.of(Settings.from_environment(os.environ), most_mb << 20)
+        with listening_at(listen, known, limits) as entrance, ExitStack() as held:
+            say(f"listening at {entrance.at.url}; clients wait until Spark has started")
+            place = held.enter_context(open_deployment(deployment, database))
+            session = held.enter_context(session_on(spark))
+            started = (serving if tasks else fronting)(
                 place, found, session, shards, process=called
-            ) as service,
-            serving_http(service, place, listen, known, Limits(most_mb << 20)) as listening,
-            colleague_in(deployment, group, called, service.wakeups) as colleague,
-        ):
+            )
+            service = held.enter_context(started)
+            held.enter_context(entrance.serving(service, place))
+            colleague = held.enter_context(colleague_in(deployment, group, called, service.wakeups))
             if colleague is not None:
                 service.watch.on_release = service.server.on_news = colleague.tell_news
-            say(f"serving {found.name} at {listening.url}")
+            say(f"serving {found.name} at {entrance.at.url}")
             duty: Duty = Fronting(service)
             if isinstance(service, Service):
                 duty = Working(service, "server")

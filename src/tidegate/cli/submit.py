@@ -18,8 +18,9 @@ from tidegate.cli.tables import count_column
 from tidegate.errors import NoDataFolder, NowhereToWrite, ServerUnreachable, TidegateError
 
 if TYPE_CHECKING:
+    from tidegate.pipeline import Pipeline
     from tidegate.run.folders import Telling
-    from tidegate.serve import RemoteServer
+    from tidegate.serve import Calls, RemoteServer
 
 TOKEN = "TIDEGATE_TOKEN"  # noqa: S105  the name of a variable
 SERVER = "TIDEGATE_SERVER"
@@ -60,6 +61,12 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to go on trying when the server is away.")
     ] = 60.0,
+    allow_plain_http: Annotated[
+        bool,
+        typer.Option(
+            "--allow-plain-http", help="Send the token without TLS, also to another host."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report for programs.")] = False,
 ) -> None:
     """Send a folder of files to a server as a run, and with --wait fetch its results.
@@ -72,22 +79,42 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             raise NowhereToWrite(run)
         if not data.is_dir():
             raise NoDataFolder(str(data))
-        named = find_pipeline(pipeline).name if ":" in pipeline else None
+        declared = find_pipeline(pipeline) if ":" in pipeline else None
         # Loading what a server needs takes a second, which other commands need not pay.
         from tidegate.cli.progress import telling
         from tidegate.run.folders import RunOptions, chunks_of, send
-        from tidegate.serve import Calls, remote_server
+        from tidegate.serve import Calls
+        from tidegate.serve.calls import STARTING
 
-        calls = Calls(server, environ.get(TOKEN), patience)
+        token = environ.get(TOKEN)
+        calls = Calls(
+            server,
+            token,
+            patience,
+            starting=STARTING if timeout is None else timeout,
+            allow_plain_http=allow_plain_http,
+        )
         with telling(quiet=as_json, first=f"asking {server}") as told:
-            calls.say = told.tell
-            remote = remote_server(calls, lambda served: named or _name(pipeline, served))
+            calls.say = told.waits
+            remote = _remote(calls, pipeline, declared)
             chunks = chunks_of(data, remote.served.sources)
             cutting = cutting_of(cut_every, unaligned_after)
             with _noting_what_stays_open(remote, run):
                 send(remote, chunks, RunOptions(run, deadline=deadline, cutting=cutting), told)
             rows = _fetch(remote, run, out, told, timeout) if is_awaited and out else None
         typer.echo(_report(remote, run, rows, out, as_json=as_json))
+
+
+def _remote(calls: Calls, pipeline: str, declared: Pipeline | None) -> RemoteServer:
+    """The server, if it serves the pipeline; a declaration limits the files that are used."""
+    from tidegate.serve import remote_server
+    from tidegate.serve.trust import check_declared
+
+    if declared is None:
+        return remote_server(calls, lambda served: _name(pipeline, served))
+    remote = remote_server(calls, lambda _: declared.name)
+    check_declared(calls.url, remote.served, declared.sources, declared.sinks)
+    return remote
 
 
 def _name(pipeline: str, served: str) -> str:
@@ -113,10 +140,13 @@ def _fetch(
 ) -> Mapping[str, int]:
     """Wait for the results and write them."""
     from tidegate.run.folders import wait
+    from tidegate.run.result_files import ResultFile, write_all
+
+    def write(file: ResultFile) -> None:
+        remote.write(run, file.sink, out / f"{file.sink}.csv", received=file.received)
 
     rows = wait(remote, run, told, remote.check, timeout)
-    for sink in rows:
-        remote.write(run, sink, out / f"{sink}.csv")
+    write_all(told, rows, write)
     return rows
 
 

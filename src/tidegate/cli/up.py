@@ -13,6 +13,7 @@ from tidegate.cli.logs import begin_log_in
 from tidegate.cli.options import (
     DatabaseUrl,
     ExistingDeployment,
+    GivenSettings,
     LargestChunk,
     ListenAt,
     SparkCores,
@@ -21,6 +22,8 @@ from tidegate.cli.options import (
 )
 from tidegate.cli.post import GroupAddress, told_to_stop
 from tidegate.errors import ClusterShared, counted
+from tidegate.permissions import PRIVATE, private_folder
+from tidegate.settings import put
 
 DRAIN_BOUND = 300.0
 
@@ -52,6 +55,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     ] = None,
     spark: SparkMaster = "local[*]",
     cores: SparkCores = None,
+    given: GivenSettings = None,
     stages: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,6 +81,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         from tidegate.serve import read_tokens, refuse_unsafe
 
         stopped = told_to_stop(by_interrupt=True)
+        put(os.environ, given or ())
         found = find_pipeline(pipeline)
         refuse_unsafe(listen, read_tokens(tokens) if tokens else None)
         if database:
@@ -89,7 +94,8 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         # The server computes next to nothing: it leaves the cluster to those who work.
         serve = ["--listen", listen, "--spark", "local[1]" if is_cluster else spark, *split]
         serve += ["--max-chunk-mb", str(most_mb), *(["--tokens", str(tokens)] if tokens else [])]
-        (deployment / "logs").mkdir(parents=True, exist_ok=True)
+        os.umask(PRIVATE)
+        private_folder(deployment / "logs")
         # This process holds the deployment open, so that it outlives each of the others.
         with alone_in(deployment), open_deployment(deployment, database):
             say = begin_log_in(deployment / "logs" / "up.log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -9,7 +10,13 @@ import typer
 from tidegate.cli.failing import told_errors
 from tidegate.cli.finding import find_pipeline
 from tidegate.cli.logs import begin_log
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment, SparkCores, SparkMaster
+from tidegate.cli.options import (
+    DatabaseUrl,
+    ExistingDeployment,
+    GivenSettings,
+    SparkCores,
+    SparkMaster,
+)
 from tidegate.cli.post import (
     GroupAddress,
     ProcessName,
@@ -22,6 +29,8 @@ from tidegate.cli.post import (
     stand_and_tell,
     told_to_stop,
 )
+from tidegate.permissions import PRIVATE
+from tidegate.settings import put
 
 
 def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -38,6 +47,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     ] = None,
     spark: SparkMaster = "local[*]",
     cores: SparkCores = None,
+    given: GivenSettings = None,
     stages: Stages = None,
     with_parent: WithParent = False,
 ) -> None:
@@ -53,6 +63,8 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         from tidegate.spark import session_on
 
         stopped = told_to_stop(with_parent=with_parent)
+        os.umask(PRIVATE)
+        put(os.environ, given or ())
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "worker")

@@ -20,6 +20,7 @@ from tidegate.errors import (
     IndexDiffers,
     NotFollowed,
     OffsetAhead,
+    TableChanged,
 )
 from tidegate.faults import crash_point
 
@@ -81,7 +82,11 @@ class Follower:
     def _apply(self, keys: list[tuple[str, ...]]) -> None:
         if self._shape is None:
             self._shape = self._source.shape(self._indexes.columns(self.index))
-        rows = self._source.rows_of(keys, self._shape)
+        try:
+            rows = self._source.rows_of(keys, self._shape)
+        except TableChanged:
+            self._shape = None  # asked for again when the changes are tried again
+            raise
         crash_point("cutover.apply.before_write")
         self._indexes.write(self.index, rows, self.identity)
         crash_point("cutover.apply.after_write")

@@ -64,7 +64,9 @@ class Source:
         """Its key and those of its columns that are wanted."""
         whole = self._ask(tables.shape_of)
         wanted = columns or self._columns
-        return whole.only(wanted, str(self.table)) if wanted else whole
+        shape = whole.only(wanted, str(self.table)) if wanted else whole
+        shape.check_types(str(self.table))
+        return shape
 
     # ── rows ──
 

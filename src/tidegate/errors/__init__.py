@@ -8,12 +8,16 @@
     ├── CheckpointError         signals    a barrier of a checkpoint is none, or did not arrive
     ├── ChannelError            signals    a lane between two processors cannot be used any more
     ├── RunError                runs       a live pipeline or run cannot do what was asked;
-    │                                      also chunks and cuts
+    │                                      also chunks, chunk_limits, streams, cuts
     ├── FlowError               flows      a run of a flow cannot do what was asked
     ├── CutoverError            cutover    an index cannot be made from a table, or switched to
     ├── GroupError              group      a process and its group do not come together
-    ├── ServeError              serve      a client and its server do not come together
+    ├── ServeError              serve      a client and its server do not come together;
+    │                                      access: tokens, proxies, names, request keys;
+    │                                      serve_limits: a client asks more than it may at once
     ├── SparkUnavailable        engines    there is no Spark to run on
+    ├── SparkUnprotected        engines    strangers could talk to Spark's driver
+    ├── SparkLost               engines    the Spark of this process has ended
     ├── EngineUnfit             engines    what a pipeline runs on does not have what it needs
     └── StoreError              store      PostgreSQL is not there, or is not what it should be
 
@@ -23,7 +27,9 @@ happened, to what, and what to do next. `retryable` says whether the same call m
 later without anybody changing anything.
 """
 
+from tidegate.errors.access import *
 from tidegate.errors.base import *
+from tidegate.errors.chunk_limits import *
 from tidegate.errors.chunks import *
 from tidegate.errors.cutover import *
 from tidegate.errors.cuts import *
@@ -34,6 +40,8 @@ from tidegate.errors.flows import *
 from tidegate.errors.group import *
 from tidegate.errors.runs import *
 from tidegate.errors.serve import *
+from tidegate.errors.serve_limits import *
 from tidegate.errors.signals import *
 from tidegate.errors.store import *
+from tidegate.errors.streams import *
 from tidegate.errors.usage import *

@@ -311,6 +311,18 @@ class NoSpace(RunError):
 
 
 @dataclass(eq=False)
+class SpaceReserved(NoSpace):
+    """The rest of the disk is kept for the database. Nothing of the chunk was written."""
+
+    free: int
+    reserve: int
+    says: ClassVar[str] = (
+        "{where} has {free:,} bytes free, of which {reserve:,} are kept so that the database works;"
+        " free some, cancel runs, or lower the setting disk_reserve_bytes, and try again"
+    )
+
+
+@dataclass(eq=False)
 class UnknownFormat(RunError):
     """A delivered file is of a kind that cannot be read."""
 

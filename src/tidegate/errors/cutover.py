@@ -280,3 +280,56 @@ class LoggedTwice(CutoverError):
 
     table: str
     part: str
+
+
+@dataclass(eq=False)
+class TypeRefused(CutoverError):
+    """The owner of a column's type could run code with the rights of Tidegate's role."""
+
+    says = (
+        "the column {column!r} of {table} is of the type {type}: {reason}. Leave it out with"
+        " PostgresTable(…, columns=…), or let a superuser or Tidegate's role own the type"
+    )
+
+    table: str
+    column: str
+    type: str
+    reason: str
+
+
+@dataclass(eq=False)
+class CodeRefused(CutoverError):
+    """Planning a query on a table would run a function of another role as a superuser."""
+
+    says = (
+        "{table} has an index, statistics or a partition key with the function {function} of"
+        " {owner}, which would run as the superuser that reads the table; let a role read it that"
+        " is no superuser (PostgresTable(…, url=…)), or let a superuser own the function"
+    )
+
+    table: str
+    function: str
+    owner: str
+
+
+@dataclass(eq=False)
+class TableChanged(CutoverError):
+    """A table has another key than when it was looked at."""
+
+    retryable: ClassVar[bool] = True
+    says = "the primary key of {table} has changed since it was looked at; it is looked at again"
+
+    table: str
+
+
+@dataclass(eq=False)
+class WriterTooStrong(CutoverError):
+    """The role that writes logs has rights beyond that, which writers of tables could come to."""
+
+    says = (
+        "the role {role} writes the logs of changes and must have no rights beyond that: it"
+        " {reason}. Take that from it, or rename it: another one is made"
+    )
+
+    role: str
+    reason: str

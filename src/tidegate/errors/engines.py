@@ -18,6 +18,28 @@ class SparkUnavailable(TidegateError):
     says: ClassVar[str] = "there is no Spark on {master}: {reason}. {instead}"
 
 
+@dataclass(eq=False)
+class SparkUnprotected(TidegateError):
+    """A session would let other users of the machine or the network into its driver."""
+
+    master: str
+    reason: str
+    instead: str
+    says: ClassVar[str] = "Spark on {master} is not started: {reason}. {instead}"
+
+
+@dataclass(eq=False)
+class SparkLost(TidegateError):
+    """The Spark of this process has ended. The process ends as well; what is committed is safe."""
+
+    retryable: ClassVar[bool] = True
+    reason: str
+    says: ClassVar[str] = (
+        "Spark has ended in this process: {reason}. What is committed is safe; start the process"
+        " again and it goes on"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Complaint:
     """Something that has to be there before a pipeline is served, and what is there instead."""

@@ -164,6 +164,20 @@ class RunOverdue(RunFailed):
 
 
 @dataclass(eq=False)
+class RunLosesWorkers(RunError):
+    """Worker processes end while they process this run alone, so it cannot be completed."""
+
+    run: str
+    task: str
+    losses: int
+    error: str
+    says: ClassVar[str] = (
+        "run {run!r} ends its worker processes: {losses} lost while it was processed alone, the"
+        " last in task {task!r} ({error}). Correct its data, or give workers more memory"
+    )
+
+
+@dataclass(eq=False)
 class WorkerGaveUp(RunError):
     """A task of the pipeline dies again and again whatever is tried, as when Spark is gone."""
 

@@ -97,8 +97,8 @@ class UnknownToken(ServeError):
     """The request has no token, or one that nobody has."""
 
     says: ClassVar[str] = (
-        "this server knows its clients by tokens; send `Authorization: Bearer TOKEN` with one that"
-        " it knows (`tidegate submit` takes it from TIDEGATE_TOKEN)"
+        "the token is missing, mistyped or withdrawn; send `Authorization: Bearer TOKEN` with one"
+        " that this server knows (`tidegate submit` takes it from TIDEGATE_TOKEN)"
     )
 
 
@@ -109,7 +109,7 @@ class ForeignOrigin(ServeError):
     origin: str
     says: ClassVar[str] = (
         "requests from {origin} are refused: a server without tokens answers programs of its own"
-        " machine only"
+        " machine, under its own address and port, only"
     )
 
 

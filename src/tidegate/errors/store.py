@@ -123,6 +123,20 @@ class LaneConflict(StoreError):
 
 
 @dataclass(eq=False)
+class ValueRefused(StoreError):
+    """PostgreSQL cannot hold a value that a step would store; it changed nothing."""
+
+    task: str
+    reason: str
+    run: str = ""
+    """The key of the run whose value it is; empty if the step was for several runs."""
+    says: ClassVar[str] = (
+        "PostgreSQL refused a value that task {task!r} would store ({reason}); nothing was written."
+        " The run that it stems from cannot be completed: correct its data and begin another run"
+    )
+
+
+@dataclass(eq=False)
 class Overtaken(StoreError):
     """A step keeps something for checkpoints that no longer wait for it; it changed nothing."""
 

@@ -102,3 +102,14 @@ class NoGeneratedData(UsageError):
     says = "no data can be generated for {pipeline!r}; give some with --data"
 
     pipeline: str
+
+
+@dataclass(eq=False)
+class InvalidSetting(UsageError):
+    """A setting has a name or a value that is not understood."""
+
+    says = "invalid setting {name}={value}: {reason}"
+
+    name: str
+    value: str
+    reason: str

@@ -92,6 +92,7 @@ class Definition:
             "monotonic": key.is_monotonic,
             "external": key.is_external,
             "writers": writers,
+            "type": key.codec.schema,
         }
 
 
@@ -111,6 +112,7 @@ def _step_row(number: int, part: Part) -> dict[str, object]:
         "item_retries": items.retries,
         "tolerated_count": tolerate.count,
         "tolerated_share": tolerate.share,
+        "signal_type": part.signal.schema if part.signal is not None else None,
     }
 
 

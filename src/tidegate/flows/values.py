@@ -16,6 +16,9 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 """A NUL character as JSON, and not the text that looks like it."""
 
 
+_FOR_PEOPLE = frozenset({"title", "description", "default", "examples", "discriminator"})
+_BY_NAME = frozenset({"properties", "$defs"})
+_LITERAL = frozenset({"enum", "required"})
 _UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 """What is raised for values that JSON cannot carry."""
 LARGEST = 200_000_000
@@ -37,6 +40,12 @@ class Codec:
         """Raise `TypeError` for a type that JSON cannot carry."""
         msgspec.json.schema(self.type)
         _ = self._decoder
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Its type as JSON Schema, without what only people read."""
+        slim: dict[str, Any] = _slim(msgspec.json.schema(self.type))
+        return slim
 
     def encode(self, value: object) -> str:
         """As JSON from which the same value can be read again, or `InvalidFlowValue`."""
@@ -67,6 +76,23 @@ def _is_finite(value: object) -> bool:
     if isinstance(value, dict):
         return all(_is_finite(it) for it in value.values())
     return not isinstance(value, list | tuple) or all(_is_finite(it) for it in value)
+
+
+def _slim(schema: Any, *, is_named: bool = False) -> Any:
+    """A schema without titles, descriptions and defaults; `is_named`: its keys are names of users.
+
+    >>> _slim({"title": "A", "properties": {"title": {"type": "string", "default": "x"}}})
+    {'properties': {'title': {'type': 'string'}}}
+    """
+    if isinstance(schema, list):
+        return [_slim(it) for it in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: it if key in _LITERAL else _slim(it, is_named=not is_named and key in _BY_NAME)
+        for key, it in schema.items()
+        if is_named or key not in _FOR_PEOPLE
+    }
 
 
 def check_storable(of: str, value: object, text: str) -> None:

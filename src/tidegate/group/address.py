@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from tidegate.errors import InvalidAddress
 
-BACKLOG = 128
+BACKLOG = 4096
+"""Connections that the system keeps until they are accepted; it may allow fewer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self.peer = peer
+        self.host = peer.rpartition(":")[0]
+        """The address it comes from, without the port."""
         self.opened_at = monotonic()
         self.challenge = challenge()
         self.frames = Frames(only=Hello)

@@ -26,11 +26,12 @@ from tidegate.group.boots import gives_way
 from tidegate.group.connection import Connection
 from tidegate.group.coordination import Coordination
 from tidegate.group.door import Door
-from tidegate.group.events import log, tell
+from tidegate.group.events import Repeated, log, tell
 from tidegate.group.flow import HOLDING, Flow
 from tidegate.group.proofs import checked_secret, coordinator_proof, is_proven
 from tidegate.group.roster import Entry, instance_of
 from tidegate.group.round import Identity
+from tidegate.group.strangers import Strangers
 from tidegate.group.verdicts import Failure, Member, Timeouts
 from tidegate.group.wire import (
     Frame,
@@ -49,8 +50,8 @@ SILENCE = 10.0
 """Seconds without a word after which a member is lost."""
 ADMISSION = 5.0
 """Seconds in which a connection must become a member's."""
-MOST_STRANGERS = 128
-"""Connections that are not a member's yet."""
+ACCEPTED_AT_ONCE = 64
+"""Connections that are accepted before members are served again."""
 MOST_CONTROL = 4 << 20
 """Bytes of control that a member may leave untaken before it is lost."""
 JOIN_BOUND = 10.0
@@ -84,10 +85,11 @@ class Coordinator:
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._group = Coordination(self._write, timeouts or Timeouts())
-        self._strangers: set[Connection] = set()
+        self._strangers = Strangers()
         self._halves: dict[Identity, tuple[Connection, Hello]] = {}
         self._lanes: dict[Identity, dict[Lane, Connection]] = {}
         self._flow = Flow(min(silence, HOLDING))
+        self._repeated = Repeated()
         self._overfull: set[Connection] = set()
         self._reads_messages = True
         self._beaten_at = self._looked_at = monotonic()
@@ -147,11 +149,12 @@ class Coordinator:
 
     def _turn(self) -> None:
         due = self._look_after(monotonic())
-        for key, events in self._selector.select(max(0.0, due - monotonic())):
+        ready = self._selector.select(max(0.0, due - monotonic()))
+        for key, events in ready:
             if isinstance(key.data, Connection):
                 self._serve(key.data, events)
-            elif key.data is self._door:
-                self._accept()
+        if any(key.data is self._door for key, _ in ready):
+            self._accept_some()  # last: a proof that has arrived counts before room is made
         self._bury()
 
     def _serve(self, connection: Connection, events: int) -> None:
@@ -197,7 +200,8 @@ class Coordinator:
                 self._write(entry.identity, Lane.CONTROL, Heartbeat())
         for clogged in self._flow.late(now):
             self._give_up(clogged)
-        for stranger in tuple(self._strangers):
+        halves = [connection for connection, _ in self._halves.values()]
+        for stranger in (*self._strangers, *halves):
             if now - stranger.opened_at > self._admission:
                 self._turn_away(stranger, Reason.NOT_PROVEN)
 
@@ -214,16 +218,21 @@ class Coordinator:
 
     # --- who comes and goes ---
 
-    def _accept(self) -> None:
-        connection = self._door.accept(self._selector, monotonic())
-        if connection is None:
-            return
-        if len(self._strangers) >= MOST_STRANGERS:
-            connection.close()
-            return
-        self._strangers.add(connection)
+    def _accept_some(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            connection = self._door.accept(self._selector, monotonic())
+            if connection is None:
+                return
+            self._challenge(connection)
+
+    def _challenge(self, connection: Connection) -> None:
+        """Ask for a proof; above the bound another connection without one is evicted."""
+        evicted = self._strangers.add(connection)
         self._selector.register(connection, selectors.EVENT_READ, connection)
         connection.write(connection.challenge)
+        if evicted is not None:
+            self._repeated.tell("strangers.evicted", peer=evicted.peer)
+            self._drop(evicted)
 
     def _admit(self, connection: Connection, hello: Frame) -> None:
         assert isinstance(hello, Hello)
@@ -233,6 +242,7 @@ class Coordinator:
             return
         who = Identity(instance_of(hello.name), hello.boot)
         connection.admit(who, hello.lane)
+        self._strangers.discard(connection)
         proof = coordinator_proof(self._secret, connection.challenge, hello)
         connection.write(Welcome(proof, self._heartbeat, self._silence))
         if hello.lane is Lane.CONTROL:
@@ -255,7 +265,6 @@ class Coordinator:
 
     def _join(self, who: Identity, messages: Connection) -> None:
         control, hello = self._halves.pop(who)
-        self._strangers -= {control, messages}
         old = self._group.roster.by_instance(who.instance)
         if old is not None:
             self._part(old.identity, Failure.PEER_LOST, Reason.REPLACED)
@@ -276,14 +285,14 @@ class Coordinator:
     def _expel(self, connection: Connection, garbage: MalformedFrame) -> None:
         entry = self._group.roster.get(connection.who) if connection.who else None
         named = str(entry.seen(monotonic())) if entry else f"a stranger at {connection.peer}"
-        tell("member.garbage", logging.WARNING, peer=named, why=garbage.reason)
+        self._repeated.tell("member.garbage", peer=named, why=garbage.reason)
         if connection.who is not None and connection.who in self._lanes:
             self._part(connection.who, Failure.PEER_LOST, Reason.MALFORMED)
         else:
             self._turn_away(connection, Reason.MALFORMED)
 
     def _turn_away(self, connection: Connection, reason: Reason) -> None:
-        tell("member.turned_away", logging.WARNING, peer=connection.peer, why=str(reason))
+        self._repeated.tell("member.turned_away", peer=connection.peer, why=str(reason))
         connection.write(Goodbye(reason))
         self._forget(connection)
 
@@ -368,7 +377,8 @@ class Coordinator:
         for lanes in self._lanes.values():
             for connection in lanes.values():
                 connection.close()
-        for stranger in self._strangers:
+        halves = [connection for connection, _ in self._halves.values()]
+        for stranger in (*self._strangers, *halves):
             stranger.close()
         self._door.close()
         self._selector.close()

@@ -53,8 +53,17 @@ class Register(Mapping[str, T], Generic[T]):
 
 def check_name(kind: str, name: str, at: SourceLine) -> None:
     """Raise `InvalidName` unless `name` is safe as a file name everywhere."""
-    if not is_text(name) or not _FILE_NAME.fullmatch(name):
+    if not is_file_name(name):
         raise InvalidName(at, kind, name)
+
+
+def is_file_name(name: object) -> bool:
+    """Whether `name` is safe as a file name everywhere: it never leads to another folder.
+
+    >>> is_file_name("best_selling"), is_file_name("../best"), is_file_name("/etc")
+    (True, False, False)
+    """
+    return isinstance(name, str) and _FILE_NAME.fullmatch(name) is not None
 
 
 def column_names(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
+from os import environ
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -30,8 +31,10 @@ from tidegate.group import Coordinator
 from tidegate.run import meeting
 from tidegate.run.colleague import FENCE_BOUND, STOP, Colleague, Stats
 from tidegate.run.crew import Crew, Hand, Post
+from tidegate.run.log_rotation import Rotation
 from tidegate.run.meeting import MeetingPlace
 from tidegate.run.post import HAND_OVER_BOUND
+from tidegate.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -228,11 +231,13 @@ def company(
     """Start everybody, coordinate them, and end them all afterwards."""
     secret = meeting.secret_for()
     folder = wanted.folder
+    settings = Settings.from_environment(environ)
+    rotation = Rotation(settings.log_bytes, settings.log_files)
     with Chair(address, secret) as chair:
         place = MeetingPlace(chair.coordinator.address, secret)
         place.save(folder)
         colleague = Colleague.join(CHIEF, place)
-        crew = Crew(folder / LOGS)
+        crew = Crew(folder / LOGS, rotation)
         try:
             crew.start(wanted.posts())
             yield Company(crew, colleague, chair.look, say)

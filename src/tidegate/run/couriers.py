@@ -24,7 +24,8 @@ class Couriers:
 
     def __init__(self, number: int, name: str) -> None:
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._given: list[Future[Any]] = []
+        self._given: set[Future[Any]] = set()
+        """Work that is queued or running."""
         # The interpreter waits for other threads before it ends, and nobody could hurry it.
         self._threads = [
             Thread(target=self._work, name=f"{name}-{each}", daemon=True) for each in range(number)
@@ -35,7 +36,8 @@ class Couriers:
     def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Let one of them do this; what comes of it is in the answer."""
         outcome: Future[T] = Future()
-        self._given.append(outcome)
+        self._given.add(outcome)
+        outcome.add_done_callback(self._given.discard)
 
         def do() -> None:
             if not outcome.set_running_or_notify_cancel():
@@ -59,8 +61,18 @@ class Couriers:
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
         is_interrupted = kind is not None and not issubclass(kind, Exception)
-        for outcome in self._given if is_interrupted else ():
+        if is_interrupted:
+            self.close(MOMENT)
+        else:
+            wait([*self._given])
+            self.close(0.0)
+
+    def close(self, bound: float) -> bool:
+        """Drop queued work and wait for running work; whether that ended in time."""
+        given = [*self._given]
+        for outcome in given:
             outcome.cancel()
-        wait(self._given, MOMENT if is_interrupted else None)
+        unfinished = wait(given, bound).not_done
         for _thread in self._threads:
             self._tasks.put(None)
+        return not unfinished

@@ -10,8 +10,13 @@ import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from os import SEEK_END
 from pathlib import Path
 from time import monotonic, strftime
+
+from tidegate.permissions import private_folder
+from tidegate.run.last_words import last_error
+from tidegate.run.log_rotation import Rotation
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before one that died is started again."""
@@ -20,8 +25,11 @@ LONG_LIFE = 60.0
 USAGE = 2
 """The exit code of a command that makes no sense, however often it is given."""
 TIME = "%Y-%m-%d %H:%M:%S"
+UNROTATED = Rotation(bytes=0, files=0)
+READ = 64 << 10
+"""Bytes at the end of a log that are searched for an error."""
 TAIL = 1500
-"""Bytes of what a process said last, for an error."""
+"""Characters at the end of a log that are shown where it has no error."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,9 @@ def how_it_ended(code: int) -> str:
 class Hand:
     """One process, in all of its lives."""
 
-    def __init__(self, post: Post, logs: Path) -> None:
+    def __init__(self, post: Post, logs: Path, rotation: Rotation = UNROTATED) -> None:
         self.post = post
+        self._rotation = rotation
         self.log = logs / f"{post.name}.log"
         self.deaths = 0
         self._short_lives = 0
@@ -108,6 +117,8 @@ class Hand:
 
     def look(self) -> str | None:
         """Start it again if it has died and its pause is over; what became of it, if it is news."""
+        if self._rotation.apply(self.log):
+            self._log_from = 0
         if self.is_alive:
             return None
         if self.is_gone:
@@ -120,9 +131,16 @@ class Hand:
         return None
 
     def said_last(self) -> str:
-        """The end of its log, of its present life."""
-        said = self.log.read_bytes()[self._log_from :]
-        return said[-TAIL:].decode(errors="replace").strip() or "nothing"
+        """The error in what the process has logged since its last start, or the end of that."""
+        said = self._said()
+        return last_error(said) or said[-TAIL:].strip() or "nothing"
+
+    def _said(self) -> str:
+        """The end of what the process has logged since its last start."""
+        with self.log.open("rb") as log:
+            end = log.seek(0, SEEK_END)
+            log.seek(max(self._log_from, end - READ))
+            return log.read(READ).decode(errors="replace")
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         """Ask it to end."""
@@ -164,24 +182,27 @@ class Hand:
         self._short_lives = self._short_lives + 1 if is_short else 1
         pause = pause_after(self._short_lives)
         self._again_at = now + pause
+        why = last_error(self._said())
         return (
             f"{self.post.name} (pid {self._process.pid}) has died with"
-            f" {how_it_ended(self._process.returncode)}; started again in {pause:g} s"
+            f" {how_it_ended(self._process.returncode)}{f' ({why})' if why else ''};"
+            f" started again in {pause:g} s"
         )
 
 
 class Crew:
     """All of them."""
 
-    def __init__(self, logs: Path) -> None:
-        logs.mkdir(parents=True, exist_ok=True)
+    def __init__(self, logs: Path, rotation: Rotation = UNROTATED) -> None:
+        private_folder(logs)
         self._logs = logs
+        self._rotation = rotation
         self.hands: dict[str, Hand] = {}
 
     def start(self, posts: Iterable[Post]) -> None:
         """Begin their first lives."""
         for post in posts:
-            self.hands[post.name] = Hand(post, self._logs)
+            self.hands[post.name] = Hand(post, self._logs, self._rotation)
 
     def look(self) -> dict[str, str]:
         """Start those again that have died; what became of whom since the last look."""

@@ -70,13 +70,19 @@ class _Order:
 class Desk:
     """Takes the shares of one stage. `perform` runs one Spark job.
 
-    `prefer` is called on every thread that runs small jobs, before its first.
+    `prefer` is called on every thread that runs small jobs, before its first. Shares of suspects
+    are jobs of their own.
     """
 
     def __init__(
-        self, stage: str, perform: Perform, prefer: Callable[[], None] = lambda: None
+        self,
+        stage: str,
+        perform: Perform,
+        prefer: Callable[[], None] = lambda: None,
+        is_suspect: Callable[[Share], bool] = lambda _: False,
     ) -> None:
         self._perform = perform
+        self._is_suspect = is_suspect
         self._large_jobs = ThreadPoolExecutor(LARGE_IN_FLIGHT, f"tidegate-{stage}-large-jobs")
         self._small_jobs = ThreadPoolExecutor(
             SMALL_IN_FLIGHT, f"tidegate-{stage}-small-jobs", initializer=prefer
@@ -89,7 +95,7 @@ class Desk:
     def submit(self, share: Share) -> Future[Made]:
         """Hand in a share; its answer comes with the job that takes it."""
         order = _Order(share, _bytes(share), Future())
-        if order.bytes >= ALONE or share.rows >= ALONE_ROWS:
+        if order.bytes >= ALONE or share.rows >= ALONE_ROWS or self._is_suspect(share):
             self._large_jobs.submit(self._take, [order])
             return order.answer
         with self._changing:

@@ -62,6 +62,7 @@ from tidegate.store import (
     last_watermarks,
     monitor_topic,
     number_of,
+    refused_values,
     released,
     state_of,
     task_topic,
@@ -212,7 +213,8 @@ class DurableLanes:
             runs=tuple(state.run.id for state in touched),
         )
         if commit.changes:
-            committed = self._database.transact(lambda connection: commit_step(connection, commit))
+            with refused_values(self._task, self._keys_of(commit)):
+                committed = self._database.transact(lambda c: commit_step(c, commit))
             crash_point("step.after_commit")
             if commit.published:
                 crash_point("publish.after_commit")
@@ -396,6 +398,11 @@ class DurableLanes:
             self._processor.recall(opened.run.key, arrived, max(left, default=None))
 
     # ── committing ──
+
+    def _keys_of(self, commit: StepCommit) -> list[str]:
+        """The runs that a step stores values of."""
+        touched = {*commit.runs, *(it.run for it in commit.failed)}
+        return [key for key, state in self._runs.items() if state.run.id in touched]
 
     def _touched(self, step: Step, outcome: Outcome) -> list[OpenRun]:
         runs = {message.run for message in (*step.messages, *outcome.data)}

@@ -11,8 +11,8 @@ computed again: its results are written again, unless its chunks differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import count
@@ -32,6 +32,7 @@ from tidegate.errors import (
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.couriers import Couriers
+from tidegate.run.result_files import ResultFile, write_all
 from tidegate.run.service import serving
 from tidegate.spark import digest, write_csv
 from tidegate.store import RunState
@@ -105,6 +106,14 @@ class Telling:
 
     def show(self, facts: RunFacts) -> None:
         """This is how far the run has come."""
+
+    def waits(self, what: str) -> None:
+        """Something takes longer than usual."""
+
+    @contextmanager
+    def during(self, what: Callable[[], str]) -> Iterator[None]:
+        """Report periodically how far the block is."""
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +205,15 @@ def run_folder(
         server = service.server
         send(server, chunks, wanted, told)
         published = wait(server, wanted.name, told, service.check)
-        crash_point("results.before_write")
-        for sink, batches in published.items():
-            schema = service.schema_of(sink)
+        rows_out = {sink: sum(batch.rows for batch in its) for sink, its in published.items()}
+
+        def write(file: ResultFile) -> None:
+            sink = file.sink
+            batches, schema = published[sink], service.schema_of(sink)
             write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
+
+        crash_point("results.before_write")
+        write_all(told, rows_out, write)
         crash_point("results.after_write")
         return RunReport(
             pipeline=pipeline.name,
@@ -207,7 +221,7 @@ def run_folder(
             plan=plan_hash(plan),
             chunks=_numbers(chunks),
             rows_in=server.rows_in(wanted.name),
-            rows_out={sink: sum(batch.rows for batch in its) for sink, its in published.items()},
+            rows_out=rows_out,
             stages=_stage_reports(service),
             seconds=monotonic() - started,
         )

@@ -9,6 +9,7 @@ from tidegate.errors import (
     NotABatch,
     ProcessorFailed,
     StoreError,
+    ValueRefused,
 )
 
 _BROKEN_RULES = (AlignmentError, NotABatch)
@@ -19,7 +20,7 @@ def guilty(trouble: BaseException) -> tuple[str, ...]:
 
     Where several were handled together nobody knows which it was: they are read again with care.
     """
-    if isinstance(trouble, CountMismatch | LaneConflict):
+    if isinstance(trouble, CountMismatch | LaneConflict | ValueRefused):
         return (trouble.run,) if trouble.run else ()
     if isinstance(trouble, ProcessorFailed) and broke_a_rule(trouble) and len(trouble.runs) == 1:
         return trouble.runs
@@ -27,7 +28,9 @@ def guilty(trouble: BaseException) -> tuple[str, ...]:
 
 
 def broke_a_rule(trouble: BaseException) -> bool:
-    """Whether it is what the messages say that a processor cannot handle."""
+    """Whether a processor or the database cannot handle the content of the messages."""
+    if isinstance(trouble, ValueRefused):
+        return True
     return isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Event as Flag
-from time import monotonic
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -25,26 +24,37 @@ from tidegate.errors import (
     ChunkConflict,
     NoSuchChunk,
     RunError,
-    RunTimeout,
     UnknownRun,
     UnknownSource,
 )
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
 from tidegate.run.cuts import Cuts
-from tidegate.run.following import Follower, Following
+from tidegate.run.followed_sources import FollowedSources
+from tidegate.run.following import Chunks, Follower, Following
 from tidegate.run.injecting import Injection
 from tidegate.run.outcomes import refuse_vain
 from tidegate.run.restoring import restore
 from tidegate.run.storage import Storage
 from tidegate.run.tally import Tally
+from tidegate.run.wait_report import WaitReport, wait_until_closed
+from tidegate.run.why import why_not_done
 from tidegate.run.wiring import HEAD, lane_names
-from tidegate.spark import Batch, digest, ingest, watermark, write_csv
+from tidegate.spark import (
+    Batch,
+    CheckerPool,
+    digest,
+    ingest,
+    reported_end,
+    watermark,
+    write_csv,
+)
 from tidegate.store import (
     Chunk,
     LaneName,
     Run,
     RunState,
+    begin_batch,
     begin_run,
     close_run,
     cuts,
@@ -72,9 +82,6 @@ if TYPE_CHECKING:
     from tidegate.spark import Rows, Schema, Session
     from tidegate.store import Connection, RunFacts, Wakeups
 
-GLANCE = 1.0
-"""Seconds after which a waiting client looks again although nobody woke it."""
-
 
 class Server:
     """Takes the runs of one pipeline. `session` is asked for only when a chunk needs Spark."""
@@ -86,7 +93,9 @@ class Server:
         assembly: Assembly,
         session: Callable[[], Session],
         wakeups: Wakeups,
+        checkers: CheckerPool | None = None,
     ) -> None:
+        """`checkers` read chunks; by default the server has a pool that ends with it."""
         self._place = place
         self._database = place.database
         self._root = place.root
@@ -95,10 +104,12 @@ class Server:
         self._session = session
         self._wakeups = wakeups
         self._storage = Storage(place.root)
+        self._checkers = CheckerPool(place.settings) if checkers is None else checkers
         self._plan = plan_hash(assembly.plan)
         self.injection = Injection(self._database, pipeline.name, wakeups, self._ends)
         """Of the barriers of checkpoints."""
         self.cuts = Cuts(self._database, assembly.plan, wakeups, self.known, self.injection.look)
+        self._followed = FollowedSources(place.settings.stream_end_seconds)
         self.tally = Tally()
         """Of what clients have had it do."""
         self.on_news: Callable[[], None] = lambda: None
@@ -115,8 +126,9 @@ class Server:
         cutting: Cutting | None = None,
     ) -> Run:
         """Open a run under a name that no open run has. The bounds are seconds from here."""
-        bounds = {"warn_after": warn_after, "deadline": deadline}
-        return self.begin_once(run, uuid4(), **bounds, cutting=cutting)
+        return self.begin_once(
+            run, uuid4(), warn_after=warn_after, deadline=deadline, cutting=cutting
+        )
 
     def begin_once(
         self,
@@ -126,12 +138,16 @@ class Server:
         warn_after: float | None = None,
         deadline: float | None = None,
         cutting: Cutting | None = None,
+        body: str | None = None,
     ) -> Run:
-        """As `begin`; who asks again under the same request gets the run that it has begun."""
-        bounds = {"warn_after": warn_after, "deadline": deadline}
+        """As `begin`; a repeated request gets the run that the first one has begun.
+
+        `body` is a digest of what is asked for; `IdempotencyConflict` when it was another before.
+        """
+        wanted = partial(self.begin_in, warn_after=warn_after, deadline=deadline, body=body)
 
         def begin_and_cut(connection: Connection) -> Run:
-            begun = self.begin_in(connection, run, request, **bounds)
+            begun = wanted(connection, run, request)
             if cutting is not None:
                 cuts.set_cutting(connection, begun, cutting)
             return begun
@@ -148,6 +164,7 @@ class Server:
         *,
         warn_after: float | None = None,
         deadline: float | None = None,
+        body: str | None = None,
     ) -> Run:
         """As `begin_once`, in a transaction that does more than that."""
         return begin_run(
@@ -160,6 +177,7 @@ class Server:
             warn_after=warn_after,
             deadline=deadline,
             request=request,
+            body=body,
         )
 
     def restore(self, run: str, number: int | None = None) -> Run:
@@ -186,11 +204,13 @@ class Server:
         """Take a chunk: check it, copy it, record it. False when it was delivered before.
 
         Raises what is wrong with the chunk (`BadValue` with line and column, `MissingColumns`,
-        `UnreadableChunk`, …) or with delivering it (`ChunkConflict`, `SourceEnded`, `RunEnded`).
+        `UnreadableChunk`, …) or with delivering it (`ChunkConflict`, `SourceEnded`, `RunEnded`,
+        `SpaceReserved`).
         """
 
         def copy(root: str, beginning: str) -> Batch:
-            return ingest(self._session, self._pipeline, source, file, root, beginning)
+            check = self._checkers.check
+            return ingest(self._session, self._pipeline, source, file, root, beginning, check)
 
         self._readers(source)
         return self._deliver(run, source, number, _digest(source, file), copy)
@@ -212,8 +232,13 @@ class Server:
         """
         self._readers(source)
         self.known(run)
-        follower = Follower(self._pipeline, self._deliver)
-        return follower.follow(run, source, rows, checkpoint=checkpoint, every=every)
+        follower = Follower(self._pipeline, Chunks(self._begin_batch, self._deliver, self.end))
+        following = follower.follow(run, source, rows, checkpoint=checkpoint, every=every)
+        return self._followed.add(following)
+
+    def _begin_batch(self, run: str, source: str, number: int) -> None:
+        found = self.known(run)
+        self._database.transact(lambda c: begin_batch(c, found, source, number))
 
     def _deliver(
         self, run: str, source: str, number: int, sha256: str, copy: Callable[[str, str], Batch]
@@ -223,8 +248,10 @@ class Server:
         readers = self._readers(source)
         if self._is_repeated(found, source, number, sha256):
             return False
+        self._place.reserve.check()
         shard = (number - 1) % len(readers[0])
-        batch = copy(self._root, self._beginning(found, source, number, shard))
+        with reported_end(self._session):
+            batch = copy(self._root, self._beginning(found, source, number, shard))
         time = watermark(self._root, batch.files, self._pipeline.sources[source].event_time)
         seals = tuple(self._storage.seal(batch.files))
         its = (batch.rows, batch.bytes, batch.files, shard, time, seals)
@@ -235,11 +262,14 @@ class Server:
         return is_new
 
     def end(self, run: str, source: str | None = None, chunks: int | None = None) -> None:
-        """Close a source that has so many chunks, by default those delivered; or all sources."""
+        """Close a source that has so many chunks, by default those delivered; or all sources.
+
+        One that follows a stream waits for the batch at work: see `run.followed_sources`.
+        """
         found = self.known(run)
         for name in [source] if source is not None else self._pipeline.sources:
             self._readers(name)
-            self._end(found, name, chunks)
+            self._followed.end(run, name, partial(self._end, found, name, chunks))
         self.on_news()
 
     # ── outcomes ──
@@ -248,7 +278,8 @@ class Server:
         """Wait until a run is closed: its results, or `RunFailed`, `RunCancelled`, `RunTimeout`.
 
         It is the run that has this name when the waiting begins, whoever uses the name afterwards,
-        and if it is restored meanwhile, the incarnation that goes on for it.
+        and if it is restored meanwhile, the incarnation that goes on for it. What it waits for is
+        logged every `wait_report_seconds`, a setting.
         """
         found = self.known(run)
         changed = Flag()
@@ -359,16 +390,10 @@ class Server:
         return [LaneName(HEAD, task) for tasks in self._readers(source) for task in tasks]
 
     def _wait(self, run: Run, changed: Flag, timeout: float | None) -> dict[str, list[Batch]]:
-        deadline = None if timeout is None else monotonic() + timeout
-        while True:
-            changed.clear()
-            now = self._known_again(run)
-            if now.state is not RunState.OPEN:
-                return self._outcome(now)
-            left = GLANCE if deadline is None else min(GLANCE, deadline - monotonic())
-            if left <= 0:
-                raise RunTimeout(run=run.name, seconds=timeout or 0.0)
-            changed.wait(left)
+        every = self._place.settings.wait_report_seconds
+        report = WaitReport(partial(why_not_done, self._database), every)
+        look = partial(self._known_again, run)
+        return self._outcome(wait_until_closed(look, changed, timeout, report))
 
     def _known_again(self, run: Run) -> Run:
         """The same incarnation, as it is now, also when its name is in use again.

@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.errors import OtherPlan, UnknownStage, WorkerGaveUp, listed
+from tidegate.errors import OtherPlan, SparkLost, UnknownStage, WorkerGaveUp, listed
 from tidegate.plan import plan_hash
 from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.replanning import record_plan
 from tidegate.run.server import Server
 from tidegate.run.storage import Storage
 from tidegate.run.sweep import Sweeper
+from tidegate.run.trials import Trials
 from tidegate.run.watch import Watch
 from tidegate.run.why import why_not_done
 from tidegate.run.worker import Worker
 from tidegate.run.workshop import SparkWorkshop
-from tidegate.spark import check, ensure_fit
+from tidegate.spark import CheckerPool, check, ended_under, ensure_fit, why_ended
 from tidegate.store import Wakeups, open_runs, plan_of
 
 if TYPE_CHECKING:
@@ -44,9 +45,13 @@ class Front:
     server: Server
     wakeups: Wakeups
     watch: Watch
+    session: Session
 
     def check(self) -> None:
-        """Raise `WorkerGaveUp` if nobody here can watch the runs any more."""
+        """Raise `SparkLost` or `WorkerGaveUp` if this process can no longer work."""
+        loss = why_ended(self.session)
+        if loss is not None:
+            raise SparkLost(loss)
         name, watch = self.assembly.name, self.watch
         if not watch.is_alive:
             raise WorkerGaveUp(name, f"its monitor has died of {watch.error!r}") from watch.error
@@ -65,11 +70,11 @@ class Service(Front):
     worker: Worker
 
     def check(self) -> None:
-        """Raise `WorkerGaveUp` if nothing is at work any more, or nobody here can watch it."""
+        """Raise `SparkLost` or `WorkerGaveUp` if the worker or the monitor has stopped."""
+        super().check()
         worker = self.worker
         if worker.error is not None:
             raise WorkerGaveUp(self.assembly.name, str(worker.error)) from worker.error
-        super().check()
 
 
 @contextmanager
@@ -92,12 +97,14 @@ def fronting(
     _refuse_other_plans(database, checked.plan)
     database.transact(lambda c: record_plan(c, assembly))
     with (
+        CheckerPool(place.settings) as checkers,
         Wakeups(database) as wakeups,
         watching(place, assembly.name, wakeups, process) as watch,
     ):
-        server = Server(place, pipeline, assembly, lambda: session, wakeups)
+        checkers.warm()
+        server = Server(place, pipeline, assembly, lambda: session, wakeups, checkers)
         with server.injection:
-            yield Front(checked, assembly, server, wakeups, watch)
+            yield Front(checked, assembly, server, wakeups, watch, session)
 
 
 @contextmanager
@@ -116,14 +123,18 @@ def serving(
     """
     with ExitStack() as at_work:
         front = at_work.enter_context(fronting(place, pipeline, session, shards, process))
-        workshop = SparkWorkshop(front.checked, session, place.root)
+        its_end = partial(why_ended, session), partial(ended_under, session)
+        trials = Trials(place.database, *its_end)
+        workshop = SparkWorkshop(front.checked, session, place.root, trials)
         at_work.callback(workshop.close)
         _refuse_unknown(front.assembly, stages)
         its = (place.database, front.assembly, workshop, front.wakeups)
-        worker = at_work.enter_context(Worker(*its, stages=stages, process=process))
+        most_losses = place.settings.run_losses
+        worker = at_work.enter_context(
+            Worker(*its, stages=stages, process=process, most_losses=most_losses)
+        )
         at_work.enter_context(Sweeper(place))
-        fronts = (front.checked, front.assembly, front.server, front.wakeups, front.watch)
-        yield Service(*fronts, workshop, worker)
+        yield Service(**vars(front), workshop=workshop, worker=worker)
 
 
 @contextmanager

@@ -9,6 +9,8 @@ How old a file is says nothing: tasks put files where they stay while their job 
 for as long as it takes. So what a living writer has written for an open run stays, and what it
 failed with goes with the run; so does the copy of a chunk that was never recorded, for nobody can
 tell whether its client is gone.
+
+What goes by its age stays for a while after the database's clock has jumped; see `ClockWatch`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from tidegate.run.storage import Storage, Stored
 from tidegate.run.tending import Tending
 from tidegate.run.worker import WORKER
 from tidegate.store import (
+    ClockWatch,
     acquire,
     files_named,
     free_keys,
@@ -73,6 +76,7 @@ class Sweeper:
     ) -> None:
         self._database = place.database
         self._storage = Storage(place.root)
+        self._clock = ClockWatch(place.database, place.settings.clock_settle_seconds)
         self._all_every = all_every
         self._swept_at = -inf
         self._rests_until = -inf
@@ -87,10 +91,11 @@ class Sweeper:
         began_at = monotonic()
         if began_at < self._rests_until:
             return
+        self._clock.believes(KEPT)  # a jump is seen at once, and not only at the next pass
         is_time = began_at - self._swept_at >= self._all_every
         if not (is_time or has_news(self._database, self._storage)):
             return
-        while sweep(self._database, self._storage).runs:
+        while sweep(self._database, self._storage, self._clock).runs:
             pass  # there may be more closed runs than one pass takes
         self._swept_at = began_at
         self._rests_until = monotonic() + REST * (monotonic() - began_at)
@@ -102,18 +107,26 @@ class Sweeper:
         self.close()
 
 
-def sweep(database: Database, storage: Storage) -> Swept:
+def sweep(database: Database, storage: Storage, clock: ClockWatch | None = None) -> Swept:
     """One pass over everything. Files go first: whoever crashes in between begins again."""
-    while database.transact(lambda c: remove_closed_runs(c, KEPT)):
-        pass  # a few at a time
-    database.transact(lambda c: plans.remove_unused(c, KEPT))
+    clock = clock or ClockWatch(database)
+    if clock.believes(KEPT):
+        _remove_old(database)
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
     dead = {writer for writer in storage.folders(BATCHES) if _is_dead(database, writer)}
-    removed = storage.clear(_orphans(database, files, dead)) + collect(database, storage)
+    removed = storage.clear(_orphans(database, files, dead))
+    if clock.believes(garbage.READ):
+        removed += collect(database, storage)
     for run in closed:
         database.transact(partial(reclaim, run=run))
     return Swept(len(closed), removed)
+
+
+def _remove_old(database: Database) -> None:
+    while database.transact(lambda c: remove_closed_runs(c, KEPT)):
+        pass  # a few at a time
+    database.transact(lambda c: plans.remove_unused(c, KEPT))
 
 
 def collect(database: Database, storage: Storage) -> int:

@@ -27,13 +27,14 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self, cast
 
-from tidegate.errors import Fenced
+from tidegate.errors import Fenced, SparkLost
 from tidegate.run import balance
 from tidegate.run.assemble import Workshop
 from tidegate.run.durable import DurableLanes, Ownership
 from tidegate.run.durable_processor import DurableProcessor
 from tidegate.run.guilt import broke_a_rule, guilty, passes
 from tidegate.run.lives import Deaths, Life
+from tidegate.run.losses import MOST_LOSSES, log_losses, take
 from tidegate.run.names import life_of
 from tidegate.run.step import StepLoop
 from tidegate.run.tending import Tending
@@ -51,9 +52,10 @@ from tidegate.store import (
     seats_topic,
     task_topic,
 )
+from tidegate.store.suspects import drop_trials
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tidegate.run.assemble import Assembly
     from tidegate.signals import Barrier
@@ -91,6 +93,15 @@ class WorkshopOfWriters(Workshop, Protocol):
         """How files are recognised that a checkpoint names."""
         ...
 
+    def learn(self, task: str, suspects: Mapping[int, int]) -> None:
+        """Process these runs alone in a task, each with the workers that it has cost."""
+        ...
+
+    @property
+    def loss(self) -> str | None:
+        """How the engine of all tasks has ended; None while it runs."""
+        ...
+
 
 @dataclass
 class _Running:
@@ -114,16 +125,19 @@ class Worker:
     several, `stages` may say which tasks it takes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all but four have defaults
         self,
         database: Database,
         assembly: Assembly,
         workshop: WorkshopOfWriters,
         wakeups: Wakeups,
+        *,
         seconds: float = LEASE_SECONDS,
         stages: Sequence[str] = (),
         process: str = "",
+        most_losses: int = MOST_LOSSES,
     ) -> None:
+        self._most_losses = most_losses
         self._stages = tuple(stages)
         self._process = process
         self._workshop = workshop
@@ -243,6 +257,8 @@ class Worker:
         self._let_go(self._own)
         self._heartbeat.give_back(self._seat)
         self._heartbeat.give_back(self._own)
+        earlier = self.name
+        self._database.transact(lambda c: drop_trials(c, earlier))
         self._own = self._begin_life()
 
     # ── taking tasks ──
@@ -285,14 +301,18 @@ class Worker:
     def _take(self, key: str, task: str) -> None:
         if task in self.tasks:
             return  # lost, and its loop has not heard of it
-        lease = self._acquire(TASK, key, self.name)
-        if lease is None:
+        wanted = Lease(TASK, key, self.name, 0, self._seconds)
+        pipeline, most = self._assembly.name, self._most_losses
+        taken = self._database.transact(lambda c: take(c, pipeline, task, wanted, most))
+        if taken is None:
             return
-        self._heartbeat.keep(lease)
+        self._heartbeat.keep(taken.lease)
+        log_losses(task, taken, most)
+        self._workshop.learn(task, taken.suspects)
         try:
-            self._start(task, lease)
+            self._start(task, taken.lease)
         except BaseException:
-            self._try_to_give_back(lease)
+            self._try_to_give_back(taken.lease)
             raise
 
     def _start(self, task: str, lease: Lease, *, is_careful: bool = False) -> None:
@@ -360,14 +380,22 @@ class Worker:
             self._given_back.notify_all()
 
     def _try_to_give_back(self, lease: Lease) -> None:
-        """At once if that is possible; it is not renewed any more in any case."""
+        """At once if that is possible; it is not renewed any more in any case.
+
+        The task of a lost worker is not given back: the expired lease shows the loss.
+        """
+        is_lost = lease.kind == TASK and self._workshop.loss is not None
+        leave = self._heartbeat.die if is_lost else self._heartbeat.give_back
         try:
-            self._heartbeat.give_back(lease, [seats_topic(self._assembly.name)])
+            leave(lease, [seats_topic(self._assembly.name)])
         except Exception as trouble:  # noqa: BLE001  others have to be given back as well
             log.warning("%s %s is left to its lease: %s", lease.kind, lease.key, trouble)
 
     def _recover(self, running: _Running, trouble: BaseException) -> None:
         """Begin again from what is committed, unless that has been tried too often."""
+        if (loss := self._workshop.loss) is not None:
+            self._end_at_once(running, SparkLost(loss))
+            return
         log.warning("task %s is built anew after: %s", running.task, trouble)
         is_dealt_with = self._fail_runs(running, trouble) or passes(trouble)
         deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.life)
@@ -380,6 +408,14 @@ class Worker:
         else:
             is_careful = broke_a_rule(trouble) and not is_dealt_with
             self._start(running.task, running.lease, is_careful=is_careful)
+
+    def _end_at_once(self, running: _Running, loss: SparkLost) -> None:
+        """Close this worker without Spark, so that other workers take its tasks soon."""
+        if self._gave_up is None:
+            log.error("worker %s ends: %s", self.name, loss)
+        self._gave_up = loss
+        self._closed.set()
+        self._give_back(running)
 
     def _fail_runs(self, running: _Running, trouble: BaseException) -> bool:
         """Runs that a processor could not handle would fail it again and again; if there are."""

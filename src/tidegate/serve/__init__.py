@@ -12,17 +12,20 @@ a `Server` elsewhere to whoever delivers a folder, raises the same classes again
 from tidegate.serve.access import Tokens, read_tokens
 from tidegate.serve.app import http_app
 from tidegate.serve.calls import Calls
-from tidegate.serve.listening import Listening, refuse_unsafe, serving_http
+from tidegate.serve.limits import Limits
+from tidegate.serve.listening import Listening, listening_at, refuse_unsafe, serving_http
 from tidegate.serve.remote import RemoteServer, remote_server
-from tidegate.serve.threads import Limits
+from tidegate.serve.token_file import TokenFile
 
 __all__ = [
     "Calls",
     "Limits",
     "Listening",
     "RemoteServer",
+    "TokenFile",
     "Tokens",
     "http_app",
+    "listening_at",
     "read_tokens",
     "refuse_unsafe",
     "remote_server",

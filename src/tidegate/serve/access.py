@@ -51,14 +51,14 @@ def digest_of(token: str) -> str:
     return sha256(token.encode(errors="surrogateescape")).hexdigest()
 
 
-def read_tokens(file: Path) -> Tokens:
+def read_tokens(file: Path, *, may_be_empty: bool = False) -> Tokens:
     """The clients in a file; raises `InvalidTokens` with the line that is wrong."""
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidTokens(str(file), 0, f"it cannot be read ({error})") from error
     found = tuple(_clients(file, lines))
-    if not found:
+    if not found and not may_be_empty:
         raise InvalidTokens(str(file), len(lines), "it names no client")
     return Tokens(found)
 

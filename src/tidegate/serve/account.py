@@ -10,12 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4, uuid5
 
+import msgspec
+
 from tidegate.checkpoint import CheckpointState
 from tidegate.errors import (
+    IdempotencyConflict,
     NoSpace,
     NothingToCancel,
     ResultsNotReady,
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 
 REQUESTS = UUID("6f8a2a1e-6c0b-4f0e-9d55-0f3f5e0c7a11")
 """The space of names in which the keys of requests become those of `Server.begin`."""
+CSV_TIMES = 4
+"""How much larger than its files a result may become as CSV, for which there has to be space."""
 PIECE = 1 << 20
 """Bytes of a file that are read at a time."""
 
@@ -136,6 +142,7 @@ class Account:
         self._server = service.server
         self._database = place.database
         self._root = place.root
+        self._reserve = place.reserve
         self.client = client
 
     # ── runs ──
@@ -155,11 +162,14 @@ class Account:
         deadline: float | None = None,
         cutting: Cutting | None = None,
     ) -> Run:
-        """Begin a run; who repeats a request by its key gets the run that it has begun."""
-        stored = stored_name(self.client, run)
-        key = uuid4() if request is None else uuid5(REQUESTS, f"{stored}\n{request}")
-        wanted = partial(self._server.begin_once, stored, key, cutting=cutting)
-        with self._told(run):
+        """Begin a run; a request repeated with its key gets the run that it has begun.
+
+        Raises `IdempotencyConflict` if the request of this key asked for something else.
+        """
+        stored, key = stored_name(self.client, run), self._request(request)
+        body = _digest_of(run, warn_after, deadline, cutting)
+        wanted = partial(self._server.begin_once, stored, key, cutting=cutting, body=body)
+        with self._told(run), self._own_names():
             return self._own(wanted(warn_after=warn_after, deadline=deadline))
 
     def status(self, run: str) -> RunStatus:
@@ -293,11 +303,27 @@ class Account:
             return parquet_stream(self._root, batches, schema)
         if wanted is ResultFormat.ARROW:
             return arrow_stream(self._root, batches, schema)
+        self._reserve.check(CSV_TIMES * sum(batch.bytes for batch in batches))
         file = folder / f"{sink}.csv"
         self._server.write_csv(batches, schema, file)
         return _pieces(file)
 
     # ── how ──
+
+    def _request(self, key: str | None) -> UUID:
+        """The id of a request: unique to client and key; without a key, to the request."""
+        if key is None:
+            return uuid4()
+        return uuid5(REQUESTS, f"{self._service.assembly.name}\n{self.client}\n{key}")
+
+    @contextmanager
+    def _own_names(self) -> Iterator[None]:
+        """Let a conflict name the run of the first request as the client does."""
+        try:
+            yield
+        except IdempotencyConflict as conflict:
+            conflict.run = conflict.run.removeprefix(beginning_of(self.client))
+            raise
 
     def _known(self, run: str) -> Run:
         return self._server.known(stored_name(self.client, run))
@@ -322,6 +348,10 @@ class Account:
             if isinstance(error, NoSpace):
                 error.where = "the server's disk"
             raise
+
+
+def _digest_of(*asked: object) -> str:
+    return sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
 
 
 def rows_of(results: Mapping[str, Sequence[Batch]]) -> dict[str, int]:

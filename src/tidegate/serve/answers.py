@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tidegate.errors import InvalidRequest, NoSuchRoute, TidegateError, UnknownToken, WrongMethod
-from tidegate.serve.refusals import refusal_of, status_of, told, unexpected
+from tidegate.serve.refusals import RETRY_AFTER, refusal_of, status_of, told, unexpected
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -26,13 +26,22 @@ def answer(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type=JSON)
 
 
-async def refused(request: Request, error: Exception) -> Response:
+def refusal(error: TidegateError) -> Response:
     """An error as JSON, with the status that the table has for it."""
+    status = status_of(error)
+    response = answer(refusal_of(error), status)
+    if error.retryable and status in RETRY_AFTER:
+        response.headers["retry-after"] = str(RETRY_AFTER[status])
+    return response
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """The response for an error; internal details are logged and not sent."""
     assert isinstance(error, TidegateError)
     shown = told(error)
     if shown is not error:
         log.warning("%s %s: %s", request.method, request.url.path, error)
-    response = answer(refusal_of(shown), status_of(shown))
+    response = refusal(shown)
     if isinstance(error, UnknownToken):
         response.headers["www-authenticate"] = "Bearer"
     return response

@@ -27,15 +27,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tidegate.errors import TidegateError, UnknownPipeline
+from tidegate.errors import TidegateError, TooManyFollowers, UnknownPipeline
 from tidegate.serve import events
 from tidegate.serve.account import Account, Seen, Served, rows_of
 from tidegate.serve.answers import (
@@ -56,9 +57,13 @@ from tidegate.serve.asking import (
     asked_number,
     body_as,
 )
-from tidegate.serve.downloads import download
+from tidegate.serve.at_once import AtOnce
+from tidegate.serve.client_requests import ClientRequests
+from tidegate.serve.downloads import Downloads
 from tidegate.serve.formats import CHUNKS, chunk_format, result_format
-from tidegate.serve.uploads import Uploads
+from tidegate.serve.health import Health
+from tidegate.serve.quotas import Quotas
+from tidegate.serve.uploads import Admission, Uploads
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -66,9 +71,12 @@ if TYPE_CHECKING:
     from tidegate.run.deployment import Deployment
     from tidegate.run.service import Front
     from tidegate.serve.gate import Gate
+    from tidegate.serve.limits import Limits
     from tidegate.serve.spool import Spool
-    from tidegate.serve.threads import Limits, Threads
+    from tidegate.serve.threads import Threads
     from tidegate.store import Run
+
+T = TypeVar("T")
 
 RUN = "/pipelines/{pipeline}/runs/{run}"
 SOURCE = RUN + "/sources/{source}"
@@ -89,6 +97,7 @@ def http_app(
     endpoints = _Endpoints(service, place, gate, spool, threads, limits)
     return Starlette(
         routes=endpoints.routes(),
+        middleware=[Middleware(ClientRequests, gate=gate, most=limits.requests)],
         exception_handlers={
             TidegateError: refused,
             HTTPException: refused_by_routing,
@@ -113,9 +122,13 @@ class _Endpoints:
         self._gate = gate
         self._threads = threads
         self._limits = limits
-        self._spool = spool
-        self._followers = events.Followers(limits.followers)
-        self._uploads = Uploads(spool, threads, limits)
+        self._followers = AtOnce(limits.followers, TooManyFollowers)
+        self._downloads = Downloads(spool, threads, limits)
+        self._quotas = Quotas(place, service.assembly.name)
+        admission = Admission(self._quotas.check_bytes, place.reserve.check)
+        self._uploads = Uploads(spool, threads, limits, admission)
+        seconds = place.settings.health_seconds
+        self._health = Health(self._check_health, seconds, threads.health)
 
     def routes(self) -> list[Route]:
         """Every address, with the methods that it takes."""
@@ -143,8 +156,12 @@ class _Endpoints:
 
     async def health(self, request: Request) -> Response:
         """Whether somebody is at work; for who starts and watches servers, so without a token."""
-        await self._threads.call(self._service.check)
+        await self._health.check()
         return answer({"status": "ok"})
+
+    def _check_health(self) -> None:
+        self._service.check()
+        self._place.database.check(self._place.settings.health_seconds)
 
     async def pipelines(self, request: Request) -> Response:
         """What is served, for who is about to deliver."""
@@ -165,31 +182,44 @@ class _Endpoints:
     async def runs(self, request: Request) -> Response:
         account = self._account(request)
         limit = asked_number(request, "limit", 100, most=MOST)
-        return answer({"runs": await self._threads.call(account.runs, limit)})
+        return answer({"runs": await self._threads.call(account.client, account.runs, limit)})
 
     async def begin(self, request: Request) -> Response:
         account = self._account(request)
-        asked = await body_as(request, Beginning)
+        asked = await self._body(request, Beginning)
         key = request.headers.get("idempotency-key")
         begin = partial(account.begin, asked.run, key, cutting=asked.wanted_cutting())
+        await self._check_runs(account, asked.run)
         bounds = {"warn_after": asked.warn_after, "deadline": asked.deadline}
-        return answer(await self._threads.call(begin, **bounds), 201)
+        return answer(await self._threads.call(account.client, begin, **bounds), 201)
+
+    async def _check_runs(self, account: Account, run: str) -> None:
+        client = account.client
+        await self._threads.call(client, self._quotas.check_runs, client, run)
 
     async def status(self, request: Request) -> Response:
         account = self._account(request)
-        return answer(await self._threads.call(account.status, request.path_params["run"]))
+        return answer(
+            await self._threads.call(account.client, account.status, request.path_params["run"])
+        )
 
     async def state(self, request: Request) -> Response:
         account = self._account(request)
-        return answer(await self._threads.call(account.state, request.path_params["run"]))
+        return answer(
+            await self._threads.call(account.client, account.state, request.path_params["run"])
+        )
 
     async def why(self, request: Request) -> Response:
         account = self._account(request)
-        return answer(await self._threads.call(account.explain, request.path_params["run"]))
+        return answer(
+            await self._threads.call(account.client, account.explain, request.path_params["run"])
+        )
 
     async def cancel(self, request: Request) -> Response:
         account = self._account(request)
-        return answer(await self._threads.call(account.cancel, request.path_params["run"]))
+        return answer(
+            await self._threads.call(account.client, account.cancel, request.path_params["run"])
+        )
 
     async def events(self, request: Request) -> Response:
         """What cannot be seen at first is refused; later the stream ends and can be resumed."""
@@ -198,17 +228,17 @@ class _Endpoints:
         name, number = request.path_params["run"], last.run if last else None
         with ExitStack() as held:
             held.enter_context(self._followers.one_more(account.client))
-            run = await self._threads.call(account.follow, name, number)
-            seen = await self._threads.call(account.see, run)
+            run = await self._threads.call(account.client, account.follow, name, number)
+            seen = await self._threads.call(account.client, account.see, run)
             heard = last if last is not None and last.run == run.id else events.EventId(run.id)
-            look = partial(self._look, account, run)
+            look = partial(self._look, request, account, run)
             return events.response(seen, look, heard, held.pop_all())
 
-    async def _look(self, account: Account, run: Run) -> Seen | None:
-        if self._threads.is_closing:
+    async def _look(self, request: Request, account: Account, run: Run) -> Seen | None:
+        if self._threads.is_closing or not self._gate.is_still(account.client, request):
             return None
         try:
-            return await self._threads.call(account.see, run)
+            return await self._threads.call(account.client, account.see, run)
         except TidegateError:
             return None
 
@@ -219,23 +249,32 @@ class _Endpoints:
         run, source = request.path_params["run"], request.path_params["source"]
         after = asked_number(request, "after", 0)
         limit = asked_number(request, "limit", PAGE, most=MOST)
-        return answer(await self._threads.call(account.chunks, run, source, after, limit))
+        return answer(
+            await self._threads.call(account.client, account.chunks, run, source, after, limit)
+        )
 
     async def deliver(self, request: Request) -> Response:
         """A chunk that is new is 201, one that was there 200; nothing is recorded of a bad one."""
         account = self._account(request)
         run, source, number = asked_chunk(request)
         ending = CHUNKS[_format_of(request)]
-        await self._threads.call(account.check_source, run, source, number)
+        await self._threads.call(account.client, account.check_source, run, source, number)
         async with self._uploads.received(account.client, request, source, number, ending) as file:
-            is_new = await self._threads.deliver(account.deliver, run, source, number, file)
+            self._account(request)  # a token may be withdrawn while a large chunk arrives
+            is_new = await self._deliver(account, run, source, number, file)
         return answer({"is_new": is_new}, 201 if is_new else 200)
+
+    async def _deliver(
+        self, account: Account, run: str, source: str, number: int, file: str
+    ) -> bool:
+        deliver = partial(account.deliver, run, source, number, file)
+        return await self._threads.deliver(account.client, deliver)
 
     async def end(self, request: Request) -> Response:
         account = self._account(request)
-        asked = await body_as(request, Ending)
+        asked = await self._body(request, Ending)
         run, source = request.path_params["run"], request.path_params["source"]
-        await self._threads.call(account.end, run, source, asked.chunks)
+        await self._threads.call(account.client, account.end, run, source, asked.chunks)
         return answer({"source": source})
 
     # ── outcomes ──
@@ -243,7 +282,7 @@ class _Endpoints:
     async def results(self, request: Request) -> Response:
         account = self._account(request)
         run, of = request.path_params["run"], _cut_of(request)
-        found = await self._threads.call(account.results, run, of)
+        found = await self._threads.call(account.client, account.results, run, of)
         return answer({"results": rows_of(found)})
 
     async def result(self, request: Request) -> Response:
@@ -251,8 +290,7 @@ class _Endpoints:
         run, sink = request.path_params["run"], request.path_params["sink"]
         asked, accept = request.query_params.get("format"), request.headers.get("accept")
         wanted = result_format(asked, accept)
-        of, spool, threads = _cut_of(request), self._spool, self._threads
-        return await download(account, run, sink, wanted, of, spool=spool, threads=threads)
+        return await self._downloads.send(account, run, sink, wanted, _cut_of(request))
 
     # ── cuts ──
 
@@ -261,29 +299,38 @@ class _Endpoints:
 
     async def checkpoints(self, request: Request) -> Response:
         account = self._account(request)
-        found = await self._threads.call(account.checkpoints, request.path_params["run"])
+        found = await self._threads.call(
+            account.client, account.checkpoints, request.path_params["run"]
+        )
         return answer({"checkpoints": found})
 
     async def take(self, request: Request) -> Response:
         """That it was begun; its number is that of the cut, if it becomes one."""
         account = self._account(request)
-        asked = await body_as(request, Taking)
-        number = await self._threads.call(account.take_cut, request.path_params["run"], asked)
+        asked = await self._body(request, Taking)
+        number = await self._threads.call(
+            account.client, account.take_cut, request.path_params["run"], asked
+        )
         return answer({"number": number}, 202)
 
     async def cut(self, request: Request) -> Response:
         account = self._account(request)
         run, wanted = request.path_params["run"], asked_cut(request.path_params["cut"])
-        return answer(await self._threads.call(account.cut, run, wanted.number))
+        return answer(await self._threads.call(account.client, account.cut, run, wanted.number))
 
     async def restore(self, request: Request) -> Response:
         """All files of the cut are read first, which takes as long as a result."""
         account = self._account(request)
-        asked = await body_as(request, Restoring)
+        asked = await self._body(request, Restoring)
         run = request.path_params["run"]
-        return answer(await self._threads.give(account.restore, run, asked.checkpoint), 201)
+        await self._check_runs(account, run)
+        restore = partial(account.restore, run, asked.checkpoint)
+        return answer(await self._threads.give(account.client, restore), 201)
 
     # ── who asks for what ──
+
+    async def _body(self, request: Request, kind: type[T]) -> T:
+        return await body_as(request, kind, self._limits.body)
 
     def _account(self, request: Request) -> Account:
         client = self._gate.client_of(request)

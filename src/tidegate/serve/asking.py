@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 
 from tidegate.checkpoint import Cutting
-from tidegate.errors import InvalidRequest
+from tidegate.errors import InvalidRequest, RequestStalled
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 MOST_BYTES = 1 << 16
 """Of a body that is no chunk."""
+BODY = 60.0
+"""Seconds within which the body of a request has to arrive."""
 LARGEST = 2**63 - 2
 DIGITS = len(str(LARGEST))
 SHOWN = 40
@@ -84,17 +87,28 @@ def _cutting(given: Mapping[str, object]) -> Cutting:
         raise InvalidRequest(f"cutting: {error}") from error
 
 
-async def body_as(request: Request, kind: type[T]) -> T:
-    """The body of a request; an empty one is an empty object. Raises `InvalidRequest`."""
+async def body_as(request: Request, kind: type[T], seconds: float = BODY) -> T:
+    """The body of a request; an empty one is an empty object.
+
+    Raises `InvalidRequest`, `RequestStalled`.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            body = await _body(request)
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except TimeoutError:
+        raise RequestStalled(seconds) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(str(error)) from error
+
+
+async def _body(request: Request) -> bytes:
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > MOST_BYTES:
             raise InvalidRequest(f"its body has more than {MOST_BYTES} bytes")
-    try:
-        return msgspec.json.decode(bytes(body) or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(str(error)) from error
+    return bytes(body)
 
 
 def asked_number(request: Request, name: str, default: int, most: int = LARGEST) -> int:

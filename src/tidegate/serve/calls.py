@@ -25,13 +25,19 @@ from tidegate.errors import (
     InvalidServer,
     NoSecureConnection,
     RefusedByServer,
+    ServerStarting,
     ServerUnreachable,
     TidegateError,
 )
 from tidegate.serve.refusals import Refusal, raised
+from tidegate.serve.trust import check_token_way
 
 PATIENCE = 60.0
 """Seconds for which a call is repeated after it has failed first."""
+STARTING = 900.0
+"""The same while the server answers that it is starting, at least."""
+TELL_EVERY = 30.0
+"""Seconds between two reports that the server does not answer."""
 SILENCE = 90.0
 """Seconds of silence after which a connection counts as lost; the server tries its database for
 60."""
@@ -89,17 +95,53 @@ class _Request:
     silence: float = SILENCE
 
 
+class _Bounds:
+    """Until when a call is repeated: longer while the server answers that it is starting."""
+
+    def __init__(self, patience: float, starting: float) -> None:
+        self._patience = patience
+        self._starting = starting
+        self._until: float | None = None
+        self._starting_until: float | None = None
+
+    def deadline(self, error: Lost | TidegateError, now: float) -> float:
+        """When to give up after this failure; an answer of the server restarts the patience."""
+        if isinstance(error, ServerStarting):
+            self._until = None
+            self._starting_until = self._starting_until or now + self._starting
+            return self._starting_until
+        self._until = self._until or now + self._patience
+        return self._until
+
+
 class Calls:
     """Calls a server, as often as it takes; any number of threads may."""
 
-    def __init__(self, url: str, token: str | None = None, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        patience: float = PATIENCE,
+        *,
+        starting: float = STARTING,
+        allow_plain_http: bool = False,
+    ) -> None:
+        """A call is repeated for `patience` seconds, or `starting` where the server is starting.
+
+        Raises `InvalidServer`; `PlainHttpToken` for a token that others could read on its way.
+
+        A redirection is a refusal: a token goes to no other server than this.
+        """
         self.url = url
         self._address = Address.read(url)
+        if token and not allow_plain_http:
+            check_token_way(url, self._address.scheme, self._address.host)
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._patience = patience
+        self._starting = max(patience, starting)
         self.say: Callable[[str], None] = lambda _: None
         """Hears when the server goes away for more than a moment, and when it is back."""
-        self._is_away = False
+        self._outage_reported_at: float | None = None
         self._noticing = Lock()
 
     def json(
@@ -133,13 +175,12 @@ class Calls:
 
     def _until_answered(self, attempt: Callable[[], T]) -> T:
         """Repeat what is lost or may succeed later, until patience ends with the last reason."""
-        deadline: float | None = None
+        bounds = _Bounds(self._patience, self._starting)
         for failures, pause in enumerate(_pauses(), 1):
             try:
                 answer = attempt()
             except (Lost, TidegateError) as error:
-                deadline = deadline or monotonic() + self._patience
-                self._refuse_late(error, monotonic() + pause > deadline)
+                self._refuse_late(error, monotonic() + pause > bounds.deadline(error, monotonic()))
                 if failures >= MORE_THAN_A_MOMENT:
                     self._tell_away(error)
             else:
@@ -150,18 +191,23 @@ class Calls:
 
     def _tell_away(self, error: Lost | TidegateError) -> None:
         what = f"the server does not answer ({error})" if isinstance(error, Lost) else str(error)
-        if self._is_changed(is_away=True):
-            self.say(f"{what}; trying again for {self._patience:g} s")
+        bound = self._starting if isinstance(error, ServerStarting) else self._patience
+        if self._is_to_tell():
+            self.say(f"{what}; trying again for {bound:g} s")
+
+    def _is_to_tell(self) -> bool:
+        """Whether a report is due; several threads may notice the same outage."""
+        with self._noticing:
+            reported_at, now = self._outage_reported_at, monotonic()
+            is_due = reported_at is None or now - reported_at >= TELL_EVERY
+            self._outage_reported_at = now if is_due else reported_at
+        return is_due
 
     def _tell_back(self) -> None:
-        if self._is_changed(is_away=False):
-            self.say("the server answers again")
-
-    def _is_changed(self, *, is_away: bool) -> bool:
-        """Several threads notice the same."""
         with self._noticing:
-            was_away, self._is_away = self._is_away, is_away
-        return was_away != is_away
+            was_reported, self._outage_reported_at = self._outage_reported_at is not None, None
+        if was_reported:
+            self.say("the server answers again")
 
     def _refuse_late(self, error: Lost | TidegateError, is_late: bool) -> None:
         """Raise what is for good, and in the end everything."""

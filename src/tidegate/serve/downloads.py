@@ -1,4 +1,4 @@
-"""Results on their way out, piece by piece: never a whole one in memory."""
+"""Results on their way out, piece by piece: never a whole one in memory, and only some at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from tidegate.errors import TooManyDownloads
+from tidegate.serve.at_once import AtOnce
 from tidegate.serve.closing import ClosingResponse
 
 if TYPE_CHECKING:
@@ -14,38 +16,59 @@ if TYPE_CHECKING:
     from tidegate.serve.account import Account
     from tidegate.serve.asking import WantedCut
     from tidegate.serve.formats import ResultFormat
+    from tidegate.serve.limits import Limits
     from tidegate.serve.spool import Spool
     from tidegate.serve.threads import Threads
 
 
-async def download(
-    account: Account,
-    run: str,
-    sink: str,
-    wanted: ResultFormat,
-    of: WantedCut | None,
-    *,
-    spool: Spool,
-    threads: Threads,
-) -> Response:
-    """The result of a sink, at its end or at a cut. What is wrong shows before the first byte."""
-    with ExitStack() as held:
-        folder = await threads.give(held.enter_context, spool.folder())
-        pieces = await threads.give(account.result, run, sink, wanted, folder, of)
-        first = await threads.give(_next, pieces)
-        name = f'attachment; filename="{sink}.{wanted.value}"'
-        headers = {"content-disposition": name}
-        sent = _sent(first, pieces, threads)
-        return ClosingResponse(sent, held.pop_all(), wanted.media_type, headers)
+PART = 1 << 20
+"""Bytes that are sent at a time."""
 
 
-async def _sent(
-    first: bytes | None, pieces: Iterator[bytes], threads: Threads
-) -> AsyncIterator[bytes]:
-    piece = first
-    while piece is not None:
-        yield piece
-        piece = await threads.give(_next, pieces)
+class Downloads:
+    """Sends results, a few to each client at a time: each may hold a copy in the spool."""
+
+    def __init__(self, spool: Spool, threads: Threads, limits: Limits) -> None:
+        self._spool = spool
+        self._threads = threads
+        self._under_way = AtOnce(limits.downloads_per_client, TooManyDownloads, limits.downloads)
+
+    async def send(
+        self, account: Account, run: str, sink: str, wanted: ResultFormat, of: WantedCut | None
+    ) -> Response:
+        """The result of a sink, at its end or at a cut. What is wrong shows before the first byte.
+
+        Raises `TooManyDownloads`.
+        """
+        client, give = account.client, self._threads.give
+        with ExitStack() as held:
+            held.enter_context(self._under_way.one_more(client))
+            folder = await give(client, held.enter_context, self._spool.folder())
+            pieces = await give(client, account.result, run, sink, wanted, folder, of)
+            first = await give(client, _next, pieces)
+            name = f'attachment; filename="{sink}.{wanted.value}"'
+            headers = {"content-disposition": name}
+            sent = self._sent(first, pieces, client)
+            return ClosingResponse(sent, held.pop_all(), wanted.media_type, headers)
+
+    async def _sent(
+        self, first: bytes | None, pieces: Iterator[bytes], client: str
+    ) -> AsyncIterator[bytes]:
+        piece = first
+        while piece is not None:
+            for part in parts_of(piece):
+                yield part
+            piece = await self._threads.give(client, _next, pieces)
+
+
+def parts_of(piece: bytes) -> Iterator[bytes]:
+    """What is sent at a time: a client has so long to take each, and a piece may be large.
+
+    >>> [len(part) for part in parts_of(bytes(2 * PART + 1))]
+    [1048576, 1048576, 1]
+    """
+    for start in range(0, len(piece), PART):
+        yield piece[start : start + PART]
 
 
 def _next(pieces: Iterator[bytes]) -> bytes | None:

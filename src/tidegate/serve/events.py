@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidegate.errors import TooManyFollowers
 from tidegate.serve.closing import ClosingResponse
 from tidegate.store import RunState
 
@@ -148,22 +145,3 @@ def response(
     """The stream as an answer that nobody on the way keeps; what is held is let go at its end."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return ClosingResponse(stream(now, look, heard), held, "text/event-stream", headers)
-
-
-class Followers:
-    """Counts who follows, so that one client does not take the time of all others."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._now: Counter[str] = Counter()
-
-    @contextmanager
-    def one_more(self, client: str) -> Iterator[None]:
-        """One until the end of the block; raises `TooManyFollowers`."""
-        if self._now[client] >= self._most:
-            raise TooManyFollowers(self._most)
-        self._now[client] += 1
-        try:
-            yield
-        finally:
-            self._now[client] -= 1

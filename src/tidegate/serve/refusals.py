@@ -9,7 +9,7 @@ inside of the server, as with its database, is told by its name alone: the rest 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import msgspec
 
@@ -23,8 +23,10 @@ STATUS: Mapping[type[TidegateError], int] = {
     errors.InvalidRunName: 400,
     errors.InvalidChunkNumber: 400,
     errors.UploadInterrupted: 400,
+    errors.UnexpectedToken: 400,
     errors.UnknownToken: 401,
     errors.ForeignOrigin: 403,
+    errors.ProxiedRequest: 403,
     errors.NoSuchRoute: 404,
     errors.UnknownPipeline: 404,
     errors.UnknownRun: 404,
@@ -35,7 +37,12 @@ STATUS: Mapping[type[TidegateError], int] = {
     errors.UnknownResultFormat: 406,
     errors.UploadStalled: 408,
     errors.UploadTooSlow: 408,
+    errors.RequestStalled: 408,
+    errors.OpenRunsExceeded: 429,
+    errors.TooManyRequests: 429,
+    errors.TooManyDownloads: 429,
     errors.TooManyFollowers: 429,
+    errors.TooManyUploads: 429,
     # what has become of the run
     errors.RunExists: 409,
     errors.RunEnded: 409,
@@ -52,8 +59,17 @@ STATUS: Mapping[type[TidegateError], int] = {
     errors.CountConflict: 409,
     errors.ChunksMissing: 409,
     errors.ChunksBeyond: 409,
+    errors.IdempotencyConflict: 422,
+    errors.BatchAborted: 409,
+    errors.BatchNotDelivered: 409,
     # the chunk
     errors.ChunkTooLarge: 413,
+    errors.ChunkDecodesTooLarge: 413,
+    errors.ValueTooLarge: 413,
+    errors.LineTooLong: 413,
+    errors.ChunkNeedsMemory: 413,
+    errors.RowGroupTooLarge: 413,
+    errors.ChunkTooSlow: 413,
     errors.UnknownUploadFormat: 415,
     errors.UnknownFormat: 415,
     errors.MissingColumns: 422,
@@ -61,16 +77,25 @@ STATUS: Mapping[type[TidegateError], int] = {
     errors.BadLine: 422,
     errors.WrongColumnType: 422,
     errors.UnreadableChunk: 422,
+    errors.ChunkCrashedChecker: 422,
     # the server
     errors.ServerFailed: 500,
     errors.ChunkNotCopied: 503,
+    errors.CheckerUnavailable: 503,
     errors.ServerTrouble: 503,
+    errors.ServerStarting: 503,
     errors.ServerStopping: 503,
+    errors.ServerFull: 503,
     errors.NoSpace: 507,
+    errors.OpenBytesExceeded: 507,
 }
+RETRY_AFTER: Mapping[int, int] = {429: 1, 503: 2, 507: 30}
+"""Seconds after which a request that is refused with this code may be repeated."""
 INSIDE = (
     errors.StoreError,
     errors.SparkUnavailable,
+    errors.SparkUnprotected,
+    errors.SparkLost,
     errors.GroupError,
     errors.WorkerGaveUp,
 )
@@ -94,6 +119,8 @@ def status_of(error: TidegateError) -> int:
 
 def told(error: TidegateError) -> TidegateError:
     """What a client may know of an error."""
+    if isinstance(error, errors.NoSpace):
+        return replace(error, where="the server's disk")
     return ServerTrouble(trouble=error.condition) if isinstance(error, INSIDE) else error
 
 
@@ -113,11 +140,20 @@ def raised(refusal: Refusal) -> TidegateError:
     """The error again, where it arrives; of a class that is not known there, its sentence."""
     kind = getattr(errors, refusal.condition, None)
     names = _names(kind)
+    unknown = errors.RefusedByServer(refusal.condition, refusal.message)
     if names is None or not names <= refusal.fields.keys():
-        return errors.RefusedByServer(refusal.condition, refusal.message)
+        return unknown
     assert kind is not None
     error: TidegateError = kind(**{name: _as_value(refusal.fields[name]) for name in names})
-    return error
+    return error if _is_readable(error) else unknown
+
+
+def _is_readable(error: TidegateError) -> bool:
+    """Whether the fields that a server sent make a sentence; they may be of any type."""
+    try:
+        return bool(str(error))
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return False
 
 
 def _names(kind: object) -> set[str] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -19,16 +19,19 @@ from tidegate.errors import (
     ChunkTooLarge,
     NoSuchChunk,
     OtherPipeline,
+    RefusedByServer,
     RunTimeout,
     TidegateError,
     UnknownFormat,
     UnknownRun,
 )
 from tidegate.run.outcomes import refuse_vain
+from tidegate.run.wait_report import WaitReport
 from tidegate.serve.account import CutShown, Explained, Served, SourceChunks, StateOfRun
 from tidegate.serve.asking import LATEST
 from tidegate.serve.calls import WORK
 from tidegate.serve.formats import format_of_file
+from tidegate.serve.trust import check_results, check_served
 from tidegate.spark import digest
 from tidegate.spark.landing import space_on
 from tidegate.store import Run, RunFacts, RunState
@@ -40,8 +43,12 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 """Chunks that are asked for at a time."""
+UNREADABLE = "UnreadableAnswer"
 LOOK = 0.5
 """Seconds between two looks at a run that is not complete."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class RemoteServer:
         """Open a run; repeated until it is known to be open, and opened once."""
         asked = {"run": run, "deadline": deadline, "cutting": msgspec.to_builtins(cutting)}
         answer = self._calls.json("POST", self._path(), asked, key=uuid4().hex)
-        return msgspec.json.decode(answer, type=Run)
+        return _read(answer, Run)
 
     def has_this_plan(self, run: Run) -> bool:
         """Whether a run was begun with the plan that is served."""
@@ -116,8 +123,7 @@ class RemoteServer:
 
     def facts(self, run: str) -> RunFacts:
         """How far a run has come."""
-        answer = self._calls.json("GET", self._path(run, "why"))
-        return msgspec.json.decode(answer, type=Explained).facts
+        return self._explained(run).facts
 
     # ── data ──
 
@@ -131,7 +137,7 @@ class RemoteServer:
         path = self._path(run, "sources", source, "chunks", str(number))
         with _named(file):
             answer = self._calls.send(f"{path}?format={_format(file)}", Path(file), size)
-        return msgspec.json.decode(answer, type=_Delivered).is_new
+        return _read(answer, _Delivered).is_new
 
     def end(self, run: str, source: str, chunks: int) -> None:
         """Say how many chunks a source has."""
@@ -140,23 +146,39 @@ class RemoteServer:
     # ── outcomes ──
 
     def wait(self, run: str, timeout: float) -> dict[str, int]:
-        """The rows of every sink of a complete run, or what became of it."""
-        deadline = monotonic() + timeout
+        """The rows of every sink of a complete run, or what became of it.
+
+        What it waits for is logged every 30 seconds.
+        """
+        deadline, report = monotonic() + timeout, WaitReport(self._why)
         while (now := self._state(run).run).state is RunState.OPEN:
             left = deadline - monotonic()
             if left <= 0:
                 raise RunTimeout(run, timeout)
+            report.look(now)
             sleep(min(LOOK, left))
         refuse_vain(now)
         answer = self._calls.json("GET", self._path(run, "results"))
-        return msgspec.json.decode(answer, type=_Results).results
+        results = _read(answer, _Results).results
+        check_results(self._calls.url, self.served, results)
+        return results
 
     def check(self) -> None:
         """Raise if nobody is at work there."""
         self._calls.json("GET", "/health")
 
-    def write(self, run: str, sink: str, file: Path, cut: int | None = None) -> None:
-        """Fetch a result as CSV, at the end or at a cut; the file appears whole or not at all."""
+    def write(
+        self,
+        run: str,
+        sink: str,
+        file: Path,
+        cut: int | None = None,
+        received: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Fetch a result as CSV, at the end or at a cut; the file appears whole or not at all.
+
+        `received` is called with the bytes of it that have come so far.
+        """
         path = f"{self._path(run, 'results', sink)}?format=csv"
         path += "" if cut is None else f"&cut={cut}"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +186,9 @@ class RemoteServer:
 
         def take(pieces: Iterator[bytes]) -> None:
             with space_on(str(file.parent)), unfinished.open("wb") as opened:
-                opened.writelines(pieces)
+                for piece in pieces:
+                    opened.write(piece)
+                    received(opened.tell())
 
         try:
             self._calls.fetch(path, take)
@@ -178,31 +202,36 @@ class RemoteServer:
         """Begin a checkpoint, after the one that is under way; its number."""
         asked = {"unaligned": unaligned}
         answer = self._calls.json("POST", self._path(run, "checkpoints"), asked)
-        return msgspec.json.decode(answer, type=_Taken).number
+        return _read(answer, _Taken).number
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
         """How those went that are remembered."""
         answer = self._calls.json("GET", self._path(run, "checkpoints"))
-        return msgspec.json.decode(answer, type=_Checkpoints).checkpoints
+        return _read(answer, _Checkpoints).checkpoints
 
     def cut(self, run: str, number: int | None = None) -> CutShown:
         """A cut, by default the latest."""
         asked = LATEST if number is None else str(number)
-        return msgspec.json.decode(
-            self._calls.json("GET", self._path(run, "cuts", asked)), type=CutShown
-        )
+        return _read(self._calls.json("GET", self._path(run, "cuts", asked)), CutShown)
 
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at a cut, by default the latest; to do so twice is harmless."""
         path, asked = self._path(run, "restore"), {"checkpoint": number}
         answer = self._calls.json("POST", path, asked, silence=WORK)
-        return msgspec.json.decode(answer, type=Run)
+        return _read(answer, Run)
 
     # ── how ──
 
+    def _why(self, run: Run) -> str:
+        return self._explained(run.name).why
+
+    def _explained(self, run: str) -> Explained:
+        answer = self._calls.json("GET", self._path(run, "why"))
+        return _read(answer, Explained)
+
     def _state(self, run: str) -> StateOfRun:
         answer = self._calls.json("GET", self._path(run, "state"))
-        return msgspec.json.decode(answer, type=StateOfRun)
+        return _read(answer, StateOfRun)
 
     def _path(self, *parts: str) -> str:
         every = ("pipelines", self.served.pipeline, "runs", *parts)
@@ -226,7 +255,7 @@ class RemoteServer:
         after = 0
         while True:
             path = f"{self._path(run, 'sources', source)}?after={after}&limit={PAGE}"
-            page = msgspec.json.decode(self._calls.json("GET", path), type=SourceChunks).chunks
+            page = _read(self._calls.json("GET", path), SourceChunks).chunks
             yield from ((chunk.number, chunk.sha256) for chunk in page)
             if len(page) < PAGE:
                 return
@@ -236,14 +265,27 @@ class RemoteServer:
 def remote_server(calls: Calls, pipeline: Callable[[str], str]) -> RemoteServer:
     """The server behind these calls, if it serves the pipeline that is meant.
 
-    `pipeline` answers the name of that, given the name of the one that is served.
+    `pipeline` answers the name of that, given the name of the one that is served. Raises
+    `UntrustedName` for names that could lead to files elsewhere.
     """
-    answer = msgspec.json.decode(calls.json("GET", "/pipelines"), type=_Pipelines)
+    answer = _read(calls.json("GET", "/pipelines"), _Pipelines)
+    if len(answer.pipelines) != 1:
+        raise RefusedByServer(UNREADABLE, f"the server serves {len(answer.pipelines)} pipelines")
     (served,) = answer.pipelines
+    check_served(calls.url, served)
     wanted = pipeline(served.pipeline)
     if served.pipeline != wanted:
         raise OtherPipeline(calls.url, wanted, served.pipeline)
     return RemoteServer(calls, served)
+
+
+def _read(answer: bytes, kind: type[T]) -> T:
+    """What a server answers; raises `RefusedByServer` for what no server of this version does."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        says = f"the server's answer cannot be understood: {error}"
+        raise RefusedByServer(UNREADABLE, says) from error
 
 
 def _format(file: str) -> str:

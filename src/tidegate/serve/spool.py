@@ -21,6 +21,7 @@ from time import time
 from typing import Any
 from uuid import uuid4
 
+from tidegate.permissions import private_folder
 from tidegate.run.locks import locked
 from tidegate.run.storage import Storage
 from tidegate.spark.files import locate
@@ -41,7 +42,7 @@ def spooling(root: str) -> Iterator[Spool]:
             yield Spool(root, f"{FOLDER}/{uuid4().hex}", Path(local))
         return
     uploads = Path(root, FOLDER).absolute()
-    uploads.mkdir(parents=True, exist_ok=True)
+    private_folder(uploads)
     remove_abandoned(uploads)
     with _held(uploads / uuid4().hex) as folder:
         yield Spool(str(uploads.parent), f"{FOLDER}/{folder.name}", folder)
@@ -115,7 +116,7 @@ def _held(folder: Path) -> Iterator[Path]:
     """A folder of our own. It is there only while its lock is held, so nobody takes it for left."""
     lock = locked(_lock_of(folder))
     assert lock is not None, "nobody else knows this name"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     try:
         yield folder
     finally:

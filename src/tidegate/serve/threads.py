@@ -1,84 +1,76 @@
 """A few threads for what waits, so that the event loop never does.
 
-Chunks and results have threads of their own: however many come and go, somebody has time to
-answer who asks how far a run is. The bounds are on what works at once; the rest waits its turn.
+Queries, arriving bytes, chunks and results have separate threads: however many chunks are being
+checked, queries are answered and other chunks arrive. Clients are served in turn. Threads are
+daemons: one that never returns does not keep the process from ending.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import ParamSpec, Self, TypeVar
 
 from tidegate.errors import ServerStopping
+from tidegate.run.couriers import MOMENT, Couriers
+from tidegate.serve.fair_pool import FairPool
+from tidegate.serve.limits import Limits
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much the interface takes at once."""
-
-    chunk_bytes: int = 1 << 30
-    uploads: int = 4
-    """Chunks of one client that arrive at the same time; the rest waits before it is read."""
-    gap: float = 60.0
-    """Seconds within which the next bytes of a chunk have to come."""
-    least_rate: int = 16 << 10
-    """Bytes per second that a chunk has to come with on average."""
-    patience: float = 60.0
-    """Seconds after which its rate is looked at."""
-    followers: int = 32
-    """Streams of events that one client may have at the same time."""
-    connections: int = 512
-    """Of all clients; who comes then is told to come again."""
-    deliveries: int = 2
-    """Chunks that are checked and copied at the same time."""
-    results: int = 2
-    """Results that are read, or ordered for CSV, at the same time."""
-    calls: int = 4
-    """Questions to PostgreSQL at the same time."""
+log = logging.getLogger(__name__)
 
 
 class Threads:
     """Runs what waits; refuses to once it is closed."""
 
     def __init__(self, limits: Limits) -> None:
-        self._calls = ThreadPoolExecutor(limits.calls, thread_name_prefix="tidegate-http")
-        self._chunks = ThreadPoolExecutor(
-            limits.deliveries, thread_name_prefix="tidegate-http-chunks"
-        )
-        self._results = ThreadPoolExecutor(
-            limits.results, thread_name_prefix="tidegate-http-results"
-        )
+        self._calls = FairPool(limits.calls, "tidegate-http")
+        self._writes = Couriers(limits.writes, "tidegate-http-writes")
+        self._chunks = FairPool(limits.deliveries, "tidegate-http-chunks")
+        self._results = FairPool(limits.results, "tidegate-http-results")
+        self.health = Couriers(1, "tidegate-http-health")
+        """Separate, so that busy threads are not mistaken for a lost database."""
         self.is_closing = False
 
-    async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Something short."""
-        return await self._run(self._calls, partial(work, *args, **kwargs))
+    async def call(self, client: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a short query when it is the client's turn."""
+        self._refuse_closing()
+        return await self._calls.run(client, partial(work, *args, **kwargs))
 
-    async def deliver(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Something about a chunk."""
-        return await self._run(self._chunks, partial(work, *args, **kwargs))
+    async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Write a part of an arriving chunk to the disk."""
+        self._refuse_closing()
+        return await asyncio.wrap_future(self._writes.submit(work, *args, **kwargs))
 
-    async def give(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Something about a result."""
-        return await self._run(self._results, partial(work, *args, **kwargs))
+    async def deliver(
+        self, client: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Check and copy a whole chunk when it is the client's turn."""
+        self._refuse_closing()
+        return await self._chunks.run(client, partial(work, *args, **kwargs))
 
-    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    async def give(self, client: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read a part of a result when it is the client's turn."""
+        self._refuse_closing()
+        return await self._results.run(client, partial(work, *args, **kwargs))
+
+    def _refuse_closing(self) -> None:
         if self.is_closing:
             raise ServerStopping
-        return await asyncio.get_running_loop().run_in_executor(pool, work)
 
-    def close(self) -> None:
-        """Wait for what is at work."""
+    def close(self, bound: float = MOMENT) -> None:
+        """Wait at most `bound` seconds for running work, and abandon the rest."""
         self.is_closing = True
-        for pool in (self._calls, self._chunks, self._results):
-            pool.shutdown(cancel_futures=True)
+        until = monotonic() + bound
+        pools = (self._calls, self._writes, self._chunks, self._results, self.health)
+        ended = [pool.close(max(0.0, until - monotonic())) for pool in pools]
+        if not all(ended):
+            log.warning("some requests did not end within %g s and are left behind", bound)
 
     def __enter__(self) -> Self:
         return self

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 
-from tidegate.errors import ChunkTooLarge, UploadInterrupted, UploadStalled, UploadTooSlow
+from tidegate.errors import (
+    ChunkTooLarge,
+    TooManyUploads,
+    UploadInterrupted,
+    UploadStalled,
+    UploadTooSlow,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from tidegate.serve.limits import Limits
     from tidegate.serve.spool import Spool, Spooled
-    from tidegate.serve.threads import Limits, Threads
+    from tidegate.serve.threads import Threads
 
 BLOCK = 1 << 18
 """Bytes that are written at a time."""
@@ -26,10 +34,30 @@ DRAINED, DRAINING = 4 << 20, 2.0
 is refused."""
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Checks before so many more bytes are accepted; each raises the reason for a refusal."""
+
+    quota: Callable[[str, int], None]
+    """Checks the quota of a client."""
+    space: Callable[[int], None]
+    """Checks the free space on the disk."""
+
+
+ANY = Admission(lambda _client, _incoming: None, lambda _incoming: None)
+
+
 class Uploads:
     """Receives chunks, a few of each client at a time: one that is slow is in nobody's way."""
 
-    def __init__(self, spool: Spool, threads: Threads, limits: Limits) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        threads: Threads,
+        limits: Limits,
+        admission: Admission = ANY,
+    ) -> None:
+        self._admission = admission
         self._spool = spool
         self._threads = threads
         self._limits = limits
@@ -37,6 +65,7 @@ class Uploads:
             lambda: asyncio.Semaphore(limits.uploads)
         )
         """By client."""
+        self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
     async def received(
@@ -45,18 +74,43 @@ class Uploads:
         """A file with the whole body; gone at the end of the block."""
         arriving = _Arriving(request, source, number, self._limits)
         await arriving.refuse_announced()
-        async with self._places[client]:
-            file = await self._threads.deliver(self._spool.file, ending)
+        async with self._place(client):
+            await self._admit(client, arriving.announced or 0)
+            file = await self._threads.write(self._spool.file, ending)
             try:
                 await self._write(arriving, file)
                 yield file.path
             finally:
                 file.remove()
 
+    @asynccontextmanager
+    async def _place(self, client: str) -> AsyncIterator[None]:
+        """One of the client's places until the end of the block; raises `TooManyUploads`."""
+        place = self._places[client]
+        if place.locked() and self._waiting[client] >= self._limits.uploads_waiting:
+            raise TooManyUploads(self._limits.uploads_waiting)
+        self._waiting[client] += 1
+        try:
+            await place.acquire()
+        finally:
+            self._waiting[client] -= 1
+        try:
+            yield
+        finally:
+            place.release()
+
+    async def _admit(self, client: str, incoming: int) -> None:
+        await self._threads.call(client, self._admission.quota, client, incoming)
+        await self._threads.write(self._admission.space, incoming)
+
     async def _write(self, arriving: _Arriving, file: Spooled) -> None:
         async for block in arriving.blocks():
-            await self._threads.deliver(file.write, block)
-        await self._threads.deliver(file.close)
+            await self._threads.write(self._write_block, file, block)
+        await self._threads.write(file.close)
+
+    def _write_block(self, file: Spooled, block: bytes) -> None:
+        self._admission.space(len(block))
+        file.write(block)
 
 
 class _Arriving:
@@ -71,10 +125,15 @@ class _Arriving:
         self._waited = 0.0
         """Seconds for the client alone, without those that our own disk took."""
 
+    @property
+    def announced(self) -> int | None:
+        """The bytes that its header announces; None if it announces none."""
+        text = self._request.headers.get("content-length", "")
+        return int(text) if text.isdigit() else None
+
     async def refuse_announced(self) -> None:
         """Refuse what says beforehand that it is too large."""
-        announced = self._request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > self._limits.chunk_bytes:
+        if (self.announced or 0) > self._limits.chunk_bytes:
             raise await self._too_large()
 
     async def blocks(self) -> AsyncIterator[bytes]:

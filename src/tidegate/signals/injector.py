@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from select import select
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -29,8 +28,14 @@ DEFAULT_INTERVAL = 10.0
 DEFAULT_LOOK_EVERY = 32
 """How many empty turns pass between two looks at the clock, which costs more than the turns."""
 
-GIVE_WAY_EVERY: Final = 8192
-"""A compiled loop holds the interpreter until somebody lets go of it: every so many calls."""
+GIVE_WAY_EVERY: Final = 1 << 20
+"""A compiled loop never releases the interpreter's lock by itself: it sleeps every so many calls,
+about every 3 ms."""
+
+GIVE_WAY_SECONDS: Final = 50e-6
+"""Longer than another thread takes to wake up and take the lock. A release for no time starves it:
+the lock is taken again before it wakes, and each release restarts the 5 ms after which Python
+would force a switch."""
 
 log = logging.getLogger(__name__)
 
@@ -212,5 +217,5 @@ class BarrierInjector:
 
 
 def _give_way() -> None:
-    """Let other threads run: a wait that is over at once. Sleeping for no time takes 80 µs."""
-    select((), (), (), 0)
+    """Let other threads run."""
+    sleep(GIVE_WAY_SECONDS)

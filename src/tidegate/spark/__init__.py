@@ -11,11 +11,13 @@ that everything runs on a classic session and over Spark Connect alike.
 
 from tidegate.spark.analyze import Checked, analyze, check
 from tidegate.spark.causes import is_in_the_data
+from tidegate.spark.checker_pool import CheckerPool
 from tidegate.spark.condense import condensing
 from tidegate.spark.engines import Offer
 from tidegate.spark.event_times import latest_event, watermark
 from tidegate.spark.exchange import Batch, Route
 from tidegate.spark.ingest import digest, ingest, ingest_table
+from tidegate.spark.liveness import ended_under, reported_end, why_ended
 from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
 from tidegate.spark.probes import ensure_fit
 from tidegate.spark.reference import reference
@@ -32,12 +34,14 @@ from tidegate.spark.streams import (
     failure_of,
     follow,
     is_ended,
+    planned_batch,
     stream_id,
 )
 
 __all__ = [
     "Batch",
     "Checked",
+    "CheckerPool",
     "Offer",
     "PreparedStage",
     "Route",
@@ -52,6 +56,7 @@ __all__ = [
     "condensing",
     "copy_rows",
     "digest",
+    "ended_under",
     "ensure_fit",
     "failure_of",
     "follow",
@@ -63,12 +68,15 @@ __all__ = [
     "latest_event",
     "open_session",
     "passes_through",
+    "planned_batch",
     "prefer_this_thread",
     "prepare",
     "reference",
+    "reported_end",
     "run_shares",
     "session_on",
     "stream_id",
     "watermark",
+    "why_ended",
     "write_csv",
 ]

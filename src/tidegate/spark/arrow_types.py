@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.pipeline.nodes import Field
+
+class DeclaredColumn(Protocol):
+    """A column of a source: a `Field`, or what stands for one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
 
 _PLAIN = {
     **dict.fromkeys(("bigint", "long"), pa.int64()),
@@ -40,7 +49,7 @@ def arrow_type(declared: str) -> pa.DataType | None:
     return _decimal(found[1], found[2]) if found else _PLAIN.get(text)
 
 
-def arrow_schema(fields: Sequence[Field]) -> pa.Schema | None:
+def arrow_schema(fields: Sequence[DeclaredColumn]) -> pa.Schema | None:
     """The columns of a source; None if one of them is of a type for Spark alone."""
     kinds = [arrow_type(field.type) for field in fields]
     if None in kinds:

@@ -7,41 +7,28 @@ becomes null but an empty field. Whole numbers may be written as floats (`12.0`)
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-import pyarrow as pa
 from pyspark.sql import functions as fn
 from pyspark.sql.types import DoubleType, IntegralType, StringType, StructField, StructType
 
-from tidegate.errors import MissingColumns, UnknownFormat
+from tidegate.errors import MissingColumns
 from tidegate.spark import operators
-from tidegate.spark.files import PARQUET, csv_header, literal, parquet_schema
+from tidegate.spark.files import literal
+from tidegate.spark.layouts import Layout, whole_layout_of
 from tidegate.spark.schemas import column, empty
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.sessions import Session
 
-CSV = (".csv", ".csv.gz", ".csv.bz2")
+Files: TypeAlias = Sequence[str] | Mapping[str, Layout]
+"""Files to read, with their layouts where those are known already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What files must have in common to be read together."""
-
-    format: Literal["csv", "parquet"]
-    columns: tuple[str, ...]
-    floats: frozenset[str] = frozenset()
-    """Parquet: the columns that are stored as floating point, in lower case."""
-
-
-def read_chunks(
-    session: Session, source: str, schema: StructType, files: Sequence[str]
-) -> DataFrame:
+def read_chunks(session: Session, source: str, schema: StructType, files: Files) -> DataFrame:
     """The rows of all files, with the columns of `schema` and no others.
 
     Raises `MissingColumns` or `UnknownFormat` before anything runs; bad values raise when it does.
@@ -53,24 +40,13 @@ def read_chunks(
     return operators.union(parts) if parts else empty(session, schema)
 
 
-def by_layout(files: Sequence[str]) -> dict[Layout, list[str]]:
+def by_layout(files: Files) -> dict[Layout, list[str]]:
     """The files that can be read together. Raises `UnknownFormat`."""
+    known = files if isinstance(files, Mapping) else {it: whole_layout_of(it) for it in files}
     alike: dict[Layout, list[str]] = defaultdict(list)
     for file in files:
-        alike[layout_of(file)].append(file)
+        alike[known[file]].append(file)
     return alike
-
-
-def layout_of(file: str) -> Layout:
-    """The layout of a file, by its name and its header or footer."""
-    name = file.lower()
-    if name.endswith(PARQUET):
-        stored = parquet_schema(file)
-        floats = (field.name.casefold() for field in stored if pa.types.is_floating(field.type))
-        return Layout("parquet", tuple(stored.names), frozenset(floats))
-    if name.endswith(CSV):
-        return Layout("csv", csv_header(file))
-    raise UnknownFormat(file)
 
 
 def _refuse_missing(source: str, schema: StructType, file: str, found: tuple[str, ...]) -> None:
@@ -133,15 +109,18 @@ def csv_rows(session: Session, layout: Layout, files: list[str]) -> DataFrame:
     """All columns as text in the order of the header; `csv_text` finds them."""
     # Numbered, because a header may repeat a name, and Spark looks at positions alone.
     text = StructType([StructField(f"_{at}", StringType()) for at in range(len(layout.columns))])
-    return (
+    reader = (
         session.read.schema(text)
         .option("header", True)
         .option("mode", "FAILFAST")
         .option("escape", '"')
         # A line with too few fields would otherwise go unnoticed and give nulls.
         .option("columnPruning", False)
-        .csv([literal(file) for file in files])
     )
+    if layout.long_end:
+        # Where it has to find the end by itself, Spark changes line breaks within fields to that.
+        reader = reader.option("multiLine", True).option("lineSep", layout.long_end)
+    return reader.csv([literal(file) for file in files])
 
 
 def csv_text(layout: Layout, field: StructField) -> Column:

@@ -1,7 +1,13 @@
 """Small results as CSV without Spark, in the very bytes that Spark would write.
 
-Only what is certain to be the same is written here: of other types, and of text that Spark trims
-or quotes by rules of its own, `csv_lines` says that Spark has to do it.
+    null                     an empty field; in a result of one column, an empty line
+    text                     as it is, in quotes if it is empty, has a comma, a quote, a line feed
+                             or a carriage return, or is the first of its line and begins with #
+    a quote within text      two quotes
+    a moment                 2024-03-01T06:00:00.000, with six digits where three would lose some
+
+Of types whose text is Java's own, such as floating point, `is_writable` says that Spark has to
+write them.
 """
 
 from __future__ import annotations
@@ -30,26 +36,28 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = "str | int | bool | Decimal | date | datetime | None"
 
-_UNCERTAIN = re.compile(r"^[\x00-\x20#]|[\x00-\x1f\x7f-\x9f\u2028\u2029]|[\x00-\x20]$")
-"""Text that Spark trims, that it could see as a comment, or of which parts may be lines to it."""
+_SPECIAL = re.compile(r'[",\r\n]')
+_COMMENT = "#"
+"""A line that begins with it is quoted: many readers skip such lines."""
 _NAME = re.compile(r"\w+", re.ASCII)
 
 
 def is_writable(schema: StructType) -> bool:
     """Whether values of these columns have one certain text."""
     known = all(type(field.dataType) in _TEXTS for field in schema)
-    # A line with a single null would be an empty line.
-    return known and len(schema) > 1 and all(_NAME.fullmatch(name) for name in schema.names)
+    return known and all(_NAME.fullmatch(name) for name in schema.names)
 
 
-def csv_lines(schema: StructType, rows: Iterable[Sequence[Any]]) -> list[str] | None:
-    """The header and the rows in the order of their columns; None where only Spark can tell."""
+def csv_lines(schema: StructType, rows: Iterable[Sequence[Any]]) -> list[str]:
+    """The header and the rows, ordered by their columns from left to right."""
     texts = [_TEXTS[type(field.dataType)] for field in schema]
     ordered = sorted(rows, key=_ordered)
-    strings = [at for at, it in enumerate(schema) if isinstance(it.dataType, StringType)]
-    if any(_UNCERTAIN.search(row[at] or "") for row in ordered for at in strings):
-        return None
-    return [",".join(schema.names), *(",".join(_fields(row, texts)) for row in ordered)]
+    return [csv_header(schema.names), *(_line(_fields(row, texts)) for row in ordered)]
+
+
+def csv_header(names: Iterable[str]) -> str:
+    """The line with the names of the columns."""
+    return _line(map(_quoted, names))
 
 
 def _ordered(row: Sequence[Value]) -> tuple[tuple[bool, Value], ...]:
@@ -62,8 +70,16 @@ def _fields(row: Sequence[Value], texts: Sequence[Callable[[Any], str]]) -> Iter
         yield "" if value is None else text(value)
 
 
+def _line(fields: Iterable[str]) -> str:
+    line = ",".join(fields)
+    if not line.startswith(_COMMENT):
+        return line
+    first, comma, rest = line.partition(",")
+    return f'"{first}"{comma}{rest}'
+
+
 def _quoted(value: str) -> str:
-    if value and "," not in value and '"' not in value:
+    if value and not _SPECIAL.search(value):
         return value
     return '"' + value.replace('"', '""') + '"'
 
@@ -73,7 +89,7 @@ def _boolean(value: bool) -> str:
 
 
 def _moment(value: datetime) -> str:
-    return value.isoformat("T", "milliseconds")
+    return value.isoformat("T", "microseconds" if value.microsecond % 1000 else "milliseconds")
 
 
 _TEXTS: dict[type[DataType], Callable[[Any], str]] = {

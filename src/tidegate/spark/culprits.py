@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from tidegate.spark.causes import Cause
-    from tidegate.spark.chunks import Layout
+    from tidegate.spark.chunks import Files
+    from tidegate.spark.layouts import Layout
     from tidegate.spark.sessions import Session
 
 _CONDITIONS = (
@@ -72,7 +73,7 @@ def may_be_a_value(cause: Cause) -> bool:
 
 
 def find_bad_value(
-    session: Session, source: str, schema: StructType, files: Sequence[str]
+    session: Session, source: str, schema: StructType, files: Files
 ) -> BadValue | None:
     """The first value that is not of its declared type; None also when Spark cannot tell."""
     try:
@@ -85,10 +86,10 @@ def find_bad_value(
     return None
 
 
-def find_bad_line(file: str, columns: int) -> int | None:
-    """The number of the first line that has another number of fields; None beyond a million."""
-    for number, fields in csv_records(file):
-        if fields and number > 1 and len(fields) != columns:
+def find_bad_line(file: str, layout: Layout) -> int | None:
+    """The number of the first line that has another number of fields; None if it is far behind."""
+    for number, fields in csv_records(file, is_long=bool(layout.long_end)):
+        if fields and number > 1 and len(fields) != len(layout.columns):
             return number
     return None
 
@@ -134,7 +135,8 @@ def _named(source: str, layout: Layout, files: Sequence[str], found: _Found) -> 
     file = _as_delivered(found.path, files)
     name, kind = found.field.name, found.field.dataType.simpleString()
     is_csv = layout.format == "csv"
-    line = csv_line(file, place_of(layout, found.field), found.value) if is_csv else None
+    place, is_long = place_of(layout, found.field), bool(layout.long_end)
+    line = csv_line(file, place, found.value, is_long=is_long) if is_csv else None
     return BadValue(source, file, name, _shortened(found.value), kind, line)
 
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 from pyspark.sql import functions as fn
 
 from tidegate.faults import crash_point
+from tidegate.spark.batch import Batch as Batch  # noqa: PLC0414  shown here
 from tidegate.spark.files import literal, stored_parquet
 from tidegate.spark.schemas import column, empty
 
@@ -47,15 +48,6 @@ _PLACE = re.compile(rf"{RUN}=(\d+)/\w*{FROM}=(\d+)/\w*{TO}=(\d+)/[^/]*$")
 
 Level: TypeAlias = "int | Column"
 """One folder of a path: the same for all rows, or a column of theirs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows of one run in named files, whose paths start at the deployment's root folder."""
-
-    files: tuple[str, ...]
-    rows: int
-    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

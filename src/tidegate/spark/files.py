@@ -9,14 +9,18 @@ import csv
 import io
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 from pyarrow import parquet
+
+from tidegate.spark.quoted_breaks import end_of_long_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,8 +30,8 @@ _FEW_FILES, _READERS = 8, 8
 """Up to so many footers are read one after the other, more by so many threads."""
 _HEADER_BYTES = 1 << 20
 """More than any header line has."""
-_SEARCHED_LINES = 1_000_000
-"""What Python looks through in about two seconds."""
+_SEARCHED_LINES, _SEARCHED_SECONDS = 1_000_000, 5.0
+"""What Python looks through in about two seconds, and seconds after which it ends the search."""
 _PATTERN = re.compile(r"[\\*?\[\]{}]")
 
 
@@ -104,24 +108,53 @@ def csv_header(path: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in next(csv.reader(io.StringIO(text)), []))
 
 
-def csv_line(path: str, place: int, value: str) -> int | None:
-    """The number of the first line whose column `place` is `value`; None beyond a million."""
-    for number, fields in csv_records(path):
+def csv_line(path: str, place: int, value: str, *, is_long: bool = False) -> int | None:
+    """The number of the first line whose column `place` is `value`; None if it is far behind."""
+    for number, fields in csv_records(path, is_long=is_long):
         if number > 1 and fields[place : place + 1] == [value]:
             return number
     return None
 
 
-def csv_records(path: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a CSV file with their numbers, the header first, up to a million.
+def csv_records(path: str, *, is_long: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The records of a CSV file with the numbers of their first lines, the header first.
 
-    A line is a record, as it is for Spark: a quoted field does not go on in the next one.
+    Up to a million, or as many as are read in five seconds. A line is a record, as it is for Spark,
+    unless records are long: then quoted fields may go on in the next line.
     """
+    until = monotonic() + _SEARCHED_SECONDS
+    for record in _all_records(path, is_long=is_long):
+        yield record
+        if monotonic() > until:
+            return
+
+
+def _all_records(path: str, *, is_long: bool) -> Iterator[tuple[int, list[str]]]:
     system, inside = locate(path)
     with system.open_input_stream(inside, compression="detect") as stream:
-        lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace")
+        ends = "" if is_long else None
+        lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline=ends)
+        if is_long:
+            yield from _long_records(lines)
+            return
         for number, line in enumerate(islice(lines, _SEARCHED_LINES), 1):
             yield number, _fields(line)
+
+
+def _long_records(lines: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
+    """None behind a field that Python refuses to split."""
+    reader, first = csv.reader(lines), 1
+    with suppress(csv.Error):
+        for fields in islice(reader, _SEARCHED_LINES):
+            yield first, fields
+            first = reader.line_num + 1
+
+
+def csv_long_end(path: str) -> str:
+    """How records of a CSV file end if quoted fields go on in the next line, else empty."""
+    system, inside = locate(path)
+    with system.open_input_stream(inside, compression="detect") as stream:
+        return end_of_long_records(iter(lambda: bytes(stream.read(_HEADER_BYTES)), b""))
 
 
 def _fields(line: str) -> list[str]:

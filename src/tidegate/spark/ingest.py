@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,17 +24,21 @@ from tidegate.errors import (
     BadValue,
     MissingColumns,
     NoSuchChunk,
+    RowGroupTooLarge,
     UnknownSource,
     UnreadableChunk,
     WrongColumnType,
 )
-from tidegate.spark.arrow_types import arrow_schema, arrow_type
-from tidegate.spark.chunks import layout_of
-from tidegate.spark.copying import copy_by_spark
-from tidegate.spark.files import PARQUET, locate
+from tidegate.settings import Settings
+from tidegate.spark.arrow_types import DeclaredColumn, arrow_schema, arrow_type
+from tidegate.spark.checker_messages import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.chunk_limits import ChunkLimits, Meter
+from tidegate.spark.files import PARQUET, locate, size
 from tidegate.spark.landing import land
+from tidegate.spark.layouts import Layout, layout_of, with_breaks
 from tidegate.spark.quick_columns import Misfit, Unfit, fitted, places_of, refuse_misfits
 from tidegate.spark.quick_csv import Doubtful, QuickCsv
+from tidegate.spark.vetting import batches_to_vet, refuse_large_groups, vet_csv, vet_parquet
 from tidegate.spark.widths import GroupRows, rows_of
 
 if TYPE_CHECKING:
@@ -42,15 +46,18 @@ if TYPE_CHECKING:
 
     from tidegate.pipeline import Pipeline
     from tidegate.pipeline.nodes import Field
-    from tidegate.spark.exchange import Batch
+    from tidegate.spark.batch import Batch
     from tidegate.spark.sessions import Session
 
+_BROKEN = (pa.ArrowException, csv.Error, ValueError, LookupError, ArithmeticError, TypeError)
+"""What reading a damaged file may raise."""
 ARROW = (".arrow", ".feather", ".ipc")
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 1 << 16
 """How much is read at a time."""
 _ARROW_FILE = b"ARROW1"
 _IN_MEMORY = "a table in memory"
+_USUAL = ChunkLimits.from_settings(Settings())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class _Chunk:
     """A file, and what its source declares."""
 
     source: str
-    fields: tuple[Field, ...]
+    fields: tuple[DeclaredColumn, ...]
     file: str
 
     @property
@@ -70,6 +77,36 @@ class _Chunk:
         return self.file.lower().endswith(PARQUET)
 
 
+def check_chunk(
+    asked: Check,
+    limits: ChunkLimits = _USUAL,
+    confined: Callable[[int], AbstractContextManager[object]] = nullcontext,
+) -> Copied | NeedsSpark:
+    """Check a chunk and copy it, unless only Spark can judge it: then it is within the limits.
+
+    All that looks into a client's file is done here, in a process that may be lost. `confined`
+    bounds what is allocated within a block: Spark needs as much for the same pages.
+    """
+    chunk = _Chunk(asked.source, asked.fields, asked.file)
+    layout = _layout(chunk)
+    _refuse_missing(chunk, layout.columns)
+    meter = Meter(limits, chunk.source, chunk.file, size(chunk.file))
+    try:
+        batch = _copy_quickly(chunk, layout.columns, asked.root, asked.name, meter)
+        return Copied(batch.files, batch.rows, batch.bytes)
+    except (Doubtful, Misfit) as doubt:
+        misfit = doubt if isinstance(doubt, Misfit) else None
+    if misfit and chunk.is_arrow:
+        raise _blamed(chunk, misfit)
+    try:
+        with confined(limits.spark_bytes) if chunk.is_parquet else nullcontext():
+            _vet(chunk, layout.columns, replace(meter, decoded=0))
+    except MemoryError:
+        raise RowGroupTooLarge(chunk.source, chunk.file, limits.spark_bytes) from None
+    blamed = (misfit.column, misfit.found) if misfit else None
+    return NeedsSpark(with_breaks(layout, chunk.file), blamed)
+
+
 def ingest(
     session: Session | Callable[[], Session],
     pipeline: Pipeline,
@@ -77,27 +114,31 @@ def ingest(
     file: str,
     root: str,
     beginning: str,
+    check: Callable[[Check], Copied | NeedsSpark] = check_chunk,
 ) -> Batch:
     """Copy a chunk to files below `root` whose names begin with `beginning`.
 
     The beginning is one that was never used, so that nothing is overwritten. The session is asked
-    for only when the file has something that only Spark can judge.
+    for only when the file has something that only Spark can judge. `check` is where the file is
+    looked into: here, or in a process of a `CheckerPool`.
 
     Raises `UnknownSource`, `NoSuchChunk`, `UnknownFormat`, `MissingColumns`, `WrongColumnType`,
-    `BadValue`, `BadLine` or `UnreadableChunk`, each the chunk's own fault; `NoSpace` or
-    `ChunkNotCopied`, which may be tried again.
+    `BadValue`, `BadLine`, `UnreadableChunk` or a limit that is exceeded, each the chunk's own
+    fault; `NoSpace`, `CheckerUnavailable` or `ChunkNotCopied`, which may be tried again.
     """
-    chunk = _Chunk(source, _declared(pipeline, source), _present(source, file))
-    found = _columns(chunk)
-    _refuse_missing(chunk, found)
-    try:
-        return _copy_quickly(chunk, found, root, beginning)
-    except (Doubtful, Misfit) as doubt:
-        misfit = _blamed(chunk, doubt) if isinstance(doubt, Misfit) else None
-        if misfit and chunk.is_arrow:
-            raise misfit from None
+    fields = _declared(pipeline, source)
+    declared = tuple(Declared(it.name, it.type) for it in fields)
+    asked = Check(source, declared, _present(source, file), root, beginning)
+    answer = check(asked)
+    if isinstance(answer, Copied):
+        return answer.batch
+    from tidegate.spark.copying import VettedChunk, copy_by_spark  # checkers have no pyspark
+
+    chunk = _Chunk(source, fields, asked.file)
+    misfit = _blamed(chunk, Misfit(*answer.misfit, "")) if answer.misfit else None
     spark = session() if callable(session) else session
-    return copy_by_spark(spark, chunk.source, chunk.fields, chunk.file, root, beginning, misfit)
+    vetted = VettedChunk(source, fields, asked.file, answer.layout)
+    return copy_by_spark(spark, vetted, root, beginning, misfit)
 
 
 def ingest_table(
@@ -145,12 +186,12 @@ def _present(source: str, file: str) -> str:
     return str(path)
 
 
-def _columns(chunk: _Chunk) -> tuple[str, ...]:
+def _layout(chunk: _Chunk) -> Layout:
     with _readable(chunk):
         if chunk.is_arrow:
             with _opened_arrow(chunk) as reader:
-                return tuple(reader.schema.names)
-        return layout_of(chunk.file).columns
+                return Layout("arrow", tuple(reader.schema.names))
+        return layout_of(chunk.file)
 
 
 def _refuse_missing(chunk: _Chunk, found: Sequence[str]) -> None:
@@ -165,7 +206,9 @@ def _readable(chunk: _Chunk) -> Iterator[None]:
     """What cannot be read is broken."""
     try:
         yield
-    except (pa.ArrowException, OSError, csv.Error) as error:
+    except MemoryError:
+        raise
+    except (*_BROKEN, OSError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise UnreadableChunk(chunk.source, chunk.file, reason) from error
 
@@ -173,14 +216,14 @@ def _readable(chunk: _Chunk) -> Iterator[None]:
 # --- Copying without Spark -------------------------------------------------------------------
 
 
-def _copy_quickly(chunk: _Chunk, found: Sequence[str], root: str, name: str) -> Batch:
+def _copy_quickly(chunk: _Chunk, found: Sequence[str], root: str, name: str, meter: Meter) -> Batch:
     schema = _arrow_schema(chunk)
     if chunk.is_arrow:
-        rows = _of_arrow(chunk, schema)
+        rows = meter.tables(_of_arrow(chunk, schema))
     elif chunk.is_parquet:
-        rows = _of_parquet(chunk, schema)
+        rows = meter.tables(_of_parquet(chunk, schema))
     else:
-        rows = QuickCsv(found, schema).read(_pieces(chunk))
+        rows = meter.measured(QuickCsv(found, schema).read(meter.pieces(_pieces(chunk))))
     return _land(chunk, root, name, schema, rows)
 
 
@@ -269,6 +312,21 @@ def _batches(reader: ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
         rows = rows_of(batch)
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
+
+
+# --- What Spark may read ---------------------------------------------------------------------
+
+
+def _vet(chunk: _Chunk, found: Sequence[str], meter: Meter) -> None:
+    """Read the file to its end. Raises what is too large, or that it cannot be read."""
+    if not chunk.is_parquet:
+        vet_csv(meter, found, _pieces(chunk))
+        return
+    wanted = {it.name.casefold() for it in chunk.fields}
+    with _readable(chunk), _opened_parquet(chunk) as file:
+        names = {name for name in file.schema_arrow.names if name.casefold() in wanted}
+        refuse_large_groups(meter, file, sorted(names))
+        vet_parquet(meter, batches_to_vet(file, sorted(names)))
 
 
 # --- What to blame ---------------------------------------------------------------------------

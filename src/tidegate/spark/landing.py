@@ -16,7 +16,8 @@ from pyarrow import fs as arrow_fs
 from pyarrow import parquet
 
 from tidegate.errors import NoSpace
-from tidegate.spark.exchange import Batch
+from tidegate.spark.batch import Batch
+from tidegate.spark.disk_space import refuse_below_floor
 from tidegate.spark.files import PARQUET, locate, stored_parquet
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def land(root: str, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) ->
     place, unfinished = f"{base}/{name}{PARQUET}", f"{base}/{name}{PARQUET}{UNFINISHED}"
     with space_on(root), _removed_on_error(system, unfinished):
         system.create_dir(place.rpartition("/")[0], recursive=True)
-        rows = _write(system, unfinished, schema, tables)
+        rows = _write(system, unfinished, schema, _while_there_is_space(root, tables))
         if not rows:
             system.delete_file(unfinished)
             return Batch((), 0)
@@ -61,6 +62,14 @@ def gather(root: str, folder: str, name: str) -> Batch:
         files.append(f"{name}-{number}{PARQUET}")
         _settle(system, f"{base}/{it.path}", f"{base}/{files[-1]}")
     return Batch((*files,), sum(it.rows for it in written), sum(it.bytes for it in written))
+
+
+def remove_remains(root: str, name: str) -> None:
+    """Remove what `land` leaves if its process is killed, before or after the file was moved."""
+    system, base = locate(root)
+    for ending in (UNFINISHED, ""):
+        with suppress(OSError):
+            system.delete_file(f"{base}/{name}{PARQUET}{ending}")
 
 
 def discard(root: str, folder: str) -> None:
@@ -110,6 +119,13 @@ def _write(
     # Arrow keeps for the next file what this one needed, in every thread that ever wrote one.
     pa.default_memory_pool().release_unused()
     return rows
+
+
+def _while_there_is_space(root: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same tables; raises `NoSpace` before the disk is full, for the database needs some."""
+    for table in tables:
+        refuse_below_floor(root)
+        yield table
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

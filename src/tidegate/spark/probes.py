@@ -27,8 +27,8 @@ from tidegate.spark.engines import (
     unfit,
 )
 from tidegate.spark.features import lacking
+from tidegate.spark.liveness import is_remote
 from tidegate.spark.schemas import empty
-from tidegate.spark.sessions import is_remote
 from tidegate.spark.sharing import shared_by, tried_folder
 from tidegate.spark.standalone import ask_master
 from tidegate.spark.steps import apply_steps

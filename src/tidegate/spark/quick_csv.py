@@ -1,9 +1,9 @@
 """Reading a client's CSV file with Arrow, where that certainly means what it means to Spark.
 
 `chunks.read_chunks` says what a value is; it takes a Spark job to do so. Arrow reads the same
-files many times quicker but not always alike: it takes `0x1F` for an integer, goes on with a
-quoted field in the next line, and knows no `12.0` as an id. So a file is read in blocks of whole
-lines, and whatever looks unusual raises `Doubtful`: then Spark decides.
+files many times quicker but not always alike: it reads `0x1F` as an integer, and does not read
+`12.0` as an id. So a file is read in blocks of whole records, and whatever looks unusual raises
+`Doubtful`: then Spark decides. `quoted_breaks` says what a record is.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute, csv
 
+from tidegate.spark.quoted_breaks import (
+    BadQuotes,
+    BreakScan,
+    check_quotes,
+    records,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy.typing as npt
-
-    Bytes = npt.NDArray[np.uint8]
-
-_LONGEST_LINE = 32 << 20
 _MOST_COLUMNS = 20_000
 """Spark refuses lines that have more."""
 _DIGITS = 38
 """That 128 bits can hold."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LINE_FEED, _RETURN, _SPACE, _QUOTE, _COMMA = b'\n\r ",'
+_LINE_FEED, _SPACE = b"\n "
 _X = ord("x")
 _BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)
 _MOMENT_IN_A_ZONE = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
@@ -61,9 +63,16 @@ class QuickCsv:
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[pa.Table]:
         """The rows of a file that comes in pieces, a block at a time. Raises `Doubtful`."""
-        header = 1
-        for block in _blocks(pieces):
-            lines = _lines(block, is_single=len(self._columns) == 1)
+        try:
+            yield from self._read_blocks(records(pieces))
+        except BadQuotes as doubt:
+            raise Doubtful(str(doubt)) from doubt
+
+    def _read_blocks(self, blocks: Iterable[bytes]) -> Iterator[pa.Table]:
+        header, scan = 1, BreakScan()
+        for block in blocks:
+            _refuse_unusual(block, is_single=len(self._columns) == 1)
+            lines = scan.add(block) + (not block.endswith(b"\n"))
             rows = block[block.find(b"\n") + 1 or len(block) :] if header else block
             if rows.startswith(_BYTE_ORDER_MARK):
                 raise Doubtful("a byte order mark within the file, which Arrow would skip")
@@ -74,7 +83,7 @@ class QuickCsv:
     def _typed(self, block: bytes, lines: int | None) -> pa.Table:
         read = self._parsed(block)
         if lines is not None and read.num_rows != lines:
-            raise Doubtful("a quoted field goes on in the next line")
+            raise Doubtful("other records than those that the quotes make")
         self._refuse_hexadecimal(block)
         try:
             arrays = map(_finished, read.columns, self._schema.types)
@@ -115,7 +124,7 @@ class QuickCsv:
             csv.ReadOptions(
                 column_names=self._columns, block_size=len(block) + 1, use_threads=False
             ),
-            csv.ParseOptions(newlines_in_values=False),
+            csv.ParseOptions(newlines_in_values=b'"' in block),
             csv.ConvertOptions(
                 include_columns=list(kinds),
                 column_types=kinds,
@@ -131,23 +140,8 @@ class QuickCsv:
 # --- Lines -----------------------------------------------------------------------------------
 
 
-def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines, as many as a piece has; the first without a byte order mark."""
-    rest, mark = b"", _BYTE_ORDER_MARK
-    for piece in pieces:
-        cut = piece.rfind(b"\n") + 1
-        if cut:
-            yield (rest + piece[:cut]).removeprefix(mark)
-            rest, mark = b"", b""
-        rest += piece[cut:]
-        if len(rest) > _LONGEST_LINE:
-            raise Doubtful("a very long line")
-    if rest := rest.removeprefix(mark):
-        yield rest
-
-
-def _lines(block: bytes, *, is_single: bool) -> int:
-    """How many lines a block has, if it has nothing that Spark could split differently."""
+def _refuse_unusual(block: bytes, *, is_single: bool) -> None:
+    """Raise `Doubtful` for what Spark could split differently."""
     letters = np.frombuffer(block, np.uint8)
     feeds = np.count_nonzero(letters == _LINE_FEED)
     others = np.count_nonzero(letters < _SPACE) - feeds
@@ -159,38 +153,12 @@ def _lines(block: bytes, *, is_single: bool) -> int:
             raise Doubtful("a control character")
     if is_single and _BLANK_LINE.search(block):
         raise Doubtful("a blank line, which may be a value")
-    _refuse_odd_quotes(letters)
-    return int(feeds) + (not block.endswith(b"\n"))
+    check_quotes(letters)
 
 
 def _counted(lines: int, block: bytes) -> int | None:
     """How many rows there must be; only quotes can make them fewer, and blank lines may."""
     return lines if b'"' in block else None
-
-
-def _refuse_odd_quotes(letters: Bytes) -> None:
-    """Quotes enclose whole fields, and are doubled within them.
-
-    Every other quote opens: at the start of a field, or as the second of a doubled one.
-    """
-    places = np.flatnonzero(letters == _QUOTE)
-    if len(places) == 0:
-        return
-    if len(places) % 2:
-        raise Doubtful("a quote that is not closed")
-    opening, closing = places[::2], places[1::2]
-    before = letters[opening - 1]  # of the very first letter, the last one: corrected below
-    after = letters[np.minimum(closing + 1, len(letters) - 1)]
-    opens = (before == _COMMA) | (before == _LINE_FEED)
-    closes = (after == _COMMA) | (after == _LINE_FEED) | (after == _RETURN)
-    opens[0] |= opening[0] == 0
-    closes[-1] |= closing[-1] == len(letters) - 1
-    if not (opens.all() and closes.all()):
-        doubled = closing[:-1] + 1 == opening[1:]
-        opens[1:] |= doubled
-        closes[:-1] |= doubled
-        if not (opens.all() and closes.all()):
-            raise Doubtful("a quote within a field")
 
 
 # --- Values ----------------------------------------------------------------------------------

@@ -23,8 +23,11 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from tidegate.errors import SparkUnavailable
+from tidegate.errors import SparkUnavailable, SparkUnprotected
+from tidegate.permissions import PRIVATE
 from tidegate.spark.causes import SPARK_ERRORS, cause_of
+from tidegate.spark.liveness import is_remote, why_ended
+from tidegate.spark.protection import ADVICE, CONNECT_BIND, SECRET, protection
 
 Session: TypeAlias = SparkSession
 """A session of either kind; they share their interface, not their class."""
@@ -47,7 +50,9 @@ STATIC: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # Hadoop starts a `chmod` for every file and folder that it makes; this way they start quickly.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"
-    " -Djdk.lang.Process.launchMechanism=VFORK",
+    " -Djdk.lang.Process.launchMechanism=VFORK"
+    # A JVM that has run out of memory somewhere may hang for ever; its process is started again.
+    " -XX:+ExitOnOutOfMemoryError",
     # The other file system of Hadoop writes a checksum beside each file, which is a file as well.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.scheduler.mode": "FAIR",
@@ -61,8 +66,12 @@ STATIC: Mapping[str, str] = {
 
 _WAREHOUSE = "spark.sql.warehouse.dir"
 
+IN_THIS_PROCESS: Mapping[str, str] = {"spark.hadoop.fs.permissions.umask-mode": "077"}
+"""Hadoop gives files a mode of its own, whatever the umask of the process is."""
+
 ON_A_CLUSTER: Mapping[str, str] = {
-    "spark.executor.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
+    "spark.executor.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK"
+    " -XX:+ExitOnOutOfMemoryError",
 }
 """Executors of their own make files, too."""
 
@@ -91,7 +100,9 @@ def open_session(
     `connect=True` starts a Connect server on a local master. `settings` override ours. A classic
     and a Connect session exclude each other: stop one before opening the other.
 
-    Raises `SparkUnavailable`.
+    Only processes that know its secret may talk to a driver; see `tidegate.spark.protection`.
+
+    Raises `SparkUnavailable`, `SparkUnprotected`.
     """
     given = dict(settings or {})
     if _is_here(master):
@@ -106,12 +117,14 @@ def open_session(
     _refuse_without_java(master)
     _refuse_without_listener(master)
     try:
-        with _quiet_about_static_settings(), _interrupts_held():
+        with _quiet_about_static_settings(), _interrupts_held(), _private_files(master):
             session = _builder(master, connect, given).getOrCreate()
         for name, value in {**RUNTIME, **_without_static(given)}.items():
             session.conf.set(name, value)
     except SPARK_ERRORS as error:
         cause = cause_of(error)
+        if SECRET in str(error):
+            raise SparkUnprotected(master, "its secret is not known", ADVICE) from error
         instead = _INSTALL_JAVA if cause.condition == _NO_JAVA else _CHECK_ADDRESS
         raise SparkUnavailable(master, cause.reason.rstrip("."), instead) from error
     return session
@@ -124,11 +137,6 @@ def prefer_this_thread(session: Session) -> None:
     """
     if not is_remote(session):
         session.sparkContext.setLocalProperty("spark.scheduler.pool", SMALL_POOL)
-
-
-def is_remote(session: Session) -> bool:
-    """Whether it is over Connect."""
-    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def _refuse_without_java(master: str) -> None:
@@ -193,7 +201,7 @@ def session_on(master: str = DEFAULT_MASTER, cores: int | None = None) -> Iterat
         yield session
     finally:
         if not was_there:
-            session.stop()
+            _stop(session)
 
 
 @contextmanager
@@ -207,15 +215,25 @@ def borrowed(session: Session | None) -> Iterator[Session]:
     try:
         yield own
     finally:
-        own.stop()
+        _stop(own)
+
+
+def _stop(session: Session) -> None:
+    """Stop a session; one whose JVM has ended cannot be asked to, and need not."""
+    if why_ended(session) is None:
+        session.stop()
 
 
 def _builder(master: str, connect: bool, settings: Mapping[str, str]) -> SparkSession.Builder:
     builder = SparkSession.builder.appName("tidegate")
     if master.startswith(REMOTE):
         return builder.remote(master)
+    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    protected = protection(master, settings, submitted, is_here=_is_here(master))
+    if connect:
+        protected.update(CONNECT_BIND)
     builder = builder.remote(master) if connect else builder.master(master)
-    for name, value in {**STATIC, **_placed(master), **settings}.items():
+    for name, value in {**STATIC, **_placed(master), **protected, **settings}.items():
         builder = builder.config(name, value)
     return builder
 
@@ -226,7 +244,7 @@ def _placed(master: str) -> dict[str, str]:
     Spark would make a warehouse in the working directory, although no table is ever kept there.
     """
     warehouse = {_WAREHOUSE: Path(gettempdir(), "tidegate-spark-warehouse").as_uri()}
-    return warehouse if master.startswith("local") else {**warehouse, **ON_A_CLUSTER}
+    return {**warehouse, **(IN_THIS_PROCESS if master.startswith("local") else ON_A_CLUSTER)}
 
 
 def _without_static(settings: Mapping[str, str]) -> dict[str, str]:
@@ -265,6 +283,22 @@ def _interrupts_held() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if held:
         signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _private_files(master: str) -> Iterator[None]:
+    """What a local Spark writes, also its temporary files, is for this user only.
+
+    Java inherits this when it is started. Executors of a cluster may run as another user.
+    """
+    if not master.startswith("local"):
+        yield
+        return
+    before = os.umask(PRIVATE)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _is_no_interrupted_call(record: logging.LogRecord) -> bool:

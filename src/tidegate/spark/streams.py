@@ -13,6 +13,7 @@ from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyarrow.fs import FileSelector
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,8 +22,8 @@ from tidegate.errors import MissingColumns, NotAStream, StreamOverConnect, Wrong
 from tidegate.spark.exchange import CODEC, under
 from tidegate.spark.files import locate
 from tidegate.spark.landing import UNFINISHED, discard, gather, space_on
+from tidegate.spark.liveness import is_remote
 from tidegate.spark.schemas import column, empty_source
-from tidegate.spark.sessions import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,6 +88,14 @@ def stream_id(checkpoint: str) -> str:
     system, folder = locate(checkpoint)
     with system.open_input_stream(f"{folder.rstrip('/')}/metadata") as file:
         return str(json.loads(file.read())["id"])
+
+
+def planned_batch(checkpoint: str) -> int | None:
+    """The last batch that Spark has planned, be it taken or not; None before the first."""
+    system, folder = locate(checkpoint)
+    selector = FileSelector(f"{folder.rstrip('/')}/offsets", allow_not_found=True)
+    names = (info.base_name for info in system.get_file_info(selector))
+    return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def copy_rows(fields: Sequence[Field], rows: DataFrame, root: str, name: str) -> Batch:

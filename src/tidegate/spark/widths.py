@@ -20,6 +20,8 @@ STEP_ROWS = 2048
 """Of narrow rows: more at a time would hardly be read faster."""
 STEP_BYTES = 32 << 20
 """That the rows read at a time may become."""
+_NO_DICTIONARY, _REPEATS_BEGINNINGS = "DictAccumulator", "DeltaByteArray"
+"""How Arrow refuses to read the DELTA encodings of text as dictionaries, and names one of them."""
 
 
 def rows_of(batch: pa.RecordBatch) -> int:
@@ -37,14 +39,32 @@ class GroupRows:
 
     def at(self, group: int, names: Sequence[str]) -> int:
         """For the columns of these names in this row group."""
+        # Of the whole group: to ask about a single column of a damaged file may abort the process.
         about = self._file.metadata.row_group(group)
-        columns = [about.column(place) for place in range(about.num_columns)]
-        stored = sum(it.total_uncompressed_size for it in columns if it.path_in_schema in names)
+        stored = max(0, about.total_byte_size)
         if stored * min(about.num_rows, STEP_ROWS) <= STEP_BYTES:
             return STEP_ROWS  # even if every value was as large as all that is stored
-        return _rows(self._widest(group, names) + stored // max(1, about.num_rows))
+        return _rows(self._widest(group, names, stored) + stored // max(1, about.num_rows))
 
-    def _widest(self, group: int, names: Sequence[str]) -> int:
+    def _widest(self, group: int, names: Sequence[str], stored: int) -> int:
+        try:
+            return self._widest_entry(group, names)
+        except OSError as error:
+            if _NO_DICTIONARY not in str(error):
+                raise
+        return sum(self._widest_of(group, name, stored) for name in names)
+
+    def _widest_of(self, group: int, name: str, stored: int) -> int:
+        """The widest entry of a column, also where Arrow does not read it as a dictionary."""
+        try:
+            return self._widest_entry(group, [name])
+        except OSError as error:
+            if _NO_DICTIONARY not in str(error):
+                raise
+            # A value may repeat parts of the one before it, but is no longer than all stored bytes.
+            return stored if _REPEATS_BEGINNINGS in str(error) else 0
+
+    def _widest_entry(self, group: int, names: Sequence[str]) -> int:
         # One row is enough: a column has one dictionary per row group, which comes whole.
         batches = self._encoded.iter_batches(1, [group], columns=[*names], use_threads=False)
         first = next(batches, None)

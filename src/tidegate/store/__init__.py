@@ -12,6 +12,7 @@ on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 
 from tidegate.store import cuts, garbage, plans, restoring, unaligned
 from tidegate.store.chunks import Chunk
+from tidegate.store.clocks import ClockWatch
 from tidegate.store.cuts import (
     Acknowledged,
     Held,
@@ -23,7 +24,7 @@ from tidegate.store.cuts import (
     withdrawn_among,
 )
 from tidegate.store.database import Connection, Database, open_database
-from tidegate.store.deliveries import end_source, find_chunk, record_chunk
+from tidegate.store.deliveries import begin_batch, end_source, find_chunk, record_chunk
 from tidegate.store.embedded import EmbeddedServer, Listen
 from tidegate.store.heartbeat import Heartbeat
 from tidegate.store.lanes import (
@@ -92,6 +93,7 @@ from tidegate.store.steps import (
     commit_step,
     fail_runs,
 )
+from tidegate.store.text import refused_values, storable
 from tidegate.store.topics import cut_topic, monitor_topic, run_topic, seats_topic, task_topic
 from tidegate.store.wakeups import Wakeups, notify
 
@@ -100,6 +102,7 @@ __all__ = [
     "Acknowledged",
     "Advance",
     "Chunk",
+    "ClockWatch",
     "Committed",
     "Connection",
     "Database",
@@ -130,6 +133,7 @@ __all__ = [
     "Withdrawn",
     "acquire",
     "append",
+    "begin_batch",
     "begin_run",
     "close_run",
     "closed_among",
@@ -164,6 +168,7 @@ __all__ = [
     "publications",
     "reclaim",
     "record_chunk",
+    "refused_values",
     "release",
     "released",
     "remove_closed_runs",
@@ -175,6 +180,7 @@ __all__ = [
     "run_topic",
     "seats_topic",
     "state_of",
+    "storable",
     "tardy_runs",
     "task_topic",
     "to_reclaim",

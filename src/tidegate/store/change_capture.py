@@ -15,8 +15,18 @@ from psycopg import errors, sql
 
 from tidegate.errors import LoggedTwice, TableBusy
 from tidegate.store.change_log import SCHEMA, log_of
+from tidegate.store.log_writer import (
+    WRITER,
+    Rights,
+    ensure_writer,
+    let_read_keys,
+    restrict_function,
+    rights,
+    warn_of_superuser,
+)
 from tidegate.store.queries import queries
-from tidegate.store.tables import EXACT, Shape, TableName, key_texts, waiting_at_most
+from tidegate.store.table_settings import EXACT, waiting_at_most
+from tidegate.store.tables import Shape, TableName, key_texts, names_of
 
 PLAIN = frozenset(
     ("smallint", "integer", "bigint", "numeric", "text", "character varying", "character", "uuid")
@@ -59,12 +69,16 @@ def ensure_log(connection: psycopg.Connection, table: TableName, shape: Shape) -
     that a partition would be followed alone and with its table.
     """
     connection.execute(_SQL["take_turns"].sql)
-    _prepare(connection, table, shape)
+    found = rights(connection, table)
+    warn_of_superuser(table, found)
+    is_remade = _prepare(connection, table, shape, found)
     asked = _asked(connection, table)
     (is_logged,) = connection.execute(_SQL["is_logged"].sql, asked).fetchone() or (False,)
     if not is_logged:
         _check_rivals(connection, table)
         _create_triggers(connection, table)
+    if found.may_hand_over and (is_remade or not is_logged):
+        let_read_keys(connection, [table, *_partitions(connection, table)], names_of(shape.key))
 
 
 def drop_log(connection: psycopg.Connection, table: TableName) -> None:
@@ -73,14 +87,17 @@ def drop_log(connection: psycopg.Connection, table: TableName) -> None:
         connection.execute(_SQL[name].composed(_names(table)))
 
 
-def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
-    """Make the log, and the function that writes to it."""
+def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape, found: Rights) -> bool:
+    """Make the log, and the function that writes to it; whether either was made."""
+    if found.may_hand_over:
+        ensure_writer(connection, found)
     function = _function(connection, table, shape)
     note = f"tidegate: made of {sha256(function.as_string(connection).encode()).hexdigest()}"
-    asked = {**_asked(connection, table), "note": note}
-    found = connection.execute(_SQL["prepared"].sql, asked).fetchone()
-    assert found is not None
-    prepared = Prepared(*found)
+    writer = WRITER if found.may_hand_over else None
+    asked = {**_asked(connection, table), "note": note, "writer": writer}
+    row = connection.execute(_SQL["prepared"].sql, asked).fetchone()
+    assert row is not None
+    prepared = Prepared(*row)
     parts = {
         **_names(table),
         "schema": sql.Identifier(SCHEMA),
@@ -90,7 +107,11 @@ def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape) -> 
     for name in prepared.missing:
         is_function = name == "create_function"
         connection.execute(function if is_function else _SQL[name].composed(parts))
+    is_remade = not (prepared.has_function and prepared.has_log)
+    if is_remade:
+        restrict_function(connection, parts, found)
     connection.execute(_SQL["forget_strange"].composed(parts))
+    return is_remade
 
 
 def _function(connection: psycopg.Connection, table: TableName, shape: Shape) -> sql.Composed:
@@ -117,6 +138,7 @@ def _settings(shape: Shape) -> sql.Composable:
     return sql.SQL(" ").join(
         sql.SQL("SET {} = {}").format(sql.Identifier(name.lower()), _list(value))
         for name, value in EXACT.items()
+        if name != "row_security"  # which it has in any case
     )
 
 
@@ -139,12 +161,16 @@ def _create_triggers(connection: psycopg.Connection, table: TableName) -> None:
                 parts = {"table": TableName(*other).sql, "trigger": sql.Identifier(trigger)}
                 connection.execute(_SQL["drop_trigger"].composed(parts))
             connection.execute(_SQL["create_trigger"].composed(_names(table)))
-            partitions = connection.execute(_SQL["partitions"].sql, asked).fetchall()
-            for it in (table, *(TableName(*row) for row in partitions)):
+            for it in (table, *_partitions(connection, table)):
                 for name in ("create_truncate_trigger", "enable_triggers"):
                     connection.execute(_SQL[name].composed({**_names(table), "table": it.sql}))
     except errors.LockNotAvailable as busy:
         raise TableBusy(str(table)) from busy
+
+
+def _partitions(connection: psycopg.Connection, table: TableName) -> list[TableName]:
+    rows = connection.execute(_SQL["partitions"].sql, _asked(connection, table))
+    return [TableName(*row) for row in rows]
 
 
 def _names(table: TableName) -> dict[str, sql.Composable]:

@@ -30,11 +30,12 @@ from tidegate.store.tables import (
     KeyRange,
     Shape,
     TableName,
+    begin_reading,
     copy_out,
-    hold,
     in_range,
     key_texts,
     key_values,
+    operator_of,
 )
 
 SCHEMA = "tidegate_log"
@@ -209,7 +210,7 @@ def rows_within(
     """The rows of a range with their versions, all as they are at one moment."""
     query = _SQL["rows_within"].composed(
         {
-            "columns": _texts(shape.key_first),
+            "columns": _values(shape.key_first),
             "table": table.sql,
             "log": log_of(table).sql,
             "key": key_texts(shape, "it"),
@@ -228,13 +229,16 @@ def rows_of(
     query = _SQL["rows_of"].composed(
         {
             "key_texts": key_texts(shape, "wanted"),
-            "others": _texts(shape.key_first[len(names) :], end=", "),
+            "others": _values(shape.key_first[len(names) :], end=", "),
             "wanted": sql.SQL(", ").join(wanted),
             "names": sql.SQL(", ").join(names),
             "table": table.sql,
             "log": log_of(table).sql,
             "same": sql.SQL(" AND ").join(
-                sql.SQL("it.{0} = wanted.{0}").format(it) for it in names
+                sql.SQL("it.{0} {1} wanted.{0}").format(
+                    sql.Identifier(it.name), operator_of(it, "=")
+                )
+                for it in shape.key
             ),
             "first": names[0],
         },
@@ -245,13 +249,14 @@ def rows_of(
 def _read(
     connection: psycopg.Connection, table: TableName, shape: Shape, query: sql.Composed
 ) -> pa.Table:
-    hold(connection, table)
+    begin_reading(connection, table, shape)
     return copy_out(connection, query, [*shape.key_first, VERSION, DELETED])
 
 
-def _texts(names: Sequence[str], end: str = "") -> sql.Composed:
-    texts = [sql.SQL("it.{}::text").format(sql.Identifier(name)) for name in names]
-    return sql.SQL(", ").join(texts) + sql.SQL(end if names else "")
+def _values(names: Sequence[str], end: str = "") -> sql.Composed:
+    """Columns as they are: COPY writes them as text, and calls no cast for it."""
+    values = [sql.SQL("it.{}").format(sql.Identifier(name)) for name in names]
+    return sql.SQL(", ").join(values) + sql.SQL(end if names else "")
 
 
 def _log(table: TableName) -> sql.Composable:

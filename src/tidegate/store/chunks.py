@@ -2,7 +2,8 @@
 
 A source's chunks are numbered from 1. Delivering one again is harmless, and so is saying again how
 many there are. Once that was said and all of them are there, in whichever order it came about, the
-source has ended; that happens once, and `deliveries` sends END then.
+source has ended; that happens once, and `deliveries` sends END then. A source that follows a stream
+does not end with what it has while a batch was begun and is not there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidegate.errors import (
+    BatchAborted,
     ChunkConflict,
     ChunksBeyond,
     ChunksMissing,
@@ -60,6 +62,8 @@ class SourceFacts:
     """How many there will be; None until it is said."""
     watermark: int | None = None
     """The latest of its chunks' watermarks."""
+    begun: int | None = None
+    """The last chunk that was begun from a stream, if the source follows one."""
 
 
 class Delivery(Enum):
@@ -113,6 +117,8 @@ def decide_ending(
         raise CountConflict(facts.run.name, facts.source, count, facts.declared)
     if chunks is None and missing:
         raise ChunksMissing(facts.run.name, facts.source, missing)
+    if chunks is None and facts.begun is not None and facts.begun > facts.delivered:
+        raise BatchAborted(facts.run.name, facts.source, facts.begun - 1, facts.begun)
     if beyond:
         raise ChunksBeyond(facts.run.name, facts.source, count, beyond)
     return Ending.COMPLETE if count == facts.delivered else Ending.AWAITED

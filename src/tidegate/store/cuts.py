@@ -27,6 +27,7 @@ from tidegate.store.lanes import Sent, find_lanes, lane_ids, put
 from tidegate.store.messages import as_json, message_id
 from tidegate.store.queries import queries
 from tidegate.store.runs import LaneName, Run, closing_topics, hold_open
+from tidegate.store.text import storable
 from tidegate.store.topics import cut_topic, monitor_topic, run_topic, task_topic
 from tidegate.store.wakeups import notify
 
@@ -352,7 +353,8 @@ def abort(
     connection: psycopg.Connection, run: Run, number: int, reason: str, offender: str
 ) -> bool:
     """Give a checkpoint up and tell the run's tasks; False when it was over before."""
-    asked = {"run": run.id, "number": number, "reason": reason, "offender": offender}
+    said = {"reason": storable(reason), "offender": storable(offender)}
+    asked = {"run": run.id, "number": number, **said}
     if not connection.execute(_SQL["abort"].sql, asked).rowcount:
         return False
     for name in ("drop_outputs", "note_in_flight", "drop_in_flight"):

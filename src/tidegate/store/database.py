@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from select import POLLIN, poll
+from threading import Lock
 from time import monotonic, sleep
 from typing import Self, TypeVar
 
@@ -37,6 +39,8 @@ POOL_SIZE = 10
 RETRY_BOUND = 60.0
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
+CHECKED_FOR = 1.0
+"""Seconds for which the answer of `check` is good."""
 SILENCE = 10.0
 """Seconds without a word from its client after which the server ends a transaction: whoever froze
 or was cut off in the middle of one must not keep others waiting for what it has locked."""
@@ -85,6 +89,9 @@ class Database:
         self._owned = ExitStack()
         self._is_closed = False
         self._silence = silence
+        self._checking = Lock()
+        self._checked_until = 0.0
+        self._last_loss: psycopg.Error | None = None
         self._pool = ConnectionPool(
             url, min_size=1, max_size=pool_size, open=False, configure=self._configure
         )
@@ -134,6 +141,20 @@ class Database:
         """
         return self._persist(lambda left: _once(self._aside, work, left), bound)
 
+    def check(self, bound: float) -> None:
+        """Raise `DatabaseUnreachable` if the database does not answer in time.
+
+        It asks on a connection of its own: the others may all be in use, or wait for it. An answer
+        is good for a moment, so that asking often costs nothing.
+        """
+        with self._checking:
+            if monotonic() >= self._checked_until:
+                self._last_loss = _loss(self.url, bound)
+                self._checked_until = monotonic() + CHECKED_FOR
+            if self._last_loss is not None:
+                reason = _first_line(self._last_loss)
+                raise DatabaseUnreachable(self.name, bound, reason) from self._last_loss
+
     def _configure(self, connection: psycopg.Connection) -> None:
         wanted = f"{round(1000 * self._silence)}ms"
         asked = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
@@ -176,6 +197,27 @@ class Database:
 def _once(pool: ConnectionPool, work: Callable[[psycopg.Connection], T], left: float) -> T:
     with pool.connection(timeout=left) as connection:
         return work(connection)
+
+
+def _loss(url: str, bound: float) -> psycopg.Error | None:
+    """What keeps a database from answering, if anything does."""
+    waits = max(2, round(bound))  # libpq waits no less
+    began_at = monotonic()
+    try:
+        with closing(psycopg.connect(url, autocommit=True, connect_timeout=waits)) as connection:
+            connection.pgconn.send_query(b"SELECT 1")
+            if not _is_readable(connection.fileno(), max(0.0, bound - monotonic() + began_at)):
+                return psycopg.OperationalError("it takes connections and does not answer")
+    except psycopg.Error as loss:
+        return loss
+    return None
+
+
+def _is_readable(descriptor: int, bound: float) -> bool:
+    """Whether there is something to read in time; `select` would refuse large descriptors."""
+    looking = poll()
+    looking.register(descriptor, POLLIN)
+    return bool(looking.poll(1000 * bound))
 
 
 def open_database(

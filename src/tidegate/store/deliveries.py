@@ -82,6 +82,12 @@ def record_chunk(
     return True
 
 
+def begin_batch(connection: psycopg.Connection, run: Run, source: str, number: int) -> None:
+    """Remember that the chunk of this number is under way from a stream; END waits for it."""
+    asked = {"run": run.id, "source": source, "number": number}
+    connection.execute(_SQL["begin_batch"].sql, asked)
+
+
 def end_source(
     connection: psycopg.Connection,
     run: Run,

@@ -19,6 +19,7 @@ from tidegate.flows.gates import Condition
 from tidegate.store.flow_refusals import told_refusals
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
+from tidegate.store.text import storable
 
 FLOW_WORKER = "flow worker"
 """The kind of lease that a worker holds under its name; without it, its claims are freed."""
@@ -111,7 +112,7 @@ def fail(
     connection: psycopg.Connection, it: Claim, error: str, pause: float, *, is_final: bool
 ) -> str:
     """An attempt has failed; answers whether the task is ready again, after a pause, or failed."""
-    row = _call(connection, "fail", it, error=error, pause=pause, is_final=is_final)
+    row = _call(connection, "fail", it, error=storable(error), pause=pause, is_final=is_final)
     return str(row[0])
 
 

@@ -22,6 +22,7 @@ from tidegate.store.database import Database
 from tidegate.store.flow_refusals import is_value_refused, told_refusals
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
+from tidegate.store.text import storable
 
 PAGE = 1000
 """Results of items that are read at once."""
@@ -138,7 +139,7 @@ def signal_flow(connection: psycopg.Connection, run: int, step: str, value: str,
 
 def cancel_flow(connection: psycopg.Connection, run: int, reason: str) -> FlowState:
     """Give a run up; canceling while workers hold something of it. Harmless when repeated."""
-    return FlowState(_one(connection, "cancel", run=run, reason=reason)[0])
+    return FlowState(_one(connection, "cancel", run=run, reason=storable(reason))[0])
 
 
 def pause_flow(connection: psycopg.Connection, run: int) -> None:

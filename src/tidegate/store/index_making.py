@@ -9,11 +9,11 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
-from tidegate.errors import ColumnReserved, IndexDiffers
+from tidegate.errors import ColumnReserved, IndexDiffers, TypeRefused
 from tidegate.store.change_log import VERSION
 from tidegate.store.indexes import SHOWN, check_usable, is_there, note_comment, owned_by
 from tidegate.store.queries import queries
-from tidegate.store.tables import Shape, TableName, names_of, shape_of
+from tidegate.store.tables import Shape, TableName, names_of, owner_of_type, shape_of
 
 OWN = "tidegate_"
 """How the columns begin that an index has of its own."""
@@ -36,6 +36,7 @@ def create_index(
 ) -> None:
     """Create an index for rows of this shape; nothing happens when it is there as it should be."""
     _checknames_of(index, shape)
+    _check_searchable(connection, index, shape, search)
     parts = _parts(index, shape, search)
     if is_there(connection, index):
         check_usable(connection, index, alias)
@@ -70,6 +71,17 @@ def _checknames_of(index: TableName, shape: Shape) -> None:
     for it in shape.columns:
         if it.name == SHOWN or it.name.startswith(OWN):
             raise ColumnReserved(str(index), it.name)
+
+
+def _check_searchable(
+    connection: psycopg.Connection, index: TableName, shape: Shape, search: Search
+) -> None:
+    """A document is made by casts to text, with the rights of the role that writes the index."""
+    for it in shape.columns:
+        owner = owner_of_type(connection, it.type) if it.name in search.columns else None
+        if owner is not None:
+            reason = f"a cast to text is searched, and {owner} could attach code to it"
+            raise TypeRefused(str(index), it.name, it.type, reason)
 
 
 def _check_same(connection: psycopg.Connection, index: TableName, shape: Shape) -> None:

@@ -20,13 +20,13 @@ from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers, IndexInUse
 from tidegate.store.alias_rights import check_row_security, keep_rights, view_options
 from tidegate.store.change_log import DELETED, VERSION, Lag
 from tidegate.store.queries import queries
+from tidegate.store.table_settings import plain_names, waiting_at_most
 from tidegate.store.tables import (
     Shape,
     TableName,
     copy_in,
     names_of,
     shape_of,
-    waiting_at_most,
 )
 
 DOCUMENT = "tidegate_document"
@@ -132,12 +132,16 @@ def _found(connection: psycopg.Connection, index: TableName) -> _Found:
     row = connection.execute(_SQL["identity"].sql, asked).fetchone()
     if row is None:
         raise IndexDiffers(str(index), "it is no index")
+    if row[2] is not None:
+        reason = f"it belongs to {row[2]}, and code of its owner would run with Tidegate's rights"
+        raise IndexDiffers(str(index), reason)
     return _Found(index, row[0], row[1] or "")
 
 
 def index_shape(connection: psycopg.Connection, index: TableName) -> Shape:
     """The columns of an index that rows have to bring."""
     found = shape_of(connection, index)
+    found.check_types(str(index))
     own = {VERSION, DELETED}
     return Shape(found.key, tuple(it for it in found.columns if it.name not in own))
 
@@ -344,7 +348,8 @@ def _in_order(
 
 def _view_columns(connection: psycopg.Connection, alias: TableName) -> list[tuple[str, str]] | None:
     asked = {"schema": alias.schema, "name": alias.name}
-    rows = connection.execute(_SQL["view_columns"].sql, asked).fetchall()
+    with plain_names(connection):
+        rows = connection.execute(_SQL["view_columns"].sql, asked).fetchall()
     return [(name, type_) for name, type_ in rows] or None
 
 

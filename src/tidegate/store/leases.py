@@ -136,6 +136,12 @@ def holders(connection: psycopg.Connection, kind: str, keys: Iterable[str]) -> d
     return dict(rows.fetchall())
 
 
+def held_now(connection: psycopg.Connection, kind: str, key: str) -> Lease | None:
+    """The lease of this key, read for another owner; locked until the transaction ends."""
+    row = connection.execute(_SQL["hold"].sql, {"kind": kind, "key": key}).fetchone()
+    return Lease(kind, key, row[2], row[3], 0.0) if row and row[2] is not None else None
+
+
 def holders_below(connection: psycopg.Connection, kind: str, prefix: str) -> dict[str, str]:
     """Who holds which things of this kind whose keys begin like this."""
     rows = connection.execute(_SQL["holders_below"].sql, {"kind": kind, "prefix": prefix})

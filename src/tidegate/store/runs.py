@@ -18,8 +18,9 @@ from uuid import UUID
 
 import psycopg
 
-from tidegate.errors import RunEnded, RunExists, UnknownRun
+from tidegate.errors import IdempotencyConflict, RunEnded, RunExists, UnknownRun
 from tidegate.store.queries import queries
+from tidegate.store.text import storable
 from tidegate.store.topics import pipelines_topic, run_topic, task_topic
 from tidegate.store.wakeups import notify
 
@@ -92,11 +93,13 @@ def begin_run(  # noqa: PLR0913  all but three have defaults
     warn_after: float | None = None,
     deadline: float | None = None,
     request: UUID | None = None,
+    body: str | None = None,
 ) -> Run:
     """Open a run with all its lanes and sources; the bounds are seconds from here, None is none.
 
     Asked again under the same `request`, it answers the run that was begun then. Without one, a
-    repetition finds the name taken.
+    repetition finds the name taken. `body` is a digest of what is asked for: the same request with
+    another one raises `IdempotencyConflict`.
     """
     asked = {
         "pipeline": pipeline,
@@ -105,21 +108,28 @@ def begin_run(  # noqa: PLR0913  all but three have defaults
         "warn_after": warn_after,
         "deadline": deadline,
         "request": request,
+        "body": body,
     }
     row = connection.execute(_SQL["begin_run"].sql, asked).fetchone() if name else None
     if row is None:
-        return _begun_before(connection, name, request)
+        return _begun_before(connection, name, request, body)
     run = Run.from_row(*row)
     _open_lanes(connection, run, list(lanes))
     connection.execute(_SQL["open_sources"].sql, {"run": run.id, "sources": list(sources)})
     return run
 
 
-def _begun_before(connection: psycopg.Connection, name: str, request: UUID | None) -> Run:
+def _begun_before(
+    connection: psycopg.Connection, name: str, request: UUID | None, body: str | None
+) -> Run:
     row = connection.execute(_SQL["begun_before"].sql, {"request": request}).fetchone()
     if row is None:
         raise RunExists(run=name)
-    return Run.from_row(*row)
+    *columns, asked = row
+    run = Run.from_row(*columns)
+    if asked != body and None not in (asked, body):
+        raise IdempotencyConflict(run=run.name)
+    return run
 
 
 def _open_lanes(connection: psycopg.Connection, run: Run, lanes: Sequence[LaneName]) -> None:
@@ -190,9 +200,9 @@ def close_run(
 ) -> bool:
     """Close a run and tell its tasks; False when it was closed before, whichever way."""
     assert state is not RunState.OPEN
-    closed = connection.execute(
-        _SQL["close"].sql, {"run": run.id, "state": state.value, "cause": cause}
-    ).rowcount
+    stored = None if cause is None else storable(cause)
+    asked = {"run": run.id, "state": state.value, "cause": stored}
+    closed = connection.execute(_SQL["close"].sql, asked).rowcount
     if closed:
         notify(connection, closing_topics(connection, [run.id]))
     return closed == 1

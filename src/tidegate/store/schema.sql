@@ -23,7 +23,15 @@ CREATE TABLE tidegate.lease (
     owner text,                            -- null: released
     epoch bigint NOT NULL CHECK (epoch > 0),  -- grows with every change of hands
     expires_at timestamptz NOT NULL,       -- by this server's clock
+    seconds double precision,              -- its length: no expiry is much further away
     PRIMARY KEY (kind, key)
+);
+
+-- What was seen of this server's clock; nothing is removed by age after it has jumped.
+CREATE TABLE tidegate.clock (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    steady_since timestamptz NOT NULL DEFAULT '-infinity'  -- it has not jumped since
 );
 
 -- One client's data set going through a pipeline. A name that is used again is a new incarnation.
@@ -44,6 +52,7 @@ CREATE TABLE tidegate.run (
     cutting jsonb,                         -- how it is cut; null: only when asked
     lineage bigint[] NOT NULL DEFAULT '{}',  -- the runs that it was restored from, oldest first
     unaligned bigint NOT NULL DEFAULT 0,   -- its last checkpoint that waited for no barriers
+    request_body text,                     -- SHA-256 of what the request asked for; null: not known
     UNIQUE (pipeline, name, incarnation)
 );
 
@@ -98,6 +107,7 @@ CREATE TABLE tidegate.source (
     ended_at timestamptz,                  -- when all of them were there and END was sent
     injected bigint NOT NULL DEFAULT 0,    -- the last checkpoint whose barrier is on its lanes
     watermark bigint,                      -- the latest of its chunks'; null: none has event time
+    begun bigint,                          -- the last batch begun of the stream that it follows
     PRIMARY KEY (run_id, name)
 ) WITH (fillfactor = 70);
 
@@ -134,6 +144,17 @@ CREATE TABLE tidegate.release (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     task text NOT NULL,
     released_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (run_id, task)
+);
+
+-- Runs that may be what a lost worker process was lost by, until a job of theirs is done.
+CREATE TABLE tidegate.suspect (
+    run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
+    task text NOT NULL,
+    losses integer NOT NULL DEFAULT 0,     -- workers lost while processing this run alone
+    tried_by text,                         -- the worker that processes it alone at this moment
+    lost_by text,                          -- the last worker that was lost with it
+    error text,                            -- what that worker reported, if it could
     PRIMARY KEY (run_id, task)
 );
 
@@ -298,6 +319,7 @@ CREATE TABLE tidegate.flow_step (
     last_error text,
     started_at timestamptz,
     closed_at timestamptz,
+    signal_type jsonb,                     -- JSON Schema of its signal; null: not known
     UNIQUE (run_id, name)
 ) WITH (fillfactor = 50);
 
@@ -352,6 +374,7 @@ CREATE TABLE tidegate.flow_state (
     version bigint NOT NULL DEFAULT 0,     -- flow_run.changes when it was written
     writer text,
     written_at timestamptz,
+    type jsonb,                            -- JSON Schema of its values; null: not known
     PRIMARY KEY (run_id, key)
 ) WITH (fillfactor = 50);
 

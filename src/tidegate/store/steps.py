@@ -22,6 +22,7 @@ from tidegate.store.leases import Lease, check_held, hold_leases
 from tidegate.store.messages import as_json
 from tidegate.store.queries import queries
 from tidegate.store.runs import RunState, closing_topics, waiting_flows
+from tidegate.store.text import storable
 from tidegate.store.topics import run_topic
 from tidegate.store.unaligned import ask_for_late
 from tidegate.store.wakeups import notify
@@ -217,7 +218,7 @@ def _close(
         {
             "runs": [*well, *failed],
             "states": [RunState.ENDED.value] * len(well) + [RunState.FAILED.value] * len(failed),
-            "causes": [None] * len(well) + list(failed.values()),
+            "causes": [None] * len(well) + [storable(cause) for cause in failed.values()],
         },
     )
 

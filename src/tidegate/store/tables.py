@@ -7,9 +7,8 @@ column of any type arrives as it was, and no row is ever handled alone.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -18,24 +17,26 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from psycopg import sql
 
-from tidegate.errors import GeneratedKey, NoPrimaryKey, UnknownTable, UnknownTableColumn, listed
+from tidegate.errors import (
+    CodeRefused,
+    GeneratedKey,
+    NoPrimaryKey,
+    TableChanged,
+    TypeRefused,
+    UnknownTable,
+    UnknownTableColumn,
+    listed,
+)
 from tidegate.store.queries import queries
+from tidegate.store.table_settings import be_exact, be_reading, plain_names
 
 Key = tuple[str, ...]
 """The primary key of a row, each column as text."""
 BLOCK = 1 << 26
 """Bytes of text that Arrow reads at once, at least: it spoils a row that is longer than a block."""
 MOST_TEXT = (1 << 31) - 1
-EXACT = {
-    "DateStyle": "ISO, YMD",
-    "TimeZone": "UTC",
-    "IntervalStyle": "postgres",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-    "lc_monetary": "C",
-    "row_security": "off",
-}
-"""Under which a value has one text, whoever writes or reads it; and no row is left out unseen."""
+TEXT_OF = {"boolean": "bool", "character": "bpchar", "bpchar": "bpchar", "inet": "inet"}
+"""Types of PostgreSQL that have another text by a cast than by output; keys have that of a cast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,12 @@ class Column:
     type: str
     collation: str | None = None
     """The one that it is declared with, quoted; None for the usual one of its type."""
+    operators: str = field(default="pg_catalog", compare=False)
+    """The schema of the operators by which a key is ordered."""
+    type_owner: str = field(default="", compare=False)
+    """The owner of its type; empty for a superuser or the reader itself."""
+    checked_by: str | None = field(default=None, compare=False)
+    """A domain inside of its type that such a role owns, and may attach code to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,13 @@ class Shape:
         """The names of all columns, those of the key before the others: so rows are read."""
         keys = [it.name for it in self.key]
         return *keys, *(it.name for it in self.columns if it.name not in keys)
+
+    def check_types(self, table: str) -> None:
+        """Raise `TypeRefused` for a column whose values run code of its type's owner as text."""
+        for it in self.columns:
+            if it.checked_by is not None:
+                reason = f"reading it from text checks the domain {it.checked_by}"
+                raise TypeRefused(table, it.name, it.type, reason)
 
     def only(self, names: Sequence[str], table: str) -> Shape:
         """The same with these columns, and with the key in any case."""
@@ -118,21 +132,16 @@ class Digest:
     checksum: str
 
 
-def be_exact(connection: psycopg.Connection) -> None:
-    """Let values have the same text in this transaction as in all others of a cutover."""
-    settings = sql.SQL(", ").join(
-        sql.SQL("set_config({}, {}, true)").format(sql.Literal(name), sql.Literal(value))
-        for name, value in EXACT.items()
-    )
-    connection.execute(sql.SQL("SELECT {}").format(settings))
+def begin_reading(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
+    """Let a table be read in this transaction, by a shape that was found before.
 
-
-@contextmanager
-def waiting_at_most(connection: psycopg.Connection, bound: str) -> Iterator[None]:
-    """In the block no lock is waited for any longer: `LockNotAvailable`."""
-    connection.execute(f"SET LOCAL lock_timeout = '{bound}'".encode())
-    yield
-    connection.execute(b"SET LOCAL lock_timeout TO DEFAULT")
+    The owner may have replaced the table since then: raises `TableChanged`, `UnknownTable`,
+    `TypeRefused` or `CodeRefused`.
+    """
+    hold(connection, table)
+    be_reading(connection)
+    if shape_of(connection, table).key != shape.key:
+        raise TableChanged(str(table))
 
 
 def hold(connection: psycopg.Connection, table: TableName) -> None:
@@ -145,19 +154,45 @@ def hold(connection: psycopg.Connection, table: TableName) -> None:
 
 
 def shape_of(connection: psycopg.Connection, table: TableName) -> Shape:
-    """The shape of a table; generated columns are left out. Raises when it has no usable key."""
-    asked = {"schema": table.schema, "name": table.name}
-    found = connection.execute(_SQL["columns"].sql, asked).fetchall()
+    """The shape of a table; generated columns are left out. Raises when it has no usable key.
+
+    Raises `TypeRefused` for a key of a type whose owner could run code as the reader.
+    """
+    asked = {"schema": table.schema, "name": table.name, "table": table.sql.as_string(connection)}
+    with plain_names(connection):
+        found = connection.execute(_SQL["columns"].sql, asked).fetchall()
+        code = connection.execute(_SQL["planned_code"].sql, asked).fetchone()
     if not found:
         raise UnknownTable(str(table))
-    columns = tuple(Column(*row[:3]) for row in found)
+    if code:
+        raise CodeRefused(str(table), *code)
+    columns = tuple(Column(*row[:6]) for row in found)
     places = [(place, it) for it, (*_, place, _) in zip(columns, found, strict=True) if place]
     if not places:
         raise NoPrimaryKey(str(table))
     for name, *_, is_generated in found:
         if is_generated:
             raise GeneratedKey(str(table), name)
-    return Shape(tuple(it for _, it in sorted(places, key=lambda it: it[0])), columns)
+    key = tuple(it for _, it in sorted(places, key=lambda it: it[0]))
+    _check_key_types(table, key)
+    return Shape(key, columns)
+
+
+def _check_key_types(table: TableName, key: Sequence[Column]) -> None:
+    """Keys are compared and read from text by the name of a type, which its owner may change."""
+    for it in key:
+        if it.type_owner:
+            reason = f"it belongs to {it.type_owner}, who could attach code to comparing it"
+            raise TypeRefused(str(table), it.name, it.type, reason)
+        if it.operators != key[0].operators:
+            reason = f"its operators are in {it.operators}, those of {key[0].name} elsewhere"
+            raise TypeRefused(str(table), it.name, it.type, reason)
+
+
+def owner_of_type(connection: psycopg.Connection, type_: str) -> str | None:
+    """The owner of a type, unless it is a superuser, this role, or PostgreSQL itself."""
+    row = connection.execute(_SQL["type_owner"].sql, {"type": type_}).fetchone()
+    return row[0] if row else None
 
 
 def bound_after(
@@ -173,7 +208,7 @@ def bound_after(
         names=names_of(shape.key),
         rows=sql.Literal(rows - 1),
     )
-    _begin_reading(connection, table)
+    begin_reading(connection, table, shape)
     row = connection.execute(asked).fetchone()
     return tuple(row[0]) if row else None
 
@@ -192,7 +227,7 @@ def bounds_within(
         within=in_range(shape, within),
         rows=sql.Literal(rows),
     )
-    _begin_reading(connection, table)
+    begin_reading(connection, table, shape)
     return [tuple(key) for (key,) in connection.execute(asked)]
 
 
@@ -204,7 +239,7 @@ def digest(
         "SELECT count(*), coalesce(sum({checksum}::numeric), 0)::text"
         " FROM {table} WHERE {within} AND {where}"
     ).format(checksum=_checksum(shape), **_from(table, shape, within, where))
-    _begin_reading(connection, table)
+    begin_reading(connection, table, shape)
     row = connection.execute(asked).fetchone()
     assert row is not None
     return Digest(*row)
@@ -217,7 +252,7 @@ def checksums(
     asked = sql.SQL(
         "SELECT ARRAY[{key}], {checksum} FROM {table} WHERE {within} AND {where}"
     ).format(checksum=_checksum(shape), key=key_texts(shape), **_from(table, shape, within, where))
-    _begin_reading(connection, table)
+    begin_reading(connection, table, shape)
     return {tuple(key): value for key, value in connection.execute(asked)}
 
 
@@ -235,7 +270,6 @@ def copy_out(connection: psycopg.Connection, query: sql.Composed, names: Sequenc
     """What a query gives, every value as text; `names` are those of its columns."""
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *, ENCODING 'UTF8')")
     text = io.BytesIO()
-    be_exact(connection)
     with connection.cursor() as cursor, cursor.copy(statement.format(query)) as copy:
         for block in copy:
             text.write(block)
@@ -277,13 +311,18 @@ def in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
     parts = [
         sql.SQL("({}) {} ({})").format(
             sql.SQL(", ").join(_named(it, of) for it in shape.key),
-            sql.SQL(operator),
+            operator_of(shape.key[0], operator),
             key_values(shape, bound),
         )
         for operator, bound in ((">", within.low), ("<=", within.high))
         if bound is not None
     ]
     return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+
+def operator_of(column: Column, name: str) -> sql.Composed:
+    """The operator by which the key is ordered, whatever else has its name."""
+    return sql.SQL("OPERATOR({}.{})").format(sql.Identifier(column.operators), sql.SQL(name))
 
 
 def names_of(columns: Iterable[Column]) -> sql.Composed:
@@ -302,16 +341,22 @@ def key_values(shape: Shape, key: Key) -> sql.Composed:
 def key_texts(shape: Shape, of: str = "") -> sql.Composed:
     """The columns of the key as text; `of` is what its table is called there.
 
-    All are compared byte by byte: columns of several collations could not be, nor looked up.
+    All are compared byte by byte: columns of several collations could not be, nor looked up. It is
+    made by output functions: a cast may be the table owner's code, also where the type has changed
+    since.
     """
     return sql.SQL(", ").join(
-        sql.SQL('({}::text) COLLATE "C"').format(_named(it, of)) for it in shape.key
+        sql.SQL('({}) COLLATE pg_catalog."C"').format(_text_of(it, _named(it, of)))
+        for it in shape.key
     )
 
 
-def _begin_reading(connection: psycopg.Connection, table: TableName) -> None:
-    hold(connection, table)
-    be_exact(connection)
+def _text_of(column: Column, name: sql.Identifier) -> sql.Composed:
+    text = sql.SQL("pg_catalog.format('%s', {})").format(name)
+    plain = TEXT_OF.get(column.type.partition("(")[0])
+    if plain is None:
+        return text
+    return sql.SQL("{}::pg_catalog.{}::pg_catalog.text").format(text, sql.SQL(plain))
 
 
 def _named(column: Column, of: str) -> sql.Identifier:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.waiting import wait_until
 from tidegate.run.crew import Crew, Post
+from tidegate.run.log_rotation import Rotation
 
 WAITS = "import os; os.read(0, 1)"
 """Until whoever started it is gone."""
@@ -109,6 +110,7 @@ def test_they_end_with_the_process_that_started_them(tmp_path: Path) -> None:
 import os, signal
 from pathlib import Path
 from tidegate.run.crew import Crew, Post
+from tidegate.run.log_rotation import Rotation
 crew = Crew(Path({str(tmp_path)!r}))
 crew.start([Post("child", "test", {child!r})])
 os.kill(os.getpid(), signal.SIGKILL)
@@ -117,3 +119,34 @@ os.kill(os.getpid(), signal.SIGKILL)
     wait_until((tmp_path / "child.log").exists)
     wait_until(lambda: "over" in (tmp_path / "child.log").read_text())
     parent.close(10)
+
+
+def test_the_log_of_a_process_that_says_much_is_put_aside(tmp_path: Path) -> None:
+    crew = Crew(tmp_path, Rotation(bytes=10_000, files=2))
+    crew.start([post("one", f"print('x' * 20_000, flush=True); {WAITS}; print('last')")])
+    try:
+        hand = crew.hands["one"]
+        wait_until(lambda: hand.log.stat().st_size > 10_000)
+        crew.look()
+        assert hand.log.stat().st_size == 0
+        assert (tmp_path / "one.log.1").stat().st_size > 10_000
+    finally:
+        crew.close(10)
+
+
+def test_the_error_of_one_that_dies_is_told_and_not_what_java_said_last(tmp_path: Path) -> None:
+    program = (
+        "import sys; print('error: the database is gone', file=sys.stderr);"
+        "print('26/11/18 00:00:01 WARN ShutdownHookManager: no such folder', file=sys.stderr);"
+        "raise SystemExit(1)"
+    )
+    crew = crewed(tmp_path, post("one", program))
+    one = crew.hands["one"]
+    pid = one.pid
+    wait_until(lambda: not one.is_alive)
+
+    assert one.said_last() == "the database is gone"
+    assert crew.look()["one"] == (
+        f"one (pid {pid}) has died with exit code 1 (the database is gone); started again in 0.5 s"
+    )
+    crew.close(10)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.waiting import wait_until
@@ -166,6 +168,24 @@ def test_a_worker_that_is_killed_loses_its_tasks_and_is_started_again(
     assert f"worker-1 (pid {killed}) has died with signal 9; started again in" in at_work.told()
 
 
+@pytest.mark.parametrize("name", ["worker-1", "server"])
+def test_a_process_whose_java_is_killed_is_started_again_and_works(
+    name: str, at_work: AtWork, tmp_path: Path
+) -> None:
+    wait_until(at_work.is_complete, BOUND)
+    wait_until(at_work.is_even, BOUND)
+    killed = at_work.pid(name)
+    (java,) = [it for it in psutil.Process(killed).children() if it.name() == "java"]
+    java.kill()
+
+    gone = f"{name} (pid {killed}) has died with exit code 1 (Spark has ended in this process:"
+    wait_until(lambda: gone in at_work.told(), BOUND)
+    sent(at_work, f"java-of-{name}", tmp_path)
+    assert result(at_work, f"java-of-{name}", tmp_path).splitlines()[1:] == ["item 50,201000"]
+    wait_until(lambda: at_work.is_complete() and at_work.pid(name) != killed, BOUND)
+    wait_until(at_work.is_even, BOUND)
+
+
 def test_a_worker_that_is_frozen_loses_its_tasks_and_comes_back_under_another_name(
     at_work: AtWork, tmp_path: Path
 ) -> None:
@@ -222,6 +242,15 @@ def test_a_name_that_nobody_has_cannot_be_drained(at_work: AtWork) -> None:
 
     assert done.returncode == 1
     assert "there is no worker-9; workers are worker-" in done.stderr
+
+
+def test_what_they_write_is_for_their_user_only(at_work: AtWork) -> None:
+    deployment = at_work.company.deployment
+    folders = [deployment, *(deployment / name for name in ("logs", "data", "data/uploads"))]
+
+    assert {stat.S_IMODE(it.stat().st_mode) for it in folders} == {0o700}
+    logs = list((deployment / "logs").iterdir())
+    assert {stat.S_IMODE(it.stat().st_mode) for it in logs} == {0o600}
 
 
 def test_the_logs_of_all_processes_say_when(at_work: AtWork) -> None:

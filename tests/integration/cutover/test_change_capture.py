@@ -208,7 +208,7 @@ def test_a_function_of_an_earlier_release_is_made_again_beside_writers(
             writer.execute("INSERT INTO shop.articles (id, title) VALUES (1, 'x')")
             source.begin_log(bound=0.0)
     (settings,) = shop.do("SELECT proconfig FROM pg_proc WHERE proname = 'shop.articles'")
-    assert settings == (["search_path=pg_catalog, pg_temp"],)
+    assert settings == (["search_path=pg_catalog, pg_temp", "row_security=off"],)
 
 
 def test_a_role_needs_no_right_to_make_a_schema_that_is_there(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -47,13 +48,19 @@ class Cluster:
         assert found, self.master.said
         return found.group(1)
 
+    @property
+    def secret(self) -> dict[str, str]:
+        """The environment of processes that know the cluster's secret."""
+        return {"SPARK_CONF_DIR": str(self.folder / "conf")}
+
     def add_workers(self, number: int, cores: int = 1, memory: str = "1g") -> None:
         """Start workers and wait until the master knows them."""
         names = [f"worker-{len(self.workers) + it}" for it in range(number)]
         for name in names:
             offer = ("-c", str(cores), "-m", memory, "-d", str(self.folder / name))
             log = self.folder / f"{name}.log"
-            self.workers.append(Daemon.start("worker.Worker", *offer, self.url, log=log))
+            worker = Daemon.start("worker.Worker", *offer, self.url, log=log, secret=self.secret)
+            self.workers.append(worker)
         for worker in self.workers:
             worker.wait_for(_REGISTERED)
 
@@ -71,7 +78,7 @@ class Daemon:
     log: Path
 
     @classmethod
-    def start(cls, name: str, *arguments: str, log: Path) -> Daemon:
+    def start(cls, name: str, *arguments: str, log: Path, secret: dict[str, str]) -> Daemon:
         spark_class = str(SPARK_HOME / "bin" / "spark-class")
         where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         with log.open("wb") as told:
@@ -79,7 +86,7 @@ class Daemon:
                 [*BOUNDED, spark_class, f"org.apache.spark.deploy.{name}", *where, *arguments],
                 stdout=told,
                 stderr=told,
-                env=environment(),
+                env={**environment(), **secret},
                 start_new_session=True,
             )
         return cls(process, log)
@@ -123,8 +130,9 @@ def environment(memory: str = "128m") -> dict[str, str]:
 @contextmanager
 def running_cluster(folder: Path, workers: int) -> Iterator[Cluster]:
     """A cluster of workers with one core and 1 GiB each, until the end of the block."""
-    folder.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(folder, Daemon.start("master.Master", log=folder / "master.log"))
+    secret = {"SPARK_CONF_DIR": str(_configured(folder))}
+    master = Daemon.start("master.Master", log=folder / "master.log", secret=secret)
+    cluster = Cluster(folder, master)
     try:
         cluster.master.wait_for("I have been elected leader!")
         cluster.add_workers(workers)
@@ -132,6 +140,19 @@ def running_cluster(folder: Path, workers: int) -> Iterator[Cluster]:
     finally:
         for daemon in (*cluster.workers, cluster.master):
             daemon.end()
+
+
+def _configured(folder: Path) -> Path:
+    """A folder with what all processes of a cluster have to know, as docs/operations.md says."""
+    conf = folder / "conf"
+    conf.mkdir(parents=True, mode=0o700)
+    defaults = conf / "spark-defaults.conf"
+    defaults.touch(mode=0o600)
+    defaults.write_text(
+        f"spark.authenticate true\nspark.network.crypto.enabled true\n"
+        f"spark.authenticate.secret {secrets.token_hex(32)}\n"
+    )
+    return conf
 
 
 def executors_of(workers: Iterable[int]) -> list[psutil.Process]:

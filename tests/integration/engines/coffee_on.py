@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 
 from tests.integration.engines.killing import Killer
-from tidegate.errors import EngineUnfit, SparkUnavailable
+from tidegate.errors import EngineUnfit, SparkUnavailable, SparkUnprotected
 from tidegate.run.deployment import open_deployment
 from tidegate.run.folders import RunOptions, chunks_in, run_folder
 from tidegate.spark import Session, ensure_fit, open_session
@@ -63,7 +63,7 @@ def main(asked: Asked) -> Came:
     except EngineUnfit as error:
         came.complaints = [asdict(it) for it in error.complaints]
         came.error, came.message = error.condition, str(error)
-    except SparkUnavailable as error:
+    except (SparkUnavailable, SparkUnprotected) as error:
         came.error, came.message = error.condition, str(error)
     came.run_seconds = monotonic() - began
     return came

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.engines.cluster import BOUNDED, SPARK_HOME, STARTED, environment
+from tests.integration.engines.cluster import BOUNDED, SPARK_HOME, STARTED, Cluster, environment
 from tests.waiting import wait_until
 
 _SPARK = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -32,12 +32,14 @@ server.stop()
 
 
 @contextmanager
-def running_connect_server(master: str, settings: Mapping[str, str], log: Path) -> Iterator[str]:
+def running_connect_server(
+    cluster: Cluster, settings: Mapping[str, str], log: Path
+) -> Iterator[str]:
     """Where Spark's own server listens, whose driver is not in the process of its clients."""
     given = {**settings, "spark.connect.grpc.binding.port": "0", "spark.ui.enabled": "false"}
     options = [word for name, value in given.items() for word in ("--conf", f"{name}={value}")]
-    submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--class", _SPARK]
-    with _running([*submit, *options, "spark-internal"], log, _SPARK_AT) as port:
+    submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, "--class", _SPARK]
+    with _running([*submit, *options, "spark-internal"], log, _SPARK_AT, cluster.secret) as port:
         yield f"sc://127.0.0.1:{port}"
 
 
@@ -51,14 +53,19 @@ def running_sail(log: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _running(command: list[str], log: Path, listening: re.Pattern[str]) -> Iterator[str]:
+def _running(
+    command: list[str],
+    log: Path,
+    listening: re.Pattern[str],
+    more: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     with log.open("wb") as told:
         process = subprocess.Popen(
             [*BOUNDED, *command],
             stdin=subprocess.PIPE,
             stdout=told,
             stderr=told,
-            env=environment(memory="1g"),
+            env={**environment(memory="1g"), **(more or {})},
             cwd=log.parent,
             start_new_session=True,
         )

@@ -105,7 +105,7 @@ def expected(data: Path) -> Came:
 def test_a_standalone_cluster_gives_the_bytes_of_a_local_spark(
     cluster: Cluster, expected: Came, coffee_on: Run
 ) -> None:
-    came = coffee_on(cluster.url)
+    came = coffee_on(cluster.url, environment=cluster.secret)
 
     assert (came.error, came.results) == ("", expected.results)
 
@@ -113,7 +113,7 @@ def test_a_standalone_cluster_gives_the_bytes_of_a_local_spark(
 def test_an_executor_that_is_killed_in_a_task_changes_no_byte(
     cluster: Cluster, expected: Came, coffee_on: Run
 ) -> None:
-    came = coffee_on(cluster.url, workers=cluster.worker_ids)
+    came = coffee_on(cluster.url, environment=cluster.secret, workers=cluster.worker_ids)
 
     assert came.killed
     assert came.lost_tasks
@@ -123,17 +123,27 @@ def test_an_executor_that_is_killed_in_a_task_changes_no_byte(
 def test_a_connect_server_on_a_cluster_gives_the_bytes_of_a_local_spark(
     cluster: Cluster, folder: Path, expected: Came, coffee_on: Run
 ) -> None:
-    with running_connect_server(cluster.url, SMALL, folder / "connect.log") as url:
+    with running_connect_server(cluster, SMALL, folder / "connect.log") as url:
         came = coffee_on(url)
 
     assert (came.error, came.results) == ("", expected.results)
+
+
+def test_a_driver_that_does_not_know_the_secret_of_its_cluster_is_not_started(
+    deserted: Cluster, coffee_on: Run
+) -> None:
+    came = coffee_on(deserted.url)
+
+    assert came.error == "SparkUnprotected"
 
 
 def test_executors_that_see_another_folder_are_found_out_before_anything_starts(
     cluster: Cluster, coffee_on: Run
 ) -> None:
     # Every process has a folder of its own under this path, as machines have without a shared disk.
-    came = coffee_on(cluster.url, root="/proc/self/cwd/data", only_asks=True)
+    came = coffee_on(
+        cluster.url, environment=cluster.secret, root="/proc/self/cwd/data", only_asks=True
+    )
 
     assert came.error == "EngineUnfit"
     assert {it["what"] for it in came.complaints} == {"the data folder /proc/self/cwd/data"}
@@ -143,7 +153,7 @@ def test_executors_larger_than_any_worker_are_refused_within_a_bound(
     cluster: Cluster, coffee_on: Run
 ) -> None:
     large = {**SMALL, "spark.executor.memory": "3g"}
-    came = coffee_on(cluster.url, large, SHORT, only_asks=True)
+    came = coffee_on(cluster.url, large, {**SHORT, **cluster.secret}, only_asks=True)
 
     (complaint,) = came.complaints
     assert complaint["required"] == "1 task slot on an executor of 3072 MiB"
@@ -154,7 +164,7 @@ def test_executors_larger_than_any_worker_are_refused_within_a_bound(
 def test_a_cluster_without_workers_is_refused_within_a_bound(
     deserted: Cluster, coffee_on: Run
 ) -> None:
-    came = coffee_on(deserted.url, SMALL, SHORT)
+    came = coffee_on(deserted.url, SMALL, {**SHORT, **deserted.secret})
 
     (complaint,) = came.complaints
     assert complaint["required"] == "1 task slot on an executor of 512 MiB"
@@ -164,7 +174,7 @@ def test_a_cluster_without_workers_is_refused_within_a_bound(
 def test_a_connect_server_without_executors_is_refused_within_a_bound(
     deserted: Cluster, folder: Path, coffee_on: Run
 ) -> None:
-    with running_connect_server(deserted.url, SMALL, folder / "deserted.log") as url:
+    with running_connect_server(deserted, SMALL, folder / "deserted.log") as url:
         came = coffee_on(url, {}, SHORT, only_asks=True)
 
     (complaint,) = came.complaints

@@ -89,6 +89,7 @@ def test_a_paused_run_holds_what_was_woken(hand: Hand) -> None:
 @pytest.mark.parametrize("value", ["true", "{}", "[]", '"7"', "null"])
 def test_a_monotonic_key_keeps_its_kind_while_its_run_is_open(hand: Hand, value: str) -> None:
     run = hand.begin(gated, "5")
+    hand.ask("UPDATE tidegate.flow_state SET type = NULL RETURNING 1")  # as earlier releases do
     hand.do(store.set_external_state, run, "offset", "7", "a feed")
     with pytest.raises(InvalidFlowValue) as refused:
         hand.do(store.set_external_state, run, "offset", value, "a clerk")

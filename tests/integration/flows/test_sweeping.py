@@ -60,6 +60,16 @@ def test_a_lease_that_expires_is_a_death(hand: Hand) -> None:
     assert hand.ask(LOSSES, run) == [(1,)]
 
 
+def test_a_clock_that_goes_back_keeps_no_dead_worker(hand: Hand) -> None:
+    run = hand.begin(numbers, "5")
+    hand.do(acquire, FLOW_WORKER, "dead", "dead", 6.0)
+    assert hand.do(tasks.claim, "dead", {GENERATOR: 1})
+    # As if the clock had gone back since the lease was renewed.
+    hand.ask("UPDATE tidegate.lease SET expires_at = expires_at + interval '1 hour' RETURNING 1")
+    assert hand.do(store.sweep_flows).freed == 1
+    assert hand.ask(LOSSES, run) == [(1,)]
+
+
 def test_a_run_that_somebody_keeps_locked_stops_the_sweep_of_no_other(hand: Hand, url: str) -> None:
     locked, other = hand.begin(numbers, "5"), hand.begin(numbers, "5")
     hand.do(tasks.claim, "dead", {GENERATOR: 2})

@@ -41,12 +41,12 @@ def test_of_several_workers_one_runs_a_generator_and_all_handle_its_items(
     assert sum(it.worker.done for it in works) >= 6 * 61
 
 
-def test_workers_of_the_same_name_are_not_taken_for_each_other(
+def test_workers_without_a_name_are_not_taken_for_each_other(
     hand: Hand, database: Database, wakeups: Wakeups
 ) -> None:
     with (
-        FlowWorker(database, [numbers], wakeups, process="same") as one,
-        FlowWorker(database, [numbers], wakeups, process="same") as other,
+        FlowWorker(database, [numbers], wakeups) as one,
+        FlowWorker(database, [numbers], wakeups) as other,
     ):
         assert one.name != other.name
         runs = [begin(database, numbers, 50) for _ in range(4)]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -220,3 +223,44 @@ def test_many_silent_strangers_do_not_keep_a_member_out(
     assert a.barrier("noon").outcome().is_satisfied
     for stranger in strangers:
         stranger.close()
+
+
+FLOOD = Path(__file__).with_name("flood.py")
+FLOODED = 40.0
+"""Seconds after which a flooding process ends by itself."""
+
+
+@contextmanager
+def flooding(address: str, processes: int, connections: int) -> Iterator[None]:
+    """Processes that hold connections without a proof, and open new ones for those they lose."""
+    at = Address.parse(address)
+    wanted = [sys.executable, str(FLOOD), at.host, str(at.port), str(connections), str(FLOODED)]
+    floods = [subprocess.Popen(wanted, stdout=subprocess.PIPE) for _ in range(processes)]
+    try:
+        for flood in floods:
+            assert flood.stdout is not None
+            assert flood.stdout.readline()
+        yield
+    finally:
+        for flood in floods:
+            flood.kill()
+            flood.communicate()
+
+
+def test_flooding_strangers_do_not_keep_members_out(group: Cluster) -> None:
+    (first,) = group.join("first")
+    newcomers = [group.peer(f"m{number}") for number in range(6)]
+    with flooding(group.address, processes=3, connections=300):
+        joining = [peer.begin("join") for peer in newcomers]
+        for pending in joining:
+            pending.answer()
+        assert all(it.is_satisfied for it in all_at([first, *newcomers], "noon"))
+
+
+def test_floods_are_logged_in_few_lines(group: Cluster) -> None:
+    with flooding(group.address, processes=1, connections=300):
+        group.coordinator.wait_until(
+            lambda: any(it.facts.get("not_logged", 0) > 10 for it in group.coordinator.events)
+        )
+    evicted = [it for it in group.coordinator.events if it.event == "strangers.evicted"]
+    assert sum(it.facts.get("not_logged", 1) for it in evicted) > 2 * len(evicted)

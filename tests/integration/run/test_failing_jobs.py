@@ -6,7 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import tidegate as tg
 from tests.integration.run.jobs import Jobs
@@ -14,6 +16,7 @@ from tests.integration.run.shop import Client, files_of, rows, shop
 from tests.waiting import wait_until
 from tidegate.errors import RunFailed
 from tidegate.run import desk as desks
+from tidegate.run import worker as workers
 from tidegate.run.deployment import Deployment
 from tidegate.run.service import serving
 from tidegate.run.storage import Storage
@@ -52,6 +55,37 @@ def test_a_job_that_always_fails_fails_its_run_with_sparks_cause_and_the_others_
         after.end()
         assert rows(spark, place, after.wait()["total"]) == [(1, 9)]
         wait_until(lambda: _swept(place, clients["bad"].id))
+
+
+def test_a_run_whose_error_quotes_a_nul_character_fails_alone_also_after_a_restart(
+    place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.001)
+    file = tmp_path / "nul.parquet"
+    parquet.write_table(pa.table({"code": ["a\0b"]}), file)
+    with serving(place, casting(), spark) as service:
+        client = Client(service.server, "bad", tmp_path)
+        client.deliver("codes", 1, file)
+        client.end()
+        with pytest.raises(RunFailed) as failed:
+            client.wait()
+        assert r"a\0b" in failed.value.cause
+        assert "CAST_INVALID_INPUT" in failed.value.cause
+        service.check()
+    with serving(place, casting(), spark) as service:
+        after = Client(service.server, "after", tmp_path)
+        after.deliver("codes", 1, after.file("codes", 1, "code", ["7"]))
+        after.end()
+        assert rows(spark, place, after.wait()["numbers"]) == [(7,)]
+        service.check()
+
+
+def casting() -> tg.Pipeline:
+    """Reads texts as numbers, which Spark refuses with an error that quotes the text."""
+    pipeline = tg.Pipeline("casting", shards=1)
+    codes = pipeline.source("codes", "code string")
+    codes.select(number="cast(code as int)").sink("numbers")
+    return pipeline
 
 
 def test_a_file_that_was_lost_under_a_run_fails_it_and_is_named(

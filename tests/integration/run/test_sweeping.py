@@ -19,6 +19,7 @@ from tidegate.run.storage import Storage
 from tidegate.run.sweep import Sweeper, Swept, has_news, sweep
 from tidegate.run.worker import WORKER
 from tidegate.store import (
+    ClockWatch,
     Failed,
     Lease,
     StepCommit,
@@ -279,3 +280,40 @@ def test_what_is_written_for_a_run_after_that_was_swept_goes_without_any_news(
         third = late_chunk(place, client.id + 1)
         assert not is_news(place)
         wait_until(lambda: not third.exists())
+
+
+# --- a clock that jumps ----------------------------------------------------------------------
+
+
+def test_a_clock_that_jumps_far_ahead_lets_the_sweeper_remove_no_closed_run(
+    place: Deployment, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.server.cancel("march")
+    later(place, "40 days")
+    sweep_once(place)
+    assert is_known(place, client.id)
+    assert "the database's clock has jumped by +" in caplog.text
+
+    settled = ClockWatch(place.database, settle=0)
+    sweep(place.database, Storage(place.root), settled)
+    assert not is_known(place, client.id)
+
+
+def test_runs_closed_long_ago_go_while_the_clock_is_steady(
+    place: Deployment, client: Client
+) -> None:
+    client.server.cancel("march")
+    later(place, "40 days", is_jump=False)
+    sweep_once(place)
+    assert not is_known(place, client.id)
+
+
+def later(place: Deployment, by: str, *, is_jump: bool = True) -> None:
+    """As if it were later: everything was closed, and the clock last seen, so long ago."""
+    for what in ["run SET closed_at", *(["clock SET seen_at"] if is_jump else [])]:
+        shift = f"UPDATE tidegate.{what} = clock_timestamp() - %s::interval RETURNING 1"
+        ask(place.database, shift, by)
+
+
+def is_known(place: Deployment, run: int) -> bool:
+    return bool(ask(place.database, "SELECT 1 FROM tidegate.run WHERE id = %s", run))

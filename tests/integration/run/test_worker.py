@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
@@ -20,11 +20,13 @@ from tidegate.run import Operator, lives
 from tidegate.run import worker as workers
 from tidegate.run.assemble import Assembly
 from tidegate.run.deployment import Deployment
+from tidegate.run.losses import take
 from tidegate.run.server import Server
 from tidegate.run.step import Outcome, Step
 from tidegate.run.worker import MOST_DEATHS, Worker
 from tidegate.signals import Event
-from tidegate.store import Connection, Lease, RunState, SealedFile, Wakeups, acquire
+from tidegate.store import Connection, RunState, SealedFile, Wakeups
+from tidegate.store.suspects import Taken
 
 Handle = Callable[[Step], None]
 SOURCE_TASKS = ("s1/0", "s1/1")
@@ -58,6 +60,13 @@ class Workshop:
 
     def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
         return ()
+
+    def learn(self, task: str, suspects: Mapping[int, int]) -> None:
+        pass
+
+    @property
+    def loss(self) -> str | None:
+        return None
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> Operator:
         return Staged(name, self._before)
@@ -173,6 +182,34 @@ def test_of_runs_that_were_handled_together_only_the_one_that_broke_a_rule_fails
     assert counter.known("may").state is RunState.OPEN
 
 
+class Quoting(Staged):
+    """Sends on a text that PostgreSQL refuses, for the runs of one name."""
+
+    def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+        return [Event("a\0b", event.run, 0)] if event.run.startswith("april#") else ()
+
+
+class QuotingWorkshop(Workshop):
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> Operator:
+        return Quoting(name, self._before)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_value_that_postgresql_refuses_fails_its_run_and_no_other(
+    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+) -> None:
+    clients = sell(counter, tmp_path, "march", "april", "may")
+    with Wakeups(place.database) as wakeups:
+        workshop = QuotingWorkshop(lambda _: None)
+        with Worker(place.database, assembly, workshop, wakeups) as worker:
+            wait_until(lambda: counter.known("april").state is RunState.FAILED)
+            wait_until(lambda: is_processed(place, clients[0]) and is_processed(place, clients[2]))
+            assert worker.error is None
+    assert "PostgreSQL refused a value" in str(counter.known("april").cause)
+    assert counter.known("march").state is RunState.OPEN
+    assert counter.known("may").state is RunState.OPEN
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
     place: Deployment,
@@ -242,14 +279,13 @@ def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
 ) -> None:
     taking, goes_on = Flag(), Flag()
 
-    def slow(connection: Connection, kind: str, *args: object) -> Lease | None:
-        lease = acquire(connection, kind, *args)  # type: ignore[arg-type]
-        if kind == workers.TASK:
-            taking.set()
-            assert goes_on.wait(30)
-        return lease
+    def slow(connection: Connection, *args: object) -> Taken | None:
+        taken = take(connection, *args)  # type: ignore[arg-type]
+        taking.set()
+        assert goes_on.wait(30)
+        return taken
 
-    monkeypatch.setattr(workers, "acquire", slow)
+    monkeypatch.setattr(workers, "take", slow)
     with working(place, assembly) as worker:
         assert taking.wait(30)
         closing = Thread(target=worker.close)

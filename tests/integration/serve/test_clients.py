@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from tests.integration.serve.conftest import Asking, RunAsking
+from tests.integration.serve.conftest import ANN, Asking, RunAsking
 from tests.integration.serve.test_whole_run import complete
 from tests.waiting import wait_until
 from tidegate.errors import InvalidListen, UnsafeListen
+from tidegate.run import service as services
 from tidegate.run.deployment import Deployment
 from tidegate.run.service import Service
 from tidegate.serve import Listening, serving_http
+from tidegate.store import database
 
 ASKED = [
     ("GET", ""),
@@ -111,3 +115,32 @@ def test_without_tokens_this_machine_is_one_client_and_web_pages_are_none(
         foreign = run.get(origin="https://evil.example")
         assert foreign.refusal == (403, "ForeignOrigin")
         assert run.get(host="evil.example").refusal == (403, "ForeignOrigin")
+        neighbour = run.get(origin="http://localhost:3000")
+        assert neighbour.refusal == (403, "ForeignOrigin")
+        proxied = run.get(x_forwarded_for="203.0.113.7", x_forwarded_proto="https")
+        assert proxied.refusal == (403, "ProxiedRequest")
+        assert Asking(listening, ANN)("GET", "/pipelines").refusal == (400, "UnexpectedToken")
+
+
+def test_with_tokens_a_proxy_may_be_in_front(ann: Asking) -> None:
+    assert ann("GET", "/pipelines", x_forwarded_for="203.0.113.7").status == 200
+
+
+def test_health_says_that_the_database_is_gone(
+    place: Deployment, ann: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
+        url = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/none"
+        monkeypatch.setattr(place.database, "url", url)
+        monkeypatch.setattr(database, "CHECKED_FOR", 0.0)
+        wait_until(lambda: ann("GET", "/health").status != 200)
+        answer = ann("GET", "/health")
+    assert answer.refusal == (503, "ServerTrouble")
+    assert answer.json["fields"] == {"trouble": "DatabaseUnreachable"}
+
+
+def test_health_says_that_spark_is_gone(ann: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "why_ended", lambda _: "Java (pid 7) ended with signal 9")
+    answer = ann("GET", "/health")
+    assert answer.refusal == (503, "ServerTrouble")
+    assert answer.json["fields"] == {"trouble": "SparkLost"}

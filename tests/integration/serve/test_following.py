@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from itertools import takewhile
+from pathlib import Path
 from threading import active_count
 
-from tests.integration.serve.conftest import ANN, Asking, RunAsking
+from tests.integration.serve.conftest import ANN, BEN, Asking, RunAsking
 from tests.integration.serve.test_whole_run import complete
 from tests.waiting import wait_until
 from tidegate.run.deployment import Deployment
 from tidegate.run.service import Service
-from tidegate.serve import Listening, serving_http
+from tidegate.serve import Listening, TokenFile, serving_http
+from tidegate.serve.access import digest_of
 
 Event = dict[str, str]
 
@@ -58,7 +60,8 @@ def follow(run: RunAsking) -> tuple[HTTPConnection, Iterator[str]]:
     at = run.asking.at
     connection = HTTPConnection(at.host, at.port, timeout=60)
     path = f"/pipelines/shop/runs/{run.name}/events"
-    connection.request("GET", path, headers={"authorization": f"Bearer {ANN}"})
+    token = run.asking.token
+    connection.request("GET", path, headers={"authorization": f"Bearer {token}"} if token else {})
     answer = connection.getresponse()
     assert answer.headers["content-type"].startswith("text/event-stream")
     lines = (line.decode().strip() for line in iter(answer.readline, b""))
@@ -133,6 +136,21 @@ def test_a_server_that_stops_lets_its_followers_go_and_leaves_no_thread(
     assert list(lines) == []
     connection.close()
     wait_until(lambda: active_count() <= before)
+
+
+def test_a_follower_whose_token_is_withdrawn_is_let_go(
+    service: Service, place: Deployment, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"ann: {digest_of(ANN)}\n")
+    with serving_http(service, place, "127.0.0.1:0", TokenFile(file)) as listening:
+        run = Asking(listening).run("withdrawn")
+        connection, lines = follow(run)
+        assert next(lines) == "event: progress"
+        file.write_text(f"ben: {digest_of(BEN)}\n")
+        assert set(lines) <= {"event: progress"}  # and the stream has an end
+        connection.close()
+        assert run.get().refusal == (401, "UnknownToken")
 
 
 def test_a_follower_that_goes_away_is_not_followed_up(ann: Asking, listening: Listening) -> None:

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 from typer.testing import CliRunner
 
+from tests.waiting import wait_until
 from tidegate.cli import app
+from tidegate.run.last_words import last_error
 
 ROOT = Path(__file__).parents[3]
 LONG = 240
@@ -73,6 +76,17 @@ def test_a_server_that_is_killed_between_a_commit_and_its_answer_is_not_noticed_
     uploads = deployment / "data" / "uploads"
     assert list(uploads.iterdir()) == [], "the second server has tidied up, for the first one too"
     assert (out / "bulk.csv").read_text() == "item_id,quantity\n1,200\n1,300\n"
+
+
+@pytest.mark.timeout(LONG)
+def test_a_server_whose_java_was_killed_ends_at_once_and_says_why(deployment: Path) -> None:
+    log = deployment / "log"
+    with serve(deployment, free_port()) as process:
+        wait_until(lambda: "at work" in log.read_text() or process.poll() is not None, LONG)
+        (java,) = [it for it in psutil.Process(process.pid).children() if it.name() == "java"]
+        java.kill()
+        assert process.wait(30) == 1, log.read_text()
+    assert f"Java (pid {java.pid}) ended with signal 9 (killed)" in last_error(log.read_text())
 
 
 def write(file: Path, text: str) -> None:

@@ -211,6 +211,23 @@ def test_who_asks_twice_to_begin_a_run_with_the_same_key_has_begun_one(ann: Aski
     assert begin("two") == (409, None)
 
 
+@pytest.mark.parametrize(
+    "other", [{"run": "another"}, {"run": "begun-once", "deadline": 60}, {"run": "begun-once"}]
+)
+def test_the_same_key_with_another_body_begins_no_second_run(
+    other: dict[str, object], ann: Asking, ben: Asking
+) -> None:
+    path, key = "/pipelines/shop/runs", f"key of {other}"
+    asked = {"run": f"begun-once{len(other)}{other['run']}", "warn_after": 60}
+    first = ann("POST", path, asked, idempotency_key=key)
+    refused = ann("POST", path, other, idempotency_key=key)
+    assert refused.refusal == (422, "IdempotencyConflict")
+    assert refused.json["fields"] == {"run": asked["run"]}
+    repeated = ann("POST", path, dict(reversed(asked.items())), idempotency_key=key)
+    assert repeated.json == first.json
+    assert ben("POST", path, asked, idempotency_key=key).status == 201
+
+
 def test_an_upload_that_does_not_go_on_is_given_up_and_leaves_nothing(
     service: Service, place: Deployment
 ) -> None:

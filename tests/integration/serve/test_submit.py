@@ -18,7 +18,14 @@ from tidegate.run.deployment import Deployment
 from tidegate.run.folders import RunOptions, Telling, chunks_of, run_folder, send, wait
 from tidegate.run.server import Server
 from tidegate.run.service import Service
-from tidegate.serve import Calls, Limits, Listening, remote_server, serving_http
+from tidegate.serve import (
+    Calls,
+    Limits,
+    Listening,
+    listening_at,
+    remote_server,
+    serving_http,
+)
 from tidegate.spark import Session
 from tidegate.store import Database
 
@@ -287,3 +294,26 @@ def test_a_server_that_restarts_while_chunks_are_sent_is_not_noticed_by_its_clie
     assert delivered(place, "august") == COUNT
     assert incarnations(place, "august") == 1
     wait_until(lambda: spooled(place) == [])
+
+
+def test_a_client_outlasts_a_start_of_its_server_that_takes_longer_than_its_patience(
+    service: Service, place: Deployment, data: Path
+) -> None:
+    said: list[str] = []
+
+    def submitted(url: str) -> dict[str, int]:
+        calls = Calls(url, ANN, patience=0)
+        calls.say = said.append
+        remote = remote_server(calls, lambda served: served)
+        send(remote, chunks_of(data, remote.served.sources), RunOptions("september"), Telling())
+        return wait(remote, "september", Telling(), remote.check)
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        listening_at("127.0.0.1:0", TOKENS, Limits(MOST)) as entrance,
+    ):
+        result = pool.submit(submitted, entrance.at.url)
+        wait_until(lambda: len(said) > 0 or result.done())
+        with entrance.serving(service, place):
+            assert result.result(BOUND) == {"best": 1, "bulk": 2}
+    assert said[0].startswith("the server is starting")

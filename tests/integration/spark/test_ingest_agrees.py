@@ -21,8 +21,9 @@ from pyspark.sql import functions as fn
 from tidegate.pipeline.nodes import Field
 from tidegate.spark import Session
 from tidegate.spark.arrow_types import arrow_schema
-from tidegate.spark.chunks import layout_of, read_chunks
+from tidegate.spark.chunks import read_chunks
 from tidegate.spark.culprits import find_bad_value
+from tidegate.spark.layouts import layout_of
 from tidegate.spark.quick_csv import Doubtful, QuickCsv
 from tidegate.spark.schemas import empty_source
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -142,6 +143,13 @@ def migration_count(connection: psycopg.Connection) -> int:
     return int(row[0])
 
 
+def test_whether_a_database_answers_is_asked_on_a_connection_of_its_own(url: str) -> None:
+    with Database(url, pool_size=1).open() as database:
+        database.transact(lambda _: database.check(10.0))
+    with pytest.raises(DatabaseUnreachable):
+        Database("postgresql://127.0.0.1:1/nowhere").check(1.0)
+
+
 def test_a_transaction_in_the_middle_of_a_restart_is_run_again_as_a_whole(
     database: Database, server: EmbeddedServer
 ) -> None:
@@ -251,3 +259,21 @@ def test_a_time_that_is_never_enough_is_an_error_after_the_bound(url: str) -> No
     bound_time(url, "statement_timeout", "100ms")
     with Database(url, bound=1.0).attach() as database, pytest.raises(DatabaseUnreachable):
         database.transact(lambda connection: connection.execute("SELECT pg_sleep(10)"))
+
+
+def test_a_database_that_answers_is_checked_again_only_after_a_moment(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.check(2.0)
+    monkeypatch.setattr(database, "url", "postgresql://127.0.0.1:1/none")
+    database.check(2.0)
+    monkeypatch.setattr(database, "_checked_until", 0.0)
+    with pytest.raises(DatabaseUnreachable):
+        database.check(2.0)
+
+
+def test_a_database_that_takes_connections_and_says_nothing_is_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/none"
+        with pytest.raises(DatabaseUnreachable):
+            Database(url).check(2.0)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tidegate.errors import RunExists
+from tidegate.errors import IdempotencyConflict, RunExists
 from tidegate.store import (
     LaneName,
     RunState,
@@ -59,6 +59,27 @@ def test_the_same_request_begins_one_run_even_when_that_is_closed_meanwhile(
         begin_run(session, "sales", "march", LANES, request=uuid4())
     close_run(session, run, RunState.CANCELLED)
     assert begin_run(session, "sales", "march", LANES, request=request).id == run.id
+
+
+def test_the_same_request_with_another_body_begins_nothing_whatever_it_names(
+    session: psycopg.Connection,
+) -> None:
+    request = uuid4()
+    run = begin_run(session, "sales", "march", LANES, request=request, body="a digest")
+    assert begin_run(session, "sales", "march", LANES, request=request, body="a digest") == run
+    for name in ("march", "april"):
+        with pytest.raises(IdempotencyConflict) as refused:
+            begin_run(session, "sales", name, LANES, request=request, body="another")
+        assert refused.value.run == "march"
+    assert open_runs(session, "sales") == [run]
+
+
+def test_a_run_that_was_begun_before_bodies_were_stored_is_found_by_its_request(
+    session: psycopg.Connection,
+) -> None:
+    request = uuid4()
+    run = begin_run(session, "sales", "march", LANES, request=request)
+    assert begin_run(session, "sales", "march", LANES, request=request, body="a digest") == run
 
 
 def test_a_run_past_its_deadline_is_overdue_until_it_is_closed(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import count
 
 from rich.console import Console
 from rich.live import Live
 
-from tidegate.cli.progress import InMotion
+from tests.waiting import wait_until
+from tidegate.cli.progress import InMotion, Lines, Pace, Quiet
 from tidegate.store import LaneStatus, Run, RunFacts, RunState
 
 RUN = Run(1, "shop", "march", 1, RunState.OPEN)
@@ -30,3 +32,64 @@ def test_a_bar_shows_how_far_the_shards_of_a_stage_are_together() -> None:
     _, bar = shown.file.getvalue().rstrip().splitlines()
     assert bar.rstrip().endswith("3 of 6 messages")
     assert bar.count("█") == bar.count("░") == 15
+
+
+FACTS = RunFacts(RUN, datetime.now(UTC), (), (), frozenset(), {})
+
+
+def printed(of: type[Lines]) -> tuple[Lines, StringIO]:
+    text = StringIO()
+    return of(Console(file=text, width=200)), text
+
+
+def test_a_wait_is_told_soon_and_then_less_and_less_often() -> None:
+    now = 0.0
+    pace = Pace(5.0, 60.0, lambda: now)
+    due = []
+    for second in range(400):
+        now = float(second)
+        if pace.is_due():
+            due.append(second)
+    assert due == [5, 10, 20, 40, 80, 140, 200, 260, 320, 380]
+
+
+def test_a_report_for_programs_is_quiet_but_for_long_waits() -> None:
+    quiet, text = printed(Quiet)
+    quiet.tell("Spark has checked the plan")
+    quiet.sent(1, 2)
+    quiet.show(FACTS)
+    assert text.getvalue() == ""
+    quiet.waits("the server is starting")
+    assert "the server is starting" in text.getvalue()
+
+
+def test_every_kind_of_output_tells_a_wait_that_lasts() -> None:
+    class Hasty(Quiet):
+        first = longest = 0.01
+
+    quiet, text = printed(Hasty)
+
+    def is_told() -> bool:
+        quiet.show(FACTS)
+        return "run 'march' is open" in text.getvalue()
+
+    wait_until(is_told)
+
+
+def test_what_takes_long_is_told_as_far_as_it_has_come_until_it_is_over() -> None:
+    class Hasty(Lines):
+        first = longest = 0.01
+
+    lines, text = printed(Hasty)
+    received = count(1)
+    with lines.during(lambda: f"{next(received)} MB received"):
+        wait_until(lambda: "3 MB received" in text.getvalue())
+    told = text.getvalue()
+    assert told.index("1 MB") < told.index("2 MB")
+    assert text.getvalue() == told
+
+
+def test_a_line_does_nothing_to_a_terminal_but_appear_on_it() -> None:
+    lines, text = printed(Lines)
+    lines.tell("a run \x1b[2J of a hostile server")
+    assert "\x1b" not in text.getvalue()

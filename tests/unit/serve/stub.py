@@ -21,6 +21,7 @@ class Reply:
     body: bytes = b"{}"
     cut: int = 0
     is_lost: bool = False
+    location: str = ""
 
 
 LOST = Reply(is_lost=True)
@@ -70,6 +71,8 @@ def answering(*replies: Reply) -> Iterator[Stub]:
                 return
             self.send_response(reply.status)
             self.send_header("content-length", str(len(reply.body)))
+            if reply.location:
+                self.send_header("location", reply.location)
             self.end_headers()
             self.wfile.write(reply.body[: len(reply.body) - reply.cut])
 

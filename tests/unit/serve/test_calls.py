@@ -15,6 +15,7 @@ from tidegate.errors import (
     InvalidServer,
     NoSecureConnection,
     NoSpace,
+    PlainHttpToken,
     RefusedByServer,
     ServerUnreachable,
 )
@@ -98,6 +99,24 @@ def test_the_same_call_is_known_by_its_key_and_the_client_by_its_token() -> None
     assert first.body == b'{"run": "march"}'
     assert first.headers["idempotency-key"] == "k"
     assert first.headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirection_is_a_refusal_and_takes_the_token_to_no_other_server(status: int) -> None:
+    with answering(value({})) as other:
+        away = Reply(status, b"", location=f"{other.url}/x")
+        with answering(away) as stub, pytest.raises(RefusedByServer, match=str(status)):
+            Calls(stub.url, "secret").json("GET", "/x")
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.1", "http://localhost.example", "http://[fe80::1]"])
+def test_a_token_needs_tls_to_leave_this_machine_unless_that_is_allowed(url: str) -> None:
+    with pytest.raises(PlainHttpToken):
+        Calls(url, "secret")
+    Calls(url)
+    Calls(url, "secret", allow_plain_http=True)
+    Calls(url.replace("http:", "https:"), "secret")
 
 
 def test_a_file_is_sent_from_its_beginning_every_time(tmp_path: Path) -> None:

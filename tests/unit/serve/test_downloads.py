@@ -12,16 +12,19 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from tidegate.serve.account import Account
-from tidegate.serve.downloads import download
+from tidegate.serve.downloads import Downloads
 from tidegate.serve.formats import ResultFormat
+from tidegate.serve.limits import Limits
 from tidegate.serve.spool import spooling
-from tidegate.serve.threads import Limits, Threads
+from tidegate.serve.threads import Threads
 
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.4"}}
 
 
 class Results:
     """An account whose result is a file in two pieces."""
+
+    client = "ann"
 
     def result(
         self, run: str, sink: str, wanted: ResultFormat, folder: Path, of: object
@@ -50,7 +53,7 @@ def sent(root: Path, taken: int) -> list[Message]:
     async def fetch() -> None:
         account = cast("Account", Results())
         asked = account, "march", "best", ResultFormat.CSV, None
-        answer = await download(*asked, spool=spool, threads=threads)
+        answer = await Downloads(spool, threads, Limits()).send(*asked)
         assert there(root)
         await answer(SCOPE, receive, send)
 

@@ -15,7 +15,8 @@ from starlette.types import Message
 from tidegate.checkpoint import CheckpointState
 from tidegate.errors import TooManyFollowers
 from tidegate.serve.account import Seen
-from tidegate.serve.events import EventId, Followers, RunEvent, events, response, stream
+from tidegate.serve.at_once import AtOnce
+from tidegate.serve.events import EventId, RunEvent, events, response, stream
 from tidegate.store import Run, RunState
 from tidegate.store.cuts import Checkpoint
 from tidegate.store.status import StageStatus
@@ -137,7 +138,7 @@ def test_a_stream_ends_when_the_server_does_and_beats_while_there_is_no_news() -
 
 
 def test_a_client_follows_so_many_runs_at_a_time_and_others_do_not_count() -> None:
-    followers = Followers(2)
+    followers = AtOnce(2, TooManyFollowers)
     with followers.one_more("ann"), followers.one_more("ben"):
         second = ExitStack()
         second.enter_context(followers.one_more("ann"))
@@ -149,7 +150,7 @@ def test_a_client_follows_so_many_runs_at_a_time_and_others_do_not_count() -> No
 
 
 def test_a_follower_that_is_gone_before_the_first_event_counts_no_more() -> None:
-    followers, held = Followers(1), ExitStack()
+    followers, held = AtOnce(1, TooManyFollowers), ExitStack()
 
     async def look() -> Seen | None:
         return None

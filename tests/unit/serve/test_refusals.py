@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import msgspec
 import pytest
@@ -42,6 +42,7 @@ def test_every_error_has_a_status(kind: type[TidegateError]) -> None:
 
 def test_what_a_client_does_wrong_is_never_the_servers_fault() -> None:
     ours = {errors.ServerUnreachable, errors.RefusedByServer, errors.ServerFailed, ServeError}
+    ours |= {errors.UntrustedName}
     clients = [it for it in EVERY if issubclass(it, ServeError) and it not in ours]
     assert [it for it in clients if it not in STATUS] == []
 
@@ -97,3 +98,9 @@ def test_a_known_condition_with_other_fields_keeps_its_sentence_too() -> None:
 def test_the_statuses_of_runs_and_usage_are_not_one_for_all() -> None:
     assert RunError not in STATUS
     assert UsageError not in STATUS
+
+
+def test_fields_that_make_no_sentence_are_left_out() -> None:
+    told = refusal_of(errors.RunTimeout("march", 5.0))
+    strange = replace(told, fields={"run": "march", "seconds": "soon"})
+    assert str(raised(strange)) == f"{told.message} [RunTimeout]"

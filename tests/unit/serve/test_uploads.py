@@ -10,9 +10,10 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from tidegate.errors import UploadTooSlow
+from tidegate.errors import TooManyUploads, UploadTooSlow
+from tidegate.serve.limits import Limits
 from tidegate.serve.spool import spooling
-from tidegate.serve.threads import Limits, Threads
+from tidegate.serve.threads import Threads
 from tidegate.serve.uploads import Uploads
 
 PIECES = [b"item_id,quantity\n", b"1,2\n", b"1,3\n"]
@@ -31,7 +32,7 @@ def received(root: Path, limits: Limits, pause: float = 0.0) -> bytes:
         uploads = Uploads(spool, threads, limits)
         request = Request({"type": "http", "headers": []}, receive)
         async with uploads.received("ann", request, "sales", 1, ".csv") as file:
-            return await threads.deliver(Path(file).read_bytes)
+            return await threads.write(Path(file).read_bytes)
 
     with spooling(str(root)) as spool, Threads(limits) as threads:
         try:
@@ -79,6 +80,34 @@ def test_slow_chunks_of_one_client_are_in_nobody_elses_way(tmp_path: Path) -> No
         await asyncio.wait_for(take("quick", at_once), 10)
         assert not slow.done()
         slow.cancel()
+
+    with spooling(str(tmp_path)) as spool, Threads(limits) as threads:
+        asyncio.run(race())
+
+
+def test_chunks_of_one_client_wait_to_be_read_in_a_bounded_number(tmp_path: Path) -> None:
+    limits = Limits(uploads=1, uploads_waiting=1)
+    arrived = asyncio.Event()
+
+    async def never() -> Message:
+        arrived.set()
+        await asyncio.sleep(60)
+        raise AssertionError("it was waited for")
+
+    async def race() -> None:
+        uploads = Uploads(spool, threads, limits)
+
+        async def take() -> None:
+            request = Request({"type": "http", "headers": []}, never)
+            async with uploads.received("ann", request, "sales", 1, ".csv"):
+                pass
+
+        held = [asyncio.create_task(take()) for _ in range(2)]
+        await arrived.wait()
+        with pytest.raises(TooManyUploads):
+            await asyncio.wait_for(take(), 10)
+        for it in held:
+            it.cancel()
 
     with spooling(str(tmp_path)) as spool, Threads(limits) as threads:
         asyncio.run(race())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,10 @@ import pytest
 from pyarrow import feather, parquet
 
 import tidegate as tg
+from tidegate.settings import Settings
 from tidegate.spark import Batch, Session, ingest
+from tidegate.spark.chunk_limits import ChunkLimits
+from tidegate.spark.ingest import check_chunk
 from tidegate.spark.landing import GROUP_BYTES
 
 LARGE = "x" * (256 << 10)
@@ -36,7 +40,9 @@ def no_spark() -> Session:
 def taken(file: Path, root: Path) -> Batch:
     pipeline = tg.Pipeline("shop")
     pipeline.source("sales", "id bigint, name string").select("id").sink("ids")
-    return ingest(no_spark, pipeline, "sales", str(file), str(root), "chunks/1")
+    any_ratio = ChunkLimits.from_settings(Settings(chunk_decoded_ratio=1 << 30))
+    check = partial(check_chunk, limits=any_ratio)
+    return ingest(no_spark, pipeline, "sales", str(file), str(root), "chunks/1", check)
 
 
 def repeating(before: int) -> pa.Table:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import (
+    BatchAborted,
     ChunkConflict,
     ChunksBeyond,
     ChunksMissing,
@@ -158,3 +159,17 @@ def test_in_a_run_that_ended_well_a_repetition_is_harmless_and_anything_else_ref
     assert decide_ending(ended, 1) is Ending.REPEATED
     with pytest.raises(RunEnded):
         decide_delivery(ended, chunk(2), known=None)
+
+
+@given(delivered=st.integers(0, 9), begun=st.none() | st.integers(1, 10))
+def test_a_source_ends_with_what_it_has_only_when_every_batch_begun_is_there(
+    delivered: int, begun: int | None
+) -> None:
+    facts = replace(FRESH, delivered=delivered, begun=begun)
+    if begun is None or begun <= delivered:
+        assert decide_ending(facts, None) is Ending.COMPLETE
+    else:
+        with pytest.raises(BatchAborted) as told:
+            decide_ending(facts, None)
+        assert (told.value.batch, told.value.chunk) == (begun - 1, begun)
+        assert decide_ending(facts, delivered) is Ending.COMPLETE, "it was said to be left out"

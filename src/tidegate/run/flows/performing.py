@@ -37,7 +37,7 @@ from tidegate.run.flows.generating import generate, place_of
 from tidegate.run.flows.inputs import Inputs
 from tidegate.run.flows.parking import Parked
 from tidegate.run.flows.trouble import Untold, ours
-from tidegate.store import flow_tasks
+from tidegate.store import flow_tasks, storable
 from tidegate.store.flow_tasks import OWN
 
 if TYPE_CHECKING:
@@ -234,8 +234,7 @@ def told(error: BaseException) -> str:
     text = _named(error) + _place(error)
     if error.__cause__ is not None:
         text += f" (from {_named(error.__cause__)})"
-    storable = text.encode(errors="backslashreplace").decode()
-    return storable.replace("\0", "\\0")[:LONGEST]
+    return storable(text, LONGEST)
 
 
 def _place(error: BaseException) -> str:

@@ -7,6 +7,7 @@ A step that is tried again delivers again what it is not sure of, which is harml
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -24,6 +25,8 @@ from tidegate.run.assemble import Assembly, assemble
 from tidegate.run.deployment import Deployment
 from tidegate.run.folders import Telling, chunks_in, deliver_all
 from tidegate.run.server import Server
+from tidegate.settings import Settings
+from tidegate.spark import CheckerPool
 from tidegate.store import RunState, flow_pipelines, plans
 
 if TYPE_CHECKING:
@@ -54,9 +57,10 @@ def submit(
 ) -> None:
     """Begin a run unless the task has one, deliver what it has not got, and close its sources."""
     chunks = chunks_for(wanted)
-    place = Deployment(database, root)
+    place = Deployment(database, root, Settings.from_environment(environ))
+    checkers = CheckerPool(place.settings)
     assembly = served_assembly(database, wanted.pipeline)
-    server = Server(place, wanted.pipeline, assembly, session, wakeups)
+    server = Server(place, wanted.pipeline, assembly, session, wakeups, checkers)
     its = (context.claim, wanted.pipeline.name, wanted.run)
     submitted = database.transact(
         lambda c: flow_pipelines.submit(c, *its, lambda c: server.begin_in(c, wanted.run, uuid4()))
@@ -64,7 +68,8 @@ def submit(
     crash_point("flow.submit.after_commit")
     if submitted.run.state is RunState.OPEN and not submitted.is_delivered:
         _refuse_other_plan(server, submitted.run, assembly)
-        deliver_all(server, chunks, wanted.run, _StopsWhenCancelled(context))
+        with checkers:
+            deliver_all(server, chunks, wanted.run, _StopsWhenCancelled(context))
 
 
 def served_assembly(database: Database, pipeline: Pipeline) -> Assembly:

@@ -14,10 +14,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from os import environ
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from tidegate.errors import DuplicateName
+from tidegate.errors import DuplicateName, NameTaken
 from tidegate.faults import crash_point
 from tidegate.flows.steps import StepKind
 from tidegate.run.flows.context import TaskContext
@@ -26,9 +27,12 @@ from tidegate.run.flows.pace import Facts, Means, Wish, wishes
 from tidegate.run.flows.performing import Outcome, Performer, Settled
 from tidegate.run.flows.pipelines import Pipelines
 from tidegate.run.flows.results import Results
+from tidegate.run.flows.worker_name import KIND as NAME
+from tidegate.run.flows.worker_name import take_name
 from tidegate.run.names import life_of
 from tidegate.run.tending import Tending
-from tidegate.store import Heartbeat, Wakeups, acquire, flow_tasks
+from tidegate.settings import Settings
+from tidegate.store import ClockWatch, Heartbeat, Wakeups, acquire, flow_tasks
 from tidegate.store.flow_pipelines import sweep_pipelines
 from tidegate.store.flow_tasks import FLOW_WORKER
 from tidegate.store.flows import remove_closed_flows, sweep_flows
@@ -55,7 +59,10 @@ REMOVE_EVERY = 60.0
 
 
 class FlowWorker:
-    """Works for flows until it is closed."""
+    """Works for flows until it is closed; raises `NameTaken` if a running worker has the name.
+
+    `process` is what it is called; without it, it may be one of many.
+    """
 
     def __init__(  # noqa: PLR0913  most have defaults
         self,
@@ -70,23 +77,28 @@ class FlowWorker:
         root: str | None = None,
     ) -> None:
         self._database = database
+        self._seconds = seconds
+        self._process = process
+        self._called = self._take_name()
         self._pipelines = Pipelines(database, root, wakeups)
         self._flows = _by_name(flows)
         self._parts = dict(_queues(list(self._flows.values())))
         self._queues = deque(self._parts)
-        self._seconds = seconds
-        self._process = process
         self._means = Means()
         self._is_draining = False
         self.grace = GRACE
         """Seconds for which a handler that nobody wants the result of may go on."""
         self._removed_at = monotonic()
+        settings = Settings.from_environment(environ)
+        self._clock = ClockWatch(database, settings.clock_settle_seconds)
         self.done = 0
         """Tasks that were worked on, whatever came of them."""
         self._performer = Performer(database)
         self._results = Results(database, self._on_settled, self._renounce)
         self._holding = Holding(database, threads, self._perform, self._results.add)
         self._heartbeat = Heartbeat(database, self._on_lost)
+        if self._called is not None:
+            self._heartbeat.keep(self._called)
         self._own = self._begin_life()
         self._looking = Tending("tidegate-flow-worker", self._look, look_every)
         self._sweeping = Tending(
@@ -136,6 +148,7 @@ class FlowWorker:
         self._holding.close(bound / 2)
         self._results.close(bound)
         self._try_to_leave(self._heartbeat.give_back)
+        self._give_name_back()
         self._heartbeat.close()
 
     def _try_to_leave(self, how: Callable[[Lease, list[str]], bool]) -> None:
@@ -155,13 +168,39 @@ class FlowWorker:
         self._heartbeat.keep(lease)
         return lease
 
+    def _take_name(self) -> Lease | None:
+        if not self._process:
+            return None
+        return self._database.transact(lambda c: take_name(c, self._process, self._seconds))
+
+    def _keep_name(self) -> None:
+        """Take the name again after it was lost; a worker that took it meanwhile keeps it."""
+        try:
+            self._called = self._take_name()
+        except NameTaken as taken:
+            log.warning("%s works on without its name: %s", self.name, taken)
+        else:
+            if self._called is not None:
+                self._heartbeat.keep(self._called)
+
+    def _give_name_back(self) -> None:
+        if self._called is None:
+            return
+        try:
+            self._heartbeat.give_back(self._called)
+        except Exception as trouble:  # noqa: BLE001  a lease that is not renewed expires anyway
+            log.warning("the name %s is free when its lease expires: %s", self._process, trouble)
+
     def _sweep(self) -> None:
         self._database.transact(sweep_flows)
         self._database.transact(sweep_pipelines)
         if monotonic() - self._removed_at > REMOVE_EVERY:
             self._removed_at = monotonic()
-            while self._database.transact(lambda c: remove_closed_flows(c, KEPT)):
+            while self._clock.believes(KEPT) and self._remove_closed():
                 pass  # there may be more than one transaction takes
+
+    def _remove_closed(self) -> int:
+        return self._database.transact(lambda c: remove_closed_flows(c, KEPT))
 
     def _renounce(self, owners: Collection[str], trouble: BaseException) -> None:
         """What was done cannot be told: only without this life others see what is to be done.
@@ -175,6 +214,9 @@ class FlowWorker:
         self._looking.hurry()
 
     def _on_lost(self, lease: Lease) -> None:
+        if lease.kind == NAME:
+            log.warning("%s has lost the lease of its name %s", self.name, lease.key)
+            return
         log.warning("%s has lost its lease; others do what it had in hand", lease.owner)
         self._holding.cancel("its worker was taken for dead")
         self._looking.hurry()
@@ -185,6 +227,7 @@ class FlowWorker:
         if self._own not in self._heartbeat.held:
             self._holding.cancel("its worker was taken for dead")
             self._own = self._begin_life()
+            self._keep_name()
         self._holding.look_after(self.name, self.grace)
         while sum(self._claim(wish) for wish in self._wishes()):
             pass  # there may be more

@@ -18,17 +18,17 @@ BEGIN
     END LOOP;
     INSERT INTO tidegate.flow_step (
         run_id, number, name, kind, depends_on, optional, needs_signal, retries, item_retries,
-        tolerated_count, tolerated_share)
+        tolerated_count, tolerated_share, signal_type)
     SELECT v_id, number, name, kind, depends_on, optional, needs_signal, retries, item_retries,
-        tolerated_count, tolerated_share
+        tolerated_count, tolerated_share, signal_type
     FROM jsonb_to_recordset(p_steps) AS step (
         number integer, name text, kind text, depends_on text[], optional text[],
         needs_signal boolean, retries integer, item_retries integer, tolerated_count bigint,
-        tolerated_share double precision);
-    INSERT INTO tidegate.flow_state (run_id, key, is_monotonic, is_external, writers)
-    SELECT v_id, name, monotonic, external, writers
+        tolerated_share double precision, signal_type jsonb);
+    INSERT INTO tidegate.flow_state (run_id, key, is_monotonic, is_external, writers, type)
+    SELECT v_id, name, monotonic, external, writers, type
     FROM jsonb_to_recordset(p_keys) AS key (
-        name text, monotonic boolean, external boolean, writers text[]);
+        name text, monotonic boolean, external boolean, writers text[], type jsonb);
     PERFORM tidegate.flow_advance(v_id);
     RETURN v_id;
 END
@@ -61,6 +61,8 @@ BEGIN
             'TG007', format('step %s takes no such signal: %s', p_step, v_reason),
             jsonb_build_object('run', p_run, 'step', p_step, 'reason', v_reason));
     END IF;
+    PERFORM tidegate.flow_check_type(
+        format('the signal of step %s', p_step), v_step.signal_type, p_payload);
     INSERT INTO tidegate.flow_signal (run_id, step, payload, given_by)
     VALUES (p_run, p_step, p_payload, p_by) ON CONFLICT DO NOTHING;
     PERFORM tidegate.flow_advance(p_run);
@@ -250,6 +252,9 @@ BEGIN
             'TG006', format('%s may not write the state %s', p_writer, p_key),
             jsonb_build_object('who', p_writer, 'action', 'write', 'key', p_key));
     END IF;
+    IF p_owner IS NULL THEN
+        PERFORM tidegate.flow_check_type(format('the state %s', p_key), v_state.type, p_value);
+    END IF;
     IF v_state.value = p_value OR (p_once AND v_state.value IS NOT NULL) THEN
         RETURN v_state.value;
     END IF;
@@ -283,5 +288,6 @@ COMMENT ON FUNCTION tidegate.flow_begin IS
     'Begin a run of a flow; under a key that was used before, answer the run that has it. '
     'Steps: [{"number", "name", "kind": plain|map|generator|reduce, "depends_on": [names], '
     '"optional": [those that may be skipped], "needs_signal", "retries", "item_retries", '
-    '"tolerated_count", "tolerated_share"}, …], each behind those that it depends on. '
-    'Keys of the state: [{"name", "monotonic", "external", "writers": [steps]}, …].';
+    '"tolerated_count", "tolerated_share", "signal_type"}, …], each behind those that it depends '
+    'on. Keys of the state: [{"name", "monotonic", "external", "writers": [steps], "type"}, …]. '
+    'Types are JSON Schemas, or left out.';

@@ -66,12 +66,12 @@ BEGIN
     WHERE NOT EXISTS (
         SELECT FROM tidegate.lease
         WHERE kind = 'flow worker' AND key = at_work.owner
-        AND lease.owner IS NOT NULL AND expires_at > clock_timestamp());
+        AND tidegate.lease_is_held(lease.owner, expires_at, seconds));
     -- Without its lease a worker that was only asleep notices, and lets everything go. One that has
     -- given it back was stopped and did not die, which is known until all of its tasks are freed.
     DELETE FROM tidegate.lease
     WHERE kind = 'flow worker' AND CASE
-        WHEN owner IS NOT NULL THEN expires_at <= clock_timestamp()
+        WHEN owner IS NOT NULL THEN NOT tidegate.lease_is_held(owner, expires_at, seconds)
         ELSE NOT EXISTS (
             SELECT FROM tidegate.flow_task AS task
             WHERE task.state = 'claimed' AND task.owner = lease.key)

@@ -9,7 +9,10 @@ SELECT
     to_regnamespace('tidegate_log') IS NOT NULL,
     to_regclass('tidegate_log.follower') IS NOT NULL,
     to_regclass(%(log)s) IS NOT NULL,
-    coalesce(obj_description(to_regprocedure(%(function)s), 'pg_proc') = %(note)s, false),
+    coalesce(obj_description(to_regprocedure(%(function)s), 'pg_proc') = %(note)s, false)
+    AND (%(writer)s::text IS NULL OR EXISTS (
+        SELECT FROM pg_proc WHERE oid = to_regprocedure(%(function)s)
+        AND pg_get_userbyid(proowner) = %(writer)s)),
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: create_schema — The place of all logs.
@@ -38,10 +41,12 @@ CREATE TABLE {log} (
 -- name: forget_strange — What another server has logged: its transactions mean nothing here.
 DELETE FROM {log} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot());
 
--- name: create_function — What the triggers do, with the rights of whoever owns the log.
+-- name: create_function — What the triggers do, with the rights of the role that writes logs.
 -- Named last, the types and functions of a writer's own do not stand in for those of PostgreSQL.
+-- A table whose policies hide rows is not read: they would be missing in the log.
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp {settings} AS $body$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+{settings} AS $body$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         -- It removes rows that its snapshot does not show, and those could not be logged.

@@ -1,7 +1,7 @@
 -- Chunks as clients deliver them, and how many there will be.
 
 -- name: hold_source — What is known of a source; until the commit nobody else delivers to it.
-SELECT delivered, declared, watermark
+SELECT delivered, declared, watermark, begun
 FROM tidegate.source
 WHERE run_id = %(run)s AND name = %(source)s
 FOR NO KEY UPDATE;
@@ -29,6 +29,11 @@ WITH added AS (
 UPDATE tidegate.source
 SET delivered = delivered + 1, watermark = greatest(watermark, %(watermark)s::bigint),
     ended_at = CASE WHEN %(is_last)s THEN clock_timestamp() ELSE ended_at END
+WHERE run_id = %(run)s AND name = %(source)s;
+
+-- name: begin_batch — Remember that a batch of a stream is at work, so that no END leaves it out.
+UPDATE tidegate.source
+SET begun = greatest(begun, %(number)s)
 WHERE run_id = %(run)s AND name = %(source)s;
 
 -- name: beyond — The chunks of a source whose numbers are larger than its count.

@@ -62,7 +62,7 @@ ORDER BY step.number;
 -- name: workers — How many are alive.
 SELECT count(*)
 FROM tidegate.lease
-WHERE kind = 'flow worker' AND owner IS NOT NULL AND expires_at > clock_timestamp();
+WHERE kind = 'flow worker' AND tidegate.lease_is_held(owner, expires_at, seconds);
 
 -- name: outcomes — The steps of a run, what became of each, and whether no other takes its result.
 SELECT step.name, step.kind, step.state, NOT EXISTS (

@@ -73,7 +73,7 @@ GROUP BY step.flow, step.name;
 -- name: workers — How many are alive.
 SELECT count(*)
 FROM tidegate.lease
-WHERE kind = 'flow worker' AND owner IS NOT NULL AND expires_at > clock_timestamp();
+WHERE kind = 'flow worker' AND tidegate.lease_is_held(owner, expires_at, seconds);
 
 -- name: unfed — Whether nobody keeps the index fresh that an alias stands for.
 -- Its feed does, and until there is one the run that switched to it. A view that somebody dropped

@@ -9,8 +9,13 @@ WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s;
 COMMENT ON TABLE {index} IS {comment};
 
 -- name: identity — The same, read; nothing for what is no index.
-SELECT class.oid::bigint, obj_description(class.oid, 'pg_class')
+-- Another owner than a superuser, this role, or one that it is a member of could have put code there.
+SELECT class.oid::bigint, obj_description(class.oid, 'pg_class'), CASE
+    WHEN NOT (owner.rolsuper OR owner.oid = own_role.oid
+        OR (NOT own_role.rolsuper AND pg_has_role(owner.oid, 'MEMBER'))) THEN owner.rolname END
 FROM pg_class AS class
+JOIN pg_roles AS owner ON owner.oid = class.relowner
+JOIN pg_roles AS own_role ON own_role.rolname = current_user
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s AND class.relkind = 'r'
 AND EXISTS (

@@ -1,24 +1,28 @@
 -- Ownership by lease. Time is the server's: the clocks of owners are never compared.
+-- `lease_is_held` decides what the time means; see functions/leases.sql.
 
 -- name: acquire — Take a lease that nobody holds; the epoch grows unless it was ours all along.
-INSERT INTO tidegate.lease AS held (kind, key, owner, epoch, expires_at)
+INSERT INTO tidegate.lease AS held (kind, key, owner, epoch, expires_at, seconds)
 VALUES (
     %(kind)s, %(key)s, %(owner)s, 1,
-    clock_timestamp() + make_interval(secs => %(seconds)s)
+    clock_timestamp() + make_interval(secs => %(seconds)s), %(seconds)s
 )
 ON CONFLICT (kind, key) DO UPDATE SET
     owner = excluded.owner,
     epoch = held.epoch + CASE
-        WHEN held.owner = excluded.owner AND held.expires_at > clock_timestamp() THEN 0
+        WHEN held.owner = excluded.owner
+            AND tidegate.lease_is_held(held.owner, held.expires_at, held.seconds) THEN 0
         ELSE 1
     END,
-    expires_at = excluded.expires_at
-WHERE held.owner IS NULL OR held.owner = excluded.owner OR held.expires_at <= clock_timestamp()
+    expires_at = excluded.expires_at,
+    seconds = excluded.seconds
+WHERE held.owner = excluded.owner
+    OR NOT tidegate.lease_is_held(held.owner, held.expires_at, held.seconds)
 RETURNING epoch;
 
 -- name: renew — Put off the expiry of those leases that are still held; says which they are.
 UPDATE tidegate.lease AS held
-SET expires_at = clock_timestamp() + make_interval(secs => ours.seconds)
+SET expires_at = clock_timestamp() + make_interval(secs => ours.seconds), seconds = ours.seconds
 FROM (
     SELECT lease.kind, lease.key, ours.seconds
     FROM unnest(
@@ -51,24 +55,24 @@ FOR SHARE;
 -- name: holders — Who holds the keys of a kind, among those given; nobody is not mentioned.
 SELECT key, owner
 FROM tidegate.lease
-WHERE kind = %(kind)s AND key = ANY(%(keys)s) AND owner IS NOT NULL
-AND expires_at > clock_timestamp();
+WHERE kind = %(kind)s AND key = ANY(%(keys)s)
+AND tidegate.lease_is_held(owner, expires_at, seconds);
 
 -- name: holders_below — Which keys of a kind that begin like this are held, and by whom.
 SELECT key, owner
 FROM tidegate.lease
-WHERE kind = %(kind)s AND starts_with(key, %(prefix)s) AND owner IS NOT NULL
-AND expires_at > clock_timestamp()
+WHERE kind = %(kind)s AND starts_with(key, %(prefix)s)
+AND tidegate.lease_is_held(owner, expires_at, seconds)
 ORDER BY key;
 
 -- name: forget_below — Remove the keys of a kind that begin like this and that nobody holds.
 DELETE FROM tidegate.lease
 WHERE kind = %(kind)s AND starts_with(key, %(prefix)s)
-AND (owner IS NULL OR expires_at <= clock_timestamp());
+AND NOT tidegate.lease_is_held(owner, expires_at, seconds);
 
 -- name: free_keys — The keys of a kind, among those given, that nobody holds.
 SELECT wanted.key
 FROM unnest(%(keys)s::text[]) AS wanted (key)
 LEFT JOIN tidegate.lease AS held ON held.kind = %(kind)s AND held.key = wanted.key
-WHERE held.owner IS NULL OR held.expires_at <= clock_timestamp()
+WHERE NOT tidegate.lease_is_held(held.owner, held.expires_at, held.seconds)
 ORDER BY wanted.key;

@@ -39,7 +39,7 @@ LIMIT 1;
 UPDATE tidegate.source
 SET delivered = earlier.delivered, declared = earlier.declared, declared_at = earlier.declared_at,
     ended_at = earlier.ended_at, injected = greatest(%(number)s, earlier.injected),
-    watermark = earlier.watermark
+    watermark = earlier.watermark, begun = earlier.begun
 FROM tidegate.source AS earlier
 WHERE source.run_id = %(run)s AND earlier.run_id = %(earlier)s AND earlier.name = source.name;
 

@@ -1,17 +1,18 @@
 -- Runs: begun once, closed once, removed with everything of theirs.
 
 -- name: begun_before — The run that this very request has begun.
-SELECT id, pipeline, name, incarnation, state, cause
+SELECT id, pipeline, name, incarnation, state, cause, request_body
 FROM tidegate.run
 WHERE request = %(request)s;
 
 -- name: begin_run — Open a run under a name that no open run has; a name used before counts up.
-INSERT INTO tidegate.run (pipeline, name, incarnation, plan, warn_at, deadline_at, request)
+INSERT INTO tidegate.run
+    (pipeline, name, incarnation, plan, warn_at, deadline_at, request, request_body)
 SELECT
     %(pipeline)s, %(name)s, coalesce(max(incarnation), 0) + 1, %(plan)s,
     clock_timestamp() + make_interval(secs => %(warn_after)s),
     clock_timestamp() + make_interval(secs => %(deadline)s),
-    %(request)s
+    %(request)s, %(body)s
 FROM tidegate.run
 WHERE pipeline = %(pipeline)s AND name = %(name)s
 ON CONFLICT DO NOTHING

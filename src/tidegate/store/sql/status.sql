@@ -61,7 +61,11 @@ ORDER BY lane.id;
 SELECT task FROM tidegate.release WHERE run_id = %(run)s;
 
 -- name: owners — Who holds the leases of a kind, and how long ago they were renewed for how long.
-SELECT key, owner, epoch, extract(epoch FROM expires_at - clock_timestamp())::float8
+SELECT key, owner, epoch, CASE
+    WHEN owner IS NULL OR tidegate.lease_is_held(owner, expires_at, seconds)
+        THEN extract(epoch FROM expires_at - clock_timestamp())::float8
+    ELSE least(0, extract(epoch FROM expires_at - clock_timestamp())::float8)
+END
 FROM tidegate.lease
 WHERE kind = %(kind)s AND key = ANY(%(keys)s::text[]);
 

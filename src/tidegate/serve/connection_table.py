@@ -1,0 +1,83 @@
+"""Which connections a server has open, and which one is closed when there are too many.
+
+Pure: it decides, and closes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted(Generic[T]):
+    """A connection is taken; `instead_of` is closed for it."""
+
+    instead_of: T | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """All connections that it could replace are at work."""
+
+    most: int
+
+
+class ConnectionTable(Generic[T]):
+    """Open connections by address. Idle ones are replaced by new ones, the oldest first."""
+
+    def __init__(self, most: int, per_address: int) -> None:
+        self._most = most
+        self._per_address = per_address
+        self._address_of: dict[T, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._waiting: dict[str, dict[T, None]] = {}
+        """By address, those without a request at work, the one that waits longest first."""
+
+    def __len__(self) -> int:
+        return len(self._address_of)
+
+    def admit(self, connection: T, address: str) -> Admitted[T] | Refused:
+        """Decide on a connection from an address; one that is admitted waits for its request."""
+        is_crowded, is_full = self._counts[address] >= self._per_address, len(self) >= self._most
+        victim = self._victim(address if is_crowded else None) if is_crowded or is_full else None
+        if victim is None and (is_crowded or is_full):
+            return Refused(self._per_address if is_crowded else self._most)
+        if victim is not None:
+            self.remove(victim)
+        self._address_of[connection] = address
+        self._counts[address] += 1
+        self.wait(connection)
+        return Admitted(victim)
+
+    def work(self, connection: T) -> None:
+        """A connection has brought a whole request head."""
+        if (address := self._address_of.get(connection)) is not None:
+            self._forget_waiting(connection, address)
+
+    def wait(self, connection: T) -> None:
+        """A connection has nothing at work; it is behind those that wait already."""
+        if (address := self._address_of.get(connection)) is not None:
+            self._waiting.setdefault(address, {}).setdefault(connection)
+
+    def remove(self, connection: T) -> None:
+        """A connection is closed; harmless when it is not here."""
+        address = self._address_of.pop(connection, None)
+        if address is not None:
+            self._forget_waiting(connection, address)
+            self._counts -= Counter((address,))  # a count of zero is removed
+
+    def _victim(self, address: str | None) -> T | None:
+        """The oldest that waits, of an address or else of the one with the most connections."""
+        if address is None:
+            address = max(self._waiting, key=self._counts.__getitem__, default=None)
+        return next(iter(self._waiting.get(address, ())), None) if address is not None else None
+
+    def _forget_waiting(self, connection: T, address: str) -> None:
+        waiting = self._waiting.get(address, {})
+        waiting.pop(connection, None)
+        if not waiting:
+            self._waiting.pop(address, None)

@@ -1,0 +1,62 @@
+"""A chunk checker that does what the name of a file says."""
+
+import os
+import resource
+import runpy
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.errors import base
+
+if TYPE_CHECKING:
+    from tidegate.spark.checker_messages import Check, Copied, NeedsSpark
+    from tidegate.spark.chunk_limits import ChunkLimits
+
+MAIN = Path(base.__file__).parents[1] / "spark" / "checker_main.py"
+
+chunks = 0
+kept: list[bytes] = []
+
+
+def check(asked: "Check", limits: "ChunkLimits", _: object) -> "Copied | NeedsSpark":
+    from tidegate.spark.checker_messages import Copied
+    from tidegate.spark.ingest import check_chunk
+
+    global chunks  # noqa: PLW0603
+    chunks += 1
+    name = Path(asked.file).stem
+    if name == "abort" or (name == "abort-if-used" and chunks > 1):
+        unfinished = Path(asked.root, f"{asked.name}.parquet.writing")
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text("half of it")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.abort()
+    if name == "hang":
+        time.sleep(600)
+    if name == "need-memory":
+        raise MemoryError
+    if name == "need-what-was-kept" and kept:
+        raise MemoryError
+    if name == "keep":
+        kept.append(b"x" * (limits.memory_bytes // 3))
+    if name == "lie":
+        return Copied(("../elsewhere.parquet",), 1, 1)
+    if name == "break":
+        raise PermissionError("the root is not ours")
+    return check_chunk(asked, limits)
+
+
+def main() -> None:
+    if "start-failing" in sys.argv[0]:
+        sys.exit("it cannot start")
+    runpy.run_path(str(MAIN))["without_pyspark"]()
+    import tidegate.spark.chunk_checker as checker
+
+    vars(checker)["check_chunk"] = check
+    checker.main()
+
+
+if __name__ == "__main__":
+    main()
