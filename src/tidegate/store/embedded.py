@@ -38,7 +38,12 @@ import psycopg
 
 from tidegate.errors import EmbeddedServerElsewhere, EmbeddedServerFailed
 from tidegate.store import supervisor
-from tidegate.store.programs import give_to, programs, unprivileged_user
+from tidegate.store.programs import (
+    give_to,
+    programs_for,
+    refuse_foreign,
+    unprivileged_user,
+)
 
 START_BOUND = 60.0
 STOP_BOUND = 45.0
@@ -179,7 +184,7 @@ class EmbeddedServer:
     # ── locks ──
 
     def _prepare(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name in ("users.lock", "supervisor.lock"):
             (self.folder / name).touch(mode=0o600)
 
@@ -238,7 +243,9 @@ class EmbeddedServer:
     def _orders(self) -> supervisor.Orders:
         user = unprivileged_user()
         for path in (self.folder, self._socket_folder):
-            path.mkdir(exist_ok=True)
+            path.mkdir(exist_ok=True, mode=0o700)
+            if self.folder not in {path, path.parent}:
+                refuse_foreign(path, user)
             give_to(user, path, 0o700)
         password = self.folder / "password"
         if not password.exists():
@@ -246,8 +253,9 @@ class EmbeddedServer:
             password.write_text(secrets.token_hex(16))
         give_to(user, password, 0o600)
         return supervisor.Orders(
-            programs=str(programs()),
+            programs=str(programs_for(user)),
             data=str(self._data),
+            socket=str(self._socket_folder),
             log=str(self._log),
             users=str(self.folder / "users.lock"),
             password=str(password),

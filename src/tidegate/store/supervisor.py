@@ -5,6 +5,10 @@ small. It holds `supervisor.lock` (handed over, already locked, by whoever start
 server as its child, starts it again when it died, and stops it when the last user has let go of
 `users.lock`. The kernel drops the locks of a killed process, so a killed user counts as gone and
 a killed supervisor is replaced by the next user that looks; its orphaned server is adopted.
+
+PostgreSQL refuses to be root, and the user it then runs as may not be able to enter the folders
+above the deployment. They are not opened for it: it inherits its own folder as an open file, and
+finds everything below `/proc/self/fd`.
 """
 
 from __future__ import annotations
@@ -12,15 +16,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pwd
 import select
 import signal
-import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -40,6 +42,8 @@ class Orders:
 
     programs: str
     data: str
+    socket: str
+    """The folder of the server's Unix socket."""
     log: str
     users: str
     """The lock file that every user of the server holds."""
@@ -74,21 +78,22 @@ class Supervisor:
             self._watch_adopted(pid) if pid else self._watch_child()
             self._pause()
         if pid := running_postmaster(self._data):
-            _stop(pid, _watch(pid))
+            with _watch(pid) as died:
+                _stop(pid, died)
 
     def _watch_child(self) -> None:
-        _forget_stranger(self._data)
+        _remove_stale_locks(self._data, Path(self._orders.socket))
         child = self._spawn("postgres", "-D", str(self._data), *self._orders.options)
-        died = _watch(child.pid)
-        while not died(LOOK):
-            if self._is_deserted():
-                _stop(child.pid, died)
+        with _watch(child.pid) as died:
+            while not died(LOOK):
+                if self._is_deserted():
+                    _stop(child.pid, died)
         child.wait()
 
     def _watch_adopted(self, pid: int) -> None:
-        died = _watch(pid)
-        while not died(LOOK) and not self._is_deserted():
-            pass
+        with _watch(pid) as died:
+            while not died(LOOK) and not self._is_deserted():
+                pass
 
     def _pause(self) -> None:
         if not self._is_deserted():
@@ -122,12 +127,22 @@ class Supervisor:
             raise SystemExit(f"{program} failed, see {self._orders.log}")
 
     def _spawn(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        folder = os.open(self._data.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if self._orders.user is not None:
-            for folder in (self._orders.programs, self._orders.data):
-                _let_through(self._orders.user, Path(folder))
+            inherited = f"/proc/self/fd/{folder}"
+            arguments = tuple(it.replace(str(self._data.parent), inherited) for it in arguments)
+        try:
+            return self._start(program, arguments, folder)
+        finally:
+            os.close(folder)
+
+    def _start(
+        self, program: str, arguments: tuple[str, ...], folder: int
+    ) -> subprocess.Popen[bytes]:
         with Path(self._orders.log).open("ab") as log:
             return subprocess.Popen(  # noqa: S603  our own programs
                 [str(Path(self._orders.programs) / program), *arguments],
+                pass_fds=(folder,) if self._orders.user else (),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -153,7 +168,14 @@ def _noted_pid(data: Path) -> int | None:
 def _serves(pid: int, data: Path) -> bool:
     """Whether the process is a server of ours; its number may have gone to a stranger since."""
     command = _command(pid).split(b"\0")
-    return command[0].endswith(b"postgres") and os.fsencode(data) in command
+    return command[0].endswith(b"postgres") and (os.fsencode(data) in command or _is_in(pid, data))
+
+
+def _is_in(pid: int, folder: Path) -> bool:
+    """Whether a process works in this folder, as a server does in its data."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cwd").samefile(folder)
+    return False
 
 
 def _command(pid: int) -> bytes:
@@ -163,26 +185,36 @@ def _command(pid: int) -> bytes:
     return b""
 
 
-def _forget_stranger(data: Path) -> None:
-    """Remove a postmaster.pid whose number is in use again, which PostgreSQL takes for a server.
+def _remove_stale_locks(data: Path, socket: Path) -> None:
+    """Remove lock files of a server that was killed, where PostgreSQL would refuse to start.
 
-    Any other stale one stays: by it PostgreSQL knows whether processes of the server that died
-    still write, and refuses to start until they are gone.
+    It refuses a lock file that is empty, which a server leaves that was killed while it wrote it,
+    and one whose number belongs to another process by now. Any other postmaster.pid stays: by it
+    PostgreSQL knows whether processes of the killed server still write, and waits for their end.
     """
+    for lock in socket.glob(".s.PGSQL.*.lock"):
+        lock.unlink(missing_ok=True)
+    pid_file = data / "postmaster.pid"
     pid = _noted_pid(data)
-    if pid is not None and _command(pid) and not _serves(pid, data):
-        (data / "postmaster.pid").unlink(missing_ok=True)
+    is_reused = pid is not None and _command(pid) and not _serves(pid, data)
+    if is_reused or (pid_file.exists() and not pid_file.stat().st_size):
+        pid_file.unlink(missing_ok=True)
 
 
-def _watch(pid: int) -> Callable[[float], bool]:
+@contextmanager
+def _watch(pid: int) -> Iterator[Callable[[float], bool]]:
     """A question that sleeps up to some seconds and says whether the process has died."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
-        return lambda _: True
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    return lambda seconds: bool(poll.poll(seconds * 1000))
+        yield lambda _: True
+        return
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        yield lambda seconds: bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(handle)
 
 
 def _stop(pid: int, died: Callable[[float], bool]) -> None:
@@ -191,15 +223,6 @@ def _stop(pid: int, died: Callable[[float], bool]) -> None:
             os.kill(pid, how)
         if died(bound):
             return
-
-
-def _let_through(user: str, folder: Path) -> None:
-    """See that the user can pass the folders above this one, without looking into them."""
-    uid = pwd.getpwnam(user).pw_uid
-    for above in folder.parents:
-        status = above.stat()
-        if status.st_uid != uid and not status.st_mode & stat.S_IXOTH:
-            above.chmod(stat.S_IMODE(status.st_mode) | stat.S_IXOTH)
 
 
 if __name__ == "__main__":

@@ -156,6 +156,16 @@ def test_a_pid_file_whose_number_went_to_another_process_does_not_keep_the_serve
         assert answer(server) == 42
 
 
+@pytest.mark.parametrize("lock", ["data/postmaster.pid", "socket/.s.PGSQL.5432.lock"])
+def test_a_server_that_was_killed_while_it_wrote_a_lock_file_is_started_again(
+    lock: str, folder: Path
+) -> None:
+    (folder / lock).parent.mkdir(exist_ok=True)
+    (folder / lock).touch()
+    with EmbeddedServer(folder, bound=20) as server:
+        assert answer(server) == 42
+
+
 def test_it_listens_on_tcp_only_when_asked_and_wants_the_password_there(folder: Path) -> None:
     with EmbeddedServer(folder, Listen("127.0.0.1")) as server:
         psycopg.connect(server.tcp_url).close()
