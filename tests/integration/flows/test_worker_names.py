@@ -51,7 +51,9 @@ def test_a_worker_that_is_started_again_takes_the_name_of_one_that_was_killed(
     assert lease.epoch == 2
 
 
-@pytest.mark.parametrize("holder", [owned_by(os.getpid()), owned_by(1, "elsewhere")])
+@pytest.mark.parametrize(
+    "holder", [owned_by(os.getpid()), owned_by(1, "elsewhere")], ids=["here", "elsewhere"]
+)
 def test_a_name_is_kept_for_a_worker_that_may_be_alive(holder: str, database: Database) -> None:
     database.transact(lambda c: acquire(c, KIND, "worker-1", holder, 600))
     with pytest.raises(NameTaken):
