@@ -1,4 +1,4 @@
-"""Compiles `tidegate.signals` into what is installed; everything else is in pyproject.toml.
+"""Compiles `tidegate.dataflow` into what is installed; everything else is in pyproject.toml.
 
 TIDEGATE_COMPILE decides: 1 insists on compiling, 0 never compiles. By default wheels and plain
 installations are compiled if that works here, and are plain Python otherwise. Editable ones stay
@@ -15,12 +15,12 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-ROOM = Path("src/tidegate/signals")
+ROOM = Path("src/tidegate/dataflow")
 COMPILED = (
     "aligner",
     "bell",
     "channel",
-    "checkpoint",
+    "checkpoint_barrier",
     "control",
     "emitter",
     "ids",
@@ -41,7 +41,7 @@ FLAGS = ("-fvisibility=hidden",)
 BUILDS = frozenset({"bdist_wheel", "build", "build_ext", "install"})
 
 
-def extensions(more: Iterable[str] = (), group: str = "tidegate_signals") -> list[Extension]:
+def extensions(more: Iterable[str] = (), group: str = "tidegate_dataflow") -> list[Extension]:
     """The room as extension modules, together with the Python files `more`."""
     from mypyc.build import mypycify
 
@@ -94,7 +94,7 @@ def extensions_if_possible() -> list[Extension]:
 
 def leave_plain(cause: BaseException) -> None:
     """Say why the package works, but not at its best."""
-    sys.stderr.write(f"tidegate.signals stays plain Python, which is slower: {cause!r}\n")
+    sys.stderr.write(f"tidegate.dataflow stays plain Python, which is slower: {cause!r}\n")
 
 
 if __name__ == "__main__":

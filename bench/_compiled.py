@@ -1,4 +1,4 @@
-"""Builds `tidegate.signals` as it is compiled into wheels, in a folder of its own.
+"""Builds `tidegate.dataflow` as it is compiled into wheels, in a folder of its own.
 
 `src/` stays as it is: the package is copied, compiled beside its sources, and used by processes
 that find the copy first. Loops that are to be part of the compiled code are built into the same
@@ -26,7 +26,7 @@ import runpy, sys
 from setuptools import Distribution, Extension
 
 recipe = runpy.run_path("setup.py")
-modules = recipe["extensions"](sys.argv[1:], group="tidegate_signals")
+modules = recipe["extensions"](sys.argv[1:], group="tidegate_dataflow")
 command = Distribution({
     "name": "tidegate", "ext_modules": [*modules, Extension("allocations", ["allocations.c"])],
 }).get_command_obj("build_ext")
@@ -63,7 +63,7 @@ def compile_room(folder: Path, loops: Sequence[Path] = ()) -> Path:
         command, cwd=folder, capture_output=True, text=True, timeout=BOUND, check=False
     )
     if built.returncode != 0:
-        raise RuntimeError(f"tidegate.signals was not compiled:\n{built.stdout}{built.stderr}")
+        raise RuntimeError(f"tidegate.dataflow was not compiled:\n{built.stdout}{built.stderr}")
     return folder / "src"
 
 

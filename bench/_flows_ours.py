@@ -10,9 +10,9 @@ from time import sleep, time
 
 from bench._flows_side import Crew, crew
 from tidegate.flows import Context, Flow
-from tidegate.run.flows import begin, result, wait
+from tidegate.flows.client import begin, result, wait
 from tidegate.store import Database, Wakeups
-from tidegate.store.flows import flow_progress
+from tidegate.store.flows.runs import flow_progress
 
 BOUND = 3600.0
 

@@ -14,7 +14,7 @@ from statistics import quantiles
 from time import process_time
 from typing import Any
 
-from tidegate.signals import (
+from tidegate.dataflow import (
     Barrier,
     BarrierInjector,
     Channel,

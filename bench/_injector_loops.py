@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from tidegate.signals.bell import Bell
-from tidegate.signals.channel import Channel
-from tidegate.signals.checkpoint import CheckpointBarrier
-from tidegate.signals.control import Barrier
-from tidegate.signals.injector import BarrierInjector, InjectorHandle
+from tidegate.dataflow.bell import Bell
+from tidegate.dataflow.channel import Channel
+from tidegate.dataflow.checkpoint_barrier import CheckpointBarrier
+from tidegate.dataflow.control import Barrier
+from tidegate.dataflow.injector import BarrierInjector, InjectorHandle
 
 
 class Turns:

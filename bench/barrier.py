@@ -6,8 +6,8 @@ from functools import partial
 
 from bench._measure import Case, main
 from bench._queues import Queue, QueueDiamond, Token
-from tidegate.run import BarrierProcessor, Link, LivePipeline, Operator, Processor, edges_into
-from tidegate.signals import Aligner, BarrierKind, Carrier, Edge
+from tidegate.dataflow import Aligner, BarrierKind, Carrier, Edge
+from tidegate.runtime import BarrierProcessor, Link, LivePipeline, Operator, Processor, edges_into
 
 MESSAGES = 12_000
 NEVER = 1_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench._measure import Case, main
 from bench._queues import QueueChain
-from tidegate.run import Link, LivePipeline, Operator
+from tidegate.runtime import Link, LivePipeline, Operator
 
 NAMES = ("first", "second", "third", "fourth")
 LINKS = tuple(map(Link, NAMES, NAMES[1:]))

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from threading import Thread
 
 from bench._measure import Case, main
-from tidegate.signals import Channel, Event, StreamMessage
+from tidegate.dataflow import Channel, Event, StreamMessage
 
 EVENT = Event("payload", "march")
 

@@ -28,13 +28,14 @@ from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
 from tidegate.checkpoint import CheckpointState, Cutting
-from tidegate.run.deployment import Deployment, open_deployment
-from tidegate.run.server import Server
-from tidegate.run.service import serving
-from tidegate.signals import CheckpointId
+from tidegate.dataflow import CheckpointId
+from tidegate.runtime.deployment import Deployment, open_deployment
+from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.service import serving
 from tidegate.spark import open_session
-from tidegate.store import cuts, unaligned
-from tidegate.store.cuts import Checkpoint
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+from tidegate.store.checkpoints import unaligned
+from tidegate.store.checkpoints.checkpoints import Checkpoint
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 
@@ -116,7 +117,9 @@ class Bench:
         """Take one that waits for nobody: seconds until it is there, and of them the run paused."""
         started = monotonic()
         known, database = self._server.known(run), self._place.database
-        trigger = partial(cuts.trigger, run=known, id=CheckpointId.new(), patience=BOUND)
+        trigger = partial(
+            checkpoint_store.trigger, run=known, id=CheckpointId.new(), patience=BOUND
+        )
         number = database.transact(trigger)
         assert number is not None, "nobody else cuts this run"
         paused = monotonic()
@@ -131,7 +134,7 @@ class Bench:
         known = self._server.known(run)
         database = self._place.database
         number = database.transact(
-            lambda c: cuts.trigger(c, known, CheckpointId.new(), quiet=quiet)
+            lambda c: checkpoint_store.trigger(c, known, CheckpointId.new(), quiet=quiet)
         )
         assert number is not None, "nobody else cuts this run"
         self._await(run, number)

@@ -23,14 +23,14 @@ from time import monotonic
 import psycopg
 
 from tidegate.cutover import Limits, PostgresTable, PostgresTarget
-from tidegate.cutover.filling import fill
-from tidegate.cutover.following import IDLE, Follower
+from tidegate.cutover.backfill import fill
+from tidegate.cutover.change_consumer import IDLE, Follower
 from tidegate.cutover.source import Source
 from tidegate.cutover.targets import Indexes
 from tidegate.cutover.values import Portion
 from tidegate.spark import open_session
 from tidegate.store import Database, open_database
-from tidegate.store.indexes import Noted
+from tidegate.store.cutover.indexes import Noted
 
 TABLE = "CREATE TABLE public.{name} (id bigint PRIMARY KEY, title text, body text, price numeric)"
 ROWS = (

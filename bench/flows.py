@@ -30,7 +30,7 @@ import psycopg
 from bench._flows_floor import floor
 from bench._flows_ours import Ours
 from bench._flows_side import LOOK_EVERY, Rate, Side, fan_out, wait_until
-from tidegate.run.flows.worker import LEASE_SECONDS, SWEEPS_PER_LEASE
+from tidegate.flows.worker.worker import LEASE_SECONDS, SWEEPS_PER_LEASE
 from tidegate.store import EmbeddedServer
 
 PEERS = ("dbos", "procrastinate")

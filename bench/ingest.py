@@ -20,8 +20,8 @@ from pyarrow import csv, parquet
 from bench._measure import Case, main
 from tidegate.settings import Settings
 from tidegate.spark import CheckerPool
-from tidegate.spark.checker_messages import Check, Copied, Declared, NeedsSpark
-from tidegate.spark.ingest import check_chunk
+from tidegate.spark.checker.protocol import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.ingest.ingest import check_chunk
 
 COLUMNS = (Declared("id", "bigint"), Declared("amount", "double"), Declared("name", "string"))
 SMALL_ROWS, LARGE_ROWS = 40, 2_000_000

@@ -34,8 +34,8 @@ from pyspark.sql import SparkSession
 from bench import _coffee
 from bench._coffee_spark import plain_spark
 from bench._coffee_streaming import structured_streaming
-from tidegate.run.deployment import Deployment, open_deployment
-from tidegate.run.service import Service, serving
+from tidegate.runtime.deployment import Deployment, open_deployment
+from tidegate.runtime.service import Service, serving
 from tidegate.spark import open_session, write_csv
 from tidegate.store import EmbeddedServer
 from tidegate_examples.coffee import pipeline

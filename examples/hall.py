@@ -13,11 +13,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.flows import FlowState
-from tidegate.store.flows import flow_progress, flow_run
+from tidegate.store.flows.runs import flow_progress, flow_run
 
 if TYPE_CHECKING:
     from tidegate.store import Database
-    from tidegate.store.flows import StepProgress
+    from tidegate.store.flows.runs import StepProgress
     from tidegate_examples.telling import Teller
 
 BOUND = 300.0

@@ -26,8 +26,8 @@ from pyarrow import parquet
 from rich.console import Console
 
 from tidegate.checkpoint import Cutting
-from tidegate.run.deployment import Deployment, open_deployment
-from tidegate.run.service import Service, serving
+from tidegate.runtime.deployment import Deployment, open_deployment
+from tidegate.runtime.service import Service, serving
 from tidegate.spark import Session, session_on
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
@@ -35,8 +35,8 @@ from tidegate_examples.coffee.demo.answers import differing, plain_answers, rele
 from tidegate_examples.telling import Teller
 
 if TYPE_CHECKING:
-    from tidegate.run.cuts import Cut
-    from tidegate.store.cuts import Checkpoint
+    from tidegate.runtime.checkpoints.client import Cut
+    from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 RUN = "today"
 SIZE = Size(40_000, files=20)

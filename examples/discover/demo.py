@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from tidegate.run.flows import begin, result, see
+from tidegate.flows.client import begin, result
+from tidegate.flows.inspect import see
 from tidegate.store import open_database
 from tidegate_examples.discover import Report, discover, library, report
 from tidegate_examples.discover.site import Site, served

@@ -25,9 +25,9 @@ from rich.console import Console
 
 from tidegate.cutover import cut_over, indexes_of, reverse
 from tidegate.cutover.values import Cutover
-from tidegate.run.flows import result
+from tidegate.flows.client import result
 from tidegate.store import Database, open_database
-from tidegate.store.change_log import DELETED
+from tidegate.store.cutover.change_log import DELETED
 from tidegate_examples.hall import BOUND, Hall
 from tidegate_examples.reindex import TABLE, stemmed
 from tidegate_examples.telling import Teller

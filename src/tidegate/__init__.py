@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tidegate.checkpoint import Cutting
     from tidegate.flows import Flow
     from tidegate.pipeline import Pipeline, Stream
-    from tidegate.run.deployment import open_deployment
-    from tidegate.run.service import serving
+    from tidegate.runtime.deployment import open_deployment
+    from tidegate.runtime.service import serving
     from tidegate.spark import session_on
 
 __version__ = "0.1.0"
@@ -38,8 +38,8 @@ _HOMES = {
     "Flow": "tidegate.flows",
     "Pipeline": "tidegate.pipeline",
     "Stream": "tidegate.pipeline",
-    "open_deployment": "tidegate.run.deployment",
-    "serving": "tidegate.run.service",
+    "open_deployment": "tidegate.runtime.deployment",
+    "serving": "tidegate.runtime.service",
     "session_on": "tidegate.spark",
 }
 

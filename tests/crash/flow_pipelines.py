@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.run.shop import shop
+from tests.integration.runtime.shop import shop
 from tidegate.flows import Context, Flow, Released
 
 counting = Flow("counting")

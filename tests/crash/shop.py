@@ -1,5 +1,5 @@
 """The shop of the integration tests, by a name that a process of its own finds."""
 
-from tests.integration.run.shop import shop
+from tests.integration.runtime.shop import shop
 
 pipeline = shop()

@@ -29,7 +29,7 @@ from tidegate.testing import (
     compare,
     generated,
 )
-from tidegate.testing.processes import FAULTS
+from tidegate.testing.cluster_chaos import FAULTS
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ from tidegate.cutover import Wanted, indexes_of, retire, reverse
 from tidegate.cutover.values import Cutover
 from tidegate.faults import VARIABLE
 from tidegate.flows import FlowState
-from tidegate.run.flows import begin, result
-from tidegate.store.flows import flow_progress, flow_run, flow_state
+from tidegate.flows.client import begin, result
+from tidegate.store.flows.runs import flow_progress, flow_run, flow_state
 
 LEASE = 2.0
 BOUND = 240.0

@@ -22,11 +22,11 @@ from tests.integration.conftest import (  # noqa: F401  fixtures
     template,
     temporary_folder,
 )
-from tests.integration.run.shop import ask, shop
+from tests.integration.runtime.shop import ask, shop
 from tidegate.faults import VARIABLE
-from tidegate.run.deployment import Deployment
-from tidegate.run.flows import begin, result, wait
-from tidegate.run.service import serving
+from tidegate.flows.client import begin, result, wait
+from tidegate.runtime.deployment import Deployment
+from tidegate.runtime.service import serving
 from tidegate.spark import Session
 from tidegate.store import Database, EmbeddedServer
 

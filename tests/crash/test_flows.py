@@ -28,9 +28,9 @@ from tests.integration.conftest import (  # noqa: F401  fixtures
 from tests.waiting import wait_until
 from tidegate.faults import VARIABLE
 from tidegate.flows import FlowState, StepState
-from tidegate.run.flows import begin, result
+from tidegate.flows.client import begin, result
 from tidegate.store import Database, EmbeddedServer
-from tidegate.store.flows import StepProgress, cancel_flow, flow_progress, flow_run
+from tidegate.store.flows.runs import StepProgress, cancel_flow, flow_progress, flow_run
 
 LEASE = 1.0
 SWEEPS_PER_LEASE = 6

@@ -20,7 +20,7 @@ from tests.integration.conftest import (  # noqa: F401  fixtures
 )
 from tests.waiting import wait_until
 from tidegate.flows import FlowState
-from tidegate.run.flows import begin, result, write_state
+from tidegate.flows.client import begin, result, write_state
 from tidegate.store import Database
 
 

@@ -26,9 +26,9 @@ import tidegate as tg
 from tests.fuzz.inputs import SCHEMA, Input, input_of
 from tidegate.errors import ChunkNotCopied, RunError
 from tidegate.plan import physical_plan
-from tidegate.run.assemble import assemble
-from tidegate.run.deployment import Deployment
-from tidegate.run.server import Server
+from tidegate.runtime.deployment import Deployment
+from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.task_graph import assemble
 from tidegate.settings import Settings
 from tidegate.spark import CheckerPool, Session, open_session
 from tidegate.store import Database, EmbeddedServer, Wakeups

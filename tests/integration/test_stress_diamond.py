@@ -17,8 +17,9 @@ from tests.integration.traffic import (
     join_all,
     wait_until_sent,
 )
+from tidegate.dataflow import BarrierKind, Carrier, Event
 from tidegate.errors import BarrierTimeout
-from tidegate.run import (
+from tidegate.runtime import (
     BarrierProcessor,
     Link,
     LivePipeline,
@@ -27,7 +28,6 @@ from tidegate.run import (
     ReceiptState,
     edges_into,
 )
-from tidegate.signals import BarrierKind, Carrier, Event
 
 LINKS = [
     Link("source", "left"),
@@ -61,7 +61,7 @@ def test_three_hundred_thousand_messages_keep_their_counts_order_and_cuts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Without the idle loop's second look, a lost wake-up hangs instead of costing a second.
-    monkeypatch.setattr("tidegate.run.step.IDLE_NET", LONG)
+    monkeypatch.setattr("tidegate.runtime.task.task_loop.IDLE_NET", LONG)
     stalling, collector = Stalling("left"), Collector()
     processors: list[Processor] = [
         Operator("source"),

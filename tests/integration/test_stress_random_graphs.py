@@ -20,8 +20,8 @@ from tests.integration.traffic import (
     join_all,
     wait_until_sent,
 )
-from tidegate.run import BarrierProcessor, Link, LivePipeline, Operator, Processor, edges_into
-from tidegate.signals import Event
+from tidegate.dataflow import Event
+from tidegate.runtime import BarrierProcessor, Link, LivePipeline, Operator, Processor, edges_into
 
 END = "end"
 MOST_PATHS = 12
@@ -129,7 +129,7 @@ def cancel_and_begin_again(live: LivePipeline, graph: Graph, random: Random) -> 
 def test_a_random_graph_keeps_counts_order_and_cuts(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.run.step.IDLE_NET", LONG)
+    monkeypatch.setattr("tidegate.runtime.task.task_loop.IDLE_NET", LONG)
     random = Random(seed)
     graph = random_graph(random)
     collector = Collector(END)

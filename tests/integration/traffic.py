@@ -14,8 +14,9 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import NamedTuple
 
+from tidegate.dataflow import Barrier, BarrierKind, Carrier, Event
 from tidegate.errors import BarrierTimeout, RunEnded, UnknownRun
-from tidegate.run import (
+from tidegate.runtime import (
     BarrierProcessor,
     HowClosed,
     LivePipeline,
@@ -25,7 +26,6 @@ from tidegate.run import (
     Receipt,
     ReceiptState,
 )
-from tidegate.signals import Barrier, BarrierKind, Carrier, Event
 
 LONG = 60.0
 Path = tuple[tuple[str, int], ...]

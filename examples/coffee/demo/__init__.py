@@ -23,10 +23,10 @@ from typing import Any
 from rich.console import Console
 
 from tidegate.plan import PhysicalBarrier, plan_hash
-from tidegate.run.assemble import assemble
-from tidegate.run.deployment import Deployment, open_deployment
-from tidegate.run.server import Server
-from tidegate.run.why import reasons
+from tidegate.runtime.deployment import Deployment, open_deployment
+from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.monitor.diagnosis import reasons
+from tidegate.runtime.task_graph import assemble
 from tidegate.spark import Checked, Session, check, session_on
 from tidegate.store import RunFacts, RunState, Wakeups
 from tidegate_examples.coffee import pipeline

@@ -12,7 +12,7 @@ from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 
 if TYPE_CHECKING:
-    from tidegate.run.server import Server
+    from tidegate.runtime.ingestion.run_service import Server
     from tidegate_examples.telling import Teller
 
 PATIENCE = 300.0

@@ -13,9 +13,9 @@ from tidegate.store import RunFacts, RunState, run_facts
 from tidegate_examples.coffee.demo.progress import progress
 
 if TYPE_CHECKING:
-    from tidegate.run.assemble import Assembly
-    from tidegate.run.deployment import Deployment
-    from tidegate.run.server import Server
+    from tidegate.runtime.deployment import Deployment
+    from tidegate.runtime.ingestion.run_service import Server
+    from tidegate.runtime.task_graph import Assembly
     from tidegate.spark import Session
     from tidegate_examples.coffee.demo.clients import Client
     from tidegate_examples.coffee.demo.workers import WorkerProcess

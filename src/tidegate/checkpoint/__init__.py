@@ -29,7 +29,7 @@ from tidegate.checkpoint.decide import (
     tardy,
 )
 from tidegate.checkpoint.facts import CutFacts, Cutting, UnderWay, Waiting
-from tidegate.checkpoint.life import OVER, TRANSITIONS, CheckpointState
+from tidegate.checkpoint.states import OVER, TRANSITIONS, CheckpointState
 
 __all__ = [
     "OVER",

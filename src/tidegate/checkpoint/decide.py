@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.checkpoint.facts import CutFacts, UnderWay
-from tidegate.checkpoint.life import CheckpointState
+from tidegate.checkpoint.states import CheckpointState
 from tidegate.errors import counted
 
 

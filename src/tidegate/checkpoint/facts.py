@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.checkpoint.life import CheckpointState
+from tidegate.checkpoint.states import CheckpointState
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.errors import counted
 
 if TYPE_CHECKING:

@@ -7,23 +7,16 @@ from typing import Annotated
 import typer
 
 from tidegate import __version__
-from tidegate.cli import (  # noqa: F401  register
-    flow_events,
-    flow_metrics,
-    flow_results,
-    flow_steering,
-    flow_worker,
-)
-from tidegate.cli.asking import cancel, status, why
 from tidegate.cli.chaos import chaos
+from tidegate.cli.checkpoints import checkpoint, checkpoints, restore
 from tidegate.cli.cutover import cutover
-from tidegate.cli.cuts import checkpoint, checkpoints, restore
 from tidegate.cli.data import data
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.flow import flow
 from tidegate.cli.monitor import monitor
 from tidegate.cli.run import run
+from tidegate.cli.runs import cancel, status, why
 from tidegate.cli.serve import serve
 from tidegate.cli.settings import settings
 from tidegate.cli.submit import submit

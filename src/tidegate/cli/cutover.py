@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.failing import printable, told_errors
-from tidegate.cli.finding import find_reindex
-from tidegate.cli.flow import created, watch_run
-from tidegate.cli.flow_telling import sentence
-from tidegate.cli.opening import AsJson, open_existing
+from tidegate.cli.deployments import AsJson, open_existing
+from tidegate.cli.error_output import printable, told_errors
+from tidegate.cli.flow.render import sentence
+from tidegate.cli.flow.run import created, watch_run
+from tidegate.cli.loader import find_reindex
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.tables import aligned, clock, json_text
 
 if TYPE_CHECKING:
-    from tidegate.cutover.steering import IndexStatus
+    from tidegate.cutover.operations import IndexStatus
 
 cutover = typer.Typer(
     name="cutover",
@@ -54,15 +54,15 @@ def begin(
         found = find_reindex(name)
         with created(deployment, database) as opened:
             from tidegate.cutover import cut_over
-            from tidegate.run import flows as running
-            from tidegate.store.flows import flow_run
+            from tidegate.flows import client
+            from tidegate.store.flows.runs import flow_run
 
             run = cut_over(opened, found, index)
             if wait:
                 watch_run(opened, run, timeout, quiet=False)
             typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
             if wait:
-                made = running.result(opened, found.flow, run, "finish")
+                made = client.result(opened, found.flow, run, "finish")
                 typer.echo(_told(asdict(made)))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
+from tidegate.cli.error_output import told_errors
 
 
 def data(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.analysing import NO_CUTS, holdings
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
-from tidegate.cli.opening import find, open_existing
+from tidegate.cli.alignment_report import NO_CUTS, holdings
+from tidegate.cli.deployments import find, open_existing
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.cli.options import DatabaseUrl
-from tidegate.cli.planning import plan_of_run
+from tidegate.cli.plan_loading import plan_of_run
 from tidegate.cli.tables import json_text
 from tidegate.errors import NothingToExplain
 from tidegate.plan import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalPlan
-    from tidegate.spark.analyze import Checked
+    from tidegate.spark.analyze.analyze import Checked
     from tidegate.store import Database
 
     Plan = LogicalPlan | PhysicalPlan
@@ -100,7 +100,7 @@ def explain(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
 def _analyzed(
     database: Database, name: str, declared: str | None, shards: int | None, *, as_json: bool
 ) -> str:
-    from tidegate.store.alignments import alignments_of
+    from tidegate.store.checkpoints.alignment_stats import alignments_of
 
     run = find(database, name, None)
     plan = plan_of_run(database, run, declared, shards)
@@ -114,7 +114,7 @@ def _analyzed(
 
 def _checked(pipeline: Pipeline) -> Checked:
     # Loading Spark takes a second, which explaining alone need not pay.
-    from tidegate.spark.analyze import check
+    from tidegate.spark.analyze.analyze import check
 
     return check(pipeline)
 

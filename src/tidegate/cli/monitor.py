@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.post import (
+from tidegate.cli.process_commands import (
     GroupAddress,
     ProcessName,
     WithParent,
@@ -38,9 +38,9 @@ def monitor(
     Of several monitors one leads, under a lease. When it dies another goes on where it was.
     """
     with told_errors(as_json=False):
-        from tidegate.run.deployment import open_deployment
-        from tidegate.run.post import Monitoring
-        from tidegate.run.service import watching
+        from tidegate.runtime.cluster.roles import Monitoring
+        from tidegate.runtime.deployment import open_deployment
+        from tidegate.runtime.service import watching
         from tidegate.store import Wakeups
 
         stopped = told_to_stop(with_parent=with_parent)

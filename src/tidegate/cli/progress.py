@@ -12,15 +12,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tidegate.cli.failing import printable
+from tidegate.cli.error_output import printable
 from tidegate.errors import counted
-from tidegate.run.folders import Telling
-from tidegate.run.why import why
-from tidegate.store.status import stages
+from tidegate.runtime.ingestion.folder_run import Telling
+from tidegate.runtime.monitor.diagnosis import why
+from tidegate.store.runs.status import stages
 
 if TYPE_CHECKING:
     from tidegate.store import RunFacts
-    from tidegate.store.status import StageStatus
+    from tidegate.store.runs.status import StageStatus
 
 WIDTH = 30
 GLANCE = 0.5

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.cli.options import (
     CutEvery,
     DatabaseUrl,
@@ -29,7 +29,7 @@ from tidegate.cli.tables import count_column
 from tidegate.settings import put
 
 if TYPE_CHECKING:
-    from tidegate.run.folders import RunReport
+    from tidegate.runtime.ingestion.folder_run import RunReport
 
 GOES_ON = "interrupted: give the same command again to go on"
 IS_GONE = "interrupted: nothing is kept; with --deployment DIR the same command would go on"
@@ -65,8 +65,8 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     with told_errors(as_json=as_json, interrupted=GOES_ON if deployment else IS_GONE):
         # Loading Spark takes a second, which a command that only explains need not pay.
         from tidegate.cli.progress import telling
-        from tidegate.run.deployment import open_deployment
-        from tidegate.run.folders import RunOptions, chunks_in, run_folder
+        from tidegate.runtime.deployment import open_deployment
+        from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_in, run_folder
         from tidegate.spark import session_on
 
         put(os.environ, given or ())

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import (
     DatabaseUrl,
@@ -20,7 +20,7 @@ from tidegate.cli.options import (
     SparkMaster,
     TokensFile,
 )
-from tidegate.cli.post import (
+from tidegate.cli.process_commands import (
     GroupAddress,
     ProcessName,
     WithParent,
@@ -61,11 +61,11 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     Without --tokens only programs on this machine are let in.
     """
     with told_errors(as_json=False):
-        from tidegate.run.deployment import open_deployment
-        from tidegate.run.post import Duty, Fronting, Working
-        from tidegate.run.service import Service, fronting, serving
-        from tidegate.serve import Limits, TokenFile, listening_at
-        from tidegate.serve.descriptors import raise_limit
+        from tidegate.http import Limits, TokenFile, listening_at
+        from tidegate.http.server.descriptors import raise_limit
+        from tidegate.runtime.cluster.roles import Duty, Fronting, Working
+        from tidegate.runtime.deployment import open_deployment
+        from tidegate.runtime.service import Service, fronting, serving
         from tidegate.spark import session_on
 
         stopped = told_to_stop(with_parent=with_parent)

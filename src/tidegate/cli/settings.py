@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidegate import settings as known
-from tidegate.cli.failing import told_errors
+from tidegate.cli.error_output import told_errors
 from tidegate.cli.tables import aligned, json_text
 
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.cli.options import CutEvery, DataFolder, UnalignedAfter, cutting_of
 from tidegate.cli.tables import count_column
 from tidegate.errors import NoDataFolder, NowhereToWrite, ServerUnreachable, TidegateError
 
 if TYPE_CHECKING:
+    from tidegate.http import Calls, RemoteServer
     from tidegate.pipeline import Pipeline
-    from tidegate.run.folders import Telling
-    from tidegate.serve import Calls, RemoteServer
+    from tidegate.runtime.ingestion.folder_run import Telling
 
 TOKEN = "TIDEGATE_TOKEN"  # noqa: S105  the name of a variable
 SERVER = "TIDEGATE_SERVER"
@@ -82,9 +82,9 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         declared = find_pipeline(pipeline) if ":" in pipeline else None
         # Loading what a server needs takes a second, which other commands need not pay.
         from tidegate.cli.progress import telling
-        from tidegate.run.folders import RunOptions, chunks_of, send
-        from tidegate.serve import Calls
-        from tidegate.serve.calls import STARTING
+        from tidegate.http import Calls
+        from tidegate.http.client.http_client import STARTING
+        from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_of, send
 
         token = environ.get(TOKEN)
         calls = Calls(
@@ -107,8 +107,8 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
 
 def _remote(calls: Calls, pipeline: str, declared: Pipeline | None) -> RemoteServer:
     """The server, if it serves the pipeline; a declaration limits the files that are used."""
-    from tidegate.serve import remote_server
-    from tidegate.serve.trust import check_declared
+    from tidegate.http import remote_server
+    from tidegate.http.client.trust import check_declared
 
     if declared is None:
         return remote_server(calls, lambda served: _name(pipeline, served))
@@ -139,8 +139,8 @@ def _fetch(
     remote: RemoteServer, run: str, out: Path, told: Telling, timeout: float | None
 ) -> Mapping[str, int]:
     """Wait for the results and write them."""
-    from tidegate.run.folders import wait
-    from tidegate.run.result_files import ResultFile, write_all
+    from tidegate.runtime.ingestion.folder_run import wait
+    from tidegate.runtime.ingestion.result_files import ResultFile, write_all
 
     def write(file: ResultFile) -> None:
         remote.write(run, file.sink, out / f"{file.sink}.csv", received=file.received)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log_in
 from tidegate.cli.options import (
     DatabaseUrl,
@@ -20,7 +20,7 @@ from tidegate.cli.options import (
     SparkMaster,
     TokensFile,
 )
-from tidegate.cli.post import GroupAddress, told_to_stop
+from tidegate.cli.process_commands import GroupAddress, told_to_stop
 from tidegate.errors import ClusterShared, counted
 from tidegate.permissions import PRIVATE, private_folder
 from tidegate.settings import put
@@ -75,10 +75,10 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     by hand, also on another host; `tidegate drain` takes one away. Ctrl-C stops all in good order.
     """
     with told_errors(as_json=False):
-        from tidegate.run.company import Wanted, company
-        from tidegate.run.deployment import open_deployment
-        from tidegate.run.locks import alone_in
-        from tidegate.serve import read_tokens, refuse_unsafe
+        from tidegate.http import read_tokens, refuse_unsafe
+        from tidegate.runtime.cluster.file_lock import alone_in
+        from tidegate.runtime.cluster.local_cluster import Wanted, company
+        from tidegate.runtime.deployment import open_deployment
 
         stopped = told_to_stop(by_interrupt=True)
         put(os.environ, given or ())
@@ -129,9 +129,9 @@ def drain(
     """
     with told_errors(as_json=False):
         from tidegate.errors import NotUp
-        from tidegate.run.colleague import DRAIN
-        from tidegate.run.meeting import find
-        from tidegate.run.visiting import find_worker, visiting
+        from tidegate.runtime.cluster.discovery import find
+        from tidegate.runtime.cluster.membership_probe import find_worker, visiting
+        from tidegate.runtime.cluster.peer import DRAIN
 
         place = find(deployment, group)
         if place is None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.failing import told_errors
-from tidegate.cli.finding import find_pipeline
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import (
     DatabaseUrl,
@@ -17,7 +17,7 @@ from tidegate.cli.options import (
     SparkCores,
     SparkMaster,
 )
-from tidegate.cli.post import (
+from tidegate.cli.process_commands import (
     GroupAddress,
     ProcessName,
     Stages,
@@ -57,9 +57,9 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     hands its tasks over; those of one that dies go to the others within seconds.
     """
     with told_errors(as_json=False):
-        from tidegate.run.deployment import open_deployment
-        from tidegate.run.post import Working
-        from tidegate.run.service import serving
+        from tidegate.runtime.cluster.roles import Working
+        from tidegate.runtime.deployment import open_deployment
+        from tidegate.runtime.service import serving
         from tidegate.spark import session_on
 
         stopped = told_to_stop(with_parent=with_parent)

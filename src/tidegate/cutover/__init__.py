@@ -11,10 +11,10 @@ follower has passed what was committed when the switch was wanted. From then on 
 its own, keeps the index fresh; that of the index before goes on as well, so that one can go back.
 """
 
-from tidegate.cutover.postgres import PostgresTarget
+from tidegate.cutover.operations import cut_over, feed, indexes_of, retire, reverse
+from tidegate.cutover.postgres_target import PostgresTarget
 from tidegate.cutover.reindex import Limits, Reindex
 from tidegate.cutover.source import PostgresTable
-from tidegate.cutover.steering import cut_over, feed, indexes_of, retire, reverse
 from tidegate.cutover.targets import Indexes, Target
 from tidegate.cutover.values import Wanted
 

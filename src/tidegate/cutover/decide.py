@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.cutover.values import Filled
 from tidegate.errors import PortionsApart, StreamStalled
-from tidegate.store.tables import Key
+from tidegate.store.cutover.tables import Key
 
 QUIET = 1.0
 """Seconds after which an offset is told although nothing was changed."""

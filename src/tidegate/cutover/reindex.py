@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from tidegate.cutover.comparing import compare
+from tidegate.cutover.backfill import fill
+from tidegate.cutover.change_consumer import Follower, Following
 from tidegate.cutover.decide import rows_of_whole
-from tidegate.cutover.filling import fill
-from tidegate.cutover.following import Follower, Following
 from tidegate.cutover.targets import Indexes, Target
 from tidegate.cutover.values import (
     Compared,
@@ -30,16 +29,17 @@ from tidegate.cutover.values import (
     Switched,
     Wanted,
 )
+from tidegate.cutover.verify import compare
 from tidegate.errors import CutoverRefused, GateClosed
 from tidegate.faults import crash_point
 from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
-from tidegate.run.flows import begin
-from tidegate.store.flows import flow_state
-from tidegate.store.indexes import Noted, switch_of, switches
+from tidegate.flows.client import begin
+from tidegate.store.cutover.indexes import Noted, switch_of, switches
+from tidegate.store.flows.runs import flow_state
 
 if TYPE_CHECKING:
     from tidegate.cutover.source import PostgresTable, Source
-    from tidegate.run.flows.context import TaskContext
+    from tidegate.flows.worker.task_context import TaskContext
     from tidegate.store import Connection, Database
 
 OFTEN = Backoff(first=0.2, longest=5.0)

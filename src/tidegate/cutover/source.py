@@ -10,14 +10,15 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from tidegate.errors import TableBusy
-from tidegate.store import Database, change_capture, change_log, tables
-from tidegate.store.tables import Digest, Key, KeyRange, Shape, TableName
+from tidegate.store import Database
+from tidegate.store.cutover import change_capture, change_log, tables
+from tidegate.store.cutover.tables import Digest, Key, KeyRange, Shape, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.store import Connection
-    from tidegate.store.change_log import Changes, Lag
+    from tidegate.store.cutover.change_log import Changes, Lag
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.store import Database
-    from tidegate.store.indexes import Noted
-    from tidegate.store.tables import Digest, Key, KeyRange, Shape
+    from tidegate.store.cutover.indexes import Noted
+    from tidegate.store.cutover.tables import Digest, Key, KeyRange, Shape
 
 Together = Callable[[Callable[[Any], None]], None]
 """Runs work on a connection to the flow's database, in one transaction with the flow's state."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.store.tables import Key, KeyRange
+from tidegate.store.cutover.tables import Key, KeyRange
 
 
 @dataclass(frozen=True, slots=True)

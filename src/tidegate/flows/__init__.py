@@ -9,14 +9,14 @@ a step begins and how it ends in `decide`.
 """
 
 from tidegate.errors import FinalFailure
-from tidegate.flows.context import Context
-from tidegate.flows.flow import Flow, GeneratorStep
-from tidegate.flows.gates import StateGate, all_of, is_set, reached
-from tidegate.flows.keys import FlowStateReader, StateKey
-from tidegate.flows.policies import Backoff, FailAtFirst, Tolerate
-from tidegate.flows.released import Released
-from tidegate.flows.states import FlowState, StepState, TaskState
-from tidegate.flows.steps import Handler, Step
+from tidegate.flows.model.context import Context
+from tidegate.flows.model.flow import Flow, GeneratorStep
+from tidegate.flows.model.gates import StateGate, all_of, is_set, reached
+from tidegate.flows.model.keys import FlowStateReader, StateKey
+from tidegate.flows.model.pipeline_result import Released
+from tidegate.flows.model.policies import Backoff, FailAtFirst, Tolerate
+from tidegate.flows.model.states import FlowState, StepState, TaskState
+from tidegate.flows.model.steps import Handler, Step
 
 __all__ = [
     "Backoff",

@@ -20,11 +20,11 @@ requires, and everybody gets one completion with a status for each phase.
 The group is who is here, not what has happened: nothing may depend on a message having arrived.
 """
 
+from tidegate.group.authentication import new_secret
 from tidegate.group.coordinator import Coordinator
 from tidegate.group.group import Group
 from tidegate.group.handlers import Message
-from tidegate.group.proofs import new_secret
-from tidegate.group.verdicts import (
+from tidegate.group.status import (
     INBOUND,
     NO_SEQUENCE,
     OUTBOUND,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from time import monotonic
 
+from tidegate.group.authentication import challenge
 from tidegate.group.framing import READ_SIZE, Frames
-from tidegate.group.proofs import challenge
 from tidegate.group.round import Identity
 from tidegate.group.wire import Frame, Hello, Lane
 

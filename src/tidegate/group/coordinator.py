@@ -22,17 +22,17 @@ from typing import Self
 
 from tidegate.errors import CoordinatorBroken, CoordinatorUnreachable, MalformedFrame
 from tidegate.group.address import Address
-from tidegate.group.boots import gives_way
+from tidegate.group.authentication import checked_secret, coordinator_proof, is_proven
+from tidegate.group.backpressure import HOLDING, Flow
+from tidegate.group.boot_ids import gives_way
 from tidegate.group.connection import Connection
-from tidegate.group.coordination import Coordination
-from tidegate.group.door import Door
-from tidegate.group.events import Repeated, log, tell
-from tidegate.group.flow import HOLDING, Flow
-from tidegate.group.proofs import checked_secret, coordinator_proof, is_proven
-from tidegate.group.roster import Entry, instance_of
+from tidegate.group.coordinator_state import Coordination
+from tidegate.group.listener import Door
+from tidegate.group.log_events import Repeated, log, tell
+from tidegate.group.member_table import Entry, instance_of
 from tidegate.group.round import Identity
-from tidegate.group.strangers import Strangers
-from tidegate.group.verdicts import Failure, Member, Timeouts
+from tidegate.group.status import Failure, Member, Timeouts
+from tidegate.group.unauthenticated import Strangers
 from tidegate.group.wire import (
     Frame,
     Goodbye,

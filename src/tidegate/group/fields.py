@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any
 
 from tidegate.errors import InvalidGroupName, MalformedFrame
-from tidegate.group.verdicts import NOBODY, Failure, PhaseStatus, Require, State
+from tidegate.group.status import NOBODY, Failure, PhaseStatus, Require, State
 
 MAX_NAME = 64
 """Bytes of the name of a barrier, a member or a topic."""

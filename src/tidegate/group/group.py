@@ -19,13 +19,13 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.group.address import Address
+from tidegate.group.authentication import checked_secret
 from tidegate.group.fields import put_name
 from tidegate.group.handlers import aside
+from tidegate.group.member_table import instance_of
 from tidegate.group.membership import JOINING, Handler, Membership
-from tidegate.group.proofs import checked_secret
-from tidegate.group.roster import instance_of
 from tidegate.group.session import Call, Session, failed_phases
-from tidegate.group.verdicts import (
+from tidegate.group.status import (
     NO_SEQUENCE,
     NOBODY,
     Completion,

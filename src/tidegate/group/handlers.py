@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Condition, Lock, Thread, current_thread, local
 from time import monotonic
 
-from tidegate.group.events import log, tell
+from tidegate.group.log_events import log, tell
 
 MOST_WAITING = 10_000
 """Messages that wait for their handlers before the connection is read no further."""

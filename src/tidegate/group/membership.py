@@ -20,13 +20,13 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.group.address import Address
-from tidegate.group.admission import Applicant
-from tidegate.group.boots import Lives
-from tidegate.group.events import log, tell
+from tidegate.group.boot_ids import Lives
 from tidegate.group.fields import put_name
 from tidegate.group.handlers import Handlers, Message
+from tidegate.group.handshake import Applicant
+from tidegate.group.log_events import log, tell
 from tidegate.group.session import Session
-from tidegate.group.verdicts import Member, Timeouts
+from tidegate.group.status import Member, Timeouts
 from tidegate.group.wire import BOOT, About, Configure, Drain, Reason
 
 Handler = Callable[[Message], None]

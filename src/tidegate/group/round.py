@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from tidegate.group.verdicts import (
+from tidegate.group.status import (
     NO_SEQUENCE,
     NOBODY,
     PHASES,

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tidegate.group.events import log, tell
-from tidegate.group.roster import Entry, Missed, Roster
+from tidegate.group.log_events import log, tell
+from tidegate.group.member_table import Entry, Missed, Roster
 from tidegate.group.round import Ask, Identity, Round, Slow, Stage, Verdict
-from tidegate.group.verdicts import NOBODY, PHASES, Failure, Timeouts
+from tidegate.group.status import NOBODY, PHASES, Failure, Timeouts
 from tidegate.group.wire import (
     About,
     AckRequest,
@@ -28,7 +28,7 @@ from tidegate.group.wire import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.group.verdicts import Require
+    from tidegate.group.status import Require
 
 MOST_CALLS = 256
 """Barrier calls that one member may have open."""

@@ -18,12 +18,12 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 from tidegate.errors import CoordinatorUnreachable, MalformedFrame
-from tidegate.group.admission import Applicant, OpenLane, open_lane
-from tidegate.group.events import log
 from tidegate.group.framing import READ_SIZE
 from tidegate.group.handlers import Handlers, Message
-from tidegate.group.intake import Intake
-from tidegate.group.verdicts import Failure, Member, PhaseStatus, Require, State
+from tidegate.group.handshake import Applicant, OpenLane, open_lane
+from tidegate.group.inbound import Intake
+from tidegate.group.log_events import log
+from tidegate.group.status import Failure, Member, PhaseStatus, Require, State
 from tidegate.group.wire import (
     About,
     AckRequest,

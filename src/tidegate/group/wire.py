@@ -31,7 +31,7 @@ from tidegate.group.fields import (
     one_of,
     raw,
 )
-from tidegate.group.verdicts import Member, Phase, PhaseStatus, Require, Timeouts
+from tidegate.group.status import Member, Phase, PhaseStatus, Require, Timeouts
 
 VERSION = 1
 HEADER = Struct("<BBHI")

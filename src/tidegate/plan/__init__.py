@@ -7,7 +7,7 @@ together as one stage, on how many shards, how rows move between stages, and whe
 align. Planning is pure: the same declaration gives the same plan, with the same ids, everywhere.
 """
 
-from tidegate.plan.difference import Difference, difference
+from tidegate.plan.compatibility.difference import Difference, difference
 from tidegate.plan.encode import encoded, logical_json, physical_json, plan_hash
 from tidegate.plan.explain import explain_logical, explain_physical
 from tidegate.plan.logical import LogicalNode, LogicalPlan, logical_plan

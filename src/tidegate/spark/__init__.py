@@ -9,24 +9,13 @@ The only room that imports pyspark. Nothing here uses RDDs, the Spark context or
 that everything runs on a classic session and over Spark Connect alike.
 """
 
-from tidegate.spark.analyze import Checked, analyze, check
-from tidegate.spark.causes import is_in_the_data
-from tidegate.spark.checker_pool import CheckerPool
-from tidegate.spark.condense import condensing
-from tidegate.spark.engines import Offer
-from tidegate.spark.event_times import latest_event, watermark
-from tidegate.spark.exchange import Batch, Route
-from tidegate.spark.ingest import digest, ingest, ingest_table
-from tidegate.spark.liveness import ended_under, reported_end, why_ended
-from tidegate.spark.prepare import PreparedStage, inputs_of, prepare
-from tidegate.spark.probes import ensure_fit
-from tidegate.spark.reference import reference
-from tidegate.spark.results import write_csv
-from tidegate.spark.schemas import Schema
-from tidegate.spark.sessions import Session, open_session, prefer_this_thread, session_on
-from tidegate.spark.shares import Share
-from tidegate.spark.stages import passes_through, run_shares
-from tidegate.spark.streams import (
+from tidegate.spark.analyze.analyze import Checked, analyze, check
+from tidegate.spark.analyze.prepare import PreparedStage, inputs_of, prepare
+from tidegate.spark.analyze.schemas import Schema
+from tidegate.spark.checker.pool import CheckerPool
+from tidegate.spark.ingest.event_times import latest_event, watermark
+from tidegate.spark.ingest.ingest import digest, ingest, ingest_table
+from tidegate.spark.ingest.streams import (
     Rows,
     Stream,
     check_stream,
@@ -37,6 +26,17 @@ from tidegate.spark.streams import (
     planned_batch,
     stream_id,
 )
+from tidegate.spark.jobs.compact_state import condensing
+from tidegate.spark.jobs.exchange import Batch, Route
+from tidegate.spark.jobs.job_input import Share
+from tidegate.spark.jobs.run_stage import passes_through, run_shares
+from tidegate.spark.jobs.spark_errors import is_in_the_data
+from tidegate.spark.reference import reference
+from tidegate.spark.results.csv_result import write_csv
+from tidegate.spark.session.engines import Offer
+from tidegate.spark.session.jvm_liveness import ended_under, reported_end, why_ended
+from tidegate.spark.session.probes import ensure_fit
+from tidegate.spark.session.sessions import Session, open_session, prefer_this_thread, session_on
 
 __all__ = [
     "Batch",

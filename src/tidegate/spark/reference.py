@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from tidegate.pipeline.nodes import Sink, Source
 from tidegate.plan.logical import logical_plan
-from tidegate.spark.chunks import read_chunks
-from tidegate.spark.declared import apply_operator
-from tidegate.spark.schemas import empty_source
+from tidegate.spark.analyze.logical_operators import apply_operator
+from tidegate.spark.analyze.schemas import empty_source
+from tidegate.spark.ingest.readers import read_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.pipeline import Pipeline
-    from tidegate.spark.sessions import Session
+    from tidegate.spark.session.sessions import Session
 
 
 def reference(

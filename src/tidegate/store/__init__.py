@@ -10,10 +10,7 @@ once or not at all. The monitor decides on what `unreleased` tells, the coordina
 on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
 """
 
-from tidegate.store import cuts, garbage, plans, restoring, unaligned
-from tidegate.store.chunks import Chunk
-from tidegate.store.clocks import ClockWatch
-from tidegate.store.cuts import (
+from tidegate.store.checkpoints.checkpoints import (
     Acknowledged,
     Held,
     Kept,
@@ -23,21 +20,11 @@ from tidegate.store.cuts import (
     state_of,
     withdrawn_among,
 )
-from tidegate.store.database import Connection, Database, open_database
-from tidegate.store.deliveries import begin_batch, end_source, find_chunk, record_chunk
-from tidegate.store.embedded import EmbeddedServer, Listen
-from tidegate.store.heartbeat import Heartbeat
-from tidegate.store.lanes import (
-    FETCH,
-    LaneState,
-    Sent,
-    Unread,
-    append,
-    lanes_of,
-    last_watermarks,
-    unread,
-)
-from tidegate.store.leases import (
+from tidegate.store.core.clocks import ClockWatch
+from tidegate.store.core.database import Connection, Database, open_database
+from tidegate.store.core.embedded_postgres import EmbeddedServer, Listen
+from tidegate.store.core.lease_keeper import Heartbeat
+from tidegate.store.core.leases import (
     Lease,
     acquire,
     forget_below,
@@ -48,9 +35,24 @@ from tidegate.store.leases import (
     release,
     renew,
 )
-from tidegate.store.messages import message_id
-from tidegate.store.releases import facts_of, gates_of, released, unreleased
-from tidegate.store.results import (
+from tidegate.store.core.notifications import Wakeups, notify
+from tidegate.store.core.text import refused_values, storable
+from tidegate.store.core.topics import cut_topic, monitor_topic, run_topic, seats_topic, task_topic
+from tidegate.store.runs.channels import (
+    FETCH,
+    LaneState,
+    Sent,
+    Unread,
+    append,
+    lanes_of,
+    last_watermarks,
+    unread,
+)
+from tidegate.store.runs.chunks import Chunk
+from tidegate.store.runs.deliveries import begin_batch, end_source, find_chunk, record_chunk
+from tidegate.store.runs.message_codec import message_id
+from tidegate.store.runs.releases import facts_of, gates_of, released, unreleased
+from tidegate.store.runs.results import (
     SinkRows,
     files_named,
     publications,
@@ -60,7 +62,7 @@ from tidegate.store.results import (
     to_reclaim,
     unfinished_among,
 )
-from tidegate.store.runs import (
+from tidegate.store.runs.runs import (
     LaneName,
     Run,
     RunState,
@@ -74,7 +76,7 @@ from tidegate.store.runs import (
     remove_closed_runs,
     tardy_runs,
 )
-from tidegate.store.status import (
+from tidegate.store.runs.status import (
     LaneStatus,
     Owner,
     RunFacts,
@@ -83,7 +85,7 @@ from tidegate.store.status import (
     overview,
     run_facts,
 )
-from tidegate.store.steps import (
+from tidegate.store.runs.step_commit import (
     Advance,
     Committed,
     Failed,
@@ -93,9 +95,6 @@ from tidegate.store.steps import (
     commit_step,
     fail_runs,
 )
-from tidegate.store.text import refused_values, storable
-from tidegate.store.topics import cut_topic, monitor_topic, run_topic, seats_topic, task_topic
-from tidegate.store.wakeups import Wakeups, notify
 
 __all__ = [
     "FETCH",
@@ -139,7 +138,6 @@ __all__ = [
     "closed_among",
     "commit_step",
     "cut_topic",
-    "cuts",
     "end_source",
     "facts_of",
     "fail_runs",
@@ -148,7 +146,6 @@ __all__ = [
     "find_run",
     "forget_below",
     "free_keys",
-    "garbage",
     "gates_of",
     "guard",
     "holders",
@@ -164,7 +161,6 @@ __all__ = [
     "overdue_runs",
     "overview",
     "plan_of",
-    "plans",
     "publications",
     "reclaim",
     "record_chunk",
@@ -173,7 +169,6 @@ __all__ = [
     "released",
     "remove_closed_runs",
     "renew",
-    "restoring",
     "results_of",
     "rows_in",
     "run_facts",
@@ -184,7 +179,6 @@ __all__ = [
     "tardy_runs",
     "task_topic",
     "to_reclaim",
-    "unaligned",
     "unfinished_among",
     "unread",
     "unreleased",

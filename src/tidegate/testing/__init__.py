@@ -7,8 +7,8 @@ to a cut (`cutting`); `processes` lets the processes of a whole deployment die a
 several clients wait for their results.
 """
 
-from tidegate.testing.processes import Client, Company, chaos_of_processes
-from tidegate.testing.runs import (
+from tidegate.testing.cluster_chaos import Client, Company, chaos_of_processes
+from tidegate.testing.run_chaos import (
     IN_TURN,
     QUICK,
     Published,

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.integration.run.shop import Client, ask, shop
-from tests.integration.run.test_worker import working
+from tests.integration.runtime.shop import Client, ask, shop
+from tests.integration.runtime.test_worker import working
 from tests.waiting import wait_until
 from tidegate.cli import app
 from tidegate.plan import physical_plan, plan_hash
-from tidegate.run.assemble import assemble
-from tidegate.run.deployment import Deployment
-from tidegate.run.server import Server
+from tidegate.runtime.deployment import Deployment
+from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.task_graph import assemble
 from tidegate.store import Database, Wakeups, acquire
-from tidegate.store.status import record_gates
+from tidegate.store.runs.status import record_gates
 
 
 class Command:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.integration.run.shop import BOUND, Client, ask, rows, shop
+from tests.integration.runtime.shop import BOUND, Client, ask, rows, shop
 from tidegate.cli import app
-from tidegate.cli.finding import find_pipeline
-from tidegate.run.deployment import Deployment
-from tidegate.run.service import Service, serving
+from tidegate.cli.loader import find_pipeline
+from tidegate.runtime.deployment import Deployment
+from tidegate.runtime.service import Service, serving
 from tidegate.spark import Session
 from tidegate.store import Database, EmbeddedServer
 
-DECLARED = "tests.integration.serve.declared:pipeline"
+DECLARED = "tests.integration.http.declared:pipeline"
 
 
 @pytest.fixture(scope="module")

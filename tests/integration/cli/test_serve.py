@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.integration.serve.test_killed import free_port
+from tests.integration.http.test_killed import free_port
 from tidegate import spark
 from tidegate.cli import app
 from tidegate.errors import SparkUnavailable
@@ -40,7 +40,7 @@ def test_a_server_answers_while_spark_starts(
 
     monkeypatch.setattr(spark, "session_on", slow)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    pipeline = "tests.integration.serve.declared:pipeline"
+    pipeline = "tests.integration.http.declared:pipeline"
     command = ["serve", pipeline, "--deployment", str(deployment), "--listen", f"127.0.0.1:{port}"]
     ended = CliRunner().invoke(app, command)
     assert answers == [(503, "starting")], ended.output

@@ -13,7 +13,7 @@ import pytest
 
 from tests.waiting import wait_until
 
-PIPELINE = "tests.integration.serve.declared:pipeline"
+PIPELINE = "tests.integration.http.declared:pipeline"
 BOUND = 180.0
 LOADING = "import signal\nprint('loading', flush=True)\nsignal.pause()\n"
 

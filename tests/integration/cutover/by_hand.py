@@ -14,11 +14,13 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.cutover import Reindex
 from tidegate.cutover.values import Cutover, Filled, Portion
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import Done, Failed, Outcome, Performer
-from tidegate.store import Database, change_log, flow_tasks
-from tidegate.store.flows import flow_state
-from tidegate.store.tables import TableName
+from tidegate.flows.worker.executor import Done, Failed, Outcome, Performer
+from tidegate.flows.worker.task_context import TaskContext
+from tidegate.store import Database
+from tidegate.store.cutover import change_log
+from tidegate.store.cutover.tables import TableName
+from tidegate.store.flows import tasks as flow_tasks
+from tidegate.store.flows.runs import flow_state
 
 
 @dataclass

@@ -10,9 +10,10 @@ import psycopg
 import pytest
 
 from tidegate.cutover import Limits, PostgresTable, PostgresTarget, Reindex
-from tidegate.run.flows import FlowWorker, begin, wait
+from tidegate.flows.client import begin, wait
+from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Database, Wakeups
-from tidegate.store.change_log import DELETED, VERSION
+from tidegate.store.cutover.change_log import DELETED, VERSION
 
 ARTICLES = """
 CREATE SCHEMA shop;

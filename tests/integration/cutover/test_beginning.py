@@ -12,9 +12,9 @@ from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cutover import cut_over, retire
 from tidegate.errors import AliasBusy, CutoverRefused
-from tidegate.run.flows import working
-from tidegate.run.flows.performing import Failed
-from tidegate.store.flows import cancel_flow, pause_flow, resume_flow
+from tidegate.flows.worker.executor import Failed
+from tidegate.flows.worker.worker import working
+from tidegate.store.flows.runs import cancel_flow, pause_flow, resume_flow
 
 
 def test_a_cutover_that_is_begun_again_is_the_same(shop: Shop) -> None:

@@ -13,8 +13,9 @@ from tests.integration.cutover.conftest import SOURCE, Shop
 from tidegate.cutover import PostgresTable
 from tidegate.cutover.source import Source
 from tidegate.errors import LoggedTwice
-from tidegate.store import Database, change_capture, change_log
-from tidegate.store.tables import KeyRange, TableName
+from tidegate.store import Database
+from tidegate.store.cutover import change_capture, change_log
+from tidegate.store.cutover.tables import KeyRange, TableName
 
 PARTITIONED = """
 CREATE TABLE shop.{name} (k integer PRIMARY KEY, v integer) PARTITION BY RANGE (k);

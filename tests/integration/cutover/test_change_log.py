@@ -12,9 +12,10 @@ import pytest
 from tests.integration.cutover.conftest import SOURCE, Shop
 from tidegate.cutover.source import Source
 from tidegate.errors import GeneratedKey, NoPrimaryKey, NotFollowed, TableBusy, UnknownTable
-from tidegate.store import Database, change_capture, change_log
-from tidegate.store.change_log import DELETED, VERSION
-from tidegate.store.tables import KeyRange, TableName, shape_of
+from tidegate.store import Database
+from tidegate.store.cutover import change_capture, change_log
+from tidegate.store.cutover.change_log import DELETED, VERSION
+from tidegate.store.cutover.tables import KeyRange, TableName, shape_of
 
 TABLE = TableName("shop", "articles")
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.following import Follower
-from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.errors import ColumnReserved, IndexDiffers
 from tidegate.store import Database
-from tidegate.store.programs import programs
+from tidegate.store.core.postgres_binaries import programs
 
 MANY_WORDS = (
     "(SELECT string_agg(md5(at::text), ' ' ORDER BY at) FROM generate_series(1, 50000) AS at)"

@@ -17,12 +17,12 @@ from tests.waiting import wait_until
 from tidegate.cutover import Indexes, Limits, Reindex, Target, retire, reverse
 from tidegate.cutover.targets import Together
 from tidegate.errors import IndexInUse
-from tidegate.run.flows import working
-from tidegate.run.flows.performing import Done
+from tidegate.flows.worker.executor import Done
+from tidegate.flows.worker.worker import working
 from tidegate.store import Connection, Database
-from tidegate.store.change_log import DELETED, VERSION
-from tidegate.store.indexes import Noted, held, note_switch
-from tidegate.store.tables import Digest, Key, KeyRange, Shape, checksum_of
+from tidegate.store.cutover.change_log import DELETED, VERSION
+from tidegate.store.cutover.indexes import Noted, held, note_switch
+from tidegate.store.cutover.tables import Digest, Key, KeyRange, Shape, checksum_of
 
 
 @dataclass

@@ -9,11 +9,12 @@ import pytest
 
 from tests.integration.cutover.conftest import Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.comparing import compare
-from tidegate.cutover.following import Follower
+from tidegate.cutover.change_consumer import Follower
 from tidegate.cutover.values import Portion
-from tidegate.store import Database, change_log
-from tidegate.store.tables import BLOCK, KeyRange
+from tidegate.cutover.verify import compare
+from tidegate.store import Database
+from tidegate.store.cutover import change_log
+from tidegate.store.cutover.tables import BLOCK, KeyRange
 
 TARGET = PostgresTarget("search.things")
 

@@ -15,12 +15,13 @@ from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cli import app
 from tidegate.cutover import feed, indexes_of, reverse
-from tidegate.cutover.steering import IndexStatus
+from tidegate.cutover.operations import IndexStatus
 from tidegate.errors import FeedRefused, IndexDiffers, IndexUnfed, NotFollowed
-from tidegate.run.flows import metrics_text, working
-from tidegate.run.flows.performing import Done
-from tidegate.store import flow_tasks
-from tidegate.store.flows import cancel_flow, sweep_flows
+from tidegate.flows.metrics import metrics_text
+from tidegate.flows.worker.executor import Done
+from tidegate.flows.worker.worker import working
+from tidegate.store.flows import tasks as flow_tasks
+from tidegate.store.flows.runs import cancel_flow, sweep_flows
 
 UNFED = 'tidegate_cutover_unfed{alias="search.articles"}'
 

@@ -12,17 +12,18 @@ import pytest
 from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
-from tidegate.cutover import following as module
-from tidegate.cutover.comparing import compare
-from tidegate.cutover.following import Follower, Following
-from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover import change_consumer as module
+from tidegate.cutover.change_consumer import Follower, Following
+from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.cutover.values import Portion
+from tidegate.cutover.verify import compare
 from tidegate.errors import FlowCancelled, OffsetAhead, RowsDiffer, StreamStalled
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import LetGo, Performer
-from tidegate.store import Database, change_log
-from tidegate.store.tables import KeyRange
+from tidegate.flows.worker.executor import LetGo, Performer
+from tidegate.flows.worker.task_context import TaskContext
+from tidegate.store import Database
+from tidegate.store.cutover import change_log
+from tidegate.store.cutover.tables import KeyRange
 
 WHOLE = Portion("v1", None, None)
 

@@ -24,14 +24,14 @@ from tidegate.cutover import (
     PostgresTarget,
     Reindex,
     indexes_of,
+    operations,
     retire,
     reverse,
-    steering,
 )
 from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse
-from tidegate.run.flows import FlowWorker, working
+from tidegate.flows.worker.worker import FlowWorker, working
 from tidegate.store import Database
-from tidegate.store.flows import cancel_flow, flow_run
+from tidegate.store.flows.runs import cancel_flow, flow_run
 
 REINDEX = "tests.crash.cutover:reindex"
 
@@ -137,7 +137,7 @@ def test_an_alias_without_a_schema_goes_back_as_well(
 def test_readers_go_back_to_a_stale_index_while_the_source_is_down(
     alias: Alias, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steering, "LAG_BOUND", 0.5)
+    monkeypatch.setattr(operations, "LAG_BOUND", 0.5)
     unreachable = PostgresTable("shop.articles", url="host=127.0.0.1 port=1 connect_timeout=1")
     down = Reindex("articles", unreachable, reindex.target)
     begun = monotonic()

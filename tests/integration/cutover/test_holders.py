@@ -10,7 +10,7 @@ import pytest
 from tests.integration.conftest import NO_SYNC, temporary_folder
 from tests.integration.cutover.conftest import Shop
 from tidegate.store import EmbeddedServer
-from tidegate.store.change_log import Holder, holder
+from tidegate.store.cutover.change_log import Holder, holder
 
 
 @pytest.fixture

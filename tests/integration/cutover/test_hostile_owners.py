@@ -10,12 +10,13 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.cutover.conftest import Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.following import Follower
+from tidegate.cutover.change_consumer import Follower
 from tidegate.errors import CodeRefused, IndexDiffers, TypeRefused, WriterTooStrong
-from tidegate.store import Database, change_log
-from tidegate.store.log_writer import WRITER
-from tidegate.store.table_settings import be_reading
-from tidegate.store.tables import KeyRange, TableName
+from tidegate.store import Database
+from tidegate.store.cutover import change_log
+from tidegate.store.cutover.log_writer import WRITER
+from tidegate.store.cutover.table_settings import be_reading
+from tidegate.store.cutover.tables import KeyRange, TableName
 
 OWNER = "mallory"
 TARGET = PostgresTarget("search.things")

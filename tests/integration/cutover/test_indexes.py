@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tests.waiting import wait_until
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers, UnknownTableColumn
 from tidegate.store import Connection, Database
-from tidegate.store.change_log import DELETED, VERSION
-from tidegate.store.indexes import Noted
-from tidegate.store.tables import KeyRange
+from tidegate.store.cutover.change_log import DELETED, VERSION
+from tidegate.store.cutover.indexes import Noted
+from tidegate.store.cutover.tables import KeyRange
 
 BY = Noted("a test")
 WAITING = (

@@ -8,12 +8,13 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop, declared
 from tidegate.cutover import PostgresTarget, retire
-from tidegate.cutover.following import Follower
-from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.errors import AliasDiffers, IndexDiffers, NotFollowed
-from tidegate.store import Database, change_log
-from tidegate.store.tables import KeyRange
+from tidegate.store import Database
+from tidegate.store.cutover import change_log
+from tidegate.store.cutover.tables import KeyRange
 
 
 @pytest.fixture

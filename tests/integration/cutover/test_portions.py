@@ -10,10 +10,10 @@ from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import Shop, declared
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover.source import Source
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import Performer
-from tidegate.store import flow_tasks
-from tidegate.store.tables import Key
+from tidegate.flows.worker.executor import Performer
+from tidegate.flows.worker.task_context import TaskContext
+from tidegate.store.cutover.tables import Key
+from tidegate.store.flows import tasks as flow_tasks
 
 BOUNDS = 3
 """How many are found before the worker that looks for them is no more."""

@@ -12,11 +12,12 @@ import pytest
 from psycopg import errors
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
-from tidegate.cutover.following import Follower
-from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
-from tidegate.store import Database, change_log
-from tidegate.store.tables import KeyRange
+from tidegate.store import Database
+from tidegate.store.cutover import change_log
+from tidegate.store.cutover.tables import KeyRange
 
 WRITERS, TRANSACTIONS, KEYS = 4, 60, 12
 PUT = """INSERT INTO shop.articles (id, title) VALUES (%(id)s, %(text)s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.integration.cutover.conftest import Hall
 from tidegate.cutover.values import Cutover
-from tidegate.run.flows import result
+from tidegate.flows.client import result
 
 
 def test_an_index_is_filled_compared_and_switched_to(hall: Hall) -> None:

@@ -12,13 +12,13 @@ from tests.crash.cutover import reindex
 from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
-from tidegate.cutover import indexes_of, retire, reverse, steering
-from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover import indexes_of, operations, retire, reverse
+from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.errors import IndexDiffers, IndexInUse
-from tidegate.run.flows import working
+from tidegate.flows.worker.worker import working
 from tidegate.store import Database
-from tidegate.store.flows import flow_run
+from tidegate.store.flows.runs import flow_run
 
 FOLLOWERS = "SELECT split_part(name, ' ', 1) FROM tidegate_log.follower ORDER BY 1"
 
@@ -62,7 +62,7 @@ def test_readers_are_not_led_to_an_index_whose_feed_is_ending(
     def meanwhile(*_: object) -> None:
         reverse(alias.database, reindex, by="somebody else", is_stale_borne=True)
 
-    monkeypatch.setattr(steering, "_wait_ended", meanwhile)
+    monkeypatch.setattr(operations, "_wait_ended", meanwhile)
     with working(alias.database, reindex.feed), pytest.raises(IndexDiffers) as refused:
         retire(alias.database, reindex, "v1")
     assert (refused.value.index, refused.value.reason) == ("search.v1", "it is being retired")
@@ -92,7 +92,7 @@ def test_a_feed_that_does_not_end_is_named_with_its_index(
 ) -> None:
     feed = keeper_of(alias, "search.v1")
     hand.claim("articles-feed/feed")  # as a worker that is frozen
-    monkeypatch.setattr(steering, "END_BOUND", 0.1)
+    monkeypatch.setattr(operations, "END_BOUND", 0.1)
     with pytest.raises(IndexInUse) as refused:
         retire(alias.database, reindex, "v1")
     assert refused.value.index == "search.v1"

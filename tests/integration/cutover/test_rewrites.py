@@ -18,9 +18,10 @@ from tests.integration.cutover.test_following import Both, both  # noqa: F401  a
 from tests.waiting import wait_until
 from tidegate.cutover import PostgresTable
 from tidegate.cutover.source import Source
-from tidegate.store import Database, change_log
-from tidegate.store.change_log import DELETED
-from tidegate.store.tables import KeyRange
+from tidegate.store import Database
+from tidegate.store.cutover import change_log
+from tidegate.store.cutover.change_log import DELETED
+from tidegate.store.cutover.tables import KeyRange
 
 T = TypeVar("T")
 REWRITE = "ALTER TABLE shop.articles ADD COLUMN extra float8 DEFAULT random()"

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
-from tidegate.cutover.postgres import PostgresIndexes
+from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.errors import AliasDiffers
 from tidegate.store import Database
-from tidegate.store.indexes import Noted
+from tidegate.store.cutover.indexes import Noted
 
 BY = Noted("a test")
 ROLE = "tidegate_reader"

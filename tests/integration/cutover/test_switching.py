@@ -15,10 +15,10 @@ from tests.waiting import wait_until
 from tidegate.cutover import Limits, PostgresTable, Reindex, reverse
 from tidegate.cutover.values import Switched
 from tidegate.flows import FlowStateReader
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import Done, Failed, Performer
-from tidegate.store.flow_tasks import Claim
-from tidegate.store.flows import sweep_flows
+from tidegate.flows.worker.executor import Done, Failed, Performer
+from tidegate.flows.worker.task_context import TaskContext
+from tidegate.store.flows.runs import sweep_flows
+from tidegate.store.flows.tasks import Claim
 
 INDEX = "articles_v1"
 SPOIL = f"UPDATE search.{INDEX} SET title = 'spoilt' WHERE id = 3"

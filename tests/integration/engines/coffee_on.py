@@ -15,8 +15,8 @@ from time import monotonic
 
 from tests.integration.engines.killing import Killer
 from tidegate.errors import EngineUnfit, SparkUnavailable, SparkUnprotected
-from tidegate.run.deployment import open_deployment
-from tidegate.run.folders import RunOptions, chunks_in, run_folder
+from tidegate.runtime.deployment import open_deployment
+from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_in, run_folder
 from tidegate.spark import Session, ensure_fit, open_session
 from tidegate_examples.coffee import pipeline
 

@@ -13,12 +13,13 @@ import pytest
 
 from tests.integration.flows.declared import numbers
 from tidegate.flows import Flow
-from tidegate.flows.definition import Definition
-from tidegate.run.flows import FlowWorker, begin, result, wait
+from tidegate.flows.client import begin, result, wait
+from tidegate.flows.model.definition import Definition
+from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Connection, Database, Wakeups, acquire
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
-from tidegate.store.flow_tasks import FLOW_WORKER, Claim
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
+from tidegate.store.flows.tasks import FLOW_WORKER, Claim
 
 T = TypeVar("T")
 LEASE = 60.0

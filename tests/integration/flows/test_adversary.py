@@ -22,9 +22,9 @@ from tests.integration.flows.conftest import Hand
 from tidegate.errors import FlowError, StoreError
 from tidegate.flows import Context, Flow, Tolerate
 from tidegate.store import Connection, Database, acquire
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
-from tidegate.store.flow_tasks import FLOW_WORKER, OWN, Claim
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
+from tidegate.store.flows.tasks import FLOW_WORKER, OWN, Claim
 
 HANDS, RUNS = 5, 3
 TURNS = int(os.environ.get("TIDEGATE_ADVERSARY_TURNS", "80"))

@@ -16,9 +16,9 @@ from tests.integration.flows.conftest import GENERATOR, ITEMS, Hand
 from tests.integration.flows.declared import numbers
 from tidegate.errors import ClaimLost, FlowRunClosed, SpawnRefused
 from tidegate.store import Database
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
-from tidegate.store.flow_tasks import Claim
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
+from tidegate.store.flows.tasks import Claim
 
 REFUSALS = (ClaimLost, FlowRunClosed, SpawnRefused)
 COUNTERS = """

@@ -13,8 +13,8 @@ from tests.integration.flows.declared import gated, numbers
 from tidegate.errors import ClaimLost, FlowRunClosed, SpawnRefused, StateRegressed, UnknownFlowRun
 from tidegate.flows import Context, Flow, StepState, Tolerate
 from tidegate.store import Connection, Database
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 LOSE = "DELETE FROM tidegate.lease WHERE kind = 'flow worker' RETURNING 1"
 HURRY = "UPDATE tidegate.flow_task SET available_at = now() WHERE state = 'ready' RETURNING 1"

@@ -12,12 +12,12 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow
-from tidegate.run.flows import begin, result, wait
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.holding import GENERATORS
-from tidegate.run.flows.performing import Failed, Performer
-from tidegate.store import flow_tasks
-from tidegate.store import flows as store
+from tidegate.flows.client import begin, result, wait
+from tidegate.flows.worker.executor import Failed, Performer
+from tidegate.flows.worker.in_flight import GENERATORS
+from tidegate.flows.worker.task_context import TaskContext
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks as flow_tasks
 
 
 def narrow(released: Event, name: str = "narrow", timeout: float = 600.0) -> Flow:

@@ -11,11 +11,13 @@ from tests.integration.flows.calls import Start
 from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, StepState
-from tidegate.run.flows import FlowWorker, begin, wait, write_state
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import Failed, Outcome, Performer, Settled
-from tidegate.store import Connection, Database, Wakeups, flow_tasks
-from tidegate.store import flows as store
+from tidegate.flows.client import begin, wait, write_state
+from tidegate.flows.worker.executor import Failed, Outcome, Performer, Settled
+from tidegate.flows.worker.task_context import TaskContext
+from tidegate.flows.worker.worker import FlowWorker
+from tidegate.store import Connection, Database, Wakeups
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks as flow_tasks
 
 
 def perform(hand: Hand, flow: Flow, step: str) -> Outcome:

@@ -18,9 +18,9 @@ from tidegate.errors import (
     UnknownFlowStep,
 )
 from tidegate.flows import Context, Flow, Tolerate
-from tidegate.run.flows import begin, result, signal, wait
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.flows.client import begin, result, signal, wait
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 # ── results ──
 

@@ -19,7 +19,7 @@ from tests.integration.flows.declared import approved, numbers
 from tests.waiting import wait_until
 from tidegate.cli import app
 from tidegate.store import Database
-from tidegate.store import flow_tasks as tasks
+from tidegate.store.flows import tasks
 
 NUMBERS = "tests.integration.flows.declared:numbers"
 APPROVED = "tests.integration.flows.declared:approved"

@@ -6,11 +6,11 @@ import pytest
 
 from tests.integration.flows.conftest import ITEMS, Hand
 from tests.integration.flows.declared import approved, gated
-from tidegate.cli.flow_telling import whole
+from tidegate.cli.flow.render import whole
 from tidegate.errors import FlowRunClosed
-from tidegate.run.flows.sight import see
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.flows.inspect import see
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 
 def failed(hand: Hand, run: int, queue: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.integration.flows.calls import Start
 from tests.integration.flows.conftest import Hand
-from tidegate.run.flows import result
+from tidegate.flows.client import result
 from tidegate_examples.discover import Report, library
 from tidegate_examples.discover.site import served
 

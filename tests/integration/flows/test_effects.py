@@ -13,11 +13,11 @@ from tests.integration.flows.declared import gated
 from tests.waiting import wait_until
 from tidegate.errors import ClaimLost, StateUndeclared
 from tidegate.flows import Context, Flow
-from tidegate.run.flows import begin, result, wait
-from tidegate.run.flows.context import TaskContext
+from tidegate.flows.client import begin, result, wait
+from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Connection
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 marking = Flow("marking")
 mark = marking.state("mark", int)

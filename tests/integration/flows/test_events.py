@@ -12,10 +12,10 @@ from tests.integration.flows.declared import approved, gated, numbers, offset
 from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, is_set, reached
-from tidegate.run.flows import begin, wait, write_state
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
-from tidegate.store.flow_events import FlowEvent, flow_events, flow_holdings, flow_waits
+from tidegate.flows.client import begin, wait, write_state
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
+from tidegate.store.flows.events import FlowEvent, flow_events, flow_holdings, flow_waits
 
 
 def told(hand: Hand, run: int, *kinds: str) -> list[tuple[str, ...]]:

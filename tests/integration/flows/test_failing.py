@@ -10,8 +10,8 @@ from tidegate.errors import (
     NoStepWithItems,
 )
 from tidegate.flows import Context, Flow, StepState, Tolerate
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 
 def tolerant(policy: Tolerate) -> Flow:

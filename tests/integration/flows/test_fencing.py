@@ -12,8 +12,8 @@ from tidegate.errors import (
     ClaimLost,
 )
 from tidegate.store import Database
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 
 def test_a_stale_claimant_is_refused_and_told_so(hand: Hand, database: Database) -> None:

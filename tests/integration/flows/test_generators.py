@@ -13,11 +13,11 @@ from tidegate.errors import (
     SpawnRefused,
 )
 from tidegate.flows import Context, Flow, StepState
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import Performer
+from tidegate.flows.worker.executor import Performer
+from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 
 def test_items_are_worked_on_while_the_generator_still_yields(hand: Hand) -> None:

@@ -11,7 +11,7 @@ from tests.integration.flows.calls import QUICKLY, Start
 from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, is_set
-from tidegate.run.flows import begin, wait, write_state
+from tidegate.flows.client import begin, wait, write_state
 
 
 def counting(release: Event, breaks_at: int | None = None) -> Flow:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tidegate.flows import Flow
-from tidegate.flows.options import OPTIONS
-from tidegate.run.deployment import open_deployment
-from tidegate.run.flows import begin, result, signal, wait, working, write_state
+from tidegate.flows.client import begin, result, signal, wait, write_state
+from tidegate.flows.model.options import OPTIONS
+from tidegate.flows.worker.worker import working
+from tidegate.runtime.deployment import open_deployment
 from tidegate.store import Database
 
 ROOT = Path(__file__).parents[3]

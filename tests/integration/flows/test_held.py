@@ -13,8 +13,8 @@ from tests.integration.flows.declared import numbers
 from tests.waiting import wait_until
 from tidegate.errors import DuplicateName
 from tidegate.flows import Context, Flow, Tolerate
-from tidegate.flows.options import HandlerOptions
-from tidegate.run.flows import begin, wait
+from tidegate.flows.client import begin, wait
+from tidegate.flows.model.options import HandlerOptions
 
 
 def hanging_from(first: int, every: int, hung: Calls, released: Event, **how: object) -> Flow:

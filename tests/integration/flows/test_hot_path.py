@@ -9,10 +9,10 @@ import pytest
 from tests.integration.flows.conftest import ITEMS, Hand
 from tests.integration.flows.declared import gated
 from tidegate.store import Connection
-from tidegate.store import flow_tasks as tasks
-from tidegate.store.flow_events import flow_ready, flow_waits
-from tidegate.store.flow_metrics import flow_gauges
-from tidegate.store.flow_tasks import Claim
+from tidegate.store.flows import tasks
+from tidegate.store.flows.events import flow_ready, flow_waits
+from tidegate.store.flows.metrics import flow_gauges
+from tidegate.store.flows.tasks import Claim
 
 THERE = 5_000
 BATCH = 50

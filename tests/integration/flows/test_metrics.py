@@ -14,13 +14,13 @@ from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
 from tidegate.errors import InvalidListen
 from tidegate.flows import Context, Flow, reached
-from tidegate.flows.gates import Condition
-from tidegate.run.flows import begin, metrics_text, write_state
-from tidegate.run.flows.metrics import serving_metrics
+from tidegate.flows.client import begin, write_state
+from tidegate.flows.metrics import metrics_text, serving_metrics
+from tidegate.flows.model.gates import Condition
 from tidegate.store import Database
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
-from tidegate.store.flow_metrics import FIGURES, flow_gauges
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
+from tidegate.store.flows.metrics import FIGURES, flow_gauges
 
 LINE = re.compile(r'(\w+)(?:\{((?:\w+="[^"]*",?)*)\})? (\S+)')
 

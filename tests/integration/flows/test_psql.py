@@ -10,7 +10,7 @@ import psycopg
 
 from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import numbers
-from tidegate.store.messages import as_json
+from tidegate.store.runs.message_codec import as_json
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 NAMED = re.compile(r"\bflow_[a-z_]+")

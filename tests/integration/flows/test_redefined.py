@@ -12,8 +12,8 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, StepState
-from tidegate.run.flows import begin, result, wait, write_state
-from tidegate.store import flows as store
+from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.store.flows import runs as store
 
 Declare = Callable[[Flow], None]
 

@@ -11,8 +11,8 @@ from tidegate.errors import (
     StateRegressed,
     StateUndeclared,
 )
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 
 def test_a_monotonic_key_never_goes_back(hand: Hand) -> None:

@@ -17,8 +17,8 @@ from tidegate.errors import (
     UnknownFlowRun,
 )
 from tidegate.flows import Context, Flow, StepState
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 
 def test_the_same_key_is_the_same_run_also_at_the_same_time(hand: Hand) -> None:

@@ -14,10 +14,11 @@ from tests.integration.flows.declared import gated, numbers
 from tests.waiting import wait_until
 from tidegate.errors import StateUndeclared
 from tidegate.flows import Context, Flow, StepState
-from tidegate.run.flows import begin, result, wait, write_state
-from tidegate.run.flows.context import TaskContext
-from tidegate.store import Database, flow_tasks
-from tidegate.store import flows as store
+from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.flows.worker.task_context import TaskContext
+from tidegate.store import Database
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks as flow_tasks
 
 
 def test_a_cooperative_handler_notices_that_its_run_is_cancelled(work: Start, hand: Hand) -> None:

@@ -13,8 +13,8 @@ from tests.integration.flows.declared import approved
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, StepState
-from tidegate.run.flows import begin, signal
-from tidegate.store import flows as store
+from tidegate.flows.client import begin, signal
+from tidegate.store.flows import runs as store
 
 
 class Mute(Exception):

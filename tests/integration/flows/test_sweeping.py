@@ -11,10 +11,10 @@ import pytest
 from tests.integration.flows.conftest import GENERATOR, ITEMS, Hand
 from tests.integration.flows.declared import numbers
 from tidegate.store import Database, acquire, release
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
-from tidegate.store.flow_pipelines import sweep_pipelines
-from tidegate.store.flow_tasks import FLOW_WORKER
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
+from tidegate.store.flows.pipeline_links import sweep_pipelines
+from tidegate.store.flows.tasks import FLOW_WORKER
 
 LOSSES = "SELECT max(losses) FROM tidegate.flow_task WHERE run_id = %s"
 LOCK = "SELECT tidegate.flow_lock(%s)"

@@ -12,10 +12,10 @@ from tests.integration.flows.declared import gated, numbers, offset
 from tests.waiting import wait_until
 from tidegate.errors import FlowRunClosed, StateRegressed
 from tidegate.flows import Context, Flow
-from tidegate.run.flows import begin, result, wait, write_state
-from tidegate.run.flows.worker import FlowWorker
+from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Database, Wakeups
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
 
 
 def test_of_several_workers_one_runs_a_generator_and_all_handle_its_items(

@@ -12,7 +12,7 @@ from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import gated, numbers, offset
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow
-from tidegate.run.flows import begin, wait, write_state
+from tidegate.flows.client import begin, wait, write_state
 from tidegate.store import Database
 
 REFUSING = """

@@ -19,9 +19,9 @@ from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import approved, gated
 from tests.integration.flows.test_commands import Command, command
 from tidegate.errors import InvalidFlowValue
-from tidegate.flows.values import Codec
-from tidegate.store.flows import flow_state, set_external_state, signal_flow
-from tidegate.store.messages import as_json
+from tidegate.flows.model.codecs import Codec
+from tidegate.store.flows.runs import flow_state, set_external_state, signal_flow
+from tidegate.store.runs.message_codec import as_json
 
 __all__ = ["command"]
 

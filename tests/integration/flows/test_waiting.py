@@ -14,9 +14,10 @@ from tests.integration.flows.declared import gated, offset
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, FlowStateReader, is_set, reached
-from tidegate.run.flows import FlowWorker, begin, result, wait, write_state
+from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Database, Wakeups
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
 
 
 def is_parked(hand: Hand, run: int) -> bool:

@@ -20,13 +20,14 @@ from tests.integration.flows.test_commands import NUMBERS, Command
 from tests.integration.flows.test_metrics import ask
 from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
-from tidegate.cli.flow_watching import watching
+from tidegate.cli.flow.watch import watching
 from tidegate.errors import FlowFailed, NoStepWithItems
 from tidegate.flows import Context, FailAtFirst, Flow, Tolerate, reached
-from tidegate.run.flows import begin, follow_events, see, tolerate, wait, write_state
+from tidegate.flows.client import begin, tolerate, wait, write_state
+from tidegate.flows.inspect import follow_events, see
 from tidegate.store import Connection, Database
-from tidegate.store import flow_tasks as tasks
-from tidegate.store import flows as store
+from tidegate.store.flows import runs as store
+from tidegate.store.flows import tasks
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from tests.integration.flows.declared import approved, numbers
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed, FlowTimeout
 from tidegate.flows import Backoff, Context, FinalFailure, Flow, StepState, Tolerate
-from tidegate.run.flows import begin, result, signal, wait
-from tidegate.store.flow_tasks import finish_generator
+from tidegate.flows.client import begin, result, signal, wait
+from tidegate.store.flows.tasks import finish_generator
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import numbers
 from tidegate.errors import NameTaken
-from tidegate.run.flows import FlowWorker
-from tidegate.run.flows.worker_name import KIND, Process, take_name
+from tidegate.flows.worker.worker import FlowWorker
+from tidegate.flows.worker.worker_name import KIND, Process, take_name
 from tidegate.store import Database, Wakeups, acquire
 
 

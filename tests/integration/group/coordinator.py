@@ -9,7 +9,7 @@ from unittest import mock
 
 from tests.integration.group.talking import obey, tell_events
 from tidegate.group import Coordinator
-from tidegate.group.coordination import Coordination
+from tidegate.group.coordinator_state import Coordination
 
 
 def lack_descriptors(*, lack: bool) -> None:

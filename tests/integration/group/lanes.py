@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 from tests.integration.group.processes import Cluster
 from tidegate.group.address import Address
-from tidegate.group.admission import Applicant, open_lane
+from tidegate.group.handshake import Applicant, open_lane
 from tidegate.group.wire import BOOT, Heartbeat, Lane
 
 SIP = 1 << 16

@@ -20,8 +20,8 @@ from tests.unit.group.test_wire import any_frame
 from tests.waiting import wait_until
 from tidegate.group import new_secret
 from tidegate.group.address import Address
-from tidegate.group.admission import Applicant, open_lane
-from tidegate.group.proofs import challenge
+from tidegate.group.authentication import challenge
+from tidegate.group.handshake import Applicant, open_lane
 from tidegate.group.wire import (
     BOOT,
     HEADER,

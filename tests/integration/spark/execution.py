@@ -25,8 +25,8 @@ from tidegate.spark import (
     prepare,
     run_shares,
 )
-from tidegate.spark.exchange import read
-from tidegate.spark.files import stored_parquet
+from tidegate.spark.ingest.parquet_files import stored_parquet
+from tidegate.spark.jobs.exchange import read
 
 Sources = Mapping[str, Sequence[str]]
 Made = dict[int | None, Batch]

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tidegate.spark import Session
-from tidegate.spark.schemas import listed
+from tidegate.spark.analyze.schemas import listed
 
 
 def frame(session: Session, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> DataFrame:

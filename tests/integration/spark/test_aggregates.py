@@ -12,7 +12,7 @@ import tidegate as tg
 from tests.integration.spark.rows import assert_same, frame
 from tidegate.pipeline.nodes import Aggregate, AggregateColumn
 from tidegate.spark import Session
-from tidegate.spark.aggregates import aggregate, call_types, merge_aggregate, partial_aggregate
+from tidegate.spark.jobs.aggregates import aggregate, call_types, merge_aggregate, partial_aggregate
 
 SCHEMA = pa.schema({
     "k": pa.string(), "batch": pa.int32(), "i": pa.int32(), "n": pa.int64(), "f": pa.float64(),

@@ -21,8 +21,8 @@ from tidegate.pipeline import Pipeline, Stream
 from tidegate.plan import explain_physical, physical_plan, plan_hash
 from tidegate.plan.physical import Step
 from tidegate.spark import Session, analyze, check
-from tidegate.spark.aggregates import CallTypes
-from tidegate.spark.steps import apply_step
+from tidegate.spark.jobs.aggregates import CallTypes
+from tidegate.spark.jobs.apply_operator import apply_step
 from tidegate_examples.coffee import pipeline as coffee
 
 SCHEMA = "store_id bigint, item string, amount decimal(10,2), weight double, tags map<string,int>"
@@ -163,7 +163,7 @@ def test_spark_is_asked_about_the_stages_of_a_plan_once(
         return apply_step(step, inputs, types)
 
     # The room exports a function under the name of this module.
-    monkeypatch.setattr(sys.modules["tidegate.spark.prepare"], "apply_step", counting)
+    monkeypatch.setattr(sys.modules["tidegate.spark.analyze.prepare"], "apply_step", counting)
     shop = declared(lambda sales: sales.aggregate(by="item", n="count(*)"))
     plan = check(shop, spark, shards=2).plan
     assert len(applied) == sum(len(stage.steps) for stage in plan.stages)

@@ -8,8 +8,8 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import DecimalType
 
 from tidegate.spark import Session
-from tidegate.spark.averages import average_type, decimal_average
-from tidegate.spark.schemas import column
+from tidegate.spark.analyze.schemas import column
+from tidegate.spark.jobs.averages import average_type, decimal_average
 
 TYPES = [
     (4, 2), (10, 2), (11, 11), (12, 2), (18, 2), (20, 10), (28, 0), (30, 20), (33, 0),

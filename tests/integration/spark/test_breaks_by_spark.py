@@ -17,8 +17,8 @@ from tests.integration.spark.test_ingest_agrees import gathered
 from tidegate.errors import BadLine, BadValue
 from tidegate.pipeline.nodes import Field
 from tidegate.spark import Session, ingest
-from tidegate.spark.chunks import read_chunks
-from tidegate.spark.schemas import empty_source
+from tidegate.spark.analyze.schemas import empty_source
+from tidegate.spark.ingest.readers import read_chunks
 
 FIELDS = (Field("a", "string"), Field("b", "string"))
 PIECE = st.sampled_from(

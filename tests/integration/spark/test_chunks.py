@@ -12,9 +12,9 @@ from tests.integration.spark.rows import content
 from tidegate.errors import MissingColumns, UnknownFormat
 from tidegate.pipeline.nodes import Field
 from tidegate.spark import Session
-from tidegate.spark.causes import SPARK_ERRORS, cause_of
-from tidegate.spark.chunks import read_chunks
-from tidegate.spark.schemas import empty_source
+from tidegate.spark.analyze.schemas import empty_source
+from tidegate.spark.ingest.readers import read_chunks
+from tidegate.spark.jobs.spark_errors import SPARK_ERRORS, cause_of
 
 FIELDS = (
     Field("id", "bigint"), Field("name", "string"), Field("amount", "decimal(10,2)"),

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 
 from tests.integration.spark.rows import content
 from tidegate.spark import Batch, Route, Session
-from tidegate.spark.exchange import Place, read, write
-from tidegate.spark.tags import Tags
+from tidegate.spark.jobs.exchange import Place, read, write
+from tidegate.spark.jobs.tags import Tags
 
 ALONE = Tags(run=4, shard=1)
 

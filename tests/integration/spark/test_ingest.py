@@ -14,8 +14,8 @@ import tidegate as tg
 from tests.integration.spark.rows import content
 from tidegate.errors import BadLine, BadValue, UnreadableChunk, WrongColumnType
 from tidegate.spark import Batch, Session, ingest
-from tidegate.spark.exchange import read
-from tidegate.spark.schemas import empty_source
+from tidegate.spark.analyze.schemas import empty_source
+from tidegate.spark.jobs.exchange import read
 
 BEGINNING = "chunks/run=7/to=1/sales/3-a"
 SCHEMA = "id bigint, amount decimal(6,2), day date, at timestamp_ntz, moment timestamp, name string"

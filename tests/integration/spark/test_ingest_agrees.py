@@ -20,12 +20,12 @@ from pyspark.sql import functions as fn
 
 from tidegate.pipeline.nodes import Field
 from tidegate.spark import Session
-from tidegate.spark.arrow_types import arrow_schema
-from tidegate.spark.chunks import read_chunks
-from tidegate.spark.culprits import find_bad_value
-from tidegate.spark.layouts import layout_of
-from tidegate.spark.quick_csv import Doubtful, QuickCsv
-from tidegate.spark.schemas import empty_source
+from tidegate.spark.analyze.schemas import empty_source
+from tidegate.spark.ingest.arrow_types import arrow_schema
+from tidegate.spark.ingest.csv_reader import Doubtful, QuickCsv
+from tidegate.spark.ingest.layouts import layout_of
+from tidegate.spark.ingest.locate_bad_value import find_bad_value
+from tidegate.spark.ingest.readers import read_chunks
 
 Text = st.SearchStrategy[str]
 HEADER = b"value,more\n"

@@ -7,7 +7,7 @@ from tidegate.pipeline.schema import read_schema
 from tidegate.pipeline.sql import parse
 from tidegate.plan.kinds import kind_of, kind_of_type
 from tidegate.spark import Session
-from tidegate.spark.schemas import empty_source
+from tidegate.spark.analyze.schemas import empty_source
 
 HERE = SourceLine(__file__, 1)
 FIELDS = read_schema("types", """

@@ -4,7 +4,8 @@ from pyspark.sql import DataFrame
 
 from tests.integration.spark.rows import content
 from tidegate.pipeline.nodes import Column, Order
-from tidegate.spark import Session, operators
+from tidegate.spark import Session
+from tidegate.spark.jobs import operators
 
 STAR = Column("*", "*", ())
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from tests.integration.spark.execution import save
 from tidegate.spark import Batch, Session, write_csv
-from tidegate.spark.results import small_lines, write_csv_by_spark
+from tidegate.spark.results.csv_result import small_lines, write_csv_by_spark
 
 NASTY = """
     ('plain', 1L, 12.50BD, date'2024-02-29', timestamp_ntz'2024-01-01 06:00:00', true),

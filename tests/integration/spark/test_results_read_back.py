@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from tests.integration.spark.execution import save
 from tests.integration.spark.rows import frame
 from tidegate.spark import Batch, Session, write_csv
-from tidegate.spark.results import small_lines, write_csv_by_spark
+from tidegate.spark.results.csv_result import small_lines, write_csv_by_spark
 
 Text = str | None
 Rows = list[tuple[Text, ...]]

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.dataflow import CheckpointBarrier, CheckpointId
 from tidegate.errors import RunEnded
-from tidegate.signals import CheckpointBarrier, CheckpointId
 from tidegate.store import (
     Acknowledged,
     Advance,
@@ -25,14 +25,14 @@ from tidegate.store import (
     begin_run,
     close_run,
     commit_step,
-    cuts,
     end_source,
-    garbage,
     lanes_of,
     record_chunk,
     run_facts,
 )
-from tidegate.store.releases import facts_of
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+from tidegate.store.runs import retention
+from tidegate.store.runs.releases import facts_of
 
 INTO, OUT = LaneName("head", "scan"), LaneName("scan", "end")
 FILE = SealedFile("batches/x.parquet", 10, "ab")
@@ -56,12 +56,14 @@ def deliver(session: psycopg.Connection, run: Run, number: int) -> None:
 
 def trigger(session: psycopg.Connection, run: Run) -> int | None:
     with session.transaction():
-        return cuts.trigger(session, run, CheckpointId.new())
+        return checkpoint_store.trigger(session, run, CheckpointId.new())
 
 
 def inject(session: psycopg.Connection, run: Run, number: int) -> bool:
     with session.transaction():
-        return cuts.inject(session, run, "orders", CheckpointBarrier(number, number), [INTO])
+        return checkpoint_store.inject(
+            session, run, "orders", CheckpointBarrier(number, number), [INTO]
+        )
 
 
 def step(
@@ -78,7 +80,7 @@ def step(
 
 
 def states(session: psycopg.Connection, run: Run) -> dict[int, CheckpointState]:
-    return {it.number: it.state for it in cuts.checkpoints_of(session, run)}
+    return {it.number: it.state for it in checkpoint_store.checkpoints_of(session, run)}
 
 
 # --- beginning -------------------------------------------------------------------------------
@@ -91,7 +93,7 @@ def test_there_is_one_at_a_time(session: psycopg.Connection, run: Run) -> None:
 
 def test_a_number_is_never_used_again(session: psycopg.Connection, run: Run) -> None:
     trigger(session, run)
-    cuts.abort(session, run, 1, "too slow", "scan")
+    checkpoint_store.abort(session, run, 1, "too slow", "scan")
 
     assert trigger(session, run) == 2
     assert states(session, run) == {1: CheckpointState.ABORTED, 2: CheckpointState.TRIGGERED}
@@ -118,11 +120,13 @@ def test_a_source_owes_a_barrier_until_it_is_on_its_lanes_once(
     session: psycopg.Connection, run: Run
 ) -> None:
     trigger(session, run)
-    assert [(it.source, it.number) for it in cuts.owed(session, "sales")] == [("orders", 1)]
+    assert [(it.source, it.number) for it in checkpoint_store.owed(session, "sales")] == [
+        ("orders", 1)
+    ]
 
     assert inject(session, run, 1)
     assert not inject(session, run, 1)
-    assert cuts.owed(session, "sales") == []
+    assert checkpoint_store.owed(session, "sales") == []
 
 
 def test_a_source_that_has_ended_owes_nothing(session: psycopg.Connection, run: Run) -> None:
@@ -130,7 +134,7 @@ def test_a_source_that_has_ended_owes_nothing(session: psycopg.Connection, run: 
     with session.transaction():
         end_source(session, run, "orders", 0, [INTO])
 
-    assert cuts.owed(session, "sales") == []
+    assert checkpoint_store.owed(session, "sales") == []
     assert not inject(session, run, 1)
 
 
@@ -138,7 +142,7 @@ def test_a_barrier_that_is_not_wanted_any_more_is_not_injected(
     session: psycopg.Connection, run: Run
 ) -> None:
     trigger(session, run)
-    cuts.abort(session, run, 1, "too slow", "scan")
+    checkpoint_store.abort(session, run, 1, "too slow", "scan")
 
     assert not inject(session, run, 1)
 
@@ -150,9 +154,9 @@ def test_a_cut_says_how_many_chunks_came_before_its_barrier(
     trigger(session, run)
     inject(session, run, 1)
     deliver(session, run, 2)
-    cuts.commit(session, run, 1, {"tidegate": "0"})
+    checkpoint_store.commit(session, run, 1, {"tidegate": "0"})
 
-    cut = cuts.cut_of(session, run)
+    cut = checkpoint_store.cut_of(session, run)
     assert cut is not None
     assert cut.manifest["sources"] == {"orders": {"chunks": 1, "ended": False}}
     assert cut.manifest["versions"] == {"tidegate": "0"}
@@ -165,13 +169,13 @@ def test_it_is_committed_or_aborted_and_nothing_follows(
     session: psycopg.Connection, run: Run
 ) -> None:
     trigger(session, run)
-    assert cuts.commit(session, run, 1, {})
-    assert not cuts.abort(session, run, 1, "too slow", "scan")
-    assert not cuts.commit(session, run, 1, {})
+    assert checkpoint_store.commit(session, run, 1, {})
+    assert not checkpoint_store.abort(session, run, 1, "too slow", "scan")
+    assert not checkpoint_store.commit(session, run, 1, {})
 
     trigger(session, run)
-    assert cuts.abort(session, run, 2, "too slow", "scan")
-    assert not cuts.commit(session, run, 2, {})
+    assert checkpoint_store.abort(session, run, 2, "too slow", "scan")
+    assert not checkpoint_store.commit(session, run, 2, {})
     assert states(session, run) == {1: CheckpointState.COMMITTED, 2: CheckpointState.ABORTED}
 
 
@@ -184,13 +188,13 @@ def test_what_sinks_gave_is_visible_with_the_cut_and_gone_when_it_is_aborted(
         outputs = (Kept(0, {"sink": "q1", "at": number}, (FILE,)),)
         step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
         if number == 1:
-            assert cuts.cut_of(session, run) is None
-            cuts.commit(session, run, 1, {})
+            assert checkpoint_store.cut_of(session, run) is None
+            checkpoint_store.commit(session, run, 1, {})
         else:
-            cuts.abort(session, run, 2, "too slow", "scan")
+            checkpoint_store.abort(session, run, 2, "too slow", "scan")
 
-    assert cuts.given_by(session, run, "end", 1) == [{"sink": "q1", "at": 1}]
-    assert cuts.given_by(session, run, "end", 2) == []
+    assert checkpoint_store.given_by(session, run, "end", 1) == [{"sink": "q1", "at": 1}]
+    assert checkpoint_store.given_by(session, run, "end", 2) == []
 
 
 def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
@@ -203,29 +207,30 @@ def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
         kept = (Kept(0, {"files": [f"{number}"]}, (FILE,)),)
         said = Acknowledged(run.id, number, "end", kept, condensed=condensed)
         step(session, run, "scan", number, said)
-        cuts.commit(session, run, number, {})
+        checkpoint_store.commit(session, run, number, {})
 
-    assert cuts.state_of(session, run, "end") == [Held(0, 3, {"files": ["3"]})]
-    assert [it["files"] for it in cuts.given_by(session, run, "end", 2)] == [["1"], ["2"]]  # type: ignore[index]
-    assert garbage.retire(session, run, retained=1) == 2
-    assert cuts.given_by(session, run, "end", 3) == [{"files": ["3"]}]
+    assert checkpoint_store.state_of(session, run, "end") == [Held(0, 3, {"files": ["3"]})]
+    given = checkpoint_store.given_by(session, run, "end", 2)
+    assert given == [{"files": ["1"]}, {"files": ["2"]}]
+    assert retention.retire(session, run, retained=1) == 2
+    assert checkpoint_store.given_by(session, run, "end", 3) == [{"files": ["3"]}]
     left = session.execute("SELECT count(*) FROM tidegate.state").fetchone()
     assert left == (1,)
 
 
 def test_failures_are_counted_since_the_last_cut(session: psycopg.Connection, run: Run) -> None:
-    cuts.set_cutting(session, run, Cutting(every=1.0))
+    checkpoint_store.set_cutting(session, run, Cutting(every=1.0))
     for _ in range(2):
         number = trigger(session, run)
         assert number is not None
-        cuts.abort(session, run, number, "too slow", "scan")
-    ((_, facts),) = cuts.to_cut(session, "sales")
+        checkpoint_store.abort(session, run, number, "too slow", "scan")
+    ((_, facts),) = checkpoint_store.to_cut(session, "sales")
     assert (facts.failures, facts.collector) == (2, "end")
 
     number = trigger(session, run)
     assert number is not None
-    cuts.commit(session, run, number, {})
-    ((_, facts),) = cuts.to_cut(session, "sales")
+    checkpoint_store.commit(session, run, number, {})
+    ((_, facts),) = checkpoint_store.to_cut(session, "sales")
     assert facts.failures == 0
 
 
@@ -234,7 +239,7 @@ def test_who_waits_and_for_whom_is_known(session: psycopg.Connection) -> None:
     run = begin_run(session, "sales", "april", lanes, sources=["orders", "others"])
     trigger(session, run)
     inject(session, run, 1)
-    ((_, facts),) = cuts.to_cut(session, "sales")
+    ((_, facts),) = checkpoint_store.to_cut(session, "sales")
 
     assert facts.under_way is not None
     assert facts.under_way.owing == ("others",)
@@ -251,8 +256,8 @@ def test_what_is_pruned_counts_as_processed_and_is_not_missed(
         deliver(session, run, number)
     step(session, run, "scan", 2)
 
-    assert garbage.prune(session, run, seconds=0) == 2
-    assert garbage.prune(session, run, seconds=0) == 0
+    assert retention.prune(session, run, seconds=0) == 2
+    assert retention.prune(session, run, seconds=0) == 0
     (into, _) = run_facts(session, run).lanes
     assert into.gone == ()
     step(session, run, "scan", 3)
@@ -266,7 +271,7 @@ def test_what_was_sent_a_moment_ago_is_not_pruned(session: psycopg.Connection, r
     deliver(session, run, 1)
     step(session, run, "scan", 1)
 
-    assert garbage.prune(session, run) == 0
+    assert retention.prune(session, run) == 0
 
 
 def test_files_that_lost_a_name_are_garbage_after_those_who_read_them(
@@ -277,10 +282,10 @@ def test_files_that_lost_a_name_are_garbage_after_those_who_read_them(
         inject(session, run, number)
         outputs = (Kept(0, {"sink": "q1"}, (SealedFile(f"{number}.parquet", 1, "ab"),)),)
         step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
-        cuts.commit(session, run, number, {})
-    garbage.retire(session, run, retained=1)
+        checkpoint_store.commit(session, run, number, {})
+    retention.retire(session, run, retained=1)
 
-    assert garbage.noted(session) == []
-    assert garbage.noted(session, seconds=0) == [(run.id, "1.parquet")]
-    garbage.forget(session, [(run.id, "1.parquet")])
-    assert garbage.noted(session, seconds=0) == []
+    assert retention.noted(session) == []
+    assert retention.noted(session, seconds=0) == [(run.id, "1.parquet")]
+    retention.forget(session, [(run.id, "1.parquet")])
+    assert retention.noted(session, seconds=0) == []

@@ -22,10 +22,10 @@ from tidegate import __version__
 from tidegate.errors import DatabaseUnreachable, SchemaTooNew
 from tidegate.faults import VARIABLE as CRASH_AT
 from tidegate.store import Database, EmbeddedServer, open_database
-from tidegate.store.database import VARIABLE
-from tidegate.store.functions import make_functions
-from tidegate.store.migrations import current, migrate, migrations
-from tidegate.store.programs import programs
+from tidegate.store.core.database import VARIABLE
+from tidegate.store.core.functions import make_functions
+from tidegate.store.core.migrations import current, migrate, migrations
+from tidegate.store.core.postgres_binaries import programs
 
 MIGRATE = "import sys\nfrom tidegate.store import Database\nDatabase(sys.argv[1]).open().close()\n"
 
@@ -37,7 +37,7 @@ def dump(url: str) -> list[str]:
 
 
 def test_the_migrations_lead_to_the_schema(url: str, empty_url: str) -> None:
-    schema = files("tidegate.store").joinpath("schema.sql").read_bytes()
+    schema = files("tidegate.store.core").joinpath("schema.sql").read_bytes()
     with psycopg.connect(empty_url) as connection:
         connection.execute(schema)
         make_functions(connection)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from tidegate.dataflow import Barrier, BarrierKind, Event, StreamMessage, Watermark
 from tidegate.errors import (
     ChunkConflict,
     ChunksBeyond,
@@ -19,7 +20,6 @@ from tidegate.errors import (
     UnknownRun,
     UnknownSource,
 )
-from tidegate.signals import Barrier, BarrierKind, Event, StreamMessage, Watermark
 from tidegate.store import (
     Chunk,
     Database,
@@ -34,7 +34,7 @@ from tidegate.store import (
     remove_closed_runs,
     unread,
 )
-from tidegate.store.deliveries import END_ID
+from tidegate.store.runs.deliveries import END_ID
 
 SHARDS = [LaneName("head", "scan/0"), LaneName("head", "scan/1")]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from tidegate.dataflow import BarrierKind, Event, StreamMessage
 from tidegate.errors import Fenced, LaneConflict, RunEnded, RunExists
-from tidegate.signals import BarrierKind, Event, StreamMessage
 from tidegate.store import (
     Advance,
     LaneName,

@@ -8,8 +8,10 @@ import psycopg
 import pytest
 
 from tidegate.checkpoint import CheckpointState
-from tidegate.signals import CheckpointId
-from tidegate.store import LaneName, Run, begin_run, cuts, plans
+from tidegate.dataflow import CheckpointId
+from tidegate.store import LaneName, Run, begin_run
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+from tidegate.store.runs import plans
 
 LANES = [LaneName("head", "scan"), LaneName("scan", "sum")]
 
@@ -42,7 +44,7 @@ def test_a_plan_that_no_run_and_no_cut_names_is_forgotten(
 ) -> None:
     for plan in ("first", "of a cut", "other"):
         plans.record(session, plan, "[]")
-    assert cuts.trigger(session, run, CheckpointId.new()) == 1
+    assert checkpoint_store.trigger(session, run, CheckpointId.new()) == 1
     session.execute(
         'UPDATE tidegate.checkpoint SET state = %s, manifest = \'{"plan": "of a cut"}\'',
         [CheckpointState.COMMITTED.value],
@@ -61,6 +63,6 @@ def test_a_plan_that_no_run_and_no_cut_names_is_forgotten(
 def test_tasks_that_acknowledged_a_cut_had_not_ended_before_it(
     session: psycopg.Connection, run: Run
 ) -> None:
-    assert cuts.trigger(session, run, CheckpointId.new()) == 1
-    cuts.acknowledge(session, [cuts.Acknowledged(run.id, 1, "scan")])
+    assert checkpoint_store.trigger(session, run, CheckpointId.new()) == 1
+    checkpoint_store.acknowledge(session, [checkpoint_store.Acknowledged(run.id, 1, "scan")])
     assert plans.ended_before(session, run, 1, ["scan", "sum"]) == ["sum"]

@@ -13,11 +13,11 @@ import psycopg
 import pytest
 
 from tidegate.errors import UnusableFolder
-from tidegate.run.crew import Crew
-from tidegate.run.deployment import open_deployment
-from tidegate.serve.spool import spooling
+from tidegate.http.spool import spooling
+from tidegate.runtime.cluster.process_supervisor import Crew
+from tidegate.runtime.deployment import open_deployment
 from tidegate.store import EmbeddedServer
-from tidegate.store import programs as found
+from tidegate.store.core import postgres_binaries as found
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="PostgreSQL runs as this user")
 

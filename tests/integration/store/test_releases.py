@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tidegate.monitor import Fault, Producer, Release, Wait, decide
-from tidegate.signals import BarrierKind, Event, StreamMessage
+from tidegate.completion import Fault, Producer, Release, Wait, decide
+from tidegate.dataflow import BarrierKind, Event, StreamMessage
 from tidegate.store import (
     Advance,
     LaneName,
@@ -28,7 +28,7 @@ from tidegate.store import (
     task_topic,
     unreleased,
 )
-from tidegate.store.releases import release
+from tidegate.store.runs.releases import release
 
 LEFT, RIGHT = LaneName("map/0", "sum/0"), LaneName("map/1", "sum/0")
 

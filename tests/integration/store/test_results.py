@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tidegate.signals import Event
+from tidegate.dataflow import Event
 from tidegate.store import (
     Chunk,
     LaneName,

@@ -23,8 +23,8 @@ from tidegate.store import (
     run_facts,
     task_topic,
 )
-from tidegate.store.releases import release
-from tidegate.store.status import record_gates, stages
+from tidegate.store.runs.releases import release
+from tidegate.store.runs.status import record_gates, stages
 
 INTO, OUT = LaneName("head", "scan/0"), LaneName("scan/0", "sum/0")
 

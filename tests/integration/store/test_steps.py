@@ -10,8 +10,8 @@ from functools import partial
 import psycopg
 import pytest
 
+from tidegate.dataflow import Event
 from tidegate.errors import Fenced, LaneConflict
-from tidegate.signals import Event
 from tidegate.store import (
     Advance,
     Committed,

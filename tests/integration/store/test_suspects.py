@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tidegate.signals import Event
+from tidegate.dataflow import Event
 from tidegate.store import (
     LaneName,
     Lease,
@@ -18,8 +18,8 @@ from tidegate.store import (
     release,
     task_topic,
 )
-from tidegate.store.leases import expire
-from tidegate.store.suspects import (
+from tidegate.store.core.leases import expire
+from tidegate.store.runs.worker_losses import (
     Taken,
     begin_trial,
     drop_trials,

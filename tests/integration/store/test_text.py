@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.signals import Event
+from tidegate.dataflow import Event
 from tidegate.store import (
     Failed,
     LaneName,
@@ -17,13 +17,13 @@ from tidegate.store import (
     append,
     begin_run,
     close_run,
-    cuts,
     fail_runs,
     find_run,
     message_id,
 )
-from tidegate.store.messages import as_json
-from tidegate.store.text import MOST_CHARACTERS, plain, storable
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+from tidegate.store.core.text import MOST_CHARACTERS, plain, storable
+from tidegate.store.runs.message_codec import as_json
 
 ANY_TEXT = st.text(st.one_of(st.sampled_from("\0\\0\ud800\udfff\uffff"), st.characters(codec=None)))
 HOSTILE = "cast of 'a\0b\ud800' " + "x" * 10 * MOST_CHARACTERS
@@ -74,4 +74,4 @@ def test_a_run_fails_whatever_its_cause_holds(session: psycopg.Connection) -> No
 def test_a_checkpoint_is_aborted_whatever_the_reason_holds(session: psycopg.Connection) -> None:
     run = begin_run(session, "p", "c", [LANE])
     with session.transaction():
-        assert not cuts.abort(session, run, 1, HOSTILE, "s1\0")  # unknown, and no error
+        assert not checkpoint_store.abort(session, run, 1, HOSTILE, "s1\0")  # unknown, and no error

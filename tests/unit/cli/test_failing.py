@@ -7,7 +7,7 @@ import json
 import pytest
 import typer
 
-from tidegate.cli.failing import told_errors
+from tidegate.cli.error_output import told_errors
 from tidegate.errors import MissingColumns
 
 RAW = MissingColumns("sales", "1.csv", ("id",), ("\x1b[2J\x00\x9b1m", "caf\xe9", "\udcff"))

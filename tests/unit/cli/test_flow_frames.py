@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate.cli.flow_frames import frame
-from tidegate.flows.gates import Condition, Standing
-from tidegate.flows.keys import StateValue
-from tidegate.flows.states import FlowState, StepState
-from tidegate.run.flows.sight import Pace, Sight
-from tidegate.store.flow_events import FlowWait, Holding
-from tidegate.store.flows import FlowRun, StepProgress
+from tidegate.cli.flow.frames import frame
+from tidegate.flows.inspect import Pace, Sight
+from tidegate.flows.model.gates import Condition, Standing
+from tidegate.flows.model.keys import StateValue
+from tidegate.flows.model.states import FlowState, StepState
+from tidegate.store.flows.events import FlowWait, Holding
+from tidegate.store.flows.runs import FlowRun, StepProgress
 
 NOW = datetime.now(UTC)
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit.serve.stub import LOST, answering
+from tests.unit.http.stub import LOST, answering
 from tests.waiting import wait_until
 
 BOUND = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.opening import meant
+from tidegate.cli.deployments import meant
 from tidegate.errors import AmbiguousRun, UnknownRun
 from tidegate.store import Run, RunState
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import tidegate as tg
 from tidegate.cli import app
 from tidegate.errors import NoSourceFolder, UnexpectedFiles
-from tidegate.run.folders import chunks_in
+from tidegate.runtime.ingestion.folder_run import chunks_in
 
 runner = CliRunner()
 

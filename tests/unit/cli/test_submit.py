@@ -186,7 +186,7 @@ def test_a_result_replaces_a_link_in_the_folder_of_results_and_does_not_follow_i
 def test_of_a_pipeline_that_is_declared_here_only_its_own_files_are_used(
     sources: list[str], sinks: list[str], kind: str, folders: Path
 ) -> None:
-    declared = "tests.integration.serve.declared:pipeline"
+    declared = "tests.integration.http.declared:pipeline"
     with listening(Hostile(sources=sources, sinks=sinks)) as hostile:
         done = submit(hostile, folders, declared)
     assert refusal(done) == ("UntrustedName", kind, (sources if kind == "source" else sinks)[-1])

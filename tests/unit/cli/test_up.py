@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
 from tidegate.errors import NoSecret
-from tidegate.run.company import Wanted
-from tidegate.run.locks import alone_in
+from tidegate.runtime.cluster.file_lock import alone_in
+from tidegate.runtime.cluster.local_cluster import Wanted
 
 
 def invoked(*arguments: object) -> Result:
@@ -47,8 +47,8 @@ def test_the_server_is_told_how_large_a_chunk_may_be(
         asked.append(wanted)
         raise NoSecret("here", "THIS")
 
-    monkeypatch.setattr("tidegate.run.company.company", refuse)
-    monkeypatch.setattr("tidegate.run.deployment.open_deployment", lambda *_: nullcontext())
+    monkeypatch.setattr("tidegate.runtime.cluster.local_cluster.company", refuse)
+    monkeypatch.setattr("tidegate.runtime.deployment.open_deployment", lambda *_: nullcontext())
     invoked("up", "coffee", "--deployment", tmp_path, "--max-chunk-mb", 7)
 
     (server,) = [post.command for post in asked[0].posts() if post.name == "server"]
@@ -83,7 +83,7 @@ def test_one_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
     program = f"""
 import os, signal, subprocess, sys
 from pathlib import Path
-from tidegate.run.locks import alone_in
+from tidegate.runtime.cluster.file_lock import alone_in
 with alone_in(Path({str(tmp_path)!r})):
     subprocess.Popen([sys.executable, "-c", "import os; os.read(0, 1)"], stdin=subprocess.PIPE)
     os.kill(os.getpid(), signal.SIGKILL)

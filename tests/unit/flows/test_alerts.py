@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.store.flow_metrics import FIGURES
+from tidegate.store.flows.metrics import FIGURES
 
 ALERTS = Path(__file__).parents[3] / "docs" / "alerts"
 RULES = (ALERTS / "flows.rules.yml").read_text()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.flows.test_declaring import plain, refused
 from tidegate.errors import GateNeverOpens
 from tidegate.flows import Context, Flow, is_set, reached
-from tidegate.flows.circles import Circle, Waits, circle_of_waits
+from tidegate.flows.model.cycles import Circle, Waits, circle_of_waits
 
 
 def takes_number(context: Context, number: int | None) -> int:

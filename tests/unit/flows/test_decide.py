@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.flows import Backoff, FailAtFirst, StepState, Tolerate
-from tidegate.flows.decide import (
+from tidegate.flows.model.decide import (
     ItemCounts,
     Readiness,
     Verdict,

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.flows.test_declaring import plain, refused, takes_text
 from tidegate.errors import InvalidArgument, UnknownOption
 from tidegate.flows import Context, FailAtFirst, Flow, GeneratorStep
-from tidegate.flows.options import OPTIONS
+from tidegate.flows.model.options import OPTIONS
 
 Options = dict[str, Any]
 DECORATORS: dict[str, Callable[..., Any]] = {

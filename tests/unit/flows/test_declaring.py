@@ -32,8 +32,8 @@ from tidegate.errors import (
     WrongParameters,
 )
 from tidegate.flows import Context, Flow, FlowStateReader, Tolerate
-from tidegate.flows.steps import StepKind
-from tidegate.flows.values import Codec
+from tidegate.flows.model.codecs import Codec
+from tidegate.flows.model.steps import StepKind
 
 
 @dataclass(frozen=True)
@@ -469,6 +469,6 @@ def test_a_value_that_is_nested_without_an_end_is_refused_where_it_is_given() ->
 def test_a_value_that_is_too_large_for_a_document_is_refused_where_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidegate.flows.values.LARGEST", 10)
+    monkeypatch.setattr("tidegate.flows.model.codecs.LARGEST", 10)
     with pytest.raises(InvalidFlowValue, match="keep it elsewhere"):
         Codec("a value", str).encode("x" * 10)

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.flows.test_declaring import plain
 from tidegate.errors import InvalidArgument, StateNeverWritten
 from tidegate.flows import Flow, FlowStateReader, StateGate, all_of, is_set, reached
-from tidegate.flows.gates import Condition, keys_of, standing
-from tidegate.flows.keys import StateValue
+from tidegate.flows.model.gates import Condition, keys_of, standing
+from tidegate.flows.model.keys import StateValue
 
 flow = Flow("cutover")
 offset = flow.state("offset", int, monotonic=True)

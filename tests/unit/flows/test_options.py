@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.errors import InvalidArgument, SourceLine
 from tidegate.flows import Backoff
-from tidegate.flows.options import LONGEST, trying
+from tidegate.flows.model.options import LONGEST, trying
 
 HERE = SourceLine("shop.py", 1)
 

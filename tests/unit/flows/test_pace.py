@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.run.flows.pace import AHEAD, MOST, Facts, Means, Wish, ahead, idle, wishes
+from tidegate.flows.worker.claim_sizing import AHEAD, MOST, Facts, Means, Wish, ahead, idle, wishes
 
 queues = st.sampled_from("abcd")
 in_hands = st.dictionaries(queues, st.integers(0, 600))

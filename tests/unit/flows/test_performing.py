@@ -9,10 +9,10 @@ import pytest
 
 from tidegate.errors import AliasBusy, FinalFailure, IndexDiffers
 from tidegate.flows import Backoff, Context, Flow
-from tidegate.run.flows.context import TaskContext
-from tidegate.run.flows.performing import failed, is_final, told
+from tidegate.flows.worker.executor import failed, is_final, told
+from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
-from tidegate.store.flow_tasks import OWN, Claim
+from tidegate.store.flows.tasks import OWN, Claim
 
 NOWHERE = Database("postgresql://nowhere.invalid/none")  # nobody asks it anything
 SLOW = Backoff(first=100, longest=1000, jitter=0.5)

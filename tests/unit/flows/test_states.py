@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidegate.flows import FlowState, StepState, TaskState
-from tidegate.flows.states import FLOW_TRANSITIONS, OVER, STEP_TRANSITIONS, TASK_TRANSITIONS
+from tidegate.flows.model.states import FLOW_TRANSITIONS, OVER, STEP_TRANSITIONS, TASK_TRANSITIONS
 
 TABLES = [
     (FlowState, FLOW_TRANSITIONS, FlowState.RUNNING),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import InvalidFlowValue
-from tidegate.flows.values import Codec
+from tidegate.flows.model.codecs import Codec
 
 
 @dataclass

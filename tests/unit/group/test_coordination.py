@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 
-from tidegate.group.coordination import Coordination
-from tidegate.group.roster import Entry, instance_of
+from tidegate.group.coordinator_state import Coordination
+from tidegate.group.member_table import Entry, instance_of
 from tidegate.group.round import Identity
-from tidegate.group.verdicts import Failure, Member, Require, Timeouts
+from tidegate.group.status import Failure, Member, Require, Timeouts
 from tidegate.group.wire import About, BarrierCompletion, BarrierRequest, Frame, Lane
 
 BOOT = bytes(16)

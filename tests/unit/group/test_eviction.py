@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.group.connection import Connection
-from tidegate.group.strangers import Strangers
+from tidegate.group.unauthenticated import Strangers
 
 
 def connection(host: str) -> Connection:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.group.round import Ask, Identity, Round, Slow, Stage
-from tidegate.group.verdicts import (
+from tidegate.group.status import (
     INBOUND,
     NO_SEQUENCE,
     NOBODY,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidegate.errors import InvalidGroupName, MalformedFrame
 from tidegate.group.fields import MAX_NAME
 from tidegate.group.framing import Frames
-from tidegate.group.verdicts import NOBODY, Failure, PhaseStatus, Require, State
+from tidegate.group.status import NOBODY, Failure, PhaseStatus, Require, State
 from tidegate.group.wire import (
     HEADER,
     KINDS,

@@ -8,9 +8,9 @@ import pytest
 
 import tidegate as tg
 from tidegate.plan import physical_plan
-from tidegate.plan.difference import Difference, difference
+from tidegate.plan.compatibility.difference import Difference, difference
+from tidegate.plan.compatibility.fit import OTHER_GRAPH
 from tidegate.plan.encode import encoded
-from tidegate.plan.fit import OTHER_GRAPH
 
 SALES = "item_id bigint, shop_id bigint, quantity int"
 SUMMED = "aggregate by=[item_id] [sold = sum(quantity)]"

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from tidegate.errors import base
 
 if TYPE_CHECKING:
-    from tidegate.spark.checker_messages import Check, Copied, NeedsSpark
-    from tidegate.spark.chunk_limits import ChunkLimits
+    from tidegate.spark.checker.limits import ChunkLimits
+    from tidegate.spark.checker.protocol import Check, Copied, NeedsSpark
 
-MAIN = Path(base.__file__).parents[1] / "spark" / "checker_main.py"
+MAIN = Path(base.__file__).parents[1] / "spark" / "checker" / "main.py"
 
 chunks = 0
 kept: list[bytes] = []
 
 
 def check(asked: "Check", limits: "ChunkLimits", _: object) -> "Copied | NeedsSpark":
-    from tidegate.spark.checker_messages import Copied
-    from tidegate.spark.ingest import check_chunk
+    from tidegate.spark.checker.protocol import Copied
+    from tidegate.spark.ingest.ingest import check_chunk
 
     global chunks  # noqa: PLW0603
     chunks += 1
@@ -52,7 +52,7 @@ def main() -> None:
     if "start-failing" in sys.argv[0]:
         sys.exit("it cannot start")
     runpy.run_path(str(MAIN))["without_pyspark"]()
-    import tidegate.spark.chunk_checker as checker
+    from tidegate.spark.checker import checker
 
     vars(checker)["check_chunk"] = check
     checker.main()

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql.types import DecimalType
 
-from tidegate.spark.averages import average_type, sum_type
+from tidegate.spark.jobs.averages import average_type, sum_type
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Spark's long errors in one line."""
 
-from tidegate.spark.causes import cause_of, is_in_the_data
+from tidegate.spark.jobs.spark_errors import cause_of, is_in_the_data
 
 TASK_FAILURE = """An error occurred while calling o316.parquet.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows. SQLSTATE: 58030

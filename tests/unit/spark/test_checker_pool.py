@@ -27,10 +27,11 @@ from tidegate.errors import (
     UnreadableChunk,
 )
 from tidegate.settings import Settings
-from tidegate.spark import CheckerPool, checker_process
-from tidegate.spark.checker_messages import Check, Copied, Declared, NeedsSpark
-from tidegate.spark.checker_process import PROGRAM
-from tidegate.spark.layouts import Layout
+from tidegate.spark import CheckerPool
+from tidegate.spark.checker import process
+from tidegate.spark.checker.process import PROGRAM
+from tidegate.spark.checker.protocol import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.ingest.layouts import Layout
 
 FAILING = Path(__file__).with_name("checker_that_fails.py")
 SMALL = Settings(chunk_seconds=2.0, chunk_memory_bytes=512 << 20)
@@ -103,7 +104,7 @@ def test_a_checker_refuses_a_chunk_as_it_is_refused_here(checking: Checking) -> 
 def test_a_chunk_that_takes_long_is_checked_at_a_low_priority(
     failing: Checking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checker_process, "LONG_SECONDS", 0.05)
+    monkeypatch.setattr(process, "LONG_SECONDS", 0.05)
     with ThreadPoolExecutor(1) as thread:
         slow = thread.submit(failing, "hang")
         wait_until(lambda: [os.getpriority(os.PRIO_PROCESS, it) for it in failing.pids] == [10])

@@ -23,10 +23,10 @@ from tidegate.errors import (
     ValueTooLarge,
 )
 from tidegate.settings import Settings
-from tidegate.spark.checker_messages import Check, Copied, Declared, NeedsSpark
-from tidegate.spark.chunk_limits import FLOOR_BYTES, ChunkLimits, Meter
-from tidegate.spark.ingest import check_chunk
-from tidegate.spark.layouts import Layout
+from tidegate.spark.checker.limits import FLOOR_BYTES, ChunkLimits, Meter
+from tidegate.spark.checker.protocol import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.ingest.ingest import check_chunk
+from tidegate.spark.ingest.layouts import Layout
 
 USUAL = Settings()
 LOW = replace(

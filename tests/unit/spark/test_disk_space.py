@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import SpaceReserved
-from tidegate.spark.disk_space import DiskReserve, floor_of, reserve_of, space_at
+from tidegate.spark.ingest.disk_space import DiskReserve, floor_of, reserve_of, space_at
 
 BYTES = st.integers(0, 1 << 50)
 

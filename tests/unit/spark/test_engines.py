@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import Complaint, EngineUnfit
-from tidegate.spark.engines import (
+from tidegate.spark.session.engines import (
     Executor,
     Feature,
     Host,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from tidegate.spark.files import csv_header, parquet_files, parquet_rows, size
-from tidegate.spark.layouts import Layout, layout_of
+from tidegate.spark.ingest.layouts import Layout, layout_of
+from tidegate.spark.ingest.parquet_files import csv_header, parquet_files, parquet_rows, size
 
 
 def test_parquet_files_are_found_below_a_folder_given_as_path_or_uri(tmp_path: Path) -> None:

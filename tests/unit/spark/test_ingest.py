@@ -28,8 +28,8 @@ from tidegate.errors import (
     WrongColumnType,
 )
 from tidegate.spark import Batch, Session, digest, ingest, ingest_table
-from tidegate.spark.landing import UNFINISHED
-from tidegate.spark.quick_csv import QuickCsv
+from tidegate.spark.ingest.csv_reader import QuickCsv
+from tidegate.spark.ingest.parquet_writer import UNFINISHED
 
 BEGINNING = "chunks/run=7/to=1/sales/3"
 GOOD = b"Amount,more,ID\n1.5,x,12.0\n,,\n"

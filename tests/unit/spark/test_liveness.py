@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from tidegate.errors import StageFailed
-from tidegate.spark.liveness import is_cut_off
+from tidegate.spark.session.jvm_liveness import is_cut_off
 
 
 class FromJava(Py4JJavaError):  # type: ignore[misc]

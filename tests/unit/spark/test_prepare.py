@@ -3,7 +3,7 @@
 import tidegate as tg
 from tidegate.plan import Move, PhysicalPlan, physical_plan
 from tidegate.spark import Route, inputs_of
-from tidegate.spark.prepare import route_of
+from tidegate.spark.analyze.prepare import route_of
 
 
 def plan() -> PhysicalPlan:

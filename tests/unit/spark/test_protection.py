@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import SparkUnprotected
-from tidegate.spark.protection import protection
+from tidegate.spark.session.authentication import protection
 
 ELSEWHERE = "spark://10.0.0.5:7077"
 HERE = "spark://127.0.0.1:7077"

@@ -18,9 +18,9 @@ from pyarrow import parquet
 import tidegate as tg
 from tidegate.errors import UnreadableChunk
 from tidegate.spark import Session, ingest
-from tidegate.spark.files import csv_line, csv_records
-from tidegate.spark.quick_csv import Doubtful, QuickCsv
-from tidegate.spark.quoted_breaks import BadQuotes, end_of_long_records, records
+from tidegate.spark.ingest.csv_reader import Doubtful, QuickCsv
+from tidegate.spark.ingest.parquet_files import csv_line, csv_records
+from tidegate.spark.ingest.quoted_breaks import BadQuotes, end_of_long_records, records
 
 SCHEMA = pa.schema({"a": pa.string(), "b": pa.string()})
 PIECE = st.sampled_from(["x", '"', '""', ",", "\n", "\r\n", " ", "é", "\n\n", "#", "\\", "'"])

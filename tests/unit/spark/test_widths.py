@@ -13,9 +13,9 @@ from pyarrow import feather, parquet
 import tidegate as tg
 from tidegate.settings import Settings
 from tidegate.spark import Batch, Session, ingest
-from tidegate.spark.chunk_limits import ChunkLimits
-from tidegate.spark.ingest import check_chunk
-from tidegate.spark.landing import GROUP_BYTES
+from tidegate.spark.checker.limits import ChunkLimits
+from tidegate.spark.ingest.ingest import check_chunk
+from tidegate.spark.ingest.parquet_writer import GROUP_BYTES
 
 LARGE = "x" * (256 << 10)
 ROWS = 2500

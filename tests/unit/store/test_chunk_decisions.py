@@ -19,7 +19,7 @@ from tidegate.errors import (
     RunError,
     SourceEnded,
 )
-from tidegate.store.chunks import (
+from tidegate.store.runs.chunks import (
     Chunk,
     Delivery,
     Ending,
@@ -27,7 +27,7 @@ from tidegate.store.chunks import (
     decide_delivery,
     decide_ending,
 )
-from tidegate.store.runs import Run, RunState
+from tidegate.store.runs.runs import Run, RunState
 
 RUN = Run(1, "sales", "march", 1, RunState.OPEN)
 FRESH = SourceFacts(RUN, "orders", delivered=0, declared=None)

@@ -7,7 +7,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.store.clocks import AWAY, SLACK, Look, Seen, believes, jump
+from tidegate.store.core.clocks import AWAY, SLACK, Look, Seen, believes, jump
 
 DAY = 86_400.0
 moments = st.integers(0, 4_000_000_000).map(float)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from itertools import islice
+from pathlib import Path
 
 import psycopg
 import pytest
 
+import tidegate.store
 from tidegate.errors import DatabaseTooOld, InvalidDatabase
-from tidegate.store.database import LONGEST_PAUSE, check_version, describe, is_passing, pauses
-from tidegate.store.queries import parse, queries
+from tidegate.store.core.database import LONGEST_PAUSE, check_version, describe, is_passing, pauses
+from tidegate.store.core.queries import parse, queries
+
+STORE = Path(tidegate.store.__file__).parent
 
 
 def test_a_server_before_15_is_refused() -> None:
@@ -73,10 +76,11 @@ def test_two_queries_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "topic", [file.name[:-4] for file in files("tidegate.store").joinpath("sql").iterdir()]
+    "file", [it for it in STORE.rglob("*.sql") if it.with_suffix(".py").exists()], ids=str
 )
-def test_every_statement_has_a_name_and_a_description(topic: str) -> None:
-    text = files("tidegate.store").joinpath("sql", f"{topic}.sql").read_text()
+def test_every_statement_has_a_name_and_a_description(file: Path) -> None:
+    text = file.read_text()
+    module = ".".join(("tidegate.store", *file.relative_to(STORE).with_suffix("").parts))
     outside = re.sub(r"\$\w*\$.*?\$\w*\$", "", text, flags=re.DOTALL)  # of the bodies of functions
-    assert len(queries(topic)) == outside.count(";\n")
-    assert all(query.sql.endswith(b";") for query in queries(topic).values())
+    assert len(queries(module)) == outside.count(";\n")
+    assert all(query.sql.endswith(b";") for query in queries(module).values())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.store import Lease
-from tidegate.store.heartbeat import decide
+from tidegate.store.core.lease_keeper import decide
 
 LEASES = st.lists(
     st.builds(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.store import Lease
-from tidegate.store.wakeups import LONGEST_PAYLOAD, pack
+from tidegate.store.core.notifications import LONGEST_PAYLOAD, pack
 
 SECONDS = st.floats(0.001, 10_000)
 

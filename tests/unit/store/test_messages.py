@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.signals import (
+from tidegate.dataflow import (
     Barrier,
     BarrierKind,
     CheckpointBarrier,
@@ -16,7 +16,7 @@ from tidegate.signals import (
     StreamMessage,
     Watermark,
 )
-from tidegate.store.messages import decode, encode, message_id
+from tidegate.store.runs.message_codec import decode, encode, message_id
 
 RUN = "march#1"
 NUMBERS = st.integers(1, 2**53)

@@ -1,0 +1,64 @@
+"""The deployment that a command is about, and the run of it that a name means; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.errors import AmbiguousRun, NoDeployment, UnknownRun, listed
+
+if TYPE_CHECKING:
+    from tidegate.store import Database, Run
+
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="The name of a run, as `status` shows it.")
+]
+PipelineName = Annotated[
+    str | None,
+    typer.Option("--pipeline", help="Of this pipeline only.", metavar="NAME", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+@contextmanager
+def open_existing(deployment: Path, database: str | None) -> Iterator[Database]:
+    """The database of a deployment that exists."""
+    from os import environ
+
+    from tidegate.store import open_database
+    from tidegate.store.core.database import VARIABLE
+
+    if not (database or environ.get(VARIABLE) or (deployment / "postgres").is_dir()):
+        raise NoDeployment(folder=str(deployment))
+    with open_database(database, deployment.absolute(), environ) as found:
+        yield found
+
+
+def find(database: Database, name: str, pipeline: str | None) -> Run:
+    """The run that has this name now or had it last; see `meant`."""
+    from tidegate.store import overview
+
+    runs = database.transact(lambda connection: overview(connection, pipeline))
+    return meant(name, [summary.run for summary in runs])
+
+
+def meant(name: str, runs: Sequence[Run]) -> Run:
+    """The run of this name: the first, which is the latest.
+
+    A name with a number, as `status` prints it, means that very run. Runs that clients of a server
+    have begun are stored as client/name, and the name alone is enough while one client has it.
+    """
+    for run in runs:
+        if name in {run.name, run.key}:
+            return run
+    of_clients = [run for run in runs if run.name.partition("/")[2] == name]
+    names = sorted({run.name for run in of_clients})
+    if len(names) > 1:
+        raise AmbiguousRun(run=name, known=listed(names))
+    if not of_clients:
+        raise UnknownRun(run=name)
+    return of_clients[0]

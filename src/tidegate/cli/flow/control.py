@@ -1,0 +1,153 @@
+"""`tidegate flow signal`, `set`, `tolerate`, `cancel`, `pause`, `resume`, `retry`."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.deployments import open_existing
+from tidegate.cli.error_output import printable, told_errors
+from tidegate.cli.flow.output import outcome_of
+from tidegate.cli.flow.render import sentence, tolerated
+from tidegate.cli.flow.run import RunNumber, flow, json_given
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.errors import StateUndeclared, listed
+
+if TYPE_CHECKING:
+    from tidegate.store import Connection, Database
+
+
+@flow.command()
+def signal(
+    run: RunNumber,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that waits for it.")],
+    value: Annotated[str, typer.Argument(metavar="JSON", help="What it is to be given.")],
+    deployment: ExistingDeployment,
+    database: DatabaseUrl = None,
+) -> None:
+    """Give a step the signal that it waits for."""
+    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+        from tidegate.store.flows.runs import signal_flow
+
+        text = json_given(value)
+        outcome_of(opened, run, step)  # says so if there is none
+        opened.transact(lambda c: signal_flow(c, run, step, text, getpass.getuser()))
+        typer.echo(f"step {step!r} of run {run} has its signal")
+
+
+@flow.command(name="set")
+def set_(
+    run: RunNumber,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key that is declared external.")],
+    value: Annotated[str, typer.Argument(metavar="JSON", help="What it is to be.")],
+    deployment: ExistingDeployment,
+    database: DatabaseUrl = None,
+) -> None:
+    """Write a key of a run's state from outside, and wake who waits for it."""
+    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+        from tidegate.store.flows.runs import set_external_state
+
+        text = json_given(value)
+        with _noting_who_may_write(opened, run, key):
+            opened.transact(lambda c: set_external_state(c, run, key, text, getpass.getuser()))
+        typer.echo(printable(f"state {key!r} of run {run} is {text}"))
+
+
+@flow.command()
+def tolerate(
+    run: RunNumber,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="A step with items.")],
+    deployment: ExistingDeployment,
+    count: Annotated[
+        int | None, typer.Option(min=0, help="So many items may fail.", show_default=False)
+    ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Such a share may fail, 0 to 1.", show_default=False),
+    ] = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Change how many items of a step may fail, while it runs; without options, none."""
+    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+        from tidegate.store.flows.runs import tolerate as change
+
+        opened.transact(lambda c: change(c, run, step, count, share))
+        told = f"step {step!r} of run {run} tolerates {tolerated(count, share)}"
+        typer.echo(printable(told))
+
+
+@flow.command()
+def cancel(
+    run: RunNumber,
+    deployment: ExistingDeployment,
+    reason: Annotated[
+        str | None,
+        typer.Option(help="Why, for whoever looks at it later.", show_default="who asked for it"),
+    ] = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Give a run up; what is at work is told, and nothing else is begun."""
+    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+        from tidegate.store.flows.runs import cancel_flow, flow_run
+
+        because = reason or f"{getpass.getuser()} asked for it"
+        opened.transact(lambda c: cancel_flow(c, run, because))
+        typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
+
+
+@flow.command()
+def pause(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
+    """Finish what is at work for a run, and begin nothing more."""
+    from tidegate.store.flows.runs import pause_flow
+
+    _steer(pause_flow, run, deployment, database)
+
+
+@flow.command()
+def resume(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
+    """Go on with a run that was paused."""
+    from tidegate.store.flows.runs import resume_flow
+
+    _steer(resume_flow, run, deployment, database)
+
+
+@flow.command()
+def retry(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
+    """Try everything of a failed run again that did not succeed."""
+    from tidegate.store.flows.runs import retry_flow
+
+    _steer(retry_flow, run, deployment, database)
+
+
+@contextmanager
+def _noting_who_may_write(database: Database, run: int, key: str) -> Iterator[None]:
+    try:
+        yield
+    except StateUndeclared as error:
+        error.add_note(_may_write(database, run, key))
+        raise
+
+
+def _may_write(database: Database, run: int, key: str) -> str:
+    from tidegate.store.flows.runs import flow_state
+
+    _, state = database.transact(lambda c: flow_state(c, run))
+    if key not in state:
+        known = f"its keys are: {listed(list(state))}" if state else "its flow declares none"
+        return f"Run {run} has no key {key!r}; {known}."
+    return "From outside only keys are written that the flow has declared with external=True."
+
+
+def _steer(
+    how: Callable[[Connection, int], object], run: int, deployment: Path, database: str | None
+) -> None:
+    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+        from tidegate.store.flows.runs import flow_run
+
+        opened.transact(lambda c: how(c, run))
+        typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))

@@ -1,0 +1,55 @@
+"""`tidegate flow events`: what has happened to a run, for people and for log shippers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from tidegate.cli.deployments import open_existing
+from tidegate.cli.error_output import printable, told_errors
+from tidegate.cli.flow.render import happening, on_one_line
+from tidegate.cli.flow.run import RunNumber, flow
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.tables import clock
+
+if TYPE_CHECKING:
+    from tidegate.store import Database
+    from tidegate.store.flows.events import FlowEvent
+
+
+@flow.command()
+def events(
+    run: RunNumber,
+    deployment: ExistingDeployment,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until the run has ended.")
+    ] = False,
+    after: Annotated[
+        int, typer.Option(min=0, help="Only what comes behind the event of this number.")
+    ] = 0,
+    database: DatabaseUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Tell what has happened to a run: its states, steps, signals, state and waits."""
+    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+        for event in _events(opened, run, after, follow=follow):
+            typer.echo(_json(event) if as_json else _line(event))
+
+
+def _events(database: Database, run: int, after: int, *, follow: bool) -> Iterator[FlowEvent]:
+    from tidegate.flows.inspect import events, follow_events
+    from tidegate.store.flows.runs import flow_run
+
+    database.transact(lambda c: flow_run(c, run))  # says so if there is none
+    return (follow_events if follow else events)(database, run, after)
+
+
+def _line(event: FlowEvent) -> str:
+    return printable(f"{clock(event.at)}  {on_one_line(happening(event))}")
+
+
+def _json(event: FlowEvent) -> str:
+    return msgspec.json.encode(event).decode()

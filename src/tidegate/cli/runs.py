@@ -1,0 +1,184 @@
+"""`tidegate status`, `why` and `cancel`: asking a deployment about its runs, without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.deployments import AsJson, PipelineName, RunName, find, open_existing
+from tidegate.cli.error_output import told_errors
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.tables import aligned, clock, json_text, with_times
+from tidegate.errors import NothingToCancel
+
+if TYPE_CHECKING:
+    from tidegate.store import Database, Run, RunFacts, RunSummary
+    from tidegate.store.runs.status import StageStatus
+
+MaybeRunName = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="Tell of this run stage by stage.", show_default=False),
+]
+
+
+def status(
+    deployment: ExistingDeployment,
+    run: MaybeRunName = None,
+    pipeline: PipelineName = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of a deployment, or tell how far the stages of one are."""
+    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+        from tidegate.store import overview
+
+        if run is not None:
+            typer.echo(_status_of(opened, run, pipeline, as_json=as_json))
+            return
+        found = opened.transact(lambda connection: overview(connection, pipeline))
+        typer.echo(json_text([asdict(it) for it in found]) if as_json else _table(found))
+
+
+def why(
+    run: RunName,
+    deployment: ExistingDeployment,
+    pipeline: PipelineName = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a run is not done: what is missing, who owes it, since when; stage by stage."""
+    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+        from tidegate.runtime.monitor.diagnosis import reasons
+        from tidegate.store import run_facts
+
+        found = find(opened, run, pipeline)
+        facts = opened.transact(lambda connection: run_facts(connection, found))
+        if as_json:
+            typer.echo(
+                json_text({**asdict(facts), "reasons": [asdict(it) for it in reasons(facts)]})
+            )
+        else:
+            typer.echo("\n".join(_explained(facts)))
+
+
+def cancel(
+    run: RunName,
+    deployment: ExistingDeployment,
+    pipeline: PipelineName = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Give a run up, wherever it is. Its name may be used again at once."""
+    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+        from tidegate.store import RunState, close_run
+
+        found = find(opened, run, pipeline)
+        if not opened.transact(lambda c: close_run(c, found, RunState.CANCELLED)):
+            raise NothingToCancel(run=run, how=found.state.value)
+        typer.echo(f"run {run!r} is cancelled; what it has stored is removed by a worker's sweeper")
+
+
+def _status_of(database: Database, name: str, pipeline: str | None, *, as_json: bool) -> str:
+    from tidegate.store import run_facts
+    from tidegate.store.runs.status import stages
+
+    run = find(database, name, pipeline)
+    facts = database.transact(lambda connection: run_facts(connection, run))
+    found = stages(facts)
+    if as_json:
+        sources, told = map(asdict, facts.sources), map(asdict, found)
+        return json_text({"run": asdict(run), "sources": list(sources), "stages": list(told)})
+    return "\n".join(_by_stage(facts, found))
+
+
+# --- telling ---------------------------------------------------------------------------------
+
+
+def _table(runs: Sequence[RunSummary]) -> str:
+    if not runs:
+        return "no runs"
+    rows: list[tuple[str, ...]] = [
+        ("run", "pipeline", "state", "chunks", "sources closed", "results", "begun")
+    ]
+    names = Counter(it.run.name for it in runs)
+    rows += [_row(it, is_repeated=names[it.run.name] > 1) for it in runs]
+    header, *lines = aligned(rows)
+    causes = (f"\n    {it.run.cause}" if it.run.cause else "" for it in runs)
+    return "\n".join([header, *map(str.__add__, lines, causes)])
+
+
+def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
+    """Runs that have had the same name are told apart by their numbers."""
+    name = it.run.key if is_repeated else it.run.name
+    more = "" if it.declared_sources == it.sources else "+"
+    chunks = f"{it.delivered}" if it.declared is None else f"{it.delivered} of {it.declared}{more}"
+    closed = f"{it.ended_sources} of {it.sources}"
+    return (
+        name, it.run.pipeline, it.run.state.value, chunks, closed, str(it.results),
+        clock(it.begun_at),
+    )  # fmt: skip
+
+
+def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
+    """A source's chunks are what it expects and receives; the rest is messages between stages.
+
+    Where a source has event time, the last column tells up to when.
+    """
+    yield from _headed(facts.run)
+    rows: list[tuple[str, ...]] = [("", "expected", "received", "processed", "released", "done")]
+    for it in facts.sources:
+        expected = "?" if it.declared is None else str(it.declared)
+        ended = "yes" if it.ended_at else "no"
+        rows.append((f"source {it.name}", expected, str(it.delivered), "-", "-", ended))
+    rows += [_stage_row(it) for it in found]
+    times = [*(it.watermark for it in facts.sources), *(None for _ in found)]
+    yield from (f"  {line}" for line in aligned(with_times(rows, "up to", times)))
+    if not found:
+        yield "  its stages are not kept once it is closed"
+
+
+def _stage_row(it: StageStatus) -> tuple[str, ...]:
+    expected = f"{it.expected}" if it.is_all_declared else f"{it.expected}+"
+    released = f"{it.released} of {it.gates}" if it.gates else "-"
+    done = f"{it.done} of {it.tasks}"
+    return f"stage {it.stage}", expected, str(it.received), str(it.processed), released, done
+
+
+def _headed(run: Run) -> Iterator[str]:
+    yield f"run {run.name!r} of {run.pipeline} is {run.state.value}"
+    if run.cause:
+        yield f"  {run.cause}"
+
+
+def _explained(facts: RunFacts) -> Iterator[str]:
+    from tidegate.runtime.monitor.diagnosis import reasons
+
+    yield from _headed(facts.run)
+    found = reasons(facts)
+    if found:
+        yield "  it waits because"
+        yield from (f"    {reason.told(facts.now)}" for reason in found)
+    yield "  sources"
+    for source in facts.sources:
+        expected = "?" if source.declared is None else str(source.declared)
+        state = "closed" if source.ended_at else "open"
+        yield f"    {source.name:<24} {source.delivered:>6} of {expected} chunks, {state}"
+    if facts.lanes:
+        yield "  tasks: expected, received, processed"
+    for task in dict.fromkeys(lane.to_task for lane in facts.lanes):
+        yield f"    {task:<24} {_progress(facts, task)}"
+
+
+def _progress(facts: RunFacts, task: str) -> str:
+    lanes = [lane for lane in facts.lanes if lane.to_task == task]
+    declared = [lane.declared for lane in lanes]
+    known = sum(it for it in declared if it is not None)
+    expected = f"{known}" if None not in declared else f"{known}+"
+    received = sum(lane.messages for lane in lanes)
+    processed = sum(min(lane.cursor, lane.messages) for lane in lanes)
+    done = "  done" if all(lane.is_passed for lane in lanes) else ""
+    released = "  released" if task in facts.released else ""
+    return f"{expected:>6} {received:>6} {processed:>6}{released}{done}"

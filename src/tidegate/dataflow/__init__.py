@@ -1,0 +1,61 @@
+"""Signals: the words that processors exchange and the rules by which they agree.
+
+The head of a pipeline numbers every signal from one counter (`SignalIds`) and sends it on one
+of two channels (`Carrier`). Instants are acted on when read. Barriers travel in order with the
+data and are held at each fan-in by an `Aligner` until every upstream has delivered them; END
+closes a run's lane. Messages move between two processors through a `Channel`.
+
+Checkpoints begin at the sources: a coordinator tells each source's `BarrierInjector` through its
+handle which `CheckpointBarrier` to inject, the read loop polls it between batches, and a
+`BarrierEmitter` puts it on the source's channels. The room is plain Python that is also compiled
+into installed packages (docs/adr/0011-signals-are-compiled-where-they-can-be.md).
+
+Nothing here knows about Spark, PostgreSQL or threads of its own.
+"""
+
+from tidegate.dataflow.aligner import Aligner, Delivery, Edge, Pending
+from tidegate.dataflow.bell import Bell
+from tidegate.dataflow.channel import Channel
+from tidegate.dataflow.checkpoint_barrier import EMPTY_COMMAND, CheckpointBarrier, InjectBarrier
+from tidegate.dataflow.checkpoint_id import CheckpointId, CheckpointIds
+from tidegate.dataflow.control import (
+    WHOLE_PIPELINE,
+    Barrier,
+    BarrierKind,
+    Carrier,
+    ControlSignal,
+    Instant,
+    InstantKind,
+)
+from tidegate.dataflow.emitter import BarrierEmitter
+from tidegate.dataflow.ids import SignalIds
+from tidegate.dataflow.injector import BarrierInjector, InjectorHandle
+from tidegate.dataflow.messages import Event, StreamMessage, Watermark
+
+__all__ = [
+    "EMPTY_COMMAND",
+    "WHOLE_PIPELINE",
+    "Aligner",
+    "Barrier",
+    "BarrierEmitter",
+    "BarrierInjector",
+    "BarrierKind",
+    "Bell",
+    "Carrier",
+    "Channel",
+    "CheckpointBarrier",
+    "CheckpointId",
+    "CheckpointIds",
+    "ControlSignal",
+    "Delivery",
+    "Edge",
+    "Event",
+    "InjectBarrier",
+    "InjectorHandle",
+    "Instant",
+    "InstantKind",
+    "Pending",
+    "SignalIds",
+    "StreamMessage",
+    "Watermark",
+]

@@ -1,0 +1,144 @@
+"""The bounded in-memory lane between two processors.
+
+One thread puts, one thread takes; the head may slip in signals from a third. Events wait for
+room. Signals have places of their own beyond the capacity, so a barrier is accepted while
+events wait, and still keeps its place in the order.
+
+A message that was accepted is delivered: closing lets the taker drain what is there, and a
+put that loses the race against the taker's departure raises instead of vanishing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tidegate.dataflow.bell import Bell
+from tidegate.dataflow.messages import StreamMessage
+from tidegate.errors import ChannelClosed, ChannelTimeout
+
+DEFAULT_CAPACITY = 1024
+DEFAULT_RESERVE = 64
+
+
+@final
+class Channel:
+    """A single-producer, single-consumer queue of messages with backpressure.
+
+    `arrivals` is rung when something can be taken, `room` when something can be put; give the
+    bells of the threads at either end so that each can sleep on many channels at once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        capacity: int = DEFAULT_CAPACITY,
+        reserve: int = DEFAULT_RESERVE,
+        arrivals: Bell | None = None,
+        room: Bell | None = None,
+    ) -> None:
+        if capacity < 1 or reserve < 1:
+            raise ValueError(f"channel {name!r} needs a capacity and a reserve of at least 1")
+        self.name = name
+        self.capacity: i64 = capacity
+        self.peak_depth: i64 = 0
+        self._limit: i64 = capacity + reserve
+        self._queue: Final[deque[StreamMessage]] = deque()
+        # Looking a method up costs as much as calling it.
+        self._append: Final[Callable[[StreamMessage], None]] = self._queue.append
+        self._popleft: Final[Callable[[], StreamMessage]] = self._queue.popleft
+        self._arrivals: Final = Bell() if arrivals is None else arrivals
+        self._room: Final = Bell() if room is None else room
+        self._closing = Lock()
+        self._closed = False
+        self._departed = False
+
+    @property
+    def depth(self) -> int:
+        """How many messages wait to be taken."""
+        return len(self._queue)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether puts are refused; what was accepted can still be taken."""
+        return self._closed
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether it is closed and nothing is left; nothing can arrive after this was true."""
+        if not self._closed or self._queue:
+            return False
+        with self._closing:
+            self._departed = self._departed or not self._queue
+            return self._departed
+
+    def has_room_for(self, message: StreamMessage) -> bool:
+        """Whether `offer` would accept it."""
+        return len(self._queue) < (self._limit if message.is_signal else self.capacity)
+
+    @property
+    def has_room_for_signal(self) -> bool:
+        """Whether a place reserved for signals is free."""
+        return len(self._queue) < self._limit
+
+    def offer(self, message: StreamMessage) -> bool:
+        """Put without waiting; False when there is no room."""
+        if self._closed:
+            raise ChannelClosed(channel=self.name, message=str(message))
+        depth: i64 = len(self._queue)
+        if depth >= self.capacity and (depth >= self._limit or not message.is_signal):
+            return False
+        self._append(message)
+        if self._closed:
+            self._take_back_if_departed(message)  # type: ignore[unreachable]  # other threads close
+        if depth >= self.peak_depth:
+            self.peak_depth = depth + 1
+        self._arrivals.ring()
+        return True
+
+    def put(self, message: StreamMessage, timeout: float | None = None) -> None:
+        """Put, waiting for room at most `timeout` seconds."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while not self.offer(message):
+            remaining = None if deadline is None else deadline - monotonic()
+            if remaining is not None and remaining <= 0:
+                raise ChannelTimeout(channel=self.name, doing="room", seconds=timeout or 0.0)
+            self._room.sleep_unless(lambda: self._closed or self.has_room_for(message), remaining)
+
+    def poll(self) -> StreamMessage | None:
+        """Take without waiting; None when nothing is there."""
+        if not self._queue:
+            return None
+        message = self._popleft()
+        self._room.ring()
+        return message
+
+    def take(self, timeout: float | None = None) -> StreamMessage:
+        """Take, waiting for a message at most `timeout` seconds."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while (message := self.poll()) is None:
+            if self.is_drained:
+                raise ChannelClosed(channel=self.name, message="nothing more to take")
+            remaining = None if deadline is None else deadline - monotonic()
+            if remaining is not None and remaining <= 0:
+                raise ChannelTimeout(channel=self.name, doing="a message", seconds=timeout or 0.0)
+            self._arrivals.sleep_unless(lambda: self._closed or bool(self._queue), remaining)
+        return message
+
+    def close(self) -> None:
+        """Refuse further puts and wake both ends. Closing again changes nothing."""
+        self._closed = True
+        self._arrivals.ring()
+        self._room.ring()
+
+    def _take_back_if_departed(self, message: StreamMessage) -> None:
+        """Closed between the check and the put: nobody may be left who would take it."""
+        with self._closing:
+            if self._departed:
+                self._queue.clear()
+                raise ChannelClosed(channel=self.name, message=str(message))

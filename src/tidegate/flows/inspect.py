@@ -1,0 +1,136 @@
+"""A run of a flow as it is seen at one moment, and how fast it moves between two."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidegate.flows.client import LOOK_AT_RUN_EVERY
+from tidegate.flows.model.states import OVER
+from tidegate.store import Wakeups
+from tidegate.store.core.topics import flow_topic
+from tidegate.store.flows.events import (
+    FlowEvent,
+    flow_events,
+    flow_holdings,
+    flow_ready,
+    flow_waits,
+    living_workers,
+)
+from tidegate.store.flows.runs import awaited_signals, flow_progress, flow_run, flow_state
+
+if TYPE_CHECKING:
+    from tidegate.flows.model.keys import StateValue
+    from tidegate.store import Connection, Database
+    from tidegate.store.flows.events import FlowWait, Holding
+    from tidegate.store.flows.runs import FlowRun, StepProgress
+
+SPAN = 5.0
+"""Seconds over which a rate is taken."""
+SOON = 5.0
+"""Seconds within which a worker takes what is ready, if one is there and has nothing else to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is known of a run."""
+
+    run: FlowRun
+    steps: list[StepProgress]
+    state: dict[str, StateValue]
+    waits: list[FlowWait]
+    holdings: list[Holding]
+    at: float = field(default_factory=monotonic)
+    signals: list[str] = field(default_factory=list)
+    """Steps that wait for nothing but their signal."""
+    ready: dict[str, float] = field(default_factory=dict)
+    """Seconds for which steps have had something to do that nobody does."""
+    workers: int = 0
+    """How many are alive, whichever flows they work for."""
+
+    @property
+    def not_taken(self) -> dict[str, float]:
+        """The steps of `ready` that should have been taken by this time.
+
+        A step that waits for the state is ready for a moment whenever it looks again.
+        """
+        return {
+            step: seconds
+            for step, seconds in self.ready.items()
+            if seconds >= SOON and (self.workers == 0 or not self.wait_of(step))
+        }
+
+    def done(self, step: str) -> int:
+        """Items of a step that nothing more happens to."""
+        return sum(it.spawned - it.in_flight for it in self.steps if it.name == step)
+
+    def wait_of(self, step: str) -> list[FlowWait]:
+        """What the step itself waits for."""
+        return [it for it in self.waits if it.step == step and it.position < 0]
+
+
+def see(database: Database, run: int) -> Sight:
+    """Look at a run."""
+
+    def look(connection: Connection) -> Sight:
+        _, state = flow_state(connection, run)
+        return Sight(
+            flow_run(connection, run), flow_progress(connection, run), state,
+            flow_waits(connection, run), flow_holdings(connection, run),
+            signals=awaited_signals(connection, run), ready=flow_ready(connection, run),
+            workers=living_workers(connection),
+        )  # fmt: skip
+
+    return database.transact(look)
+
+
+def events(database: Database, run: int, after: int = 0) -> Iterator[FlowEvent]:
+    """What has happened to a run so far, behind an event if one is given."""
+    while page := database.transact(lambda c, at=after: flow_events(c, run, at)):  # type: ignore[misc]
+        yield from page
+        after = page[-1].id
+
+
+def follow_events(database: Database, run: int, after: int = 0) -> Iterator[FlowEvent]:
+    """What happens to a run as it happens, until it is over."""
+    news = Event()
+    with Wakeups(database) as wakeups:
+        flow = database.transact(lambda c: flow_run(c, run)).flow
+        wakeups.subscribe(flow_topic(flow), news.set)
+        is_over = False
+        while not is_over:
+            # Asked first: what has happened until it was over is told all the same.
+            is_over = database.transact(lambda c: flow_run(c, run)).state in OVER
+            for event in events(database, run, after):
+                after = event.id
+                yield event
+            if not is_over:
+                news.wait(LOOK_AT_RUN_EVERY)
+                news.clear()
+
+
+class Pace:
+    """How fast numbers of a run have grown in the last seconds."""
+
+    def __init__(self) -> None:
+        self._sights: deque[Sight] = deque()
+
+    def add(self, sight: Sight) -> None:
+        """The latest sight; forgets those that are too old."""
+        self._sights.append(sight)
+        while len(self._sights) > 2 and sight.at - self._sights[1].at >= SPAN:  # noqa: PLR2004
+            self._sights.popleft()
+
+    def rate(self, number: Callable[[Sight], float | None]) -> float | None:
+        """By how much a number grows in a second; None where that is not known yet."""
+        if len(self._sights) == 0:
+            return None
+        first, last = self._sights[0], self._sights[-1]
+        begin, end = number(first), number(last)
+        if begin is None or end is None or last.at <= first.at:
+            return None
+        return max((end - begin) / (last.at - first.at), 0.0)

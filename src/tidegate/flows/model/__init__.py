@@ -1,0 +1,1 @@
+"""Declares flows: steps, generators, gates, state keys; no database."""

@@ -1,0 +1,105 @@
+"""Beginning a run of a pipeline for a step of a flow, and delivering its chunks.
+
+The plan is the one that the pipeline is served with, so that whoever serves it can work on the run.
+A step that is tried again delivers again what it is not sure of, which is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from os import environ
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from tidegate.errors import (
+    OtherPlan,
+    PipelineServedOtherwise,
+    SourcesNotGiven,
+    UnknownSource,
+    listed,
+)
+from tidegate.faults import crash_point
+from tidegate.plan import physical_plan, plan_hash
+from tidegate.runtime.deployment import Deployment
+from tidegate.runtime.ingestion.folder_run import Telling, chunks_in, deliver_all
+from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.task_graph import Assembly, assemble
+from tidegate.settings import Settings
+from tidegate.spark import CheckerPool
+from tidegate.store import RunState
+from tidegate.store.flows import pipeline_links
+from tidegate.store.runs import plans
+
+if TYPE_CHECKING:
+    from tidegate.flows.worker.pipeline_runs import Wanted
+    from tidegate.flows.worker.task_context import TaskContext
+    from tidegate.pipeline import Pipeline
+    from tidegate.spark import Session
+    from tidegate.store import Database, Run, Wakeups
+
+
+class _StopsWhenCancelled(Telling):
+    """Between two chunks, looks whether anybody wants the result."""
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+
+    def sent(self, chunks: int, of: int) -> None:
+        self._context.check()
+
+
+def submit(
+    database: Database,
+    root: str,
+    wakeups: Wakeups,
+    session: Callable[[], Session],
+    context: TaskContext,
+    wanted: Wanted,
+) -> None:
+    """Begin a run unless the task has one, deliver what it has not got, and close its sources."""
+    chunks = chunks_for(wanted)
+    place = Deployment(database, root, Settings.from_environment(environ))
+    checkers = CheckerPool(place.settings)
+    assembly = served_assembly(database, wanted.pipeline)
+    server = Server(place, wanted.pipeline, assembly, session, wakeups, checkers)
+    its = (context.claim, wanted.pipeline.name, wanted.run)
+    submitted = database.transact(
+        lambda c: pipeline_links.submit(c, *its, lambda c: server.begin_in(c, wanted.run, uuid4()))
+    )
+    crash_point("flow.submit.after_commit")
+    if submitted.run.state is RunState.OPEN and not submitted.is_delivered:
+        _refuse_other_plan(server, submitted.run, assembly)
+        with checkers:
+            deliver_all(server, chunks, wanted.run, _StopsWhenCancelled(context))
+
+
+def served_assembly(database: Database, pipeline: Pipeline) -> Assembly:
+    """The tasks of a pipeline as it was served last; as it is declared, if it never was.
+
+    Raises `PipelineServedOtherwise` if what was served is not what is declared here.
+    """
+    served = database.transact(lambda c: plans.served_last(c, pipeline.name))
+    plan = physical_plan(pipeline, shards=served.shards if served else None)
+    if served is not None and plan_hash(plan) != served.plan:
+        raise PipelineServedOtherwise(pipeline.name, served.plan, plan_hash(plan))
+    return assemble(plan)
+
+
+def chunks_for(wanted: Wanted) -> dict[str, list[Path]]:
+    """The chunks of each source: the files of its folder, or those that were named."""
+    data, pipeline = wanted.data, wanted.pipeline
+    if not isinstance(data, Mapping):
+        return chunks_in(Path(data), pipeline)
+    for source in data.keys() - pipeline.sources.keys():
+        raise UnknownSource(source=source, known=", ".join(pipeline.sources))
+    missing = [source for source in pipeline.sources if source not in data]
+    if missing:
+        raise SourcesNotGiven(pipeline.name, wanted.run, listed(missing))
+    return {source: [Path(it) for it in data[source]] for source in pipeline.sources}
+
+
+def _refuse_other_plan(server: Server, run: Run, assembly: Assembly) -> None:
+    """The lanes of a run lead to the tasks of the plan that it was begun with."""
+    if not server.has_this_plan(run):
+        raise OtherPlan(run.pipeline, plan_hash(assembly.plan), run.name)

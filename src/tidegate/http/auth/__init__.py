@@ -1,0 +1,1 @@
+"""Clients, their tokens, and which requests are accepted."""

@@ -1,0 +1,1 @@
+"""The client side: requests that are repeated while a repetition can help."""

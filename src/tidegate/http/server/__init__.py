@@ -1,0 +1,1 @@
+"""The listening side: connections, their deadlines and limits."""

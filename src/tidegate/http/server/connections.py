@@ -1,0 +1,162 @@
+"""Connections with bounds: how many there are, and how long each may keep the server waiting.
+
+    head    a connection without a request at work has to bring a whole request head in time
+    send    the client has to read an answer, about a megabyte at a time, in time
+
+A connection that does not is closed. When there are too many, the one that has waited longest for
+a request gives way; while all are at work, further ones are answered with 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tidegate.errors import ServerFull
+from tidegate.http.limits.client_requests import HEALTH
+from tidegate.http.responses import refusal
+from tidegate.http.server.connection_table import ConnectionTable, Refused
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
+
+    from tidegate.http.limits.limits import Limits
+
+log = logging.getLogger(__name__)
+
+SURPLUS = 32
+"""Refused connections that get an answer at the same time; above it the oldest is closed."""
+
+
+class Connections:
+    """The open connections of one server."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.table = ConnectionTable["BoundedProtocol"](
+            limits.connections, limits.connections_per_address
+        )
+        self.refused: dict[BoundedProtocol, None] = {}
+        """The oldest first."""
+
+
+class Deadline:
+    """Runs an action after some seconds, unless it is cleared before."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether an action is scheduled, or has run and was not cleared."""
+        return self._timer is not None
+
+    def set(self, seconds: float, action: Callable[[], None]) -> None:
+        """Schedule an action, in place of an earlier one."""
+        self.clear()
+        self._timer = self._loop.call_later(seconds, action)
+
+    def clear(self) -> None:
+        """Cancel the action."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP/1.1 on one connection, within the bounds."""
+
+    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connections = connections
+        self._limits = connections.limits
+        self._head = Deadline(self.loop)
+        self._send = Deadline(self.loop)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit the connection, and close another one for it if there are too many."""
+        super().connection_made(transport)
+        self._await_head()
+        admitted = self._connections.table.admit(self, self.client[0] if self.client else "")
+        if isinstance(admitted, Refused):
+            self._refuse(admitted.most)
+        elif admitted.instead_of is not None:
+            log.warning("too many connections; the one that has been idle longest is closed")
+            admitted.instead_of.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove the connection from the table."""
+        self._connections.table.remove(self)
+        self._connections.refused.pop(self, None)
+        self._head.clear()
+        self._send.clear()
+        super().connection_lost(exc)
+
+    # ── heads ──
+
+    def handle_events(self) -> None:
+        """See whether a whole request head has come."""
+        super().handle_events()
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, which may have come already."""
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
+        cycle: RequestResponseCycle | None = self.cycle  # none before the first request
+        if cycle is not None and not cycle.response_complete:
+            self._head.clear()
+            self._connections.table.work(self)
+        elif not self._head.is_set:
+            self._await_head()
+            self._connections.table.wait(self)
+
+    def _await_head(self) -> None:
+        """While an answer is being sent, the time for sending it is added."""
+        is_sending = self.transport.get_write_buffer_size() > 0
+        seconds = self._limits.head + (self._limits.send if is_sending else 0.0)
+        self._head.set(seconds, self.transport.abort)
+
+    # ── sends ──
+
+    def pause_writing(self) -> None:
+        """The client reads slower than the server writes."""
+        super().pause_writing()
+        self._send.set(self._limits.send, self._disconnect_slow)
+
+    def resume_writing(self) -> None:
+        """The client has read most of what was written."""
+        super().resume_writing()
+        self._send.clear()
+
+    def _disconnect_slow(self) -> None:
+        log.warning("a client that does not read its answer is disconnected")
+        self.transport.abort()
+
+    # ── too many ──
+
+    def _refuse(self, most: int) -> None:
+        refused = self._connections.refused
+        log.warning("all %d connections are at work; another one is refused", most)
+        if len(refused) >= SURPLUS:
+            next(iter(refused)).transport.abort()
+        refused[self] = None
+        self.app = self._refusing(self.app, most)
+
+    @staticmethod
+    def _refusing(app: Any, most: int) -> Any:
+        async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+            response = refusal(ServerFull(most))
+            response.headers["connection"] = "close"
+            is_health = scope["path"] == HEALTH  # a busy server is healthy
+            await (app if is_health else response)(scope, receive, send)
+
+        return refuse

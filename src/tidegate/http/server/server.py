@@ -1,0 +1,169 @@
+"""Listening: the HTTP interface at an address, beside a service, until the end of a block."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from math import ceil
+from threading import Thread
+from typing import TYPE_CHECKING, cast
+
+import uvicorn
+
+from tidegate.errors import InvalidListen, UnsafeListen
+from tidegate.http.app import http_app
+from tidegate.http.auth.auth import Gate
+from tidegate.http.limits.executors import Threads
+from tidegate.http.limits.limits import Limits
+from tidegate.http.server.connections import BoundedProtocol, Connections
+from tidegate.http.server.starting import StartingApp
+from tidegate.http.spool import spooling
+
+if TYPE_CHECKING:
+    from asyncio import Protocol
+
+    from tidegate.http.auth.auth import Clients
+    from tidegate.runtime.deployment import Deployment
+    from tidegate.runtime.service import Front
+
+log = logging.getLogger(__name__)
+
+ADDRESS = "127.0.0.1:8420"
+LAST_PORT = 65_535
+BACKLOG = 128
+"""Connections that wait to be accepted. asyncio also reports a lack of descriptors so often."""
+MARGIN = 5.0
+"""Seconds more than its grace for the server itself to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the interface is."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """What clients give as --server."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+@contextmanager
+def serving_http(
+    service: Front,
+    place: Deployment,
+    address: str = ADDRESS,
+    tokens: Clients | None = None,
+    limits: Limits | None = None,
+) -> Iterator[Listening]:
+    """Answer at `HOST:PORT` until the end of the block; port 0 takes any that is free.
+
+    Without tokens only this machine may ask, as one client: `UnsafeListen` refuses any other
+    address. Raises `InvalidListen`.
+    """
+    with (
+        listening_at(address, tokens, limits or Limits.of(place.settings)) as entrance,
+        entrance.serving(service, place) as listening,
+    ):
+        yield listening
+
+
+@contextmanager
+def listening_at(address: str, tokens: Clients | None, limits: Limits) -> Iterator[Entrance]:
+    """Answer at `HOST:PORT` that the server is starting, until there is a service to answer for.
+
+    Raises what `serving_http` does.
+    """
+    with _listener(address, is_open=tokens is None) as listener:
+        entrance = Entrance(listener, Gate(tokens), limits)
+        try:
+            yield entrance
+        finally:
+            entrance.stop()
+
+
+class Entrance:
+    """An address that is listened on, and what answers there."""
+
+    def __init__(self, listener: socket.socket, gate: Gate, limits: Limits) -> None:
+        self.at = Listening(*listener.getsockname()[:2])
+        self._gate = gate
+        self._limits = limits
+        self._app = StartingApp()
+        self._server = _server(self._app, limits)
+        run = Thread(target=self._server.run, args=([listener],), name="tidegate-http", daemon=True)
+        self._thread = run
+        run.start()
+
+    @contextmanager
+    def serving(self, service: Front, place: Deployment) -> Iterator[Listening]:
+        """Answer for a service until the end of the block, and not at all afterwards."""
+        gate, limits = self._gate, self._limits
+        with spooling(place.root) as spool, Threads(limits) as threads:
+            app = http_app(service, place, gate, spool=spool, threads=threads, limits=limits)
+            self._app.app = app
+            try:
+                yield self.at
+            finally:
+                threads.is_closing = True  # streams of events end
+                self.stop()
+
+    def stop(self) -> None:
+        """Take no more requests, and wait for those at work; to do so twice is harmless."""
+        self._server.should_exit = True
+        self._thread.join(self._limits.grace + MARGIN)
+        if self._thread.is_alive():
+            log.warning("requests at %s are still at work; they are left behind", self.at.url)
+
+
+def refuse_unsafe(address: str, tokens: Clients | None) -> None:
+    """Raise what `serving_http` would, before anything is started for it."""
+    _listener(address, is_open=tokens is None).close()
+
+
+def _server(app: StartingApp, limits: Limits) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # the gate looks at them as they came
+        timeout_graceful_shutdown=ceil(limits.grace),
+        timeout_keep_alive=ceil(limits.head),
+        http=cast("type[Protocol]", partial(BoundedProtocol, connections=Connections(limits))),
+        backlog=BACKLOG,
+    )
+    return uvicorn.Server(config)
+
+
+def _listener(address: str, *, is_open: bool) -> socket.socket:
+    host, port = _parted(address)
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if is_open and not ip_address(where[0]).is_loopback:
+            raise UnsafeListen(address)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise InvalidListen(address, error.strerror or str(error)) from error
+
+
+def _parted(address: str) -> tuple[str, int]:
+    """Host and port.
+
+    >>> _parted("[::1]:8420")
+    ('::1', 8420)
+    """
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and int(port) <= LAST_PORT):
+        raise InvalidListen(address, "it is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,43 @@
+"""Answers of a server that listens while its Spark and PostgreSQL are starting.
+
+Both take seconds to start, and minutes on a busy machine or after a crash. A client that gets
+`ServerStarting` goes on trying; one that cannot connect gives up sooner.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tidegate.errors import ServerStarting
+from tidegate.http.error_mapping import refusal_of, status_of
+from tidegate.http.responses import answer
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+RETRY_AFTER = "1"
+"""Seconds after which a client may ask again."""
+HEALTH = "/health"
+
+
+class StartingApp:
+    """Answers every request with `ServerStarting` until another application takes its place."""
+
+    def __init__(self) -> None:
+        self.app: ASGIApp = self._refuse
+        """Answers requests from the next one on."""
+        self._since = monotonic()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = ServerStarting(round(monotonic() - self._since, 1))
+        refusal = msgspec.to_builtins(refusal_of(error))
+        state = {"status": "starting"} if scope["path"] == HEALTH else {}
+        response = answer({**state, **refusal}, status_of(error))
+        response.headers["retry-after"] = RETRY_AFTER
+        await response(scope, receive, send)

@@ -1,0 +1,1 @@
+"""Whether the state of a run fits a changed plan."""

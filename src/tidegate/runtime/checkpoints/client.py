@@ -1,0 +1,105 @@
+"""What clients ask of the cuts of their runs: take one now, wait for it, read all sinks of one.
+
+    number = server.cuts.begin("march")
+    cut = server.cuts.wait("march", number, 60.0)
+    cut.results["q3"]
+
+Whoever reads a cut sees all sinks at the same point: what follows from the chunks before the
+barrier at each source, and from none behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidegate.checkpoint import CheckpointState
+from tidegate.errors import NoSuchCut, listed
+from tidegate.plan import PhysicalResultCollect
+from tidegate.runtime.checkpoints import trigger
+from tidegate.runtime.task.stage_processor import SinkResult
+from tidegate.spark import Batch
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+
+if TYPE_CHECKING:
+    from tidegate.plan import PhysicalPlan
+    from tidegate.store import Connection, Database, Run, Wakeups
+    from tidegate.store.checkpoints.checkpoints import Checkpoint
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One cut of a run."""
+
+    number: int
+    manifest: Mapping[str, Any]
+    results: Mapping[str, list[Batch]]
+    """For every sink what it shows there."""
+
+
+class Cuts:
+    """The cuts of a pipeline's runs. `known` finds a run by its name."""
+
+    def __init__(
+        self,
+        database: Database,
+        plan: PhysicalPlan,
+        wakeups: Wakeups,
+        known: Callable[[str], Run],
+        injected: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._plan = plan
+        self._wakeups = wakeups
+        self._known = known
+        self._injected = injected
+
+    def begin(self, run: str, *, unaligned: bool = False) -> int:
+        """Begin a checkpoint now; its number. Raises `NothingToCut` or `CheckpointUnderWay`.
+
+        An unaligned one waits for no barriers. It is there to be restored: sinks do not show it.
+        """
+        number = trigger.begin(self._database, self._known(run), unaligned=unaligned)
+        self._injected()
+        return number
+
+    def all(self, run: str) -> list[Checkpoint]:
+        """All checkpoints of a run that are remembered, the oldest first."""
+        found = self._known(run)
+        return self._database.transact(lambda c: checkpoint_store.checkpoints_of(c, found))
+
+    def read(self, run: str, number: int | None = None) -> Cut:
+        """What all sinks show at one cut, by default at the latest; or `NoSuchCut`."""
+        found = self._known(run)
+        return self._database.transact(lambda c: self._read(c, found, number))
+
+    def taken(self, run: str, number: int, timeout: float) -> Checkpoint:
+        """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
+        return trigger.wait(self._database, self._wakeups, self._known(run), number, timeout)
+
+    def wait(self, run: str, number: int, timeout: float) -> Cut:
+        """Wait until a checkpoint is a cut, and read it; `NoSuchCut` if sinks do not show it."""
+        self.taken(run, number, timeout)
+        return self.read(run, number)
+
+    def _read(self, connection: Connection, run: Run, number: int | None) -> Cut:
+        cut = checkpoint_store.cut_of(connection, run, number, published=True)
+        if cut is None:
+            known = [it for it in checkpoint_store.checkpoints_of(connection, run)
+                     if it.state is CheckpointState.COMMITTED and it.is_published]  # fmt: skip
+            wanted = "any cut" if number is None else f"cut {number}"
+            raise NoSuchCut(run.name, wanted, listed([str(it.number) for it in known] or ["none"]))
+        given = checkpoint_store.given_by(connection, run, self._plan.root.id, cut.number)
+        return Cut(cut.number, cut.manifest, self._by_sink(given))
+
+    def _by_sink(self, given: Sequence[object]) -> dict[str, list[Batch]]:
+        """An empty result is a result too."""
+        collector = self._plan.root
+        assert isinstance(collector, PhysicalResultCollect)
+        found: dict[str, list[Batch]] = {sink: [] for sink in collector.sinks}
+        for result in msgspec.convert(given, list[SinkResult]):
+            found[result.sink].append(result.batch)
+        return found

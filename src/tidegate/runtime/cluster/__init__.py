@@ -1,0 +1,1 @@
+"""The processes of a deployment: supervised, grouped, started and stopped."""

@@ -1,0 +1,247 @@
+"""A deployment of several processes on one machine: who is wanted, and how they begin and end.
+
+They begin with a rendezvous of everybody who is wanted, and whoever is missing when its bound
+passes is named. They end with a fence, after which each has heard that it is over, and with a word
+of each about what it has done.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import cycle
+from os import environ
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Self
+from uuid import uuid4
+
+from tidegate.errors import (
+    CompanyIncomplete,
+    CoordinatorBroken,
+    GroupError,
+    MembersMissing,
+    listed,
+)
+from tidegate.group import Coordinator
+from tidegate.runtime.cluster import discovery
+from tidegate.runtime.cluster.discovery import MeetingPlace
+from tidegate.runtime.cluster.log_rotation import Rotation
+from tidegate.runtime.cluster.peer import FENCE_BOUND, STOP, Colleague, Stats
+from tidegate.runtime.cluster.process_supervisor import Crew, Hand, Post
+from tidegate.runtime.cluster.roles import HAND_OVER_BOUND
+from tidegate.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOGS = "logs"
+CHIEF = "up"
+"""What the process is called that started the others."""
+START_BOUND = 180.0
+"""Seconds for everybody to be at work; each worker starts a Spark."""
+MOST_DEATHS = 3
+"""One that dies more often before it is at work will never be."""
+LOOK = 0.5
+PASSING = 5.0
+"""Seconds within which a warning may be over before anybody is told."""
+END_BOUND = 30.0
+"""Seconds for a process to end once it has handed over."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Who is to work on a pipeline, and with which options."""
+
+    pipeline: str
+    folder: Path
+    workers: int
+    monitors: int
+    serve: Sequence[str] | None = None
+    """The options of the server; none is started without them."""
+    work: Sequence[str] = ()
+    """The options of every worker."""
+    stages: Sequence[str] = ()
+    """Lists of the stages that workers are for, dealt out in turn; without any, all."""
+
+    def posts(self) -> list[Post]:
+        """One for each process."""
+        workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
+        monitors = [f"monitor-{number}" for number in range(1, self.monitors + 1)]
+        posts = [self._post("monitor", name, ()) for name in monitors]
+        posts += [
+            self._post("worker", name, [*self.work, *only])
+            for name, only in zip(workers, self._dealt(), strict=False)
+        ]
+        if self.serve is not None:
+            posts.append(self._post("serve", "server", ["--no-tasks", *self.serve]))
+        return posts
+
+    def _dealt(self) -> Iterator[Sequence[str]]:
+        return cycle([["--stages", its] for its in self.stages] or [[]])
+
+    def _post(self, command: str, name: str, options: Sequence[str]) -> Post:
+        asked = [sys.executable, "-m", "tidegate", command, self.pipeline]
+        asked += ["--deployment", str(self.folder), "--name", name, "--with-parent"]
+        return Post(name, command, [*asked, *options])
+
+
+class Warnings:
+    """Says what several may report, once, and only if it does not pass by itself."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._since: dict[str, float] = {}
+        self._said: set[str] = set()
+
+    def note(self, amiss: set[str], now: float) -> None:
+        """This is amiss now; what was said and is over may be said again."""
+        self._since = {it: self._since.get(it, now) for it in amiss}
+        self._said &= amiss
+        for warning in sorted(amiss - self._said):
+            if now - self._since[warning] >= PASSING:
+                self._said.add(warning)
+                self._say(warning)
+
+
+class Company:
+    """The processes at work, and this one among them."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        colleague: Colleague,
+        tend: Callable[[], None] = lambda: None,
+        say: Callable[[str], None] = log.info,
+    ) -> None:
+        self.crew = crew
+        self.colleague = colleague
+        self._tend = tend
+        """Looks after the coordinator."""
+        self._say = say
+        """Tells whoever looks after the deployment."""
+        self._away: set[str] = set()
+        """Who has died and is not back."""
+
+    @property
+    def names(self) -> set[str]:
+        """Of those who are wanted and have not left on purpose."""
+        return {name for name, hand in self.crew.hands.items() if not hand.is_gone}
+
+    def gather(self, stopped: Event, bound: float = START_BOUND) -> None:
+        """Wait until everybody is at work; `CompanyIncomplete` says who is not, and why."""
+        began = monotonic()
+        while not (stopped.is_set() or self._are_all_here()):
+            self.look()
+            hopeless = any(_is_hopeless(hand) for hand in self.crew.hands.values())
+            if hopeless or monotonic() > began + bound:
+                raise self._incomplete(monotonic() - began)
+        completion = self.colleague.fence(f"everybody is here {uuid4().hex[:8]}")
+        offenders = {member.name for member in completion.offenders.values()} & self.names
+        if offenders and not stopped.is_set():  # guests may come and go
+            raise CompanyIncomplete(str(completion), FENCE_BOUND, "")
+
+    def keep(self, stopped: Event) -> None:
+        """Start those again that die, until told to stop or all have gone; say what is amiss."""
+        warnings = Warnings(self._say)
+        while not (stopped.is_set() or self.crew.is_gone):
+            self.look()
+            warnings.note({it.warning for it in self.colleague.stats.values()} - {""}, monotonic())
+            stopped.wait(LOOK)
+
+    def look(self) -> None:
+        """Look after everybody, and say who has died or is back."""
+        self._tend()
+        for name, what in self.crew.look().items():
+            self._say(what)
+            self._away.add(name)
+        back = {name for name in self._away if self._is_here(name)}
+        self._away -= back
+        for name in sorted(back):
+            self._say(f"{name} is back")
+
+    def _is_here(self, name: str) -> bool:
+        """Whether its present life is in the group; the last one may still seem to be."""
+        hand = self.crew.hands[name]
+        members = {(member.name, member.pid) for member in self.colleague.members}
+        return hand.is_alive and (name, hand.pid) in members
+
+    def stop(self) -> list[Stats]:
+        """Tell everybody to finish, and hear what each has done."""
+        names = self.names
+        self.colleague.hint(STOP)
+        with suppress(GroupError):
+            self.colleague.fence(f"everybody goes {uuid4().hex[:8]}")
+        self.colleague.wait_for_final_stats(names, HAND_OVER_BOUND)
+        stats = self.colleague.stats
+        return [stats[name] for name in sorted(stats)]
+
+    def _are_all_here(self) -> bool:
+        try:
+            self.colleague.group.wait_for(self.names, LOOK)
+        except MembersMissing:
+            return False
+        return True
+
+    def _incomplete(self, seconds: float) -> CompanyIncomplete:
+        """Those who never can come explain it; else all who have not."""
+        here = {member.name for member in self.colleague.members}
+        hands = self.crew.hands
+        hopeless = [hand for hand in hands.values() if _is_hopeless(hand)]
+        missing = hopeless or [hand for name, hand in hands.items() if name not in here]
+        names = listed([hand.post.name for hand in missing])
+        said = "\n".join(f"{hand.post.name} said last: {hand.said_last()}" for hand in missing)
+        return CompanyIncomplete(f"{names} did not come", seconds, said)
+
+
+def _is_hopeless(hand: Hand) -> bool:
+    return hand.is_refused or hand.deaths > MOST_DEATHS
+
+
+class Chair:
+    """The coordinator of the group, begun again should a fault of its own end it."""
+
+    def __init__(self, address: str, secret: bytes) -> None:
+        self._secret = secret
+        self.coordinator = Coordinator(address, secret=secret)
+
+    def look(self) -> None:
+        """See that there is one; its members come back by themselves."""
+        try:
+            self.coordinator.check()
+        except CoordinatorBroken as fault:
+            log.critical("%s", fault, exc_info=True)
+            self.coordinator.close()
+            self.coordinator = Coordinator(self.coordinator.address, secret=self._secret)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.coordinator.close()
+
+
+@contextmanager
+def company(
+    wanted: Wanted, address: str, say: Callable[[str], None] = log.info
+) -> Iterator[Company]:
+    """Start everybody, coordinate them, and end them all afterwards."""
+    secret = discovery.secret_for()
+    folder = wanted.folder
+    settings = Settings.from_environment(environ)
+    rotation = Rotation(settings.log_bytes, settings.log_files)
+    with Chair(address, secret) as chair:
+        place = MeetingPlace(chair.coordinator.address, secret)
+        place.save(folder)
+        colleague = Colleague.join(CHIEF, place)
+        crew = Crew(folder / LOGS, rotation)
+        try:
+            crew.start(wanted.posts())
+            yield Company(crew, colleague, chair.look, say)
+        finally:
+            crew.close(END_BOUND)
+            colleague.leave()
+            discovery.forget(folder, place)

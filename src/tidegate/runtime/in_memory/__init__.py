@@ -1,0 +1,1 @@
+"""Pipelines whose channels are in memory."""

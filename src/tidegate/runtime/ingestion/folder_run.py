@@ -1,0 +1,334 @@
+"""A whole run from a folder of files to a folder of results, in one process.
+
+    DATA/<source>/*.csv|*.parquet|…  ──▶  OUT/<sink>.csv
+
+Every file is a chunk; what cannot be one, by its name, is refused before anything is sent. Results
+are written when the run is complete, and not before. A run that is complete already is not
+computed again: its results are written again, unless its chunks differ.
+
+`send` and `wait` do the same with a server elsewhere; see `tidegate.http`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import count
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from tidegate.errors import (
+    NoSourceFolder,
+    RunEnded,
+    RunTimeout,
+    UnexpectedFiles,
+    counted,
+    listed,
+)
+from tidegate.faults import crash_point
+from tidegate.plan import plan_hash
+from tidegate.runtime.ingestion.daemon_pool import Couriers
+from tidegate.runtime.ingestion.result_files import ResultFile, write_all
+from tidegate.runtime.service import serving
+from tidegate.spark import digest, write_csv
+from tidegate.store import RunState
+
+if TYPE_CHECKING:
+    from tidegate.checkpoint import Cutting
+    from tidegate.pipeline import Pipeline
+    from tidegate.runtime.deployment import Deployment
+    from tidegate.runtime.service import Service
+    from tidegate.spark import Session
+    from tidegate.store import Run, RunFacts
+
+COMPRESSED = (".csv.gz", ".csv.bz2")
+ENDINGS = (".csv", *COMPRESSED, ".parquet", ".arrow", ".feather", ".ipc")
+"""Of chunks, in any case; only compression is known by lower case alone."""
+PASSED_OVER = ("_*", ".*", "*~", "~$*", "#*#", "*.crc")
+"""What Spark, editors and systems leave behind, unless it ends as a chunk does."""
+HIDDEN = (".*", "~$*")
+"""Never a chunk, whatever it ends with."""
+DELIVERIES = 2
+"""Chunks that are checked and copied at a time."""
+EVERY = 5.0
+
+Chunks = Mapping[str, Sequence[Path]]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Taking(Protocol[T_co]):
+    """Takes runs: a `Server` in this process, or one elsewhere. See there for what each does."""
+
+    def find(self, run: str) -> Run | None: ...
+
+    def begin(
+        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+    ) -> Run: ...
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool: ...
+
+    def end(self, run: str, source: str, chunks: int) -> None: ...
+
+    def wait(self, run: str, timeout: float) -> T_co: ...
+
+    def facts(self, run: str) -> RunFacts: ...
+
+    def has_this_plan(self, run: Run) -> bool: ...
+
+    def digests(self, run: Run) -> Mapping[str, Sequence[str]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a run is wanted: its name, its shards, how long it may take, and how it is cut."""
+
+    name: str = "run"
+    shards: int | None = None
+    deadline: float | None = None
+    cutting: Cutting | None = None
+
+
+class Telling:
+    """Hears what happens in a run; says nothing unless it is told how."""
+
+    every: float = EVERY
+    """Seconds between two looks at a run that is not complete."""
+
+    def tell(self, what: str) -> None:
+        """Something has happened."""
+
+    def sent(self, chunks: int, of: int) -> None:
+        """So many chunks of all are delivered."""
+
+    def show(self, facts: RunFacts) -> None:
+        """This is how far the run has come."""
+
+    def waits(self, what: str) -> None:
+        """Something takes longer than usual."""
+
+    @contextmanager
+    def during(self, what: Callable[[], str]) -> Iterator[None]:
+        """Report periodically how far the block is."""
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """What one stage did, over all its shards."""
+
+    stage: str
+    jobs: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What went in, what came out, and where the time went."""
+
+    pipeline: str
+    run: str
+    plan: str
+    chunks: Mapping[str, int]
+    rows_in: Mapping[str, int]
+    rows_out: Mapping[str, int]
+    stages: tuple[StageReport, ...]
+    seconds: float
+
+
+def chunks_in(data: Path, pipeline: Pipeline) -> dict[str, list[Path]]:
+    """The files of every source; a folder may be empty, but it has to be there.
+
+    Raises `NoSourceFolder`, or `UnexpectedFiles` for what may have been meant as a chunk.
+    """
+    return chunks_of(data, pipeline.sources)
+
+
+def chunks_of(data: Path, sources: Iterable[str]) -> dict[str, list[Path]]:
+    """As `chunks_in`, by the names of the sources."""
+    names = list(sources)
+    missing = [source for source in names if not (data / source).is_dir()]
+    if missing:
+        raise NoSourceFolder(folder=str(data), sources=listed(missing))
+    return {source: _files(source, data / source) for source in names}
+
+
+def _files(source: str, folder: Path) -> list[Path]:
+    found = sorted(file for file in folder.iterdir() if not _is_like(file.name, HIDDEN))
+    chunks = [file for file in found if _is_chunk(file)]
+    rest = [it for it in found if it not in chunks and not _is_like(it.name, PASSED_OVER)]
+    if rest:
+        names = listed([str(file) for file in rest])
+        raise UnexpectedFiles(source, names, ", ".join(ENDINGS))
+    return chunks
+
+
+def _is_chunk(file: Path) -> bool:
+    """By its name; a folder is none, and may well hold some that would be missed."""
+    name = file.name.lower()
+    is_known = name.endswith(ENDINGS) and not file.is_dir()
+    return is_known and (file.suffix == file.suffix.lower() or not name.endswith(COMPRESSED))
+
+
+def _is_like(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def run_folder(
+    pipeline: Pipeline,
+    chunks: Chunks,
+    out: Path,
+    session: Session,
+    place: Deployment,
+    wanted: RunOptions,
+    told: Telling | None = None,
+) -> RunReport:
+    """Deliver the chunks, wait until the run is complete, write the results, report.
+
+    A run of this name that is open goes on where it was: what was delivered before is recognised.
+    One that is complete, with this plan and these chunks, only has its results written: whoever
+    was killed after they were published may have written some or none. For other chunks, or after
+    a run that failed or was cancelled, the name is used again.
+
+    Raises what is wrong with a chunk, or `RunFailed` with the first cause; when the deadline has
+    passed, that says what is missing and who owes it.
+    """
+    started = monotonic()
+    told = told or Telling()
+    with serving(place, pipeline, session, wanted.shards) as service:
+        plan = service.checked.plan
+        told.tell(f"Spark has checked the plan: {counted(len(tuple(plan.stages)), 'stage')}")
+        server = service.server
+        send(server, chunks, wanted, told)
+        published = wait(server, wanted.name, told, service.check)
+        rows_out = {sink: sum(batch.rows for batch in its) for sink, its in published.items()}
+
+        def write(file: ResultFile) -> None:
+            sink = file.sink
+            batches, schema = published[sink], service.schema_of(sink)
+            write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
+
+        crash_point("results.before_write")
+        write_all(told, rows_out, write)
+        crash_point("results.after_write")
+        return RunReport(
+            pipeline=pipeline.name,
+            run=wanted.name,
+            plan=plan_hash(plan),
+            chunks=_numbers(chunks),
+            rows_in=server.rows_in(wanted.name),
+            rows_out=rows_out,
+            stages=_stage_reports(service),
+            seconds=monotonic() - started,
+        )
+
+
+def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telling) -> None:
+    """Deliver what is not there yet and close the sources, unless a run has had exactly this."""
+    last = server.find(wanted.name)
+    if last is not None and last.state is not RunState.OPEN:
+        change = _change(server, last, chunks)
+        if change is None:
+            told.tell("these chunks were processed before; the results are written again")
+            return
+        told.tell(f"begins run {wanted.name!r} anew (the last one of this name {change})")
+    if last is None or last.state is not RunState.OPEN:
+        server.begin(wanted.name, deadline=wanted.deadline, cutting=wanted.cutting)
+    deliver_all(server, chunks, wanted.name, told)
+
+
+def wait(
+    server: Taking[T_co],
+    run: str,
+    told: Telling,
+    check: Callable[[], None],
+    timeout: float | None = None,
+) -> T_co:
+    """Wait for the results of a run, and tell now and then how far it is and why not further.
+
+    `check` raises if nobody is at work any more who could complete it.
+    """
+    deadline = inf if timeout is None else monotonic() + timeout
+    while True:
+        try:
+            published = server.wait(run, timeout=min(told.every, max(0, deadline - monotonic())))
+        except RunTimeout:
+            check()
+            told.show(server.facts(run))
+            if monotonic() >= deadline:
+                raise RunTimeout(run, timeout or 0.0) from None
+        else:
+            told.tell("complete: every source is closed and everything was processed")
+            return published
+
+
+def _change(server: Taking[object], last: Run, chunks: Chunks) -> str | None:
+    """Why a run that is closed is not the one that is wanted; None if it had exactly this."""
+    if last.state is not RunState.ENDED:
+        return "has failed" if last.state is RunState.FAILED else "was cancelled"
+    if not server.has_this_plan(last):
+        return "had another plan"
+    return None if _are_delivered(chunks, server.digests(last)) else "had other data"
+
+
+def _are_delivered(chunks: Chunks, delivered: Mapping[str, Sequence[str]]) -> bool:
+    """Whether these files, and no others, have these digests; files are read last."""
+    if _numbers(chunks) != _numbers(delivered):
+        return False
+    return all(
+        _has(file, sha256)
+        for source, files in chunks.items()
+        for file, sha256 in zip(files, delivered[source], strict=True)
+    )
+
+
+def _numbers(chunks: Mapping[str, Sequence[object]]) -> dict[str, int]:
+    return {source: len(its) for source, its in chunks.items()}
+
+
+def _has(file: Path, sha256: str) -> bool:
+    """A file that has gone is no reason to fail here: delivering it says what is wrong."""
+    try:
+        return digest(str(file)) == sha256
+    except FileNotFoundError:
+        return False
+
+
+def deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
+    """To a run that is open, unless it is closed meanwhile: waiting for it says how it ended."""
+    for source in (it for it, files in chunks.items() if not files):
+        told.tell(f"{source}: no chunks")
+    with suppress(RunEnded):
+        _deliver(server, chunks, run, told)
+    number = sum(_numbers(chunks).values())
+    told.tell(f"{counted(number, 'chunk')} delivered, END follows")
+
+
+def _deliver(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
+    """Send every file, a few at a time; a source is closed as soon as its last one is there."""
+    delivered, of = count(1), sum(_numbers(chunks).values())
+    with Couriers(DELIVERIES, "tidegate-deliver") as pool:
+        closing = []
+        for source, files in chunks.items():
+            sent = [
+                pool.submit(server.deliver, run, source, number, str(file))
+                for number, file in enumerate(files, 1)
+            ]
+            closing.append((source, sent))
+        for source, sent in closing:
+            for each in sent:
+                each.result()
+                told.sent(next(delivered), of)
+            server.end(run, source, len(sent))
+
+
+def _stage_reports(service: Service) -> tuple[StageReport, ...]:
+    return tuple(
+        StageReport(stage, work.jobs, work.rows, round(work.seconds, 3))
+        for stage, work in service.workshop.work.items()
+        if work.jobs
+    )

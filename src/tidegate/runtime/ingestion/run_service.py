@@ -1,0 +1,426 @@
+"""The server: where clients begin runs, deliver chunks, close sources and ask what became of it.
+
+    server.begin("march")
+    server.deliver("march", "sales", 1, "sales-1.csv")
+    server.end("march", "sales", chunks=1)
+    server.wait("march")
+
+Any number of clients and processes may do so at once, and each call may be repeated: a chunk that
+was delivered before is recognised by its number and content. What a chunk holds is checked and
+copied before anything is recorded, so a bad one leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from threading import Event as Flag
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import msgspec
+
+from tidegate.errors import (
+    ChunkConflict,
+    NoSuchChunk,
+    RunError,
+    UnknownRun,
+    UnknownSource,
+)
+from tidegate.faults import crash_point
+from tidegate.plan import plan_hash
+from tidegate.runtime.checkpoints.client import Cuts
+from tidegate.runtime.checkpoints.restore import restore
+from tidegate.runtime.counters import Tally
+from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.ingestion.barrier_injection import Injection
+from tidegate.runtime.ingestion.followed_sources import FollowedSources
+from tidegate.runtime.ingestion.run_state import refuse_vain
+from tidegate.runtime.ingestion.stream_ingestion import Chunks, Follower, Following
+from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
+from tidegate.runtime.monitor.diagnosis import why_not_done
+from tidegate.runtime.wiring import HEAD, lane_names
+from tidegate.spark import (
+    Batch,
+    CheckerPool,
+    digest,
+    ingest,
+    reported_end,
+    watermark,
+    write_csv,
+)
+from tidegate.store import (
+    Chunk,
+    LaneName,
+    Run,
+    RunState,
+    begin_batch,
+    begin_run,
+    close_run,
+    end_source,
+    find_chunk,
+    find_run,
+    plan_of,
+    record_chunk,
+    results_of,
+    rows_in,
+    run_facts,
+    run_topic,
+)
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+from tidegate.store.checkpoints import restore as restore_store
+from tidegate.store.runs.results import look_again
+from tidegate.store.runs.status import delivered_chunks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.checkpoint import Cutting
+    from tidegate.pipeline import Pipeline
+    from tidegate.runtime.deployment import Deployment
+    from tidegate.runtime.task_graph import Assembly
+    from tidegate.spark import Rows, Schema, Session
+    from tidegate.store import Connection, RunFacts, Wakeups
+
+
+class Server:
+    """Takes the runs of one pipeline. `session` is asked for only when a chunk needs Spark."""
+
+    def __init__(
+        self,
+        place: Deployment,
+        pipeline: Pipeline,
+        assembly: Assembly,
+        session: Callable[[], Session],
+        wakeups: Wakeups,
+        checkers: CheckerPool | None = None,
+    ) -> None:
+        """`checkers` read chunks; by default the server has a pool that ends with it."""
+        self._place = place
+        self._database = place.database
+        self._root = place.root
+        self._pipeline = pipeline
+        self._assembly = assembly
+        self._session = session
+        self._wakeups = wakeups
+        self._storage = Storage(place.root)
+        self._checkers = CheckerPool(place.settings) if checkers is None else checkers
+        self._plan = plan_hash(assembly.plan)
+        self.injection = Injection(self._database, pipeline.name, wakeups, self._ends)
+        """Of the barriers of checkpoints."""
+        self.cuts = Cuts(self._database, assembly.plan, wakeups, self.known, self.injection.look)
+        self._followed = FollowedSources(place.settings.stream_end_seconds)
+        self.tally = Tally()
+        """Of what clients have had it do."""
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when a source was closed or a run given up, for which others may wait."""
+
+    # ── runs ──
+
+    def begin(
+        self,
+        run: str,
+        *,
+        warn_after: float | None = None,
+        deadline: float | None = None,
+        cutting: Cutting | None = None,
+    ) -> Run:
+        """Open a run under a name that no open run has. The bounds are seconds from here."""
+        return self.begin_once(
+            run, uuid4(), warn_after=warn_after, deadline=deadline, cutting=cutting
+        )
+
+    def begin_once(
+        self,
+        run: str,
+        request: UUID,
+        *,
+        warn_after: float | None = None,
+        deadline: float | None = None,
+        cutting: Cutting | None = None,
+        body: str | None = None,
+    ) -> Run:
+        """As `begin`; a repeated request gets the run that the first one has begun.
+
+        `body` is a digest of what is asked for; `IdempotencyConflict` when it was another before.
+        """
+        wanted = partial(self.begin_in, warn_after=warn_after, deadline=deadline, body=body)
+
+        def begin_and_cut(connection: Connection) -> Run:
+            begun = wanted(connection, run, request)
+            if cutting is not None:
+                checkpoint_store.set_cutting(connection, begun, cutting)
+            return begun
+
+        begun = self._database.transact(begin_and_cut)
+        self.tally.count("runs begun")
+        return begun
+
+    def begin_in(
+        self,
+        connection: Connection,
+        run: str,
+        request: UUID,
+        *,
+        warn_after: float | None = None,
+        deadline: float | None = None,
+        body: str | None = None,
+    ) -> Run:
+        """As `begin_once`, in a transaction that does more than that."""
+        return begin_run(
+            connection,
+            self._pipeline.name,
+            run,
+            lane_names(self._assembly.links, self._scan_tasks()),
+            sources=tuple(self._pipeline.sources),
+            plan=self._plan,
+            warn_after=warn_after,
+            deadline=deadline,
+            request=request,
+            body=body,
+        )
+
+    def restore(self, run: str, number: int | None = None) -> Run:
+        """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
+        known = self.known(run)
+        restored = restore(self._place, self._assembly, known, number, is_served=True)
+        self.on_news()
+        return restored
+
+    def find(self, run: str) -> Run | None:
+        """The run that has this name now or had it last."""
+        return self._database.transact(lambda c: find_run(c, self._pipeline.name, run))
+
+    def cancel(self, run: str) -> bool:
+        """Give a run up, wherever it is; False when it was closed before."""
+        found = self.known(run)
+        is_closed = self._database.transact(lambda c: close_run(c, found, RunState.CANCELLED))
+        self.on_news()
+        return is_closed
+
+    # ── data ──
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool:
+        """Take a chunk: check it, copy it, record it. False when it was delivered before.
+
+        Raises what is wrong with the chunk (`BadValue` with line and column, `MissingColumns`,
+        `UnreadableChunk`, …) or with delivering it (`ChunkConflict`, `SourceEnded`, `RunEnded`,
+        `SpaceReserved`).
+        """
+
+        def copy(root: str, beginning: str) -> Batch:
+            check = self._checkers.check
+            return ingest(self._session, self._pipeline, source, file, root, beginning, check)
+
+        self._readers(source)
+        return self._deliver(run, source, number, _digest(source, file), copy)
+
+    def follow(
+        self,
+        run: str,
+        source: str,
+        rows: Rows,
+        *,
+        checkpoint: str,
+        every: float | None = None,
+    ) -> Following:
+        """Deliver the batches of a Spark stream as chunks; see `run.following`.
+
+        `checkpoint` is where Spark remembers how far the stream has come: the same for every start
+        of it, and no other stream's. With `every`, in seconds, it goes on; without, it takes what
+        there is and ends.
+        """
+        self._readers(source)
+        self.known(run)
+        follower = Follower(self._pipeline, Chunks(self._begin_batch, self._deliver, self.end))
+        following = follower.follow(run, source, rows, checkpoint=checkpoint, every=every)
+        return self._followed.add(following)
+
+    def _begin_batch(self, run: str, source: str, number: int) -> None:
+        found = self.known(run)
+        self._database.transact(lambda c: begin_batch(c, found, source, number))
+
+    def _deliver(
+        self, run: str, source: str, number: int, sha256: str, copy: Callable[[str, str], Batch]
+    ) -> bool:
+        """Take what `copy` puts below a root, unless it was delivered before."""
+        found = self.known(run)
+        readers = self._readers(source)
+        if self._is_repeated(found, source, number, sha256):
+            return False
+        self._place.reserve.check()
+        shard = (number - 1) % len(readers[0])
+        with reported_end(self._session):
+            batch = copy(self._root, self._beginning(found, source, number, shard))
+        time = watermark(self._root, batch.files, self._pipeline.sources[source].event_time)
+        seals = tuple(self._storage.seal(batch.files))
+        its = (batch.rows, batch.bytes, batch.files, shard, time, seals)
+        chunk = Chunk(source, number, sha256, *its)
+        lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
+        is_new = self._record(found, chunk, lanes)
+        self.injection.after_chunk(found, source)
+        return is_new
+
+    def end(self, run: str, source: str | None = None, chunks: int | None = None) -> None:
+        """Close a source that has so many chunks, by default those delivered; or all sources.
+
+        One that follows a stream waits for the batch at work: see `run.followed_sources`.
+        """
+        found = self.known(run)
+        for name in [source] if source is not None else self._pipeline.sources:
+            self._readers(name)
+            self._followed.end(run, name, partial(self._end, found, name, chunks))
+        self.on_news()
+
+    # ── outcomes ──
+
+    def wait(self, run: str, timeout: float | None = None) -> dict[str, list[Batch]]:
+        """Wait until a run is closed: its results, or `RunFailed`, `RunCancelled`, `RunTimeout`.
+
+        It is the run that has this name when the waiting begins, whoever uses the name afterwards,
+        and if it is restored meanwhile, the incarnation that goes on for it. What it waits for is
+        logged every `wait_report_seconds`, a setting.
+        """
+        found = self.known(run)
+        changed = Flag()
+        unsubscribe = self._wakeups.subscribe(run_topic(self._pipeline.name), changed.set)
+        try:
+            return self._wait(found, changed, timeout)
+        finally:
+            unsubscribe()
+
+    def results(self, run: str) -> dict[str, list[Batch]]:
+        """For every sink of a complete run its batches, relative to the deployment's files."""
+        return self._results(self.known(run))
+
+    def rows_in(self, run: str) -> dict[str, int]:
+        """How many rows each source has delivered."""
+        found = self.known(run)
+        return self._database.transact(lambda c: rows_in(c, found))
+
+    def write_csv(self, batches: Sequence[Batch], schema: Schema, path: Path) -> None:
+        """Write a result to a local file, with the bytes that `tidegate run` writes."""
+        write_csv(self._session(), self._root, batches, schema, path)
+
+    # ── looking ──
+
+    def facts(self, run: str) -> RunFacts:
+        """How far a run has come."""
+        found = self.known(run)
+        return self._database.transact(lambda connection: run_facts(connection, found))
+
+    def has_this_plan(self, run: Run) -> bool:
+        """Whether a run was begun with the plan that is served here."""
+        return self._database.transact(lambda c: plan_of(c, run)) == self._plan
+
+    def digests(self, run: Run) -> dict[str, list[str]]:
+        """The SHA-256 of every chunk that each source of a run has, by their numbers."""
+        return {source: [*self._digests(run, source)] for source in self._pipeline.sources}
+
+    # ── how ──
+
+    def _digests(self, run: Run, source: str) -> Iterator[str]:
+        look = partial(delivered_chunks, run=run, source=source)
+        after = 0
+        while found := self._database.transact(partial(look, after=after)):
+            yield from (chunk.sha256 for chunk in found)
+            after = found[-1].number
+
+    def known(self, run: str) -> Run:
+        """As `find`, or `UnknownRun`."""
+        found = self.find(run)
+        if found is None:
+            raise UnknownRun(run=run)
+        return found
+
+    def _readers(self, source: str) -> Sequence[Sequence[str]]:
+        readers = self._assembly.sources.get(source)
+        if readers is None:
+            raise UnknownSource(source=source, known=", ".join(self._assembly.sources))
+        return readers
+
+    def _scan_tasks(self) -> list[str]:
+        every = (tasks for readers in self._assembly.sources.values() for tasks in readers)
+        return [task for tasks in every for task in tasks]
+
+    def _is_repeated(self, run: Run, source: str, number: int, sha256: str) -> bool:
+        """Look before the work of copying; what is recorded is checked again with a lock."""
+        if run.state not in {RunState.OPEN, RunState.ENDED}:
+            return False
+        known = self._database.transact(lambda c: find_chunk(c, run, source, number))
+        if known is not None and known.sha256 != sha256:
+            raise ChunkConflict(run.name, source, number, sha256, known.sha256)
+        return known is not None
+
+    def _beginning(self, run: Run, source: str, number: int, shard: int) -> str:
+        """How the names of a chunk's files begin, as no other's do."""
+        crash_point("chunk.before_write")
+        return f"chunks/run={run.id}/to={shard}/{source}/{number}-{uuid4().hex[:12]}"
+
+    def _record(self, run: Run, chunk: Chunk, lanes: Sequence[LaneName]) -> bool:
+        """Record a chunk; the files of one that was refused go.
+
+        After any other error, such as a connection lost during the commit, the chunk may well be
+        recorded: its files stay, and the sweeper sees whether anybody names them.
+        """
+        crash_point("chunk.after_write")
+        ends = self._ends(chunk.source)
+        try:
+            is_new = self._database.transact(lambda c: record_chunk(c, run, chunk, lanes, ends))
+        except RunError:
+            self._storage.remove(chunk.files)
+            raise
+        crash_point("chunk.after_commit")
+        if is_new:
+            self.tally.count("chunks taken")
+        if not is_new and not self._is_ours(run, chunk):
+            self._storage.remove(chunk.files)
+        return is_new
+
+    def _is_ours(self, run: Run, chunk: Chunk) -> bool:
+        """Whether what is recorded names these files: the commit was repeated, not the chunk."""
+        known = self._database.transact(lambda c: find_chunk(c, run, chunk.source, chunk.number))
+        return known is not None and known.files == chunk.files
+
+    def _end(self, run: Run, source: str, chunks: int | None) -> None:
+        ends = self._ends(source)
+        self._database.transact(lambda c: end_source(c, run, source, chunks, ends))
+
+    def _ends(self, source: str) -> list[LaneName]:
+        return [LaneName(HEAD, task) for tasks in self._readers(source) for task in tasks]
+
+    def _wait(self, run: Run, changed: Flag, timeout: float | None) -> dict[str, list[Batch]]:
+        every = self._place.settings.wait_report_seconds
+        report = WaitReport(partial(why_not_done, self._database), every)
+        look = partial(self._known_again, run)
+        return self._outcome(wait_until_closed(look, changed, timeout, report))
+
+    def _known_again(self, run: Run) -> Run:
+        """The same incarnation, as it is now, also when its name is in use again.
+
+        One that was restored goes on as another.
+        """
+        found = self._database.transact(lambda c: look_again(c, run))
+        if found is None:
+            raise UnknownRun(run=run.key)
+        if found.state is not RunState.CANCELLED:
+            return found
+        return self._database.transact(lambda c: restore_store.successor_of(c, run)) or found
+
+    def _outcome(self, run: Run) -> dict[str, list[Batch]]:
+        refuse_vain(run)
+        return self._results(run)
+
+    def _results(self, run: Run) -> dict[str, list[Batch]]:
+        published: Mapping[str, object] = {
+            sink: result.batches
+            for sink, result in self._database.transact(lambda c: results_of(c, run)).items()
+        }
+        return {sink: msgspec.convert(it, list[Batch]) for sink, it in published.items()}
+
+
+def _digest(source: str, file: str) -> str:
+    try:
+        return digest(file)
+    except FileNotFoundError:
+        raise NoSuchChunk(source=source, file=file) from None

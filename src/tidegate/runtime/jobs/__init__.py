@@ -1,0 +1,1 @@
+"""Combines the work of several tasks and runs into Spark jobs."""

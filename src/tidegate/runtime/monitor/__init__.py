@@ -1,0 +1,1 @@
+"""The monitor: releases, checkpoints, bounds, sweeping, and the diagnosis of waits."""

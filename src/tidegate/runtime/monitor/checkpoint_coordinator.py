@@ -1,0 +1,148 @@
+"""The coordinator of checkpoints: triggers, moves on, commits and gives up those of all runs.
+
+It is part of whoever watches a pipeline, under the same lease. It observes facts, lets
+`tidegate.checkpoint` decide and writes the verdict; whoever takes over sees the same facts.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import tidegate
+from tidegate.checkpoint import (
+    Abort,
+    Advance,
+    Commit,
+    Fail,
+    Rest,
+    Trigger,
+    Unalign,
+    Verdict,
+    decide,
+    tardy,
+)
+from tidegate.dataflow import CheckpointId
+from tidegate.errors import RunEnded
+from tidegate.faults import crash_point
+from tidegate.store import RunState, close_run, guard
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+from tidegate.store.checkpoints import unaligned
+from tidegate.store.runs import retention
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidegate.checkpoint import CutFacts
+    from tidegate.runtime.task.snapshot import Seal
+    from tidegate.store import Connection, Database, Lease, Run, SealedFile
+
+log = logging.getLogger(__name__)
+
+VERSIONS = {"tidegate": tidegate.__version__, "pyspark": version("pyspark")}
+
+
+class Coordinator:
+    """Looks after the checkpoints of one pipeline's runs."""
+
+    def __init__(self, database: Database, pipeline: str, seal: Seal) -> None:
+        self._database = database
+        self._pipeline = pipeline
+        self._seal = seal
+        self._warned: dict[int, int] = {}
+        """By run the last checkpoint that somebody was warned of."""
+        self.cuts = 0
+        """How many it has committed."""
+
+    def look(self, lease: Lease) -> None:
+        """Do what is due, until nothing is."""
+        while self._turn(lease):
+            pass
+
+    def _turn(self, lease: Lease) -> bool:
+        """One verdict for each run; whether there may be another at once."""
+        verdicts = []
+        for run, facts in self._database.transact(
+            lambda c: checkpoint_store.to_cut(c, self._pipeline)
+        ):
+            verdict = decide(facts)
+            self._warn(run, facts)
+            if isinstance(verdict, Commit) and facts.under_way:
+                verdict = self._sealed(lease, run, facts.under_way.number)
+            if not isinstance(verdict, Rest):
+                write = partial(self._write, lease=lease, run=run, facts=facts, verdict=verdict)
+                self._database.transact(write)
+                self._tell(run, facts, verdict)
+                verdicts.append(verdict)
+        return any(isinstance(verdict, Advance | Unalign) for verdict in verdicts)
+
+    def _warn(self, run: Run, facts: CutFacts) -> None:
+        """Once for each checkpoint, well before it is given up."""
+        late = tardy(facts)
+        if late is None or facts.under_way is None:
+            return
+        number = facts.under_way.number
+        if self._warned.get(run.id) != number:
+            self._warned[run.id] = number
+            log.warning("checkpoint %d of run %s is late, and waits for %s", number, run.name, late)
+
+    def _sealed(self, lease: Lease, run: Run, number: int) -> Commit | Abort:
+        """Files that tasks keep are sealed by them, those of what was on its way by nobody."""
+        found = self._database.transact(lambda c: unaligned.unsealed(c, run, number))
+        try:
+            sealed = {place: self._seal(files) for place, files in found.items()}
+        except OSError as trouble:
+            return Abort(f"what was on its way cannot be sealed: {trouble}", "the storage")
+        if sealed:
+            self._database.transact(partial(self._write_seals, lease, run, number, sealed))
+        return Commit()
+
+    def _write_seals(
+        self,
+        lease: Lease,
+        run: Run,
+        number: int,
+        sealed: Mapping[int, Sequence[SealedFile]],
+        connection: Connection,
+    ) -> None:
+        guard(connection, lease)
+        unaligned.seal(connection, run, number, sealed)
+
+    def _write(
+        self, connection: Connection, lease: Lease, run: Run, facts: CutFacts, verdict: Verdict
+    ) -> None:
+        guard(connection, lease)
+        number = facts.under_way.number if facts.under_way else 0
+        match verdict:
+            case Trigger(is_quiet, patience):
+                with suppress(RunEnded):  # by somebody else, since it was looked at
+                    wanted = CheckpointId.new()
+                    checkpoint_store.trigger(
+                        connection, run, wanted, quiet=is_quiet, patience=patience
+                    )
+            case Advance(to):
+                checkpoint_store.advance(connection, run, number, to)
+            case Unalign():
+                unaligned.unalign(connection, run, number)
+            case Commit():
+                checkpoint_store.commit(connection, run, number, VERSIONS)
+                retention.retire(connection, run, facts.cutting.retained)
+            case Abort(reason, offender):
+                checkpoint_store.abort(connection, run, number, reason, offender)
+            case Fail(cause):
+                close_run(connection, run, RunState.FAILED, cause)
+            case Rest():
+                pass
+
+    def _tell(self, run: Run, facts: CutFacts, verdict: Verdict) -> None:
+        number = facts.under_way.number if facts.under_way else 0
+        if isinstance(verdict, Commit):
+            crash_point("cut.commit.after_commit")
+            self.cuts += 1
+            self._database.transact(lambda c: retention.prune(c, run))
+        elif isinstance(verdict, Abort):
+            log.warning("checkpoint %d of run %s is given up: %s (%s)",
+                        number, run.name, verdict.reason, verdict.offender)  # fmt: skip

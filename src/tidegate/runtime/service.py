@@ -1,0 +1,167 @@
+"""A whole pipeline at work in one process: server, tasks, monitor and sweeper on one deployment.
+
+Several processes may serve the same deployment: tasks and the monitor go to whoever has their
+lease. A process may also do a part of it: `fronting` takes runs and has nobody who works on them,
+`watching` is a monitor alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidegate.errors import OtherPlan, SparkLost, UnknownStage, WorkerGaveUp, listed
+from tidegate.plan import plan_hash
+from tidegate.runtime.checkpoints.plan_compatibility import record_plan
+from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.jobs.processor_factory import SparkWorkshop
+from tidegate.runtime.monitor.diagnosis import why_not_done
+from tidegate.runtime.monitor.monitor import Watch
+from tidegate.runtime.monitor.sweeper import Sweeper
+from tidegate.runtime.task_graph import Assembly, assemble
+from tidegate.runtime.worker.isolated_trials import Trials
+from tidegate.runtime.worker.worker import Worker
+from tidegate.spark import CheckerPool, check, ended_under, ensure_fit, why_ended
+from tidegate.store import Wakeups, open_runs, plan_of
+
+if TYPE_CHECKING:
+    from tidegate.pipeline import Pipeline
+    from tidegate.plan import PhysicalPlan
+    from tidegate.runtime.deployment import Deployment
+    from tidegate.spark import Checked, Schema, Session
+    from tidegate.store import Connection, Database
+
+
+@dataclass(frozen=True)
+class Front:
+    """What clients and their runs need, besides somebody who works for them."""
+
+    checked: Checked
+    assembly: Assembly
+    server: Server
+    wakeups: Wakeups
+    watch: Watch
+    session: Session
+
+    def check(self) -> None:
+        """Raise `SparkLost` or `WorkerGaveUp` if this process can no longer work."""
+        loss = why_ended(self.session)
+        if loss is not None:
+            raise SparkLost(loss)
+        name, watch = self.assembly.name, self.watch
+        if not watch.is_alive:
+            raise WorkerGaveUp(name, f"its monitor has died of {watch.error!r}") from watch.error
+
+    def schema_of(self, sink: str) -> Schema:
+        """The columns and types of a sink's result."""
+        stages = self.checked.stages.values()
+        return next(stage.output for stage in stages if stage.sink == sink)
+
+
+@dataclass(frozen=True)
+class Service(Front):
+    """A whole pipeline at work."""
+
+    workshop: SparkWorkshop
+    worker: Worker
+
+    def check(self) -> None:
+        """Raise `SparkLost` or `WorkerGaveUp` if the worker or the monitor has stopped."""
+        super().check()
+        worker = self.worker
+        if worker.error is not None:
+            raise WorkerGaveUp(self.assembly.name, str(worker.error)) from worker.error
+
+
+@contextmanager
+def fronting(
+    place: Deployment,
+    pipeline: Pipeline,
+    session: Session,
+    shards: int | None = None,
+    process: str = "",
+) -> Iterator[Front]:
+    """Take the runs of a pipeline and watch them until the end of the block; others work.
+
+    Spark checks the whole declaration first, so a wrong column is an error at the user's line
+    before any data is touched; then it is checked itself, for it reads the chunks that come.
+    """
+    checked = check(pipeline, session, shards=shards)
+    ensure_fit(session, place.root, checked.stages)
+    assembly = assemble(checked.plan)
+    database = place.database
+    _refuse_other_plans(database, checked.plan)
+    database.transact(lambda c: record_plan(c, assembly))
+    with (
+        CheckerPool(place.settings) as checkers,
+        Wakeups(database) as wakeups,
+        watching(place, assembly.name, wakeups, process) as watch,
+    ):
+        checkers.warm()
+        server = Server(place, pipeline, assembly, lambda: session, wakeups, checkers)
+        with server.injection:
+            yield Front(checked, assembly, server, wakeups, watch, session)
+
+
+@contextmanager
+def serving(
+    place: Deployment,
+    pipeline: Pipeline,
+    session: Session,
+    shards: int | None = None,
+    stages: Sequence[str] = (),
+    process: str = "",
+) -> Iterator[Service]:
+    """Take the runs of a pipeline, watch them and work on them until the end of the block.
+
+    With `stages`, work on those of the plan only; others have to do the rest. What the `process`
+    is called helps people to see whose a task is.
+    """
+    with ExitStack() as at_work:
+        front = at_work.enter_context(fronting(place, pipeline, session, shards, process))
+        its_end = partial(why_ended, session), partial(ended_under, session)
+        trials = Trials(place.database, *its_end)
+        workshop = SparkWorkshop(front.checked, session, place.root, trials)
+        at_work.callback(workshop.close)
+        _refuse_unknown(front.assembly, stages)
+        its = (place.database, front.assembly, workshop, front.wakeups)
+        most_losses = place.settings.run_losses
+        worker = at_work.enter_context(
+            Worker(*its, stages=stages, process=process, most_losses=most_losses)
+        )
+        at_work.enter_context(Sweeper(place))
+        yield Service(**vars(front), workshop=workshop, worker=worker)
+
+
+@contextmanager
+def watching(
+    place: Deployment, pipeline: str, wakeups: Wakeups, process: str = ""
+) -> Iterator[Watch]:
+    """Watch the runs of a pipeline, or stand by while another does."""
+    explain, seal = partial(why_not_done, place.database), Storage(place.root).seal
+    with Watch(place.database, pipeline, wakeups, explain, seal, process=process) as watch:
+        yield watch
+
+
+def _refuse_unknown(assembly: Assembly, stages: Sequence[str]) -> None:
+    known = [node.id for node in assembly.plan.nodes]
+    for stage in stages:
+        if stage not in known:
+            raise UnknownStage(stage, assembly.name, listed(known, most=100))
+
+
+def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:
+    """The lanes of an open run lead from task to task of the plan that it was begun with."""
+    ours = plan_hash(plan)
+
+    def others(connection: Connection) -> list[str]:
+        runs = open_runs(connection, plan.pipeline)
+        return [run.name for run in runs if plan_of(connection, run) != ours]
+
+    found = database.transact(others)
+    if found:
+        raise OtherPlan(plan.pipeline, ours, listed(found))

@@ -1,0 +1,1 @@
+"""One task: fetch messages, align barriers, process batches, commit."""

@@ -1,0 +1,1 @@
+"""A worker owns tasks under leases, runs them and restarts them after failures."""

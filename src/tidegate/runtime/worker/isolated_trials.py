@@ -1,0 +1,194 @@
+"""Trials: a run that may be the cause of lost workers is processed alone, under a durable mark.
+
+Jobs of runs that are no suspects run side by side. A job of a suspect waits until no other job
+runs in this process, and the others wait for it. The database records the job before it begins: if
+the process is lost now, that run and no other is the cause. A suspect that has cost workers before
+waits for the jobs of other runs first, for a limited time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Condition, Lock
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidegate.errors import SparkLost, TidegateError
+from tidegate.store.runs.worker_losses import begin_trial, drop_trials, end_trial, report_loss
+
+if TYPE_CHECKING:
+    from tidegate.store import Database
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 10.0
+"""Seconds that a suspect waits for other jobs, for each worker that it has cost."""
+QUIET = 1.0
+"""Seconds without any other job after which it waits no longer."""
+REPORT_BOUND = 5.0
+"""Seconds for storing in the database why this process ends."""
+
+Part = tuple[int, str]
+"""A run, and the task in which it is processed."""
+
+
+class Turns:
+    """Lets jobs run side by side, or one alone."""
+
+    def __init__(self) -> None:
+        self._changed = Condition(Lock())
+        self._together = 0
+        """Jobs that run side by side."""
+        self._waiting = 0
+        """Jobs that would run side by side as soon as none runs alone."""
+        self._alone_wanted = 0
+        """Jobs that wait to run alone, and let no further ones begin."""
+        self._is_alone = False
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Run beside others; not beside one that runs alone, and behind one that waits to."""
+        with self._changed:
+            self._waiting += 1
+            self._changed.wait_for(lambda: not (self._is_alone or self._alone_wanted))
+            self._waiting -= 1
+            self._together += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._together -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self, patience: float = 0.0) -> Iterator[None]:
+        """Run while no other job runs, after the jobs that come within the time of patience."""
+        with self._changed:
+            self._wait_for_quiet(monotonic() + patience)
+            self._alone_wanted += 1
+            self._changed.wait_for(lambda: not (self._is_alone or self._together))
+            self._alone_wanted -= 1
+            self._is_alone = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_alone = False
+                self._changed.notify_all()
+
+    def _wait_for_quiet(self, until: float) -> None:
+        """Between two jobs of a run there is a moment without any, which is not quiet yet."""
+        while (left := until - monotonic()) > 0:
+            if not self._changed.wait_for(lambda: self._is_busy, timeout=min(QUIET, left)):
+                return
+            self._changed.wait_for(lambda: not self._is_busy, timeout=left)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._is_alone or self._together or self._waiting or self._alone_wanted)
+
+
+class Trials:
+    """The suspects among the runs of one worker.
+
+    `ended` says how the engine has ended, if it has, and `ended_under` the same where an error may
+    be the first sign of it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        ended: Callable[[], str | None],
+        ended_under: Callable[[BaseException], str | None],
+    ) -> None:
+        self._database = database
+        self._ended = ended
+        self._ended_under = ended_under
+        self._lost: str | None = None
+        self._suspects: dict[str, dict[int, int]] = {}
+        self._changing = Lock()
+        self._turns = Turns()
+        self.worker = ""
+        """The name under which jobs are marked."""
+
+    def learn(self, task: str, suspects: Mapping[int, int]) -> None:
+        """These runs are the suspects of a task, each with the workers that it has cost."""
+        with self._changing:
+            self._suspects[task] = dict(suspects)
+
+    def is_suspect(self, run: int, task: str) -> bool:
+        """Whether a run has to be processed alone in a task.
+
+        One that has cost a worker in any task has to in all of them.
+        """
+        return run in self._suspects.get(task, ()) or self._losses(run) > 0
+
+    def _losses(self, run: int) -> int:
+        with self._changing:
+            return max((known.get(run, 0) for known in self._suspects.values()), default=0)
+
+    @contextmanager
+    def job(self, parts: Sequence[Part]) -> Iterator[None]:
+        """Run one Spark job for these, alone if it is for a suspect; raises `SparkLost`."""
+        runs = {run for run, _ in parts}
+        suspected = [task for run, task in parts if self.is_suspect(run, task)]
+        if suspected and len(runs) == 1:
+            run = runs.pop()
+            turn = self._turns.alone(PATIENCE * self._losses(run))
+            with turn, self._reporting_loss(), self._mark(run, suspected):
+                yield
+        else:
+            with self._turns.together(), self._reporting_loss():
+                yield
+
+    @contextmanager
+    def _mark(self, run: int, tasks: Sequence[str]) -> Iterator[None]:
+        worker, began = self.worker, monotonic()
+        self._database.transact(lambda c: begin_trial(c, worker, run, tasks))
+        if (reason := self._ended()) is not None:  # not because of the job
+            self._database.transact(lambda c: drop_trials(c, worker))
+            raise SparkLost(reason)
+        try:
+            yield
+        except Exception:
+            # A job may fail with any error while Java ends: wait whether Java ends, as if cut off.
+            if self._ended_under(ConnectionError()) is None:
+                self._clear(worker, run, tasks)
+            raise
+        self._clear(worker, run, tasks)
+        log.info(
+            "run %d was processed alone in %s in %.1f s: this worker was not lost",
+            run, ", ".join(tasks), monotonic() - began,
+        )  # fmt: skip
+
+    def _clear(self, worker: str, run: int, tasks: Sequence[str]) -> None:
+        self._database.transact(lambda c: end_trial(c, worker, run, tasks))
+        with self._changing:
+            for task in tasks:
+                self._suspects.get(task, {}).pop(run, None)
+
+    @contextmanager
+    def _reporting_loss(self) -> Iterator[None]:
+        """Report the end of the engine, and refuse later jobs: none of them was the cause."""
+        if self._lost is not None:
+            raise SparkLost(self._lost)
+        try:
+            yield
+        except SparkLost:
+            raise
+        except Exception as error:
+            reason = self._ended_under(error)
+            if reason is None:
+                raise
+            self._lost = reason
+            self._report(reason)
+            raise SparkLost(reason) from error
+
+    def _report(self, reason: str) -> None:
+        worker = self.worker
+        try:
+            self._database.transact(lambda c: report_loss(c, worker, reason), REPORT_BOUND)
+        except TidegateError as trouble:
+            log.warning("the end of Spark could not be stored: %s", trouble)

@@ -1,0 +1,1 @@
+"""Checks a declaration with Spark's analyser before any data is read."""

@@ -1,0 +1,1 @@
+"""Chunk checkers: disposable processes that read the files of clients."""

@@ -1,0 +1,1 @@
+"""Reads, checks and copies what clients deliver."""

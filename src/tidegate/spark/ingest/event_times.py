@@ -1,0 +1,71 @@
+"""When the rows of a chunk happened: the latest time in a column of the files it was copied to.
+
+The files tell it in their footers, except for what Spark writes as INT96: there the column is read.
+Times are milliseconds since 1970. A date is its midnight, and a timestamp without a time zone is
+taken for UTC, as sessions take it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from tidegate.spark.ingest.parquet_files import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidegate.pipeline.nodes import EventTime
+
+_DAY = 86_400_000
+_PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_COMPARED = ("INT32", "INT64")
+"""Physical types whose order in a file is that of time."""
+
+
+def watermark(root: str, files: Sequence[str], declared: EventTime | None) -> int | None:
+    """What a chunk's rows say about time, if its source has event time and any of them does.
+
+    Others may follow that are as late as is allowed, so the last moment before those is over.
+    """
+    latest = None if declared is None else latest_event(root, files, declared.column)
+    return None if declared is None or latest is None else latest - declared.delay - 1
+
+
+def latest_event(root: str, files: Sequence[str], column: str) -> int | None:
+    """The latest time in a column of Parquet files below `root`; None where it is null in all."""
+    system, base = locate(root)
+    times: list[int] = []
+    for name in files:
+        with parquet.ParquetFile(
+            f"{base}/{name}", filesystem=system, coerce_int96_timestamp_unit="us"
+        ) as file:
+            kind = file.schema_arrow.field(column).type
+            times += (_milliseconds(value, kind) for value in _latest(file, column))
+    return max(times, default=None)
+
+
+def _latest(file: parquet.ParquetFile, column: str) -> Iterator[int]:
+    """Of each row group that has any, in the column's own unit."""
+    schema = file.schema
+    place = next(at for at in range(len(schema)) if schema.column(at).path == column)
+    for group in range(file.num_row_groups):
+        chunk = file.metadata.row_group(group).column(place)
+        told = chunk.statistics
+        if told is not None and told.has_min_max and chunk.physical_type in _COMPARED:
+            yield int(told.max_raw)
+        else:
+            yield from _read(file, group, column)
+
+
+def _read(file: parquet.ParquetFile, group: int, column: str) -> Iterator[int]:
+    value = pc.max(file.read_row_group(group, columns=[column]).column(column)).value
+    if value is not None:
+        yield int(value)
+
+
+def _milliseconds(value: int, kind: pa.DataType) -> int:
+    return value * _DAY if pa.types.is_date32(kind) else value // _PER_MILLISECOND[kind.unit]

@@ -1,0 +1,179 @@
+"""Looking at files without Spark: where they are, what columns they have, how many rows.
+
+Paths are local, or URIs of a file system that Spark and pyarrow both reach.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+from pyarrow import parquet
+
+from tidegate.spark.ingest.quoted_breaks import end_of_long_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PARQUET = ".parquet"
+_FEW_FILES, _READERS = 8, 8
+"""Up to so many footers are read one after the other, more by so many threads."""
+_HEADER_BYTES = 1 << 20
+"""More than any header line has."""
+_SEARCHED_LINES, _SEARCHED_SECONDS = 1_000_000, 5.0
+"""What Python looks through in about two seconds, and seconds after which it ends the search."""
+_PATTERN = re.compile(r"[\\*?\[\]{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A Parquet file below a root folder: its path from there, its rows and its bytes."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+def literal(path: str) -> str:
+    """A path in which Spark takes no character for a pattern.
+
+    >>> print(literal("sales [1]/*.csv"))
+    sales \\[1\\]/\\*.csv
+    """
+    return _PATTERN.sub(r"\\\g<0>", path)
+
+
+def stored_parquet(root: str, folder: str) -> list[StoredFile]:
+    """All Parquet files below `folder` of `root`, in a stable order; one listing, then footers."""
+    system, base = locate(root.rstrip("/"))
+    selector = arrow_fs.FileSelector(f"{base}/{folder}", recursive=True, allow_not_found=True)
+    infos = system.get_file_info(selector)
+    found = sorted((it.path, it.size) for it in infos if it.is_file and it.path.endswith(PARQUET))
+
+    def stored(file: tuple[str, int]) -> StoredFile:
+        path, size = file
+        rows = parquet.read_metadata(path, filesystem=system).num_rows
+        return StoredFile(path[len(base) :].lstrip("/"), rows, size)
+
+    if len(found) <= _FEW_FILES:
+        return [stored(file) for file in found]
+    with ThreadPoolExecutor(_READERS) as readers:
+        return list(readers.map(stored, found))
+
+
+def parquet_files(folder: str) -> list[str]:
+    """All Parquet files below `folder`, in a stable order; none when there is no folder."""
+    system, root = locate(folder)
+    selector = arrow_fs.FileSelector(root, recursive=True, allow_not_found=True)
+    found = (info.path for info in system.get_file_info(selector) if info.is_file)
+    inside = (path[len(root) :] for path in found if path.endswith(PARQUET))
+    return sorted(folder.rstrip("/") + "/" + path.lstrip("/") for path in inside)
+
+
+def parquet_rows(path: str) -> int:
+    """How many rows a Parquet file has, from its footer."""
+    system, inside = locate(path)
+    return int(parquet.read_metadata(inside, filesystem=system).num_rows)
+
+
+def parquet_values(path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a small Parquet file as Python's own values."""
+    system, inside = locate(path)
+    with system.open_input_file(inside) as file:
+        table = parquet.ParquetFile(file).read(columns=[*columns])
+    return zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+
+
+def parquet_schema(path: str) -> pa.Schema:
+    """The columns of a Parquet file, from its footer."""
+    system, inside = locate(path)
+    return parquet.read_schema(inside, filesystem=system)
+
+
+def csv_header(path: str) -> tuple[str, ...]:
+    """The names in the first line of a CSV file, which may be compressed."""
+    system, inside = locate(path)
+    with system.open_input_stream(inside, compression="detect") as stream:
+        text = bytes(stream.read(_HEADER_BYTES)).decode("utf-8-sig", errors="replace")
+    return tuple(name.strip() for name in next(csv.reader(io.StringIO(text)), []))
+
+
+def csv_line(path: str, place: int, value: str, *, is_long: bool = False) -> int | None:
+    """The number of the first line whose column `place` is `value`; None if it is far behind."""
+    for number, fields in csv_records(path, is_long=is_long):
+        if number > 1 and fields[place : place + 1] == [value]:
+            return number
+    return None
+
+
+def csv_records(path: str, *, is_long: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The records of a CSV file with the numbers of their first lines, the header first.
+
+    Up to a million, or as many as are read in five seconds. A line is a record, as it is for Spark,
+    unless records are long: then quoted fields may go on in the next line.
+    """
+    until = monotonic() + _SEARCHED_SECONDS
+    for record in _all_records(path, is_long=is_long):
+        yield record
+        if monotonic() > until:
+            return
+
+
+def _all_records(path: str, *, is_long: bool) -> Iterator[tuple[int, list[str]]]:
+    system, inside = locate(path)
+    with system.open_input_stream(inside, compression="detect") as stream:
+        ends = "" if is_long else None
+        lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline=ends)
+        if is_long:
+            yield from _long_records(lines)
+            return
+        for number, line in enumerate(islice(lines, _SEARCHED_LINES), 1):
+            yield number, _fields(line)
+
+
+def _long_records(lines: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
+    """None behind a field that Python refuses to split."""
+    reader, first = csv.reader(lines), 1
+    with suppress(csv.Error):
+        for fields in islice(reader, _SEARCHED_LINES):
+            yield first, fields
+            first = reader.line_num + 1
+
+
+def csv_long_end(path: str) -> str:
+    """How records of a CSV file end if quoted fields go on in the next line, else empty."""
+    system, inside = locate(path)
+    with system.open_input_stream(inside, compression="detect") as stream:
+        return end_of_long_records(iter(lambda: bytes(stream.read(_HEADER_BYTES)), b""))
+
+
+def _fields(line: str) -> list[str]:
+    """None where Python refuses to split what Spark does split: a field of more than 128 KiB."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
+
+
+def size(path: str) -> int:
+    """How many bytes a file has."""
+    system, inside = locate(path)
+    return int(system.get_file_info(inside).size or 0)
+
+
+def locate(path: str) -> tuple[arrow_fs.FileSystem, str]:
+    """The file system of a path or URI, and the path in it."""
+    if "://" in path or path.startswith("file:"):
+        system, inside = arrow_fs.FileSystem.from_uri(path)
+        return system, inside
+    return arrow_fs.LocalFileSystem(), str(Path(path).absolute())

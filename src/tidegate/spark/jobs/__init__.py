@@ -1,0 +1,1 @@
+"""Stages as Spark jobs: operators, exchange of rows, state."""

@@ -1,0 +1,144 @@
+"""Batches: rows on their way between stages, as Parquet files below a deployment's root folder.
+
+A batch is written once, under a folder that no other attempt ever writes to: a Spark server may
+finish a write long after its client died. Whoever commits a step names the exact files; files
+that nobody names do not exist. Paths say whose rows they hold:
+
+    batches/<writer>/<attempt>/run=<run>/from=<shard>/to=<shard of the reader>/part-….parquet
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
+
+from pyspark.sql import functions as fn
+
+from tidegate.faults import crash_point
+from tidegate.spark.analyze.schemas import column, empty
+from tidegate.spark.batch import Batch as Batch  # noqa: PLC0414  shown here
+from tidegate.spark.ingest.parquet_files import literal, stored_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+    from tidegate.spark.ingest.parquet_files import StoredFile
+    from tidegate.spark.session.sessions import Session
+
+CODEC = "lz4_raw"
+"""Batches are read once, soon, and nearby: cheap to write matters more than small."""
+
+COMMIT = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""Tasks put files where they stay, and nothing marks the end: files count when they are named."""
+
+RUN, FROM, TO = "run", "from", "to"
+"""The folders of a path that are read again by `tags`."""
+
+_PLACE = re.compile(rf"{RUN}=(\d+)/\w*{FROM}=(\d+)/\w*{TO}=(\d+)/[^/]*$")
+
+Level: TypeAlias = "int | Column"
+"""One folder of a path: the same for all rows, or a column of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An exchange: rows go to one of `shards` by a hash of their `keys`."""
+
+    keys: tuple[str, ...]
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose rows a file holds: those that a run's task on `shard` made for shard `to`."""
+
+    run: int
+    shard: int
+    to: int
+
+
+def shard_of(route: Route) -> Level:
+    """The shard a row belongs to; nulls are values like any other, rows without keys go to 0."""
+    if not route.keys:
+        return 0
+    return fn.pmod(fn.xxhash64(*map(column, route.keys)), fn.lit(route.shards)).cast("int")
+
+
+def read(session: Session, root: str, batches: Iterable[Batch], schema: StructType) -> DataFrame:
+    """The rows of all batches, with this schema also when there is none."""
+    files = [literal(under(root, file)) for batch in batches for file in batch.files]
+    return session.read.schema(schema).parquet(*files) if files else empty(session, schema)
+
+
+def under(root: str, file: str) -> str:
+    """Where a file of a batch is."""
+    return f"{root.rstrip('/')}/{file}"
+
+
+def write(
+    rows: DataFrame, columns: Sequence[str], levels: Mapping[str, Level], root: str, writer: str
+) -> dict[Place, Batch]:
+    """Write these columns of the rows; a batch for every place that has rows.
+
+    `levels` are the folders of a place, outermost first.
+    """
+    attempt = f"batches/{writer}/{uuid4().hex}"
+    fixed = list(takewhile(lambda it: isinstance(it[1], int), levels.items()))
+    folder = "/".join((attempt, *(f"{name}={value}" for name, value in fixed)))
+    split = {_free(name, columns): it for name, it in list(levels.items())[len(fixed) :]}
+    crash_point("files.before_write")
+    _save(rows, columns, split, under(root, folder))
+    crash_point("files.after_write")
+    return _batches(stored_parquet(root, attempt))
+
+
+def _save(rows: DataFrame, columns: Sequence[str], split: Mapping[str, Level], folder: str) -> None:
+    if split:
+        levels = [_as_column(level).alias(name) for name, level in split.items()]
+        rows = rows.select(*map(column, columns), *levels)
+    saving = rows.write.mode("append").options(compression=CODEC, **COMMIT)
+    (saving.partitionBy(*split) if split else saving).parquet(folder)
+
+
+def _as_column(level: Level) -> Column:
+    return fn.lit(level) if isinstance(level, int) else level
+
+
+def _free(folder: str, columns: Sequence[str]) -> str:
+    """A folder's name that no column has: while it is written it is a column as well."""
+    taken = {name.casefold() for name in columns}
+    while folder in taken:
+        folder = f"tidegate_{folder}"
+    return folder
+
+
+def _batches(files: Sequence[StoredFile]) -> dict[Place, Batch]:
+    """By place in its order, so that the same rows give messages in the same order."""
+    places: dict[Place, list[StoredFile]] = defaultdict(list)
+    for file in files:
+        # Spark writes a file also for no rows, so that the schema is kept; we have it already.
+        if file.rows:
+            places[_place(file.path)].append(file)
+    ordered = sorted(places, key=lambda place: (place.run, place.shard, place.to))
+    return {place: _batch(places[place]) for place in ordered}
+
+
+def _batch(files: Sequence[StoredFile]) -> Batch:
+    names = tuple(file.path for file in files)
+    return Batch(names, sum(file.rows for file in files), sum(file.bytes for file in files))
+
+
+def _place(path: str) -> Place:
+    found = _PLACE.search(path)
+    assert found, f"{path} does not say whose rows it holds"
+    return Place(*map(int, found.groups()))

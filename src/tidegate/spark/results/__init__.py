@@ -1,0 +1,1 @@
+"""Results as CSV, Parquet and Arrow."""

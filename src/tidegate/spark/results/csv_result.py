@@ -1,0 +1,138 @@
+"""Results for people: one CSV file per sink, the same bytes whatever the way to it.
+
+`csv_text` has the rules. Read with the same rules, a file gives exactly the rows of the result.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from shutil import copyfileobj, rmtree
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import functions as fn
+from pyspark.sql.types import TimestampNTZType, TimestampType
+
+from tidegate.spark.analyze.schemas import column
+from tidegate.spark.ingest.parquet_files import parquet_values
+from tidegate.spark.jobs.exchange import read, under
+from tidegate.spark.results.csv_text import csv_header, csv_lines, is_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+    from tidegate.spark.jobs.exchange import Batch
+    from tidegate.spark.session.sessions import Session
+
+SMALL_ROWS = 20_000
+"""Up to this much, a job of Spark takes longer than Python."""
+
+_AS_IT_IS = {
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
+"""With which Spark writes every character of a text; its defaults trim it."""
+_MOMENT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_WHOLE_MILLISECONDS = r"(\.[0-9]{3})000(Z?)$"
+
+
+def write_csv(
+    session: Session, root: str, batches: Sequence[Batch], schema: StructType, path: Path
+) -> None:
+    """Write rows with a header, ordered by their columns from left to right, in one go.
+
+    The file appears whole or not at all.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not any(batch.files for batch in batches):
+        _write_lines([csv_header(schema.names)], path)
+        return
+    lines = small_lines(root, batches, schema)
+    if lines is None:
+        write_csv_by_spark(session, root, batches, schema, path)
+    else:
+        _write_lines(lines, path)
+
+
+def small_lines(root: str, batches: Sequence[Batch], schema: StructType) -> list[str] | None:
+    """All lines of a small result; None where it is not small or only Spark knows its text."""
+    if sum(batch.rows for batch in batches) > SMALL_ROWS or not is_writable(schema):
+        return None
+    rows: list[tuple[Any, ...]] = []
+    try:
+        for batch in batches:
+            for file in batch.files:
+                rows.extend(parquet_values(under(root, file), schema.names))
+    except (KeyError, ValueError, OverflowError, pa.ArrowException):
+        return None
+    return csv_lines(schema, rows)
+
+
+def write_csv_by_spark(
+    session: Session, root: str, batches: Sequence[Batch], schema: StructType, path: Path
+) -> None:
+    """The same by a job of Spark, whatever the size and the types."""
+    folder = _beside(path)
+    rows = read(session, root, batches, schema).coalesce(1)
+    ordered = rows.sortWithinPartitions(*(column(name) for name in schema.names))
+    texts = ordered.select(*map(_text, schema))
+    # Not as_uri: Spark takes the %20 of a space for a name of its own.
+    target = f"file://{folder.absolute()}"
+    if len(schema) > 1:
+        texts.write.option("header", True).options(**_AS_IT_IS).csv(target)
+    else:
+        _save_lines(texts, target)
+    (part,) = folder.glob("part-*")
+    if len(schema) == 1:
+        part = _with_header(csv_header(schema.names), part)
+    part.chmod(_usual_mode(folder))
+    part.replace(path)
+    rmtree(folder)
+
+
+def _text(field: StructField) -> Column:
+    """A column of which Spark writes all: of moments it would leave out the microseconds."""
+    value = column(field.name)
+    if not isinstance(field.dataType, TimestampType | TimestampNTZType):
+        return value
+    zone = "XXX" if isinstance(field.dataType, TimestampType) else ""
+    moment = fn.date_format(value, _MOMENT + zone)
+    return fn.regexp_replace(moment, _WHOLE_MILLISECONDS, "$1$2").alias(field.name)
+
+
+def _save_lines(texts: DataFrame, target: str) -> None:
+    """As text: Spark's CSV has no line for a row that is a single null."""
+    value = column(texts.columns[0])
+    line = fn.when(value.isNull(), "").otherwise(fn.to_csv(fn.struct(value), _AS_IT_IS))
+    texts.select(line.alias("value")).write.text(target)
+
+
+def _with_header(header: str, part: Path) -> Path:
+    whole = part.with_name("whole")
+    with whole.open("wb") as file, part.open("rb") as lines:
+        file.write(f"{header}\n".encode())
+        copyfileobj(lines, file)
+    return whole
+
+
+def _write_lines(lines: Sequence[str], path: Path) -> None:
+    unfinished = _beside(path)
+    unfinished.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    unfinished.replace(path)
+
+
+def _usual_mode(folder: Path) -> int:
+    """The mode of files that this process makes: what Spark writes is for its own user only."""
+    new = folder / "mode"
+    new.touch()
+    return stat.S_IMODE(new.stat().st_mode)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid4().hex}")

@@ -1,0 +1,103 @@
+"""Results as streams of bytes, Parquet or Arrow, for clients elsewhere.
+
+The files of a result are read one after the other, a few thousand rows at a time, so that a result
+of any size takes little memory. Rows come in the order of the files; only CSV is ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import ipc, parquet
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidegate.spark.ingest.parquet_files import locate
+from tidegate.spark.jobs.exchange import under
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from tidegate.spark.jobs.exchange import Batch
+
+BUFFER = 1 << 20
+ROWS = 1 << 16
+"""How many rows are read at a time, and are a row group or a record batch of the stream."""
+
+
+def arrow_stream(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[bytes]:
+    """A result as an Arrow IPC stream."""
+    columns = _columns(schema)
+    written = _Written()
+    with ipc.new_stream(pa.PythonFile(written, mode="w"), columns) as writer:
+        for table in _tables(root, batches, columns):
+            writer.write_table(table)
+            yield written.taken()
+    yield written.taken()
+
+
+def parquet_stream(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[bytes]:
+    """A result as one Parquet file."""
+    columns = _columns(schema)
+    written = _Written()
+    with parquet.ParquetWriter(pa.PythonFile(written, mode="w"), columns) as writer:
+        for table in _tables(root, batches, columns):
+            writer.write_table(table)
+            yield written.taken()
+    yield written.taken()
+
+
+def _columns(schema: StructType) -> pa.Schema:
+    """Nullable throughout, as they are in the files."""
+    return pa.schema(
+        [field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")]
+    )
+
+
+def _tables(root: str, batches: Sequence[Batch], columns: pa.Schema) -> Iterator[pa.Table]:
+    for batch in batches:
+        for file in batch.files:
+            with _opened(under(root, file)) as stored:
+                for rows in stored.iter_batches(ROWS, columns=columns.names, use_threads=False):
+                    yield pa.table(rows).select(columns.names).cast(columns)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[parquet.ParquetFile]:
+    """Read as it goes: Arrow would fetch all that will be needed beforehand, which is the file."""
+    system, inside = locate(file)
+    with (
+        system.open_input_file(inside) as opened,
+        parquet.ParquetFile(opened, buffer_size=BUFFER, pre_buffer=False) as stored,
+    ):
+        yield stored
+
+
+class _Written:
+    """What a writer has written since it was last asked for."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._length = 0
+
+    def write(self, piece: bytes) -> int:
+        self._pieces.append(piece)
+        self._length += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._length
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """What was written last is still to be taken."""
+
+    def taken(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)

@@ -1,0 +1,1 @@
+"""Spark sessions: started, probed, authenticated, watched."""

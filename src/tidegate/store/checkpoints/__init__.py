@@ -1,0 +1,1 @@
+"""Checkpoints: their rows, task state, restore."""

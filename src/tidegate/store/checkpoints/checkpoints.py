@@ -1,0 +1,407 @@
+"""Checkpoints in PostgreSQL: triggered, injected, acknowledged, and committed by one row.
+
+What a task keeps from a barrier on (`Kept`) is written by the step in which the barrier leaves it,
+together with its cursors. So a task that is built anew reads its state here and the messages behind
+the barrier on its lanes. A state belongs to every checkpoint from the one that added it on: taking
+one costs what has changed, not what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from tidegate.checkpoint import CheckpointState, CutFacts, Cutting, UnderWay, Waiting
+from tidegate.dataflow import Barrier, CheckpointBarrier
+from tidegate.errors import RunEnded
+from tidegate.faults import crash_point
+from tidegate.store.core.notifications import notify
+from tidegate.store.core.queries import queries
+from tidegate.store.core.text import storable
+from tidegate.store.core.topics import cut_topic, monitor_topic, run_topic, task_topic
+from tidegate.store.runs.channels import Sent, find_lanes, lane_ids, put
+from tidegate.store.runs.message_codec import as_json, message_id
+from tidegate.store.runs.runs import LaneName, Run, closing_topics, hold_open
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A file as it has to be found again."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Something that a task keeps: for which of its inputs, what, and the files that it names."""
+
+    input: int
+    payload: object
+    files: tuple[SealedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A barrier has left a task: what the task keeps from here on, what sinks gave up to here."""
+
+    run: int
+    number: int
+    task: str
+    kept: tuple[Kept, ...] = ()
+    outputs: tuple[Kept, ...] = ()
+    condensed: tuple[tuple[int, int], ...] = ()
+    """By input the checkpoint up to which what was kept is among `kept` in another form."""
+    waited: float = 0.0
+    """Seconds from the first to the last copy."""
+    last: str = ""
+    """Who brought the last copy."""
+
+    @property
+    def bytes(self) -> int:
+        """Of the files that were added."""
+        return sum(file.bytes for each in (*self.kept, *self.outputs) for file in each.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a task keeps of messages that no barrier has come behind, and its move over them."""
+
+    run: int
+    task: str
+    lane: int
+    origin: int
+    """Where the lane's cursor stands; elsewhere it was settled before."""
+    kept: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A barrier that a source of a run has to inject."""
+
+    run: Run
+    source: str
+    number: int
+    epoch: int
+    is_quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint of a run, for people."""
+
+    number: int
+    id: UUID
+    epoch: int
+    state: CheckpointState
+    triggered_at: datetime
+    seconds: float
+    waited: float
+    bytes: int
+    slowest: str | None
+    reason: str | None
+    offender: str | None
+    is_published: bool = True
+    """Whether sinks show it, if it is a cut; else it only keeps states."""
+    is_aligned: bool = True
+    """Whether all its barriers were waited for; else it has also what was on its way."""
+    up_to: int | None = None
+    """The least watermark of a source that goes on, in milliseconds since 1970, if one has any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A committed checkpoint."""
+
+    number: int
+    manifest: Mapping[str, Any]
+
+
+# ── beginning ──
+
+
+def set_cutting(connection: psycopg.Connection, run: Run, cutting: Cutting) -> None:
+    """Say how a run is to be cut."""
+    connection.execute(_SQL["set_cutting"].sql, {"run": run.id, "cutting": as_json(cutting)})
+    notify(connection, [monitor_topic(run.pipeline)])
+
+
+def trigger(
+    connection: psycopg.Connection,
+    run: Run,
+    id: UUID,
+    *,
+    quiet: bool = False,
+    patience: float | None = None,
+) -> int | None:
+    """Begin a checkpoint: its number, or None while another is under way or all sources have ended.
+
+    A quiet one keeps states, and sinks do not show it. After its patience, in seconds, it waits for
+    no barriers. Raises `RunEnded` when the run is closed.
+    """
+    hold_open(connection, run, "*")
+    asked = {"run": run.id, "id": id, "quiet": quiet, "patience": patience}
+    row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
+    if row is None:
+        return None
+    notify(connection, [cut_topic(run.pipeline), monitor_topic(run.pipeline)])
+    crash_point("cut.trigger.before_commit")
+    return int(row[0])
+
+
+def owed(connection: psycopg.Connection, pipeline: str) -> list[Owed]:
+    """The barriers that sources still have to inject."""
+    rows = connection.execute(_SQL["owed"].sql, {"pipeline": pipeline})
+    return [Owed(Run.from_row(*row[:6]), *row[6:]) for row in rows]
+
+
+def inject(
+    connection: psycopg.Connection,
+    run: Run,
+    source: str,
+    barrier: CheckpointBarrier,
+    lanes: Sequence[LaneName],
+) -> bool:
+    """Put a source's barrier on its lanes; False when it is there, or is not wanted any more."""
+    try:
+        hold_open(connection, run, source)
+    except RunEnded:
+        return False
+    number = barrier.checkpoint_id
+    asked = {"run": run.id, "source": source, "number": number}
+    row = connection.execute(_SQL["hold_injection"].sql, asked).fetchone()
+    if row is None or not row[0]:
+        return False
+    message = Barrier.of_checkpoint(barrier, run.key)
+    ids = lane_ids(find_lanes(connection, run, lanes).fetchall(), run, lanes)
+    put(connection, [
+        Sent(ids[lane], message_id(run.key, source, "checkpoint", number, lane.to_task), message)
+        for lane in lanes
+    ])  # fmt: skip
+    connection.execute(_SQL["note_injected"].sql, asked)
+    topics = {task_topic(run.pipeline, lane.to_task) for lane in lanes}
+    notify(connection, {*topics, monitor_topic(run.pipeline)})
+    crash_point("cut.inject.before_commit")
+    return True
+
+
+# ── acknowledging: part of a step ──
+
+
+def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged]) -> None:
+    """Write what tasks say when barriers leave them."""
+    rows = [
+        {"run_id": it.run, "number": it.number, "task": it.task, "waited": it.waited,
+         "last": it.last, "bytes": it.bytes}
+        for it in given
+    ]  # fmt: skip
+    connection.execute(_SQL["acknowledge"].sql, {"given": as_json(rows)})
+    changes = (
+        ("condense", _condensed(given)),
+        ("remember", _kept(given)),
+        ("stage", _outputs(given)),
+    )
+    for name, kept in changes:
+        if kept:
+            connection.execute(_SQL[name].sql, {"given": as_json(kept)})
+
+
+def settle(connection: psycopg.Connection, given: Collection[Settled]) -> None:
+    """Write what tasks keep though no barrier asks for it: it belongs to later checkpoints only."""
+    rows = [
+        {"run_id": it.run, "task": it.task, "lane": it.lane, "origin": it.origin, "place": place,
+         "input": each.input, "payload": each.payload, "files": each.files}
+        for it in given
+        for place, each in enumerate(it.kept)
+    ]  # fmt: skip
+    connection.execute(_SQL["settle"].sql, {"given": as_json(rows)})
+
+
+def _condensed(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+    return [
+        {"run_id": it.run, "task": it.task, "number": it.number, "input": port, "up_to": up_to}
+        for it in given
+        for port, up_to in it.condensed
+    ]
+
+
+def _kept(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+    return [
+        {"task": it.task, **_row(it, place, each)}
+        for it in given
+        for place, each in enumerate(it.kept)
+    ]
+
+
+def _outputs(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+    return [_row(it, place, each) for it in given for place, each in enumerate(it.outputs)]
+
+
+def _row(it: Acknowledged, place: int, kept: Kept) -> dict[str, object]:
+    return {
+        "run_id": it.run,
+        "number": it.number,
+        "place": place,
+        "input": kept.input,
+        "payload": kept.payload,
+        "files": kept.files,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Something that a task has kept since a checkpoint, for one of its inputs."""
+
+    input: int
+    since: int
+    payload: object
+
+
+def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[Held]:
+    """What a task keeps of a run, in the order in which it came."""
+    rows = connection.execute(_SQL["state_of"].sql, {"run": run.id, "task": task})
+    return [Held(port, since, msgspec.json.decode(payload)) for port, since, payload in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The checkpoints of a run whose barriers mean nothing any more."""
+
+    up_to: int = 0
+    """All up to here."""
+    also: frozenset[int] = frozenset()
+
+    def __contains__(self, number: int) -> bool:
+        return number <= self.up_to or number in self.also
+
+
+def withdrawn_among(connection: psycopg.Connection, runs: Collection[int]) -> dict[int, Withdrawn]:
+    """By run the checkpoints that were given up, or wait for nobody any more."""
+    rows = connection.execute(_SQL["withdrawn_among"].sql, {"runs": list(runs)})
+    return {run: Withdrawn(up_to, frozenset(also)) for run, up_to, also in rows}
+
+
+# ── deciding ──
+
+
+def to_cut(connection: psycopg.Connection, pipeline: str) -> list[tuple[Run, CutFacts]]:
+    """The runs that are cut or have a checkpoint under way, with what is known of each."""
+    rows = connection.execute(_SQL["to_cut"].sql, {"pipeline": pipeline}).fetchall()
+    return [_cut_facts(connection, *row) for row in rows]
+
+
+def _cut_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CutFacts]:
+    run = Run.from_row(*row[:6])
+    cutting, collector, has_open_source, *times, failures, unaligned = row[6:]
+    since, rested, unpublished = times
+    return run, CutFacts(
+        cutting=msgspec.json.decode(cutting, type=Cutting) if cutting else Cutting(),
+        collector=collector,
+        is_open=run.state.value == "open",
+        has_open_source=has_open_source,
+        since=since,
+        rested=rested,
+        unpublished=unpublished,
+        failures=failures,
+        unaligned=unaligned,
+        under_way=_under_way(connection, run),
+    )
+
+
+def _under_way(connection: psycopg.Connection, run: Run) -> UnderWay | None:
+    row = connection.execute(_SQL["under_way"].sql, {"run": run.id}).fetchone()
+    if row is None:
+        return None
+    number, _, state, age, complete_for, owing, acknowledged, patience = row
+    return UnderWay(
+        number,
+        CheckpointState(state),
+        age,
+        tuple(owing),
+        frozenset(acknowledged),
+        tuple(_waiting(connection, run, number)),
+        complete_for,
+        patience,
+    )
+
+
+def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[Waiting]:
+    asked = {"run": run.id, "number": number}
+    rows = connection.execute(_SQL["waiting"].sql, asked).fetchall()
+    for task, its in groupby(rows, key=itemgetter(0)):
+        lanes = [*its]
+        missing = tuple(upstream for _, upstream, is_here, _ in lanes if not is_here)
+        yield Waiting(task, missing, lanes[0][3])
+
+
+def advance(connection: psycopg.Connection, run: Run, number: int, to: CheckpointState) -> None:
+    """Note how far a checkpoint has come."""
+    asked = {"run": run.id, "number": number, "state": to.value}
+    connection.execute(_SQL["advance"].sql, asked)
+
+
+def abort(
+    connection: psycopg.Connection, run: Run, number: int, reason: str, offender: str
+) -> bool:
+    """Give a checkpoint up and tell the run's tasks; False when it was over before."""
+    said = {"reason": storable(reason), "offender": storable(offender)}
+    asked = {"run": run.id, "number": number, **said}
+    if not connection.execute(_SQL["abort"].sql, asked).rowcount:
+        return False
+    for name in ("drop_outputs", "note_in_flight", "drop_in_flight"):
+        connection.execute(_SQL[name].sql, {"run": run.id, "number": number})
+    notify(connection, closing_topics(connection, [run.id]))
+    crash_point("cut.abort.before_commit")
+    return True
+
+
+def commit(
+    connection: psycopg.Connection, run: Run, number: int, versions: Mapping[str, str]
+) -> bool:
+    """Make a checkpoint a cut, by one row; False when it was over before."""
+    asked = {"run": run.id, "number": number, "versions": as_json(versions)}
+    if not connection.execute(_SQL["commit"].sql, asked).rowcount:
+        return False
+    notify(connection, [run_topic(run.pipeline)])
+    crash_point("cut.commit.before_commit")
+    return True
+
+
+# ── looking ──
+
+
+def checkpoints_of(connection: psycopg.Connection, run: Run) -> list[Checkpoint]:
+    """All checkpoints of a run that are remembered, the oldest first."""
+    rows = connection.execute(_SQL["checkpoints_of"].sql, {"run": run.id})
+    return [_checkpoint(*row) for row in rows]
+
+
+def _checkpoint(number: int, id: UUID, epoch: int, state: str, *more: Any) -> Checkpoint:
+    return Checkpoint(number, id, epoch, CheckpointState(state), *more)
+
+
+def cut_of(
+    connection: psycopg.Connection, run: Run, number: int | None = None, *, published: bool = False
+) -> Cut | None:
+    """A cut of a run, by default the latest (`published`: that sinks show); None without one."""
+    asked = {"run": run.id, "number": number, "published": published}
+    row = connection.execute(_SQL["manifest_of"].sql, asked).fetchone()
+    return Cut(*row) if row else None
+
+
+def given_by(connection: psycopg.Connection, run: Run, collector: str, number: int) -> list[object]:
+    """Everything that all sinks show at a cut, as the collecting end kept it."""
+    asked = {"run": run.id, "task": collector, "number": number}
+    return [payload for (payload,) in connection.execute(_SQL["given_by"].sql, asked)]
+
+
+_SQL = queries(__name__)

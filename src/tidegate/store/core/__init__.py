@@ -1,0 +1,1 @@
+"""What every part of the store uses: database, queries, leases, notifications."""

@@ -1,0 +1,1 @@
+"""Cutovers: change capture, tables of users, versioned indexes."""

@@ -1,0 +1,67 @@
+"""What an alias is beside its columns: its options, and who may read what is behind it.
+
+A view is read in the name of its owner, or with `security_invoker` in the name of each reader. So
+whoever could read the index before has to be able to read the next one, and nobody else.
+"""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from tidegate.errors import AliasDiffers
+from tidegate.store.core.queries import queries
+from tidegate.store.cutover.tables import TableName
+
+
+def view_options(connection: psycopg.Connection, alias: TableName) -> sql.Composable:
+    """The options of a view as a statement has them; replacing a view would take them away."""
+    asked = {"alias": _quoted(connection, alias)}
+    found = connection.execute(_SQL["options"].sql, asked).fetchall()
+    if not found:
+        return sql.SQL("")
+    options = (
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in found
+    )
+    return sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
+
+
+def check_row_security(
+    connection: psycopg.Connection, alias: TableName, before: TableName | None, index: TableName
+) -> None:
+    """Raise `AliasDiffers` when rows are hidden from readers that they would see behind it."""
+    if before and _is_row_secured(connection, before) and not _is_row_secured(connection, index):
+        reason = f"{before} has row security and it has none, so give it the same policies"
+        raise AliasDiffers(str(alias), str(index), reason)
+
+
+def keep_rights(
+    connection: psycopg.Connection, alias: TableName, before: TableName | None, index: TableName
+) -> None:
+    """Let an alias be read by whoever could read it before."""
+    asked = {
+        "alias": _quoted(connection, alias),
+        "index": _quoted(connection, index),
+        "before": _quoted(connection, before) if before else "",
+    }
+    for query in ("owner_without", "readers"):
+        for (reader,) in connection.execute(_SQL[query].sql, asked).fetchall():
+            connection.execute(_grant(index, reader))
+
+
+def _grant(index: TableName, reader: str | None) -> sql.Composed:
+    """Without a name it is everybody."""
+    whom = sql.Identifier(reader) if reader else sql.SQL("PUBLIC")
+    return _SQL["grant"].composed({"index": index.sql, "reader": whom})
+
+
+def _is_row_secured(connection: psycopg.Connection, index: TableName) -> bool:
+    asked = {"index": _quoted(connection, index)}
+    return connection.execute(_SQL["is_row_secured"].sql, asked).fetchone() is not None
+
+
+def _quoted(connection: psycopg.Connection, name: TableName) -> str:
+    return name.sql.as_string(connection)
+
+
+_SQL = queries(__name__)

@@ -1,0 +1,117 @@
+"""Making an index: a table with the columns of another one, a version, and a document to search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+
+from tidegate.errors import ColumnReserved, IndexDiffers, TypeRefused
+from tidegate.store.core.queries import queries
+from tidegate.store.cutover.change_log import VERSION
+from tidegate.store.cutover.indexes import SHOWN, check_usable, is_there, note_comment, owned_by
+from tidegate.store.cutover.tables import Shape, TableName, names_of, owner_of_type, shape_of
+
+OWN = "tidegate_"
+"""How the columns begin that an index has of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The columns whose text can be searched, and by the rules of which language."""
+
+    columns: tuple[str, ...]
+    language: str = "simple"
+
+
+def create_index(
+    connection: psycopg.Connection,
+    index: TableName,
+    shape: Shape,
+    search: Search,
+    alias: TableName,
+) -> None:
+    """Create an index for rows of this shape; nothing happens when it is there as it should be."""
+    _checknames_of(index, shape)
+    _check_searchable(connection, index, shape, search)
+    parts = _parts(index, shape, search)
+    if is_there(connection, index):
+        check_usable(connection, index, alias)
+        _check_same(connection, index, shape)
+        _check_search(connection, index, parts)
+        return
+    for name in ("create_schema", "create_index", "index_document"):
+        connection.execute(_SQL[name].composed(parts))
+    note_comment(connection, index, f"{owned_by(alias)}{uuid4()}")
+
+
+def _parts(index: TableName, shape: Shape, search: Search) -> dict[str, sql.Composable]:
+    columns = [
+        sql.SQL("{} {}{}").format(
+            sql.Identifier(it.name),
+            sql.SQL(it.type),
+            sql.SQL(f" COLLATE {it.collation}" if it.collation else ""),
+        )
+        for it in shape.columns
+    ]
+    return {
+        "schema": sql.Identifier(index.schema),
+        "index": index.sql,
+        "columns": sql.SQL(", ").join(columns),
+        "key": names_of(shape.key),
+        "language": sql.Literal(search.language),
+        "text": _text(search),
+    }
+
+
+def _checknames_of(index: TableName, shape: Shape) -> None:
+    for it in shape.columns:
+        if it.name == SHOWN or it.name.startswith(OWN):
+            raise ColumnReserved(str(index), it.name)
+
+
+def _check_searchable(
+    connection: psycopg.Connection, index: TableName, shape: Shape, search: Search
+) -> None:
+    """A document is made by casts to text, with the rights of the role that writes the index."""
+    for it in shape.columns:
+        owner = owner_of_type(connection, it.type) if it.name in search.columns else None
+        if owner is not None:
+            reason = f"a cast to text is searched, and {owner} could attach code to it"
+            raise TypeRefused(str(index), it.name, it.type, reason)
+
+
+def _check_same(connection: psycopg.Connection, index: TableName, shape: Shape) -> None:
+    found = shape_of(connection, index)
+    has = {(it.name, it.type) for it in found.columns}
+    wanted = {*((it.name, it.type) for it in shape.columns), (VERSION, "bigint")}
+    if wanted - has:
+        name, type_ = min(wanted - has)
+        raise IndexDiffers(str(index), f"it is there and has no column {name} {type_}")
+    if found.key != shape.key:
+        raise IndexDiffers(str(index), "it is there with another primary key")
+
+
+def _check_search(
+    connection: psycopg.Connection, index: TableName, parts: Mapping[str, sql.Composable]
+) -> None:
+    """PostgreSQL is asked to write down what is wanted, so that both are in its own words."""
+    connection.execute(_SQL["make_wanted"].composed(parts))
+    asked = {"schema": index.schema, "name": index.name}
+    if connection.execute(_SQL["searches_alike"].sql, asked).fetchone() is None:
+        raise IndexDiffers(str(index), "it is there and searches other columns, or by other rules")
+    connection.execute(_SQL["drop_wanted"].sql)
+
+
+def _text(search: Search) -> sql.Composable:
+    if not search.columns:
+        return sql.Literal("")
+    return sql.SQL(" || ' ' || ").join(
+        sql.SQL("coalesce({}::text, '')").format(sql.Identifier(it)) for it in search.columns
+    )
+
+
+_SQL = queries(__name__)

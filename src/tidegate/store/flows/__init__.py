@@ -1,0 +1,1 @@
+"""Flows: runs, tasks, events, metrics."""

@@ -1,0 +1,242 @@
+"""Runs of flows: begun, steered and looked at. `flow_tasks` is how workers see them.
+
+Every call is one function in the database and one transaction, so that psql can do the same.
+Whoever moves a run locks its row first: what happens to one run happens one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from tidegate.errors import FlowInputDiffers, InvalidFlowValue, UnknownFlowRun
+from tidegate.flows.model.keys import StateValue
+from tidegate.flows.model.states import FlowState, StepState
+from tidegate.store.core.database import Database
+from tidegate.store.core.queries import queries
+from tidegate.store.core.text import storable
+from tidegate.store.flows.sql_errors import is_value_refused, told_refusals
+from tidegate.store.runs.message_codec import as_json
+
+PAGE = 1000
+"""Results of items that are read at once."""
+SHOWN = 100
+"""Characters of a refused value that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRun:
+    """A run as it was when it was read."""
+
+    id: int
+    flow: str
+    key: str
+    state: FlowState
+    cause: str | None
+    begun_at: datetime
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """How far a step of a run is."""
+
+    name: str
+    kind: str
+    state: StepState
+    generating: str | None
+    """Whether there will be more items; None for a step that has none."""
+    spawned: int
+    succeeded: int
+    failed: int
+    canceled: int
+    in_flight: int
+    cause: str | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step has given, as JSON; of a step with items, a summary."""
+
+    state: StepState
+    kind: str
+    json: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep has done: tasks freed, runs with waits woken, runs ended."""
+
+    freed: int
+    woken: int
+    ended: int
+
+
+def begin_flow(
+    connection: psycopg.Connection, flow: str, key: str, value: str, rows: Mapping[str, object]
+) -> int:
+    """Begin a run with this input, as JSON; under a key that was used, answer that run.
+
+    Raises `FlowInputDiffers` when that one was begun with something else.
+    """
+    with _stored(f"the input of flow {flow}", value):
+        row = _one(
+            connection, "begin", flow=flow, key=key, input=value,
+            steps=as_json(rows["steps"]), keys=as_json(rows["keys"]),
+        )  # fmt: skip
+        asked = {"run": row[0], "input": value}
+        same = connection.execute(_SQL["is_begun_with"].sql, asked).fetchone()
+    if same is not None and not same[0]:
+        raise FlowInputDiffers(int(row[0]), flow, key)
+    return int(row[0])
+
+
+def flow_run(connection: psycopg.Connection, run: int) -> FlowRun:
+    """The run of this number."""
+    row = connection.execute(_SQL["find_run"].sql, {"run": run}).fetchone()
+    if row is None:
+        raise UnknownFlowRun(run)
+    return _run(row)
+
+
+def flow_runs(connection: psycopg.Connection, flow: str | None, most: int = 100) -> list[FlowRun]:
+    """The latest runs, the last one first."""
+    rows = connection.execute(_SQL["runs"].sql, {"flow": flow, "most": most})
+    return [_run(row) for row in rows]
+
+
+def open_flows_by_input(
+    connection: psycopg.Connection, flows: Sequence[str], field: str
+) -> list[tuple[str, FlowRun]]:
+    """The runs of these flows that have not ended, each with one field of its input."""
+    rows = connection.execute(_SQL["open_by_input"].sql, {"flows": list(flows), "field": field})
+    return [(given, _run(row)) for given, *row in rows]
+
+
+def flow_progress(connection: psycopg.Connection, run: int) -> list[StepProgress]:
+    """The steps of a run, each behind those that it depends on."""
+    rows = connection.execute(_SQL["progress"].sql, {"run": run})
+    return [StepProgress(name, kind, StepState(state), *rest) for name, kind, state, *rest in rows]
+
+
+def awaited_signals(connection: psycopg.Connection, run: int) -> list[str]:
+    """The steps of a run that wait for nothing but their signal."""
+    return [name for (name,) in connection.execute(_SQL["awaited_signals"].sql, {"run": run})]
+
+
+def signal_flow(connection: psycopg.Connection, run: int, step: str, value: str, by: str) -> None:
+    """Give a step its signal, as JSON; the same again is harmless."""
+    with _stored(f"the signal for step {step}", value):
+        _one(connection, "signal", run=run, step=step, payload=value, by=by)
+
+
+def cancel_flow(connection: psycopg.Connection, run: int, reason: str) -> FlowState:
+    """Give a run up; canceling while workers hold something of it. Harmless when repeated."""
+    return FlowState(_one(connection, "cancel", run=run, reason=storable(reason))[0])
+
+
+def pause_flow(connection: psycopg.Connection, run: int) -> None:
+    """Begin nothing more of a run; what is at work is finished."""
+    _one(connection, "pause", run=run)
+
+
+def resume_flow(connection: psycopg.Connection, run: int) -> None:
+    """Go on with a paused run."""
+    _one(connection, "resume", run=run)
+
+
+def retry_flow(connection: psycopg.Connection, run: int) -> None:
+    """Try everything of a failed run again that did not succeed."""
+    _one(connection, "retry", run=run)
+
+
+def tolerate(
+    connection: psycopg.Connection, run: int, step: str, count: int | None, share: float | None
+) -> None:
+    """Change how many items of a step may fail, while it runs or after it has failed."""
+    _one(connection, "tolerate", run=run, step=step, count=count, share=share)
+
+
+def sweep_flows(connection: psycopg.Connection) -> Swept:
+    """Free what dead workers hold, wake waits that are overdue, end what is being cancelled."""
+    return Swept(*_one(connection, "sweep"))
+
+
+def remove_closed_flows(connection: psycopg.Connection, seconds: float) -> int:
+    """Forget some of the runs that were closed so long ago, with everything of theirs."""
+    return int(_one(connection, "remove_closed", seconds=seconds)[0])
+
+
+def flow_state(connection: psycopg.Connection, run: int) -> tuple[int, dict[str, StateValue]]:
+    """How often the state of a run was written at most, and what it is."""
+    seen = int(_one(connection, "changes", run=run)[0])
+    rows = connection.execute(_SQL["state"].sql, {"run": run})
+    return seen, {key: StateValue(*rest) for key, *rest in rows}
+
+
+def set_external_state(
+    connection: psycopg.Connection, run: int, key: str, value: str, writer: str
+) -> None:
+    """Write a key that is declared external, as JSON."""
+    with _stored(f"the state {key}", value):
+        _one(
+            connection, "set_state", run=run, key=key, value=value, writer=writer, once=False,
+            owner=None, step=None, position=None, epoch=None,
+        )  # fmt: skip
+
+
+def step_result(connection: psycopg.Connection, run: int, step: str) -> StepResult | None:
+    """What a step has given; None for a step that there is not."""
+    row = connection.execute(_SQL["result"].sql, {"run": run, "step": step}).fetchone()
+    return StepResult(StepState(row[0]), row[1], row[2]) if row else None
+
+
+def item_results(
+    connection: psycopg.Connection, run: int, step: str, after: int, most: int = PAGE
+) -> list[tuple[int, str]]:
+    """Positions and results of the items of a step that succeeded, in order."""
+    asked = {"run": run, "step": step, "after": after, "most": most}
+    return connection.execute(_SQL["item_results"].sql, asked).fetchall()
+
+
+def all_item_results(database: Database, run: int, step: str) -> Iterator[str]:
+    """The results of all items of a step that succeeded, in order, read page by page."""
+    after = -1
+    while page := database.transact(partial(item_results, run=run, step=step, after=after)):
+        yield from (text for _, text in page)
+        after = page[-1][0]
+
+
+@contextmanager
+def _stored(of: str, value: str) -> Iterator[None]:
+    """Raise `InvalidFlowValue` for what PostgreSQL cannot hold, as a text with a NUL."""
+    try:
+        yield
+    except psycopg.Error as refusal:
+        if not is_value_refused(refusal):
+            raise
+        reason = f"PostgreSQL cannot hold it ({str(refusal).partition(chr(10))[0]})"
+        raise InvalidFlowValue(of, value[:SHOWN], reason) from refusal
+
+
+def _one(connection: psycopg.Connection, query: str, **asked: object) -> tuple[Any, ...]:
+    with told_refusals():
+        row = connection.execute(_SQL[query].sql, asked).fetchone()
+    if row is None:
+        raise UnknownFlowRun(int(str(asked.get("run", 0))))
+    return row
+
+
+def _run(row: Sequence[Any]) -> FlowRun:
+    id_, flow, key, state, *rest = row
+    return FlowRun(id_, flow, key, FlowState(state), *rest)
+
+
+_SQL = queries(__name__)

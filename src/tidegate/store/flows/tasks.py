@@ -1,0 +1,236 @@
+"""Tasks of flows, as their workers see them: claimed in batches, completed in batches.
+
+A claim is (owner, epoch) on the row of the task. Whatever a worker writes for a task names its
+claim, and is refused with `ClaimLost` when somebody else has the task, or nobody should. Each call
+may be repeated: what the same claim has done before is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import psycopg
+
+from tidegate.errors import ClaimLost
+from tidegate.flows.model.gates import Condition
+from tidegate.store.core.queries import queries
+from tidegate.store.core.text import storable
+from tidegate.store.flows.sql_errors import told_refusals
+from tidegate.store.runs.message_codec import as_json
+
+FLOW_WORKER = "flow worker"
+"""The kind of lease that a worker holds under its name; without it, its claims are freed."""
+OWN = -1
+"""The position of a step's own task."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A task that one worker holds."""
+
+    owner: str
+    step_id: int
+    position: int
+    run: int
+    queue: str
+    epoch: int
+    attempt: int
+    payload: str | None
+    wait_number: int | None
+    """Which of its waits it was parked at last."""
+    waited: float | None
+    """Seconds since it came to that wait."""
+
+    @property
+    def name(self) -> tuple[int, int, int]:
+        """Step, position and epoch: of no other claim."""
+        return self.step_id, self.position, self.epoch
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What a write names it by."""
+        return {
+            "owner": self.owner,
+            "run": self.run,
+            "step": self.step_id,
+            "position": self.position,
+            "epoch": self.epoch,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorPlace:
+    """Where a generator is."""
+
+    spawned: int
+    in_flight: int
+    cursor: str | None
+    cursor_position: int
+
+
+class _Done(msgspec.Struct):
+    run: int
+    step: int
+    position: int
+    epoch: int
+    result: msgspec.Raw
+
+
+def claim(
+    connection: psycopg.Connection, owner: str, rooms: Mapping[str, int], most: int | None = None
+) -> list[Claim]:
+    """Claim what is ready: at most so many tasks of each queue, and so many of all.
+
+    The first queues come first; the tasks of a step come in the order of their positions.
+    """
+    asked = {"owner": owner, "queues": list(rooms), "rooms": list(rooms.values()), "most": most}
+    rows = connection.execute(_SQL["claim"].sql, asked)
+    return sorted(
+        (Claim(owner, *row) for row in rows), key=lambda it: (it.run, it.step_id, it.position)
+    )
+
+
+def complete(
+    connection: psycopg.Connection, owner: str, results: Sequence[tuple[Claim, str]]
+) -> list[ClaimLost]:
+    """Complete tasks with their results, as JSON; what is refused is told and changes nothing."""
+    done = [
+        _Done(it.run, it.step_id, it.position, it.epoch, msgspec.Raw(text.encode()))
+        for it, text in results
+    ]
+    asked = {"owner": owner, "results": as_json(done)}
+    rows = connection.execute(_SQL["complete"].sql, asked)
+    return [
+        ClaimLost(run, step, position, owner, epoch, holder, current)
+        for run, step, position, epoch, holder, current in rows
+    ]
+
+
+def fail(
+    connection: psycopg.Connection, it: Claim, error: str, pause: float, *, is_final: bool
+) -> str:
+    """An attempt has failed; answers whether the task is ready again, after a pause, or failed."""
+    row = _call(connection, "fail", it, error=storable(error), pause=pause, is_final=is_final)
+    return str(row[0])
+
+
+def spawn(
+    connection: psycopg.Connection,
+    it: Claim,
+    items: Sequence[tuple[int | str, str]],
+    cursor: tuple[str, int] | None = None,
+) -> tuple[int, int]:
+    """Make items tasks, each known by its position or key; how many there are, and in flight.
+
+    A cursor is saved with them: its value, as JSON, and the position of the first item behind it.
+    """
+    given = [
+        {"key" if isinstance(name, str) else "position": name, "item": msgspec.Raw(text.encode())}
+        for name, text in items
+    ]
+    value, position = cursor or (None, None)
+    spawned, in_flight = _call(
+        connection, "spawn", it, items=as_json(given), cursor=value, cursor_position=position
+    )
+    return spawned, in_flight
+
+
+def finish_generator(connection: psycopg.Connection, it: Claim) -> int:
+    """There are no more items; how many there are."""
+    return int(_call(connection, "finish_generator", it)[0])
+
+
+def skip(connection: psycopg.Connection, it: Claim) -> None:
+    """The condition of the step does not hold."""
+    _call(connection, "skip", it)
+
+
+def park(
+    connection: psycopg.Connection,
+    it: Claim,
+    keys: Sequence[str],
+    seen: int,
+    number: int,
+    poll: float,
+    timeout: float | None,
+) -> str:
+    """Put a task aside until one of these keys is written; `seen` is what was known of them."""
+    row = _call(
+        connection, "park", it, keys=list(keys), seen=seen, number=number, poll=poll,
+        timeout=timeout,
+    )  # fmt: skip
+    return str(row[0])
+
+
+def tell_gate(connection: psycopg.Connection, it: Claim, gate: Sequence[Condition]) -> None:
+    """Say what a task is about to wait for, for whoever looks."""
+    _call(connection, "tell_gate", it, gate=as_json(gate))
+
+
+def pass_wait(connection: psycopg.Connection, it: Claim) -> None:
+    """A task goes on behind the wait that it was parked at."""
+    _call(connection, "pass_wait", it)
+
+
+def set_state(
+    connection: psycopg.Connection, it: Claim, key: str, value: str, writer: str, *, once: bool
+) -> str:
+    """Write a key of the state, as JSON; answers the value that it has, which may be an earlier."""
+    flows = queries("tidegate.store.flows.runs")
+    asked = {**it.identity, "key": key, "value": value, "writer": writer, "once": once}
+    with told_refusals():
+        row = connection.execute(flows["set_state"].sql, asked).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def put_back(connection: psycopg.Connection, owner: str, claims: Sequence[Claim]) -> None:
+    """Let tasks go that were not worked on; that does not count as an attempt."""
+    tasks = as_json([it.identity for it in claims])
+    connection.execute(_SQL["put_back"].sql, {"owner": owner, "tasks": tasks})
+
+
+def inputs(connection: psycopg.Connection, run: int, step: str) -> tuple[str, str | None]:
+    """The input of a run, and its signal for a step, both as JSON."""
+    row = connection.execute(_SQL["inputs"].sql, {"run": run, "step": step}).fetchone()
+    assert row is not None, "a claimed task has a run"
+    return row[0], row[1]
+
+
+def generator_place(connection: psycopg.Connection, step_id: int) -> GeneratorPlace:
+    """Where a generator is."""
+    row = connection.execute(_SQL["generator"].sql, {"step": step_id}).fetchone()
+    assert row is not None, "a claimed task has a step"
+    return GeneratorPlace(*row)
+
+
+def unwanted_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[int]:
+    """The runs among these that nobody wants anything of any more."""
+    rows = connection.execute(_SQL["unwanted"].sql, {"runs": list(runs)})
+    return {run for (run,) in rows}
+
+
+def paused_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[int]:
+    """The runs among these that are paused."""
+    rows = connection.execute(_SQL["paused"].sql, {"runs": list(runs)})
+    return {run for (run,) in rows}
+
+
+def held_by(connection: psycopg.Connection, owner: str) -> list[Claim]:
+    """What a worker has claimed and not settled; what there is to do is not read."""
+    rows = connection.execute(_SQL["held_by"].sql, {"owner": owner})
+    return [Claim(owner, *row) for row in rows]
+
+
+def _call(
+    connection: psycopg.Connection, query: str, it: Claim, **asked: object
+) -> tuple[Any, ...]:
+    with told_refusals():
+        row = connection.execute(_SQL[query].sql, {**it.identity, **asked}).fetchone()
+    assert row is not None, "a function answers"
+    return row
+
+
+_SQL = queries(__name__)

@@ -1,0 +1,1 @@
+"""Runs: chunks, channels, steps, releases, results, status."""

@@ -1,0 +1,152 @@
+"""Processes that are started, die, and are started again."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from tests.waiting import wait_until
+from tidegate.runtime.cluster.log_rotation import Rotation
+from tidegate.runtime.cluster.process_supervisor import Crew, Post
+
+WAITS = "import os; os.read(0, 1)"
+"""Until whoever started it is gone."""
+
+
+def post(name: str, program: str) -> Post:
+    return Post(name, "test", [sys.executable, "-c", program])
+
+
+def crewed(folder: Path, *posts: Post) -> Crew:
+    crew = Crew(folder)
+    crew.start(posts)
+    return crew
+
+
+def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
+    crew = crewed(tmp_path, post("one", WAITS))
+    try:
+        hand = crew.hands["one"]
+        first = hand.pid
+        hand.kill()
+        wait_until(lambda: not hand.is_alive)
+
+        def is_back() -> bool:
+            crew.look()
+            return hand.is_alive and hand.pid != first
+
+        wait_until(is_back)
+        assert hand.deaths == 1
+    finally:
+        crew.close(10)
+
+
+def test_one_that_ends_by_itself_stays_away(tmp_path: Path) -> None:
+    crew = crewed(tmp_path, post("one", "pass"), post("other", WAITS))
+    try:
+        wait_until(lambda: crew.hands["one"].is_gone)
+        crew.look()
+        assert not crew.hands["one"].is_alive
+        assert not crew.is_gone
+    finally:
+        crew.close(10)
+
+
+def test_what_it_said_last_is_known(tmp_path: Path) -> None:
+    crew = crewed(tmp_path, post("one", "raise SystemExit('no such pipeline')"))
+    wait_until(lambda: not crew.hands["one"].is_alive)
+
+    assert crew.hands["one"].said_last() == "no such pipeline"
+    assert crew.close(10) == []
+
+
+def test_what_earlier_lives_said_is_not_taken_for_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "one.log").write_text("words of another day\n")
+    crew = crewed(tmp_path, post("one", "print('here', flush=True); " + WAITS))
+    hand = crew.hands["one"]
+    wait_until(lambda: hand.said_last() == "here")
+    hand.kill()
+    hand.wait(10)
+    hand.post = post("one", WAITS)
+    hand.start()
+
+    assert hand.said_last() == "nothing"
+    begun = re.findall(r"=== \d{4}-\d\d-\d\d \d\d:\d\d:\d\d one begins\n", hand.log.read_text())
+    assert len(begun) == 2
+    crew.close(10)
+
+
+def test_who_has_died_or_gone_is_said_once(tmp_path: Path) -> None:
+    crew = crewed(tmp_path, post("one", WAITS), post("other", "pass"))
+    one, other = crew.hands["one"], crew.hands["other"]
+    pids = one.pid, other.pid
+    one.kill()
+    wait_until(lambda: not (one.is_alive or other.is_alive))
+
+    assert crew.look() == {
+        "one": f"one (pid {pids[0]}) has died with signal 9; started again in 0.5 s",
+        "other": f"other (pid {pids[1]}) has ended in good order and stays away",
+    }
+    assert crew.look() == {}
+    crew.close(10)
+
+
+def test_one_that_does_not_listen_is_killed_in_the_end(tmp_path: Path) -> None:
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print(1, flush=True); time.sleep(60)"
+    )
+    crew = crewed(tmp_path, post("deaf", deaf))
+    wait_until(lambda: "1" in crew.hands["deaf"].said_last())
+
+    assert crew.close(0.2) == ["deaf"]
+    assert not crew.hands["deaf"].is_alive
+
+
+def test_they_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    child = [sys.executable, "-c", f"{WAITS}; print('over')"]
+    program = f"""
+import os, signal
+from pathlib import Path
+from tidegate.runtime.cluster.process_supervisor import Crew, Post
+from tidegate.runtime.cluster.log_rotation import Rotation
+crew = Crew(Path({str(tmp_path)!r}))
+crew.start([Post("child", "test", {child!r})])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    parent = crewed(tmp_path, post("parent", program))
+    wait_until((tmp_path / "child.log").exists)
+    wait_until(lambda: "over" in (tmp_path / "child.log").read_text())
+    parent.close(10)
+
+
+def test_the_log_of_a_process_that_says_much_is_put_aside(tmp_path: Path) -> None:
+    crew = Crew(tmp_path, Rotation(bytes=10_000, files=2))
+    crew.start([post("one", f"print('x' * 20_000, flush=True); {WAITS}; print('last')")])
+    try:
+        hand = crew.hands["one"]
+        wait_until(lambda: hand.log.stat().st_size > 10_000)
+        crew.look()
+        assert hand.log.stat().st_size == 0
+        assert (tmp_path / "one.log.1").stat().st_size > 10_000
+    finally:
+        crew.close(10)
+
+
+def test_the_error_of_one_that_dies_is_told_and_not_what_java_said_last(tmp_path: Path) -> None:
+    program = (
+        "import sys; print('error: the database is gone', file=sys.stderr);"
+        "print('26/11/18 00:00:01 WARN ShutdownHookManager: no such folder', file=sys.stderr);"
+        "raise SystemExit(1)"
+    )
+    crew = crewed(tmp_path, post("one", program))
+    one = crew.hands["one"]
+    pid = one.pid
+    wait_until(lambda: not one.is_alive)
+
+    assert one.said_last() == "the database is gone"
+    assert crew.look()["one"] == (
+        f"one (pid {pid}) has died with exit code 1 (the database is gone); started again in 0.5 s"
+    )
+    crew.close(10)

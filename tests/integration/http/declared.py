@@ -1,0 +1,5 @@
+"""The shop under an address that the command line takes."""
+
+from tests.integration.runtime.shop import shop
+
+pipeline = shop()

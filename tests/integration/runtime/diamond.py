@@ -1,0 +1,157 @@
+"""A diamond over durable lanes, run by a process that may be killed at any moment.
+
+    python diamond.py URL RUN
+
+    head → split → left  → meet (a barrier node) → gather → end
+                 → right →
+
+`gather` keeps in memory what it got and lets it go as one event before each barrier.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from threading import Event as Flag
+from threading import Thread
+from time import monotonic, sleep
+from uuid import uuid4
+
+from tidegate.dataflow import Barrier, BarrierKind, Edge, Event, StreamMessage
+from tidegate.runtime import BarrierProcessor, Link, Operator, StepLoop, edges_into
+from tidegate.runtime.task.processor import DurableProcessor
+from tidegate.runtime.task.task_channels import DurableLanes, Ownership
+from tidegate.runtime.wiring import HEAD, lane_names
+from tidegate.store import (
+    Database,
+    LaneName,
+    Lease,
+    Run,
+    RunState,
+    Wakeups,
+    acquire,
+    append,
+    begin_run,
+    find_run,
+    message_id,
+    task_topic,
+)
+
+PIPELINE = "diamond"
+LINKS = (
+    Link("split", "left"),
+    Link("split", "right"),
+    Link("left", "meet"),
+    Link("right", "meet"),
+    Link("meet", "gather"),
+    Link("gather", "end"),
+)
+LEASE = 0.3
+
+
+class Tag(Operator):
+    """Marks every event with its own name."""
+
+    def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+        return (Event(f"{self.name} {event.payload}", event.run),)
+
+
+class Gather(Operator):
+    """Keeps events until a barrier comes, then lets them go as one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._kept: dict[str, list[object]] = defaultdict(list)
+
+    def unsettled(self, edge: Edge, run: str) -> int:
+        return len(self._kept[run])
+
+    def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
+        self._kept[event.run].append(event.payload)
+        return ()
+
+    def flush(self, barrier: Barrier) -> Iterable[Event[object]]:
+        return (Event(sorted(map(str, self._kept.pop(barrier.run, []))), barrier.run),)
+
+
+def processors() -> list[DurableProcessor]:
+    return [
+        Tag("split"),
+        Tag("left"),
+        Tag("right"),
+        BarrierProcessor("meet", edges_into(LINKS, "meet")),
+        Gather("gather"),
+        Operator("end"),
+    ]
+
+
+def traffic(run: Run) -> Iterator[StreamMessage]:
+    """Two cuts and an END."""
+    for number in range(1, 9):
+        yield Event(number, run.key)
+        if number in {3, 6}:
+            yield BarrierKind.CHECKPOINT.with_id(number, run.key)
+    yield BarrierKind.END_OF_RUN.with_id(99, run.key)
+
+
+def submit(database: Database, name: str) -> Run:
+    """Begin a run and send all its data."""
+    lanes = lane_names(LINKS, ["split"])
+    run = database.transact(lambda c: begin_run(c, PIPELINE, name, lanes))
+    inlet = LaneName(HEAD, "split")
+    for number, message in enumerate(traffic(run)):
+        sent = [(message_id(run.key, number), message)]
+        database.transact(partial(append, run=run, lane=inlet, messages=sent))
+    return run
+
+
+def own(database: Database, task: str) -> Lease:
+    """Wait until the lease of whoever ran the task before has expired."""
+    owner, deadline = str(uuid4()), monotonic() + 30
+    key = task_topic(PIPELINE, task)
+    while monotonic() < deadline:
+        lease = database.transact(lambda c: acquire(c, "task", key, owner, LEASE))
+        if lease is not None:
+            return lease
+        sleep(0.02)
+    raise TimeoutError(f"{task} is still owned by another")
+
+
+@contextmanager
+def running(
+    database: Database, wakeups: Wakeups, processor: DurableProcessor, ended: Flag
+) -> Iterator[None]:
+    """One task on a thread."""
+    owned = Ownership(own(database, processor.name))
+    lanes = DurableLanes(database, PIPELINE, processor, LINKS, owned)
+    wakeups.subscribe(task_topic(PIPELINE, processor.name), lanes.wake)
+
+    def on_forwarded(task: str, barrier: Barrier) -> None:
+        if task == "end" and barrier.is_end:
+            ended.set()
+
+    thread = Thread(target=StepLoop(processor, lanes, on_forwarded).run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        lanes.close()
+        thread.join(30)
+
+
+def work(url: str, run_name: str) -> None:
+    """Run all tasks until the run has ended."""
+    with Database(url).open() as database, Wakeups(database) as wakeups, ExitStack() as tasks:
+        ended = Flag()
+        for processor in processors():
+            tasks.enter_context(running(database, wakeups, processor, ended))
+        run = database.transact(lambda c: find_run(c, PIPELINE, run_name))
+        if run is not None and run.state is RunState.OPEN and not ended.wait(60):
+            raise TimeoutError(f"run {run_name} did not end")
+
+
+if __name__ == "__main__":
+    work(sys.argv[1], sys.argv[2])

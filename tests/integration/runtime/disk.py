@@ -1,0 +1,104 @@
+"""A bench whose jobs write files of their own, and a sweeper that removes those nobody names.
+
+Rows are names still; a file holds some. Whoever reads a file that was swept gets a row that says
+so, and nothing is what it should be any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import cast
+from zlib import crc32
+
+from tests.integration.runtime.names import Bench, Hands, NamesWorkshop
+from tidegate.plan import PhysicalPlan
+from tidegate.runtime.jobs.job_batcher import Desk, Made
+from tidegate.spark import Batch, Share
+from tidegate.store import files_named
+from tidegate.store.runs import retention
+
+_numbers = count(1)
+"""Benches share a database, and no two may write the same file."""
+
+
+@dataclass
+class Disk:
+    """What is in files; one that no job wrote is a chunk, and holds its own name."""
+
+    written: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    swept: set[str] = field(default_factory=set)
+
+    def write(self, rows: Iterable[str]) -> Batch:
+        file = f"made {next(_numbers)}"
+        self.written[file] = tuple(rows)
+        return Batch((file,), len(self.written[file]))
+
+    def read(self, file: str) -> tuple[str, ...]:
+        return (f"{file} was swept",) if file in self.swept else self.written.get(file, (file,))
+
+
+class WritingHands(Hands):
+    """Read files, and write others."""
+
+    def __init__(self, shards: int | None, disk: Disk) -> None:
+        super().__init__(shards)
+        self._disk = disk
+
+    def _made(self, share: Share) -> Made:
+        files = [file for its in share.inputs for batch in its for file in batch.files]
+        rows = [row for file in files for row in self._disk.read(file)]
+        if self._shards is None:
+            return {None: self._disk.write(rows)} if rows else {}
+        shards: dict[int | None, list[str]] = {}
+        for row in rows:
+            shards.setdefault(crc32(row.encode()) % self._shards, []).append(row)
+        return {shard: self._disk.write(its) for shard, its in shards.items()}
+
+
+class WritingWorkshop(NamesWorkshop):
+    """Its processors have hands that write."""
+
+    def __init__(self, plan: PhysicalPlan, disk: Disk) -> None:
+        super().__init__(plan)
+        self._disk = disk
+
+    def _hire(self, shards: int | None) -> Desk:
+        hands = WritingHands(shards, self._disk)
+        self.hands.append(hands)
+        return cast("Desk", hands)
+
+
+@dataclass
+class DiskBench(Bench):
+    """One run of a pipeline on a disk."""
+
+    disk: Disk = field(default_factory=Disk)
+
+    def workshop_of(self, plan: PhysicalPlan) -> NamesWorkshop:
+        return WritingWorkshop(plan, self.disk)
+
+    def names_in(self, batches: Sequence[object]) -> Counter[str]:
+        files = super().names_in(batches).elements()
+        return Counter(row for file in files for row in self.disk.read(file))
+
+    def sweep(self) -> None:
+        """Remove at once what the sweeper would remove of the open run some day."""
+        self.database.transact(lambda c: retention.prune(c, self.run, 0.0))
+        every = self.database.transact(lambda c: retention.noted(c, seconds=0.0))
+        noted = [(run, file) for run, file in every if run == self.run.id]
+        named = self.database.transact(lambda c: files_named(c, {self.run.id}))
+        self.disk.swept |= {file for _, file in noted if file not in named}
+        self.database.transact(lambda c: retention.forget(c, noted))
+
+    def retire(self, retained: int) -> None:
+        """Forget all but the last few cuts."""
+        self.database.transact(lambda c: retention.retire(c, self.run, retained))
+
+    @property
+    def stranded(self) -> set[str]:
+        """Files that jobs wrote, that nobody names and nobody has swept."""
+        named = self.database.transact(lambda c: files_named(c, {self.run.id}))
+        return self.disk.written.keys() - named - self.disk.swept

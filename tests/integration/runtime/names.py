@@ -1,0 +1,361 @@
+"""A whole pipeline over durable lanes without Spark: its rows are the names of their files.
+
+Every stage passes on the names it got: a narrow one at once, a stateful one all of them at each
+barrier, by hash to the shards of its reader where rows are exchanged. So what a sink shows says
+exactly which chunks went in, and how often.
+
+Everything is done by one thread, in whatever order a test wants: a chunk is delivered, a barrier
+is injected at one source, one task takes a step, a job is done, the coordinator or the monitor
+looks, a task dies and is built anew from what is committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import cast
+from zlib import crc32
+
+from pyspark.sql.types import StructType
+
+from tidegate.completion import Release, decide
+from tidegate.dataflow import CheckpointBarrier, CheckpointId
+from tidegate.dataflow.checkpoint_barrier import QUIET
+from tidegate.plan import PhysicalPlan, PhysicalResultCollect, plan_hash
+from tidegate.plan.physical import PhysicalStage, Scan, Write
+from tidegate.runtime.checkpoints.client import Cuts
+from tidegate.runtime.checkpoints.restore import graph_of
+from tidegate.runtime.jobs.job_batcher import Desk, Made
+from tidegate.runtime.monitor.checkpoint_coordinator import Coordinator
+from tidegate.runtime.task.processor import DurableProcessor
+from tidegate.runtime.task.result_collector import ResultCollector
+from tidegate.runtime.task.stage_processor import StageOperator
+from tidegate.runtime.task.task_channels import DurableLanes, Ownership
+from tidegate.runtime.task_graph import Assembly, assemble
+from tidegate.runtime.wiring import HEAD
+from tidegate.spark import Batch, PreparedStage, Share
+from tidegate.spark.analyze.prepare import route_of
+from tidegate.store import (
+    Chunk,
+    Connection,
+    Database,
+    LaneName,
+    Lease,
+    Run,
+    RunState,
+    SealedFile,
+    Wakeups,
+    acquire,
+    begin_run,
+    end_source,
+    record_chunk,
+    results_of,
+    unreleased,
+)
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+from tidegate.store.checkpoints import restore as restore_store
+from tidegate.store.checkpoints import unaligned
+from tidegate.store.runs.releases import release
+from tidegate.store.runs.results import look_again
+from tidegate.store.runs.status import record_gates
+
+Hub = tuple[Database, Wakeups]
+"""What several benches share; each has a pipeline of its own."""
+Shown = dict[str, Counter[str]]
+"""For each sink which names it shows, and how often."""
+LONG = 3600.0
+
+
+def sealed(files: Sequence[str]) -> list[SealedFile]:
+    return [SealedFile(file, 1, file) for file in files]
+
+
+class Hands:
+    """Stands for the desk of a stage: its jobs are done when a test says so."""
+
+    def __init__(self, shards: int | None) -> None:
+        self._shards = shards
+        self._orders: list[tuple[Future[Made], Share]] = []
+
+    def submit(self, share: Share) -> Future[Made]:
+        answer: Future[Made] = Future()
+        self._orders.append((answer, share))
+        return answer
+
+    def work(self) -> bool:
+        """Do the oldest job; whether there was one."""
+        while self._orders:
+            answer, share = self._orders.pop(0)
+            if answer.set_running_or_notify_cancel():
+                answer.set_result(self._made(share))
+                return True
+        return False
+
+    def _made(self, share: Share) -> Made:
+        names = [file for its in share.inputs for batch in its for file in batch.files]
+        if self._shards is None:
+            return {None: Batch(tuple(names), len(names))} if names else {}
+        shards: dict[int | None, list[str]] = {}
+        for name in names:
+            shards.setdefault(crc32(name.encode()) % self._shards, []).append(name)
+        return {shard: Batch(tuple(its), len(its)) for shard, its in shards.items()}
+
+
+class NamesWorkshop:
+    """Makes the processors of a plan."""
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self._plan = plan
+        self.hands: list[Hands] = []
+
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
+        prepared = self.prepared(stage)
+        desk = self._hire(prepared.route.shards if prepared.route else None)
+        condensing = self._hire(None)
+        return StageOperator(name, shard, prepared, desk, lambda _, share: condensing.submit(share))
+
+    def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
+        return ResultCollector(name, collect.sinks)
+
+    def prepared(self, stage: PhysicalStage) -> PreparedStage:
+        inputs = (StructType([]),) * max(1, len(self._plan.arriving(stage)))
+        route = route_of(self._plan, stage)
+        return PreparedStage(stage, inputs, StructType([]), ({},) * len(stage.steps), route)
+
+    def _hire(self, shards: int | None) -> Desk:
+        hands = Hands(shards)
+        self.hands.append(hands)
+        return cast("Desk", hands)
+
+
+@dataclass
+class Task:
+    """A processor on its lanes."""
+
+    processor: DurableProcessor
+    lanes: DurableLanes
+
+    def turn(self) -> bool:
+        """Commit what was worked on, else take one step; whether there was anything to do."""
+        finished = self.processor.finished()
+        for earlier, outcome in finished:
+            self.lanes.commit(earlier, outcome)
+        if finished:
+            return True
+        self.lanes.wake()
+        step = self.lanes.read(self.processor.room)
+        if step is not None:
+            self.lanes.commit(step, self.processor.handle(step))
+        return step is not None
+
+
+@dataclass
+class Bench:
+    """One run of a pipeline, and everybody who works on it."""
+
+    database: Database
+    wakeups: Wakeups
+    plan: PhysicalPlan
+    delivered: dict[str, list[list[str]]] = field(default_factory=dict)
+    """By source the names in each chunk."""
+    ended: set[str] = field(default_factory=set)
+    before: dict[tuple[int, str], int] = field(default_factory=dict)
+    """By checkpoint and source how many chunks were delivered when the barrier was injected."""
+
+    def __post_init__(self) -> None:
+        self.workshop = self.workshop_of(self.plan)
+        self.delivered = {source: [] for source in self.assembly.sources}
+        gates = self.assembly.monitored
+        self.database.transact(lambda c: record_gates(c, plan_hash(self.plan), gates))
+        self.run = self.database.transact(self._begin)
+        self.tasks = {task: self._built(task) for task in self.assembly.places}
+        self.coordinator = Coordinator(self.database, self.plan.pipeline, sealed)
+        self.watch = self._lease("monitor", self.plan.pipeline)
+        self.cuts = Cuts(self.database, self.plan, self.wakeups, lambda _: self.run, lambda: None)
+
+    def workshop_of(self, plan: PhysicalPlan) -> NamesWorkshop:
+        return NamesWorkshop(plan)
+
+    @cached_property
+    def assembly(self) -> Assembly:
+        return assemble(self.plan)
+
+    # ── what may happen ──
+
+    def deliver(self, source: str, rows: int = 2, watermark: int | None = None) -> None:
+        number = len(self.delivered[source]) + 1
+        names = [f"{source} {number}.{row}" for row in range(rows)]
+        readers = self.assembly.sources[source]
+        shard = (number - 1) % len(readers[0])
+        chunk = Chunk(source, number, "-", rows, rows, tuple(names), shard, watermark)
+        lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
+        ends = self._lanes(source)
+        self.database.transact(lambda c: record_chunk(c, self.run, chunk, lanes, ends))
+        self.delivered[source].append(names)
+
+    def end(self, source: str) -> None:
+        ends = self._lanes(source)
+        self.database.transact(lambda c: end_source(c, self.run, source, None, ends))
+        self.ended.add(source)
+
+    def trigger(self, *, quiet: bool = False) -> int | None:
+        trigger = partial(
+            checkpoint_store.trigger, run=self.run, id=CheckpointId.new(), quiet=quiet
+        )
+        return self.database.transact(trigger)
+
+    def unalign(self, number: int) -> bool:
+        """A checkpoint waits no longer for those who have not passed its barrier on."""
+        return self.database.transact(lambda c: unaligned.unalign(c, self.run, number))
+
+    def inject(self, source: str) -> bool:
+        """Put the barrier that a source owes on its lanes; whether it owed one."""
+        for owed in self.database.transact(lambda c: checkpoint_store.owed(c, self.plan.pipeline)):
+            if owed.source == source:
+                barrier = CheckpointBarrier(owed.number, owed.epoch, QUIET * owed.is_quiet)
+                lanes = self._lanes(source)
+                inject = partial(
+                    checkpoint_store.inject,
+                    run=owed.run,
+                    source=source,
+                    barrier=barrier,
+                    lanes=lanes,
+                )
+                assert self.database.transact(inject)
+                self.before[owed.number, source] = len(self.delivered[source])
+                return True
+        return False
+
+    def abort(self, number: int) -> bool:
+        reason = "the test wants it"
+        return self.database.transact(
+            lambda c: checkpoint_store.abort(c, self.run, number, reason, "nobody")
+        )
+
+    def kill(self, task: str) -> None:
+        """A task dies, and another one begins where the last commit stands."""
+        self.tasks[task] = self._built(task)
+
+    def restore(self, number: int) -> None:
+        """The run begins again at a cut; nobody of those at work knows."""
+        graph = graph_of(self.assembly)
+        earlier = self.run
+        self.run = self.database.transact(
+            lambda c: restore_store.restore(c, earlier, number, graph)
+        )
+
+    def watch_over(self) -> bool:
+        """The coordinator and the monitor look; whether the monitor has let an END through."""
+        self.coordinator.look(self.watch)
+        return self.database.transact(self._release)
+
+    def work(self) -> bool:
+        """Do one job of each stage; whether there was any."""
+        return bool([hands for hands in self.workshop.hands if hands.work()])
+
+    # ── until the end ──
+
+    def settle(self, *, without: Collection[str] = ()) -> None:
+        """Go on until nothing is left to be done, while these tasks are asleep.
+
+        A task that has just opened a run asks only when it looks again whether END may pass.
+        """
+        while self._round(without) or self._round(without):
+            pass
+
+    def finish(self) -> Shown:
+        """End all sources and go on until the run has ended: what its sinks gave."""
+        for source in self.assembly.sources.keys() - self.ended:
+            self.end(source)
+        self.settle()
+        now = self.database.transact(lambda c: look_again(c, self.run))
+        assert now is not None
+        assert now.state is RunState.ENDED, f"the run is stuck: {now}"
+        found = self.database.transact(lambda c: results_of(c, self.run))
+        return {sink: self.names_in(its.batches) for sink, its in found.items()}
+
+    def _round(self, asleep: Collection[str]) -> bool:
+        injected = [self.inject(source) for source in self.assembly.sources]
+        turns = [task.turn() for name, task in self.tasks.items() if name not in asleep]
+        worked = self.work()
+        released = self.watch_over()
+        return any([*injected, *turns, worked, released])
+
+    # ── what is to be seen ──
+
+    def shown(self, number: int) -> Shown:
+        """What all sinks show at a cut."""
+        results = self.cuts.read(self.run.name, number).results
+        return {sink: self.names_in(batches) for sink, batches in results.items()}
+
+    def names_in(self, batches: Sequence[object]) -> Counter[str]:
+        """Which names batches hold, and how often."""
+        files = [it.files if isinstance(it, Batch) else it["files"] for it in batches]  # type: ignore[index]
+        return Counter(name for its in files for name in its)
+
+    def expected(self, number: int | None = None) -> Shown:
+        """What they have to show: what follows from the chunks before each source's barrier."""
+        given = {source: Counter(self._before(source, number)) for source in self.delivered}
+        return {stage.steps[-1].sink: self._follows(stage.id, given)
+                for stage in self.plan.stages
+                if isinstance(stage.steps[-1], Write)}  # fmt: skip
+
+    @property
+    def committed(self) -> list[int]:
+        """The cuts that sinks show."""
+        every = self.cuts.all(self.run.name)
+        return [it.number for it in every if it.state.value == "committed" and it.is_published]
+
+    @property
+    def totalling(self) -> list[str]:
+        """The stages that keep what they have read, up to a barrier."""
+        return [it.id for it in self.plan.stages if self.workshop.prepared(it).is_stateful]
+
+    @property
+    def restorable(self) -> list[int]:
+        every = self.cuts.all(self.run.name)
+        return [it.number for it in every if it.state.value == "committed"]
+
+    def _before(self, source: str, number: int | None) -> Iterator[str]:
+        chunks = self.delivered[source]
+        upto = len(chunks) if number is None else self.before.get((number, source), len(chunks))
+        return (name for names in chunks[:upto] for name in names)
+
+    def _follows(self, node: str, given: dict[str, Counter[str]]) -> Counter[str]:
+        """The names that come out of a node of the plan."""
+        it = self.plan.by_id[node]
+        steps = it.steps if isinstance(it, PhysicalStage) else ()
+        names = sum((given[step.source] for step in steps if isinstance(step, Scan)), Counter())
+        return sum((self._follows(edge.upstream, given) for edge in it.inputs), names)
+
+    # ── how ──
+
+    def _begin(self, connection: Connection) -> Run:
+        graph = graph_of(self.assembly)
+        name, sources = self.plan.pipeline, tuple(graph.sources)
+        return begin_run(connection, name, "march", graph.lanes, sources=sources, plan=graph.plan)
+
+    def _built(self, task: str) -> Task:
+        processor = cast("DurableProcessor", self.assembly.processor(task, self.workshop))
+        owned = Ownership(self._lease("task", f"{self.plan.pipeline}/{task}"))
+        return Task(processor, DurableLanes(self.database, self.plan.pipeline, processor,
+                                            self.assembly.links, owned, self.assembly.monitored,
+                                            sealed))  # fmt: skip
+
+    def _lease(self, kind: str, key: str) -> Lease:
+        lease = self.database.transact(lambda c: acquire(c, kind, key, "the bench", LONG))
+        assert lease is not None
+        return lease
+
+    def _lanes(self, source: str) -> list[LaneName]:
+        readers = self.assembly.sources[source]
+        return [LaneName(HEAD, task) for tasks in readers for task in tasks]
+
+    def _release(self, connection: Connection) -> bool:
+        waiting = unreleased(connection, self.plan.pipeline, self.assembly.monitored)
+        let_go = [release(connection, run, task) for run, task, facts in waiting
+                  if isinstance(decide(facts), Release)]  # fmt: skip
+        return any(let_go)

@@ -1,0 +1,167 @@
+"""Bounds of a run: a warning before, a failure after, and both say what is missing."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from os import getpid
+from pathlib import Path
+
+import pytest
+
+from tests.integration.runtime.shop import Client, allow, ask, refuse
+from tests.waiting import wait_until
+from tidegate.errors import RunFailed
+from tidegate.runtime.deployment import Deployment
+from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.monitor import monitor as monitors
+from tidegate.runtime.monitor.diagnosis import why_not_done
+from tidegate.runtime.monitor.monitor import Watch
+from tidegate.runtime.task_graph import Assembly
+from tidegate.store import Run, RunState, Wakeups
+
+
+@contextmanager
+def watching(
+    place: Deployment, assembly: Assembly, explain: Callable[[Run], str] | None = None
+) -> Iterator[Watch]:
+    explain = explain or partial(why_not_done, place.database)
+    with (
+        Wakeups(place.database) as wakeups,
+        Watch(place.database, assembly.name, wakeups, explain, Storage(place.root).seal) as watch,
+    ):
+        yield watch
+
+
+@pytest.fixture
+def watch(place: Deployment, assembly: Assembly) -> Iterator[Watch]:
+    with watching(place, assembly) as watch:
+        yield watch
+
+
+def test_whoever_leads_is_known_by_its_process(place: Deployment, assembly: Assembly) -> None:
+    def leaders() -> list[str]:
+        asked = "SELECT owner FROM tidegate.lease WHERE kind = 'monitor' AND owner IS NOT NULL"
+        return [str(owner) for (owner,) in ask(place.database, asked)]
+
+    explain = partial(why_not_done, place.database)
+    with Wakeups(place.database) as wakeups:
+        its = (place.database, assembly.name, wakeups, explain, Storage(place.root).seal)
+        with Watch(*its, process="monitor-1"):
+            wait_until(lambda: bool(leaders()))
+            (leader,) = leaders()
+
+    assert re.fullmatch(rf"{getpid()}-monitor-1-[0-9a-f]{{12}}", leader)
+
+
+def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(
+    watch: Watch, counter: Server, tmp_path: Path
+) -> None:
+    client = Client(counter, "march", tmp_path, deadline=1.0)
+    client.sales(2, (1, 1))
+    counter.end("march", "sales", chunks=4)
+    with pytest.raises(RunFailed) as failed:
+        client.wait()
+    assert "its deadline has passed" in failed.value.cause
+    assert "source sales owes 3 of 4 chunks: 1, 3, 4" in failed.value.cause
+    assert "source items has not been closed" in failed.value.cause
+
+
+def test_a_run_that_nobody_works_on_fails_at_its_deadline_and_names_the_tasks(
+    watch: Watch, counter: Server, tmp_path: Path
+) -> None:
+    client = Client(counter, "march", tmp_path, deadline=1.0)
+    client.sell()
+    with pytest.raises(RunFailed) as failed:
+        client.wait()
+    assert "task s1/0 has not processed" in failed.value.cause
+    assert "nobody runs it" in failed.value.cause
+
+
+def test_a_late_run_is_warned_of_once_with_what_is_missing_and_goes_on(
+    watch: Watch, counter: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "tidegate.runtime.monitor.monitor"):
+        client = Client(counter, "march", tmp_path, warn_after=0.2)
+        Client(counter, "other", tmp_path, deadline=2.5)
+        wait_until(lambda: "march is late" in caplog.text)
+        wait_until(lambda: counter.known("other").state is RunState.FAILED)
+    warnings = [it.getMessage() for it in caplog.records if "is late" in it.getMessage()]
+    assert len(warnings) == 1
+    assert "source sales has not been closed by its client" in warnings[0]
+    assert counter.known("march").state is RunState.OPEN
+    assert client.sales(1, (1, 1))
+
+
+def test_a_run_without_bounds_is_left_alone(
+    watch: Watch, counter: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Client(counter, "march", tmp_path)
+    Client(counter, "other", tmp_path, deadline=0.5)
+    wait_until(lambda: counter.known("other").state is RunState.FAILED)
+    assert counter.known("march").state is RunState.OPEN
+    assert "march" not in caplog.text
+
+
+def test_another_watch_takes_over_when_the_first_is_closed(
+    watch: Watch, place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+) -> None:
+    wait_until(lambda: watch.is_leading)
+    with watching(place, assembly) as second:
+        assert not second.is_leading
+        watch.close()
+        wait_until(lambda: second.is_leading)
+        client = Client(counter, "march", tmp_path, deadline=0.1)
+        with pytest.raises(RunFailed):
+            client.wait()
+
+
+# --- a monitor in trouble --------------------------------------------------------------------
+
+DISK_FULL, INTERNAL_ERROR = "53100", "XX000"
+
+
+@pytest.mark.parametrize("code", [DISK_FULL, INTERNAL_ERROR])
+def test_a_watch_whose_writes_are_refused_goes_on_by_itself_when_they_are_not_any_more(
+    code: str,
+    watch: Watch,
+    place: Deployment,
+    counter: Server,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(counter, "march", tmp_path, deadline=0.1)
+    refuse(place.database, "run", code)
+    wait_until(lambda: "refused" in caplog.text)
+    assert watch.is_alive
+    allow(place.database)
+    with pytest.raises(RunFailed):
+        client.wait()
+
+
+@pytest.mark.parametrize("trouble", [ZeroDivisionError(), SystemExit()])
+def test_a_watch_that_cannot_go_on_lets_another_take_over(
+    trouble: BaseException,
+    place: Deployment,
+    assembly: Assembly,
+    counter: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: Run) -> str:
+        raise trouble
+
+    monkeypatch.setattr(monitors, "NET", 0.2)
+    with watching(place, assembly, broken) as first:
+        wait_until(lambda: first.is_leading)
+        with watching(place, assembly) as second:
+            client = Client(counter, "march", tmp_path, deadline=0.1)
+            with pytest.raises(RunFailed):
+                client.wait()
+            assert second.is_leading
+            assert not first.is_leading
+            assert first.is_alive == isinstance(trouble, Exception)

@@ -1,0 +1,350 @@
+"""One task over durable lanes, step by step: what it holds back, what it recalls, who may write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from time import monotonic
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tidegate.dataflow import BarrierKind, Edge, Event, InstantKind, StreamMessage, Watermark
+from tidegate.errors import CountMismatch, Fenced, LaneConflict
+from tidegate.runtime import BarrierProcessor, Link, Operator, edges_into
+from tidegate.runtime.task.processor import DurableProcessor
+from tidegate.runtime.task.task_channels import DurableLanes, Ownership
+from tidegate.runtime.task.task_loop import Outcome, Step, StepLoop
+from tidegate.runtime.wiring import lane_names
+from tidegate.store import (
+    Database,
+    LaneName,
+    Lease,
+    Run,
+    acquire,
+    append,
+    begin_run,
+    message_id,
+    task_topic,
+)
+
+FAN_IN = (Link("left", "meet"), Link("right", "meet"), Link("meet", "after"))
+EXCHANGE = (Link("before", "op"), Link("op", "next/0", shard=0), Link("op", "next/1", shard=1))
+LEFT, RIGHT = LaneName("left", "meet", 0), LaneName("right", "meet", 1)
+
+
+class Rig:
+    """One run of a graph, and the lanes around one of its tasks."""
+
+    def __init__(self, database: Database, links: Sequence[Link], name: str = "march") -> None:
+        self.database = database
+        self.links = links
+        lanes = lane_names(links, ())
+        self.run: Run = database.transact(lambda c: begin_run(c, "test", name, lanes))
+        self._numbers = count()
+
+    def send(self, lane: LaneName, *messages: StreamMessage) -> None:
+        sent = [(message_id(self.run.key, next(self._numbers)), message) for message in messages]
+        self.database.transact(lambda c: append(c, self.run, lane, sent))
+
+    def work(self, processor: DurableProcessor) -> DurableLanes:
+        """Take the task over and do all that can be done."""
+        owned = Ownership(self.own(processor.name))
+        lanes = DurableLanes(self.database, "test", processor, self.links, owned)
+        while (step := lanes.read(processor.room)) is not None:
+            lanes.commit(step, processor.handle(step))
+        return lanes
+
+    def meet(self) -> None:
+        """A worker for the fan-in comes, does what can be done, and dies."""
+        self.work(BarrierProcessor("meet", edges_into(self.links, "meet")))
+
+    def own(self, task: str) -> Lease:
+        key, owner = task_topic("test", task), str(uuid4())
+        lease = self.database.transact(lambda c: acquire(c, "task", key, owner, seconds=0))
+        assert lease is not None
+        return lease
+
+    def sent_to(self, task: str) -> list[object]:
+        """What arrived at a task: payloads of events, times of watermarks, ids of barriers."""
+        return [value for value, _ in self._messages(task)]
+
+    def ids_at(self, task: str) -> list[object]:
+        return [id for _, id in self._messages(task)]
+
+    def _messages(self, task: str) -> list[tuple[object, object]]:
+        return self.database.transact(
+            lambda c: c.execute(
+                "SELECT coalesce(payload -> 'payload', payload -> 'time', payload -> 'id'),"
+                " message.id FROM tidegate.message JOIN tidegate.lane ON lane.id = lane_id"
+                " WHERE to_task = %s ORDER BY lane_id, message.seq",
+                (task,),
+            ).fetchall()
+        )
+
+    def event(self, payload: object, shard: int | None = None) -> Event[object]:
+        return Event(payload, self.run.key, shard)
+
+    def barrier(self, id: int) -> StreamMessage:
+        return BarrierKind.CHECKPOINT.with_id(id, self.run.key)
+
+    @property
+    def end(self) -> StreamMessage:
+        return BarrierKind.END_OF_RUN.with_id(99, self.run.key)
+
+
+@pytest.fixture
+def fan_in(database: Database) -> Rig:
+    return Rig(database, FAN_IN)
+
+
+def test_what_comes_after_a_barrier_stays_on_its_lane_until_all_have_delivered_it(
+    fan_in: Rig,
+) -> None:
+    later = [fan_in.event("a2"), fan_in.barrier(2), fan_in.event("a3"), fan_in.end]
+    fan_in.send(LEFT, fan_in.event("a1"), fan_in.barrier(1), *later)
+    fan_in.meet()
+    assert fan_in.sent_to("after") == ["a1"]
+    fan_in.send(RIGHT, fan_in.event("b1"), fan_in.barrier(1), fan_in.event("b2"))
+    fan_in.meet()
+    assert fan_in.sent_to("after")[:3] == ["a1", "b1", 1]
+    assert sorted(map(str, fan_in.sent_to("after")[3:])) == ["a2", "b2"]
+    fan_in.send(RIGHT, fan_in.barrier(2), fan_in.end)
+    fan_in.meet()
+    assert fan_in.sent_to("after")[5:] == [2, "a3", 99]
+
+
+def test_a_watermark_from_before_a_crash_still_counts(fan_in: Rig) -> None:
+    key = fan_in.run.key
+    fan_in.send(LEFT, Watermark(5, key), fan_in.event("a"))
+    fan_in.meet()
+    assert fan_in.sent_to("after") == ["a"]
+    fan_in.send(RIGHT, Watermark(9, key), fan_in.event("b"))
+    fan_in.meet()
+    assert fan_in.sent_to("after") == ["a", 5, "b"]
+
+
+def test_a_watermark_that_an_end_let_forward_does_not_go_forward_again(fan_in: Rig) -> None:
+    key = fan_in.run.key
+    fan_in.send(LEFT, Watermark(5, key))
+    fan_in.send(RIGHT, Watermark(9, key))
+    fan_in.meet()
+    assert fan_in.sent_to("after") == [5]
+    fan_in.send(LEFT, fan_in.end)
+    for _ in range(3):
+        fan_in.meet()
+        assert fan_in.sent_to("after") == [5, 9]
+    fan_in.send(RIGHT, fan_in.end)
+    fan_in.meet()
+    assert fan_in.sent_to("after") == [5, 9, 99]
+
+
+def test_an_exchange_gives_events_to_their_shard_and_signals_to_all(database: Database) -> None:
+    rig = Rig(database, EXCHANGE)
+    lane = LaneName("before", "op")
+    rig.send(lane, rig.event("a", 0), rig.event("b", 1), rig.event("all"), rig.end)
+    rig.work(Operator("op"))
+    assert rig.sent_to("next/0") == ["a", "all", 99]
+    assert rig.sent_to("next/1") == ["b", "all", 99]
+
+
+def test_same_input_gives_same_ids(template: str, new_database: Callable[[str], str]) -> None:
+    def ids() -> list[object]:
+        with Database(new_database(template)).open() as database:
+            rig = Rig(database, EXCHANGE)
+            rig.send(LaneName("before", "op"), rig.event("a", 0), rig.event("b", 0), rig.end)
+            rig.work(Operator("op"))
+            return rig.ids_at("next/0") + rig.ids_at("next/1")
+
+    first, second = ids(), ids()
+    assert first == second
+    assert len(set(first)) == len(first) == 4
+
+
+def test_who_lost_the_task_while_it_worked_writes_nothing(fan_in: Rig) -> None:
+    fan_in.send(LEFT, fan_in.event("a"))
+    processor = BarrierProcessor("meet", edges_into(FAN_IN, "meet"))
+    lease = fan_in.own("meet")
+    lanes = DurableLanes(fan_in.database, "test", processor, FAN_IN, Ownership(lease))
+    step = lanes.read(processor.room)
+    assert step is not None
+    fan_in.meet()
+    with pytest.raises(Fenced):
+        lanes.commit(step, processor.handle(step))
+    assert fan_in.sent_to("after") == ["a"]
+
+
+def test_a_lane_that_lost_a_message_is_an_error(fan_in: Rig) -> None:
+    fan_in.send(LEFT, fan_in.event("a"), fan_in.event("b"), fan_in.event("c"))
+    _execute(fan_in.database, "DELETE FROM tidegate.message WHERE seq = 2")
+    with pytest.raises(LaneConflict):
+        fan_in.meet()
+
+
+def test_an_end_whose_count_is_not_what_came_is_an_error(fan_in: Rig) -> None:
+    fan_in.send(LEFT, fan_in.event("a"), fan_in.end)
+    _execute(
+        fan_in.database,
+        "UPDATE tidegate.message SET payload = payload || '{\"count\": 7}' WHERE seq = 2",
+    )
+    with pytest.raises(CountMismatch) as refused:
+        fan_in.meet()
+    assert (refused.value.declared, refused.value.received) == (7, 1)
+
+
+def _execute(database: Database, sql: str) -> None:
+    def work(connection: psycopg.Connection) -> None:
+        connection.execute(sql.encode())
+
+    database.transact(work)
+
+
+def test_an_instant_that_ends_the_loop_leaves_the_rest_on_the_lanes(database: Database) -> None:
+    rig = Rig(database, EXCHANGE)
+    rig.send(LaneName("before", "op"), rig.event("a", 0))
+    operator = Operator("op")
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    quick_end = InstantKind.QUICK_END.with_id(1)
+    lanes.send(quick_end)
+    assert StepLoop(operator, lanes, lambda task, barrier: None).run() == quick_end
+    assert rig.sent_to("next/0") == []
+    rig.work(Operator("op"))
+    assert rig.sent_to("next/0") == ["a"]
+
+
+class Modest(Operator):
+    """Wants few bytes in a step."""
+
+    @property
+    def share(self) -> int:
+        return 20
+
+
+def test_runs_that_wait_share_the_bytes_of_a_step_evenly(database: Database) -> None:
+    lane = LaneName("before", "op")
+    large, small = Rig(database, EXCHANGE, "large"), Rig(database, EXCHANGE, "small")
+    large.send(lane, *(large.event({"bytes": 6}) for _ in range(9)))
+    operator = Modest("op")
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    alone = lanes.read(operator.room)
+    assert alone is not None
+    assert len(alone.messages) == 4
+    lanes.commit(alone, operator.handle(alone))
+    small.send(lane, small.event({"bytes": 6}), small.end)
+    lanes.close()
+
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    shared = lanes.read(operator.room)
+    assert shared is not None
+    taken = [message.run for message in shared.messages]
+    assert (taken.count(large.run.key), taken.count(small.run.key)) == (2, 2)
+
+
+class Patient(Modest):
+    """Would rather have much in a step."""
+
+    @property
+    def is_patient(self) -> bool:
+        return True
+
+
+def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Database) -> None:
+    lane = LaneName("before", "op")
+    rig = Rig(database, EXCHANGE)
+    operator = Patient("op")
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    rig.send(lane, rig.event({"bytes": 6}))
+    assert lanes.read(operator.room) is None
+    rig.send(lane, rig.event({"bytes": 6}))
+    lanes.wake()
+    assert lanes.read(operator.room) is None, "two are still little"
+    rig.send(lane, rig.event({"bytes": 6}), rig.end)
+    lanes.wake()
+    step = lanes.read(operator.room)
+    assert step is not None
+    assert len(step.messages) == 4, "END is somebody who waits"
+
+
+def test_data_that_nothing_follows_is_taken_after_a_while(database: Database) -> None:
+    rig = Rig(database, EXCHANGE)
+    operator = Patient("op")
+    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    rig.send(LaneName("before", "op"), rig.event("a"))
+    assert lanes.read(operator.room) is None
+    started = monotonic()
+    while lanes.read(operator.room) is None:
+        lanes.wait(operator.room, timeout=60)
+    assert monotonic() - started < 30, "it slept until the data was ripe, not longer"
+
+
+class Slow(Operator):
+    """Works on in the background for a run called slow, until it is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__("op")
+        self.at_work: list[Step] = []
+        self.say_done: Callable[[], None] = lambda: None
+
+    def attend(self, work_done: Callable[[], None]) -> None:
+        self.say_done = work_done
+
+    def is_waiting(self, edge: Edge, run: str) -> bool:
+        return any(message.run == run for step in self.at_work for message in step.messages)
+
+    def handle(self, step: Step) -> Outcome:
+        slow = tuple(message for message in step.messages if message.run.startswith("slow"))
+        quick = tuple(message for message in step.messages if message not in slow)
+        outcome = super().handle(Step(step.carrier, step.edge, quick))
+        if slow:
+            self.at_work.append(Step(step.carrier, step.edge, slow))
+            outcome.later = {message.run for message in slow}
+        return outcome
+
+    def end_work(self) -> list[tuple[Step, Outcome]]:
+        done = [(step, super(Slow, self).handle(step)) for step in self.at_work]
+        self.at_work.clear()
+        return done
+
+
+def test_work_that_goes_on_for_one_run_holds_up_no_other_and_is_committed_by_itself(
+    database: Database,
+) -> None:
+    lane = LaneName("before", "op")
+    slow, quick = Rig(database, EXCHANGE, "slow"), Rig(database, EXCHANGE, "quick")
+    slow.send(lane, slow.event("a", 0), slow.event("b", 0))
+    operator = Slow()
+    lanes = slow.work(operator)
+    assert slow.sent_to("next/0") == []
+    slow.send(lane, slow.event("c", 0))
+    quick.send(lane, quick.event("q", 0), quick.end)
+    lanes.wake()
+    while (step := lanes.read(operator.room)) is not None:
+        lanes.commit(step, operator.handle(step))
+    assert slow.sent_to("next/0") == ["q", 99], "the other run is through"
+    for step, outcome in operator.end_work():
+        lanes.commit(step, outcome)
+    assert sorted(map(str, slow.sent_to("next/0"))) == ["99", "a", "b", "q"]
+    step = lanes.read(operator.room)
+    assert step is not None, "what came meanwhile is next"
+    assert [message.payload for message in step.messages if isinstance(message, Event)] == ["c"]
+
+
+def test_who_dies_while_work_goes_on_finds_it_on_the_lane_again(database: Database) -> None:
+    rig = Rig(database, EXCHANGE, "slow")
+    rig.send(LaneName("before", "op"), rig.event("a", 0), rig.end)
+    rig.work(Slow())
+    assert rig.sent_to("next/0") == []
+    rig.work(Operator("op"))
+    assert rig.sent_to("next/0") == ["a", 99]
+
+
+def test_work_that_is_done_wakes_the_loop_whenever_it_ends(database: Database) -> None:
+    rig = Rig(database, EXCHANGE, "slow")
+    operator = Slow()
+    lanes = rig.work(operator)
+    operator.say_done()
+    assert lanes.read(operator.room) is None, "reading does not forget it"
+    started = monotonic()
+    lanes.wait(operator.room, timeout=30)
+    assert monotonic() - started < 10

@@ -1,0 +1,98 @@
+"""Sources that cannot inject: they keep no other from it, and are named."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import psycopg
+import pytest
+
+import tidegate as tg
+from tests.integration.runtime.names import Bench
+from tidegate.checkpoint import CheckpointState
+from tidegate.dataflow import CheckpointBarrier
+from tidegate.plan import physical_plan
+from tidegate.runtime.ingestion.barrier_injection import MOST_FAILURES, Injection
+from tidegate.store import Database, EmbeddedServer, LaneName, Run, Wakeups
+from tidegate.store.checkpoints import checkpoints as checkpoint_store
+
+COLUMNS = "k bigint, v bigint"
+
+
+@pytest.fixture
+def bench(
+    template: str, new_database: Callable[[str], str], server: EmbeddedServer
+) -> Iterator[Bench]:
+    declared = tg.Pipeline("injecting", shards=1)
+    a, b = declared.source("a", COLUMNS), declared.source("b", COLUMNS)
+    a.union(b).sink("all")
+    with (
+        Database(new_database(template), revive=server.ensure_running).open() as database,
+        Wakeups(database) as wakeups,
+    ):
+        yield Bench(database, wakeups, physical_plan(declared))
+
+
+@pytest.fixture
+def injection(bench: Bench) -> Injection:
+    readers = bench.assembly.sources
+
+    def lanes(source: str) -> list[LaneName]:
+        return [LaneName("head", task) for tasks in readers[source] for task in tasks]
+
+    return Injection(bench.database, bench.plan.pipeline, bench.wakeups, lanes)
+
+
+def broken_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inject = checkpoint_store.inject
+
+    def refuse(
+        connection: psycopg.Connection,
+        run: Run,
+        source: str,
+        barrier: CheckpointBarrier,
+        lanes: list[LaneName],
+        *,
+        broken: str,
+    ) -> bool:
+        if source == broken:
+            raise OSError("the disk is full")
+        return inject(connection, run, source, barrier, lanes)
+
+    monkeypatch.setattr(checkpoint_store, "inject", partial(refuse, broken=source))
+
+
+def test_one_that_cannot_inject_keeps_no_other_from_it_and_is_named(
+    bench: Bench,
+    injection: Injection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    number = bench.trigger()
+    assert number is not None
+    broken_for("a", monkeypatch)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(MOST_FAILURES - 1):
+            injection.look()
+    assert "source 'a' could not inject" in caplog.text
+    owing = bench.database.transact(lambda c: checkpoint_store.owed(c, bench.plan.pipeline))
+    assert [it.source for it in owing] == ["a"]
+    injection.look()
+    (it,) = bench.cuts.all(bench.run.name)
+    assert (it.state, it.offender) == (CheckpointState.ABORTED, "source a")
+    assert it.reason == "the disk is full"
+
+
+def test_one_that_can_again_is_not_blamed(
+    bench: Bench, injection: Injection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = bench.trigger()
+    broken_for("b", monkeypatch)
+    for _ in range(MOST_FAILURES - 1):
+        injection.look()
+    monkeypatch.undo()
+    injection.look()
+    bench.settle()
+    assert bench.committed == [number]

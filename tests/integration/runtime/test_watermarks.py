@@ -1,0 +1,281 @@
+"""Watermarks on their way from the sources to the collecting end; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidegate as tg
+from tests.integration.runtime.disk import DiskBench
+from tests.integration.runtime.names import Bench, Hub
+from tests.integration.runtime.shop import ask
+from tests.integration.runtime.test_cut_graphs import (
+    COLUMNS,
+    Adversary,
+    bench,
+    cut,
+    pipeline,
+    random_pipeline,
+    totals,
+)
+from tidegate.runtime.task import input_channel, stage_state
+from tidegate.runtime.task.result_collector import ResultCollector
+from tidegate.store import lanes_of, last_watermarks, run_facts
+from tidegate.store.runs import retention
+
+EVERYTHING = 2**62
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty() -> Iterator[None]:
+    """Narrow stages wait for no more than there is, and states are condensed again and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(input_channel, "ripe_at", lambda *_: 0.0)
+        patch.setattr(stage_state, "MANY", 2)
+        yield
+
+
+def seen(it: Bench) -> int | None:
+    """Up to when the collecting end has seen everything."""
+    collector = it.tasks[it.plan.root.id].processor
+    assert isinstance(collector, ResultCollector)
+    return collector.watermark(it.run.key)
+
+
+def arrived(it: Bench) -> int | None:
+    """The last watermark on the lanes into the collecting end, be it read or not."""
+    task = it.plan.root.id
+    lanes = it.database.transact(lambda c: lanes_of(c, it.run, task))
+    positions = {lane.id: EVERYTHING for lane in lanes}
+    found = it.database.transact(lambda c: last_watermarks(c, positions))
+    return max(found.values(), default=None)
+
+
+def of_sources(it: Bench) -> dict[str, int | None]:
+    """What the sources of a run say, as status shows it."""
+    facts = it.database.transact(lambda c: run_facts(c, it.run))
+    return {source.name: source.watermark for source in facts.sources}
+
+
+def at_cut(it: Bench, number: int) -> dict[str, int | None]:
+    """What the sources had said at a cut."""
+    sources = it.cuts.read(it.run.name, number).manifest["sources"]
+    return {name: its.get("watermark") for name, its in sources.items()}
+
+
+def filtered() -> tg.Pipeline:
+    declared = pipeline(2)
+    declared.source("a", COLUMNS).filter("v > 0").sink("all")
+    return declared
+
+
+def two_totals() -> tg.Pipeline:
+    declared = pipeline(2)
+    a, b = declared.source("a", COLUMNS), declared.source("b", COLUMNS)
+    totals(a).join(totals(b), on="k").sink("both")
+    return declared
+
+
+def test_a_watermark_follows_its_chunk_over_every_shard_and_never_goes_back(hub: Hub) -> None:
+    it = bench(hub, filtered())
+    for said, expected in [(None, None), (5, 5), (3, 5), (None, 5), (9, 9)]:
+        it.deliver("a", watermark=said)
+        it.settle()
+        assert seen(it) == expected
+        assert of_sources(it) == {"a": expected}
+    assert it.finish() == it.expected()
+
+
+def test_a_stateful_stage_lets_a_watermark_go_with_its_answer(hub: Hub) -> None:
+    it = bench(hub, two_totals())
+    it.deliver("a", watermark=7)
+    it.deliver("b", watermark=5)
+    it.settle()
+    assert seen(it) is None
+    number = cut(it)
+    assert seen(it) == 5
+    it.deliver("b", watermark=9)
+    assert at_cut(it, number) == {"a": 7, "b": 5}
+    assert at_cut(it, cut(it)) == {"a": 7, "b": 9}
+    assert seen(it) == 7
+    assert it.finish() == it.expected()
+
+
+def test_a_quiet_checkpoint_says_nothing_about_time_and_loses_nothing(hub: Hub) -> None:
+    """Not even when all tasks die behind it."""
+    it = bench(hub, two_totals())
+    it.deliver("a", watermark=7)
+    it.deliver("b", watermark=5)
+    number = it.trigger(quiet=True)
+    it.settle()
+    assert number in it.restorable
+    assert seen(it) is None
+    for task in it.tasks:
+        it.kill(task)
+    cut(it)
+    assert seen(it) == 5
+
+
+def test_a_source_that_has_said_nothing_holds_the_others_back_until_it_ends(hub: Hub) -> None:
+    it = bench(hub, two_totals())
+    it.deliver("a", watermark=7)
+    it.deliver("b")
+    number = cut(it)
+    assert seen(it) is None
+    assert at_cut(it, number) == {"a": 7, "b": None}
+    it.end("b")
+    it.settle()
+    cut(it)
+    assert seen(it) == 7
+
+
+def test_the_list_of_checkpoints_tells_the_least_of_the_sources_that_go_on(hub: Hub) -> None:
+    it = bench(hub, two_totals())
+    it.deliver("a", watermark=7)
+    cut(it)
+    it.deliver("b", watermark=5)
+    cut(it)
+    it.end("b")
+    it.settle()
+    cut(it)
+    assert [each.up_to for each in it.cuts.all(it.run.name)] == [7, 5, 7]
+
+
+@pytest.mark.parametrize("declare", [filtered, two_totals])
+def test_a_collecting_end_that_is_built_anew_knows_what_it_has_seen(
+    hub: Hub, declare: Callable[[], tg.Pipeline]
+) -> None:
+    it = bench(hub, declare())
+    for source in it.delivered:
+        it.deliver(source, watermark=5)
+    cut(it)
+    for task in it.tasks:
+        it.kill(task)
+    it.deliver("a", watermark=4)
+    cut(it)
+    assert seen(it) == 5
+
+
+def test_a_restored_run_knows_the_time_of_its_cut_and_of_what_came_behind_it(hub: Hub) -> None:
+    it = bench(hub, two_totals())
+    it.deliver("a", watermark=7)
+    it.deliver("b", watermark=5)
+    number = cut(it)
+    it.deliver("b", watermark=9)
+    it.deliver("b", watermark=8)
+    it.settle()
+    it.restore(number)
+    assert of_sources(it) == {"a": 7, "b": 9}
+    assert at_cut(it, number) == {"a": 7, "b": 5}
+    assert seen(it) is None
+    cut(it)
+    assert seen(it) == 7
+    it.deliver("a", watermark=8)
+    assert at_cut(it, cut(it)) == {"a": 8, "b": 9}
+    assert seen(it) == 8
+    assert it.finish() == it.expected()
+
+
+def test_a_run_restored_to_a_cut_with_nothing_behind_it_knows_its_time(hub: Hub) -> None:
+    it = bench(hub, filtered())
+    it.deliver("a", watermark=7)
+    it.restore(cut(it))
+    it.settle()
+    assert seen(it) == 7
+
+
+def test_a_watermark_that_does_not_move_keeps_no_messages_and_is_not_forgotten(hub: Hub) -> None:
+    """Its source is far ahead, or idle; messages behind it are removed as ever."""
+    it = bench(hub, filtered())
+    it.deliver("a", watermark=7)
+    for _ in range(5):
+        it.deliver("a", watermark=3)
+    cut(it)
+    assert it.database.transact(lambda c: retention.prune(c, it.run, 0.0))
+    facts = it.database.transact(lambda c: run_facts(c, it.run))
+    waiting = ask(it.database, "SELECT count(*) FROM tidegate.message JOIN tidegate.lane"
+                               " ON lane.id = lane_id WHERE run_id = %s", it.run.id)  # fmt: skip
+    assert waiting == [(0,)]
+    assert all(lane.sent and not lane.gone for lane in facts.lanes)
+    for task in it.tasks:
+        it.kill(task)
+    it.deliver("a", watermark=5)
+    cut(it)
+    assert seen(it) == 7
+
+
+# ── whatever happens, in whatever order ──
+
+
+class Clockmaker(Adversary):
+    """Also says what time it is, now and then, and sees that nobody says more."""
+
+    def __init__(self, bench: DiskBench, chance: Random) -> None:
+        super().__init__(bench, chance)
+        self.said: dict[str, int] = {}
+        self._last: dict[int, int] = {}
+        """By incarnation."""
+
+    def act(self) -> None:
+        """And forgets what nobody needs any more."""
+        super().act()
+        if self._chance.random() < 0.1:
+            self._bench.database.transact(lambda c: retention.prune(c, self._bench.run, 0.0))
+
+    def check(self) -> None:
+        """What has arrived is never more than follows from what was delivered, and never less."""
+        time = arrived(self._bench)
+        if time is not None:
+            assert self.bound is not None
+            assert time <= self.bound
+            assert time >= self._last.get(self._bench.run.id, time)
+            self._last[self._bench.run.id] = time
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether some source has not ended."""
+        return bool(self._sources)
+
+    @property
+    def bound(self) -> int | None:
+        """The least of what the sources that go on have said; if none does, the most of all."""
+        if not self._sources:
+            return max(self.said.values(), default=None)
+        times = [self.said.get(source) for source in self._sources]
+        return None if None in times else min(time for time in times if time is not None)
+
+    def _deliver(self) -> None:
+        if self._sources:
+            source = self._chance.choice(self._sources)
+            time = self._chance.choice((None, self._chance.randint(0, 1000)))
+            self._bench.deliver(source, self._chance.randint(0, 3), time)
+            if time is not None:
+                self.said[source] = max(time, self.said.get(source, time))
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 2**32))
+def test_the_collecting_end_never_knows_more_than_was_said_and_in_the_end_all_of_it(
+    hub: Hub, seed: int
+) -> None:
+    chance = Random(seed)
+    it = bench(hub, random_pipeline(chance))
+    clockmaker = Clockmaker(it, chance)
+    for _ in range(60):
+        clockmaker.act()
+        clockmaker.check()
+    it.settle()
+    clockmaker.check()
+    if clockmaker.goes_on:
+        assert it.trigger() is not None
+        it.settle()
+        clockmaker.check()
+        assert seen(it) == clockmaker.bound
+        assert {name: time for name, time in of_sources(it).items() if time} == {
+            name: time for name, time in clockmaker.said.items() if time
+        }
+    assert it.finish() == it.expected()

@@ -1,0 +1,94 @@
+"""Numbers in addresses: taken as what they are, or refused."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from starlette.requests import Request
+
+from tidegate.checkpoint import Cutting
+from tidegate.errors import InvalidRequest
+from tidegate.http.requests import LARGEST, Beginning, asked_chunk, asked_cut, asked_number
+
+
+def request(query: str = "", number: str = "1") -> Request:
+    path = {"run": "march", "source": "sales", "number": number}
+    scope = {"type": "http", "headers": [], "query_string": query.encode(), "path_params": path}
+    return Request(scope)
+
+
+@pytest.mark.parametrize(
+    ("query", "number"), [("", 7), ("limit=0", 0), ("limit=0012", 12), ("limit=100", 100)]
+)
+def test_a_number_is_what_it_says(query: str, number: int) -> None:
+    assert asked_number(request(query), "limit", 7, most=100) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "many", "1.0", "²", "101", "0" * 19 + "12", "0" * 20 + "9" * 20, "9" * 5000]
+)
+def test_what_is_no_number_or_too_large_a_one_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        asked_number(request(f"limit={text}"), "limit", 7, most=100)
+    assert len(str(refused.value)) < 200
+
+
+def test_the_largest_number_is_taken_and_the_next_is_not() -> None:
+    assert asked_number(request(f"after={LARGEST}"), "after", 0) == LARGEST
+    with pytest.raises(InvalidRequest):
+        asked_number(request(f"after={LARGEST + 1}"), "after", 0)
+
+
+def test_a_chunk_has_the_number_in_its_address() -> None:
+    assert asked_chunk(request(number="0012")) == ("march", "sales", 12)
+
+
+@pytest.mark.parametrize("text", ["one", "-1", "", "0" * 19 + "12", "9" * 5000])
+def test_no_chunk_is_taken_for_another_because_of_its_length(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        asked_chunk(request(number=text))
+
+
+def test_a_cut_is_the_latest_or_has_a_number() -> None:
+    assert asked_cut("latest").number is None
+    assert asked_cut("12").number == 12
+
+
+@pytest.mark.parametrize("text", ["", "0", "last", "-1", "1.5", "9" * 5000])
+def test_what_is_no_cut_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        asked_cut(text)
+    assert len(str(refused.value)) < 200
+
+
+def begun(cutting: object) -> Cutting | None:
+    body = {"run": "march", "cutting": cutting}
+    return msgspec.json.decode(msgspec.json.encode(body), type=Beginning).wanted_cutting()
+
+
+def test_a_run_says_how_it_is_cut_and_what_it_does_not_say_is_as_usual() -> None:
+    assert begun(None) is None
+    assert begun({}) == Cutting()
+    assert begun({"every": 5, "tolerated": None}) == Cutting(every=5.0, tolerated=None)
+    everything = Cutting(every=1.0, pause=2.0, alignment=3.0, tolerated=6, retained=7)
+    assert begun(msgspec.to_builtins(everything)) == everything
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"every": 0.01},
+        {"pause": 0},
+        {"alignment": -1},
+        {"alignment": "long"},
+        {"pause": None},
+        {"commit": 1e12},
+        {"retained": 0},
+        {"retained": 100_000},
+        {"tolerated": -1},
+        {"often": 1},
+    ],
+)
+def test_a_cutting_beyond_its_bounds_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequest):
+        begun(wrong)

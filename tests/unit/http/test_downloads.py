@@ -1,0 +1,78 @@
+"""A result on its way out leaves nothing behind, however far it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
+
+from tidegate.http.client_api import Account
+from tidegate.http.downloads import Downloads
+from tidegate.http.formats import ResultFormat
+from tidegate.http.limits.executors import Threads
+from tidegate.http.limits.limits import Limits
+from tidegate.http.spool import spooling
+
+SCOPE = {"type": "http", "asgi": {"spec_version": "2.4"}}
+
+
+class Results:
+    """An account whose result is a file in two pieces."""
+
+    client = "ann"
+
+    def result(
+        self, run: str, sink: str, wanted: ResultFormat, folder: Path, of: object
+    ) -> Iterator[bytes]:
+        file = folder / f"{sink}.csv"
+        file.write_bytes(b"tea,1\nmilk,2\n")
+        return iter(file.read_bytes().splitlines(keepends=True))
+
+
+def there(root: Path) -> list[Path]:
+    return [*root.rglob("best.csv")]
+
+
+def sent(root: Path, taken: int) -> list[Message]:
+    """What a client gets that is gone after so many messages; nothing is left then."""
+    heard: list[Message] = []
+
+    async def send(message: Message) -> None:
+        if len(heard) == taken:
+            raise OSError("gone")
+        heard.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def fetch() -> None:
+        account = cast("Account", Results())
+        asked = account, "march", "best", ResultFormat.CSV, None
+        answer = await Downloads(spool, threads, Limits()).send(*asked)
+        assert there(root)
+        await answer(SCOPE, receive, send)
+
+    with spooling(str(root)) as spool, Threads(Limits()) as threads:
+        try:
+            asyncio.run(fetch())
+        finally:
+            assert there(root) == []
+    return heard
+
+
+def test_a_result_is_sent_piece_by_piece_and_removed(tmp_path: Path) -> None:
+    bodies = [it.get("body", b"") for it in sent(tmp_path, taken=10)]
+    assert bodies == [b"", b"tea,1\n", b"milk,2\n", b""]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_a_result_is_removed_when_its_client_is_gone_also_before_the_first_piece(
+    tmp_path: Path, taken: int
+) -> None:
+    with pytest.raises(ClientDisconnect):
+        sent(tmp_path, taken)

@@ -1,0 +1,113 @@
+"""A fan-in that dies at any moment and reads again from its cursors loses and repeats nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.dataflow import Barrier, BarrierKind, Carrier, Edge, Event, StreamMessage, Watermark
+from tidegate.runtime import BarrierProcessor, Step
+
+RUN = "march#1"
+EDGES = (Edge(0, "left"), Edge(1, "right"), Edge(2, "middle"))
+CUTS = (BarrierKind.CHECKPOINT.with_id(1, RUN), BarrierKind.CHECKPOINT.with_id(2, RUN))
+END = BarrierKind.END_OF_RUN.with_id(3, RUN)
+
+
+@st.composite
+def lanes(draw: st.DrawFn) -> list[list[StreamMessage]]:
+    """For each edge: data, cut 1, data, cut 2, data, END."""
+    built = []
+    for edge in EDGES:
+        lane: list[StreamMessage] = []
+        time = 0
+        for part, barrier in enumerate((*CUTS, END)):
+            for number in range(draw(st.integers(0, 3))):
+                lane.append(Event(f"{edge.upstream} {part} {number}", RUN))
+                if draw(st.booleans()):
+                    time += draw(st.integers(1, 5))
+                    lane.append(Watermark(time, RUN))
+            lane.append(barrier)
+        built.append(lane)
+    return built
+
+
+class Bench:
+    """What a task's durable lanes do, over lists; `sent` and `cursors` are all that survives."""
+
+    def __init__(self, lanes: Sequence[Sequence[StreamMessage]]) -> None:
+        self.lanes = lanes
+        self.cursors = [0] * len(lanes)
+        self.sent: list[StreamMessage] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.handled = list(self.cursors)
+        self.processor = BarrierProcessor("meet", EDGES)
+        arrived = {
+            edge: message.time
+            for edge in EDGES
+            for message in self.lanes[edge.index][: self.cursors[edge.index]]
+            if isinstance(message, Watermark)
+        }
+        if arrived:
+            left = [message.time for message in self.sent if isinstance(message, Watermark)]
+            self.processor.recall(RUN, arrived, max(left, default=None))
+
+    def step(self, edge: Edge, limit: int) -> bool:
+        if self.processor.is_waiting(edge, RUN):
+            return False
+        taken = self._take(edge, limit)
+        if not taken:
+            return False
+        outcome = self.processor.handle(Step(Carrier.DATA, edge, taken))
+        self.sent.extend(outcome.data)
+        self.cursors = [self.handled[e.index] - self.processor.unsettled(e, RUN) for e in EDGES]
+        return True
+
+    def _take(self, edge: Edge, limit: int) -> tuple[StreamMessage, ...]:
+        start = self.handled[edge.index]
+        taken: list[StreamMessage] = []
+        for message in self.lanes[edge.index][start : start + limit]:
+            taken.append(message)
+            if message.is_signal:
+                break
+        self.handled[edge.index] += len(taken)
+        return tuple(taken)
+
+
+@given(
+    lanes=lanes(),
+    schedule=st.lists(st.tuples(st.sampled_from(EDGES), st.integers(1, 4), st.booleans())),
+)
+def test_a_crash_at_any_moment_changes_nothing(
+    lanes: list[list[StreamMessage]], schedule: list[tuple[Edge, int, bool]]
+) -> None:
+    bench = Bench(lanes)
+    for edge, limit, crash in schedule:
+        bench.step(edge, limit)
+        if crash:
+            bench.restart()
+    while any(bench.step(edge, 4) for edge in EDGES):
+        pass
+
+    assert bench.cursors == [len(lane) for lane in lanes]
+    assert [m for m in bench.sent if isinstance(m, Barrier)] == [*CUTS, END]
+    parts = zip(*map(_parts, lanes), strict=True)
+    assert _parts(bench.sent) == [sorted(chain.from_iterable(part)) for part in parts]
+    times = [message.time for message in bench.sent if isinstance(message, Watermark)]
+    assert times == sorted(set(times))
+
+
+def _parts(messages: Sequence[StreamMessage]) -> list[list[str]]:
+    """The events before each barrier."""
+    parts: list[list[str]] = [[]]
+    for message in messages:
+        if isinstance(message, Barrier):
+            parts.append([])
+        elif isinstance(message, Event):
+            parts[-1].append(str(message.payload))
+    return [sorted(part) for part in parts]

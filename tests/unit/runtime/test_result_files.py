@@ -1,0 +1,67 @@
+"""Results are written two at a time, and what takes long is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Barrier
+
+import pytest
+
+from tidegate.runtime.ingestion.folder_run import Telling
+from tidegate.runtime.ingestion.result_files import ResultFile, write_all
+
+BOUND = 60.0
+
+
+class Heard(Telling):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.how_far: Callable[[], str] = str
+
+    def tell(self, what: str) -> None:
+        self.lines.append(what)
+
+    @contextmanager
+    def during(self, what: Callable[[], str]) -> Iterator[None]:
+        self.how_far = what
+        yield
+
+
+def test_two_results_are_written_at_the_same_time_and_told_in_their_order() -> None:
+    heard, both = Heard(), Barrier(2)
+
+    def write(_: ResultFile) -> None:
+        both.wait(BOUND)
+
+    write_all(heard, {"best": 1, "bulk": 355_000, "most": 2, "rest": 0}, write)
+    assert heard.lines == [
+        "best: 1 row written",
+        "bulk: 355,000 rows written",
+        "most: 2 rows written",
+        "rest: 0 rows written",
+    ]
+
+
+def test_a_result_at_work_is_told_as_far_as_it_has_come() -> None:
+    heard, told = Heard(), list[str]()
+
+    def write(file: ResultFile) -> None:
+        told.append(heard.how_far())
+        file.received(12_340_000)
+        told.append(heard.how_far())
+
+    write_all(heard, {"bulk": 355_000}, write)
+    assert told == [
+        "bulk: ordering 355,000 rows",
+        "bulk: 12.3 MB of 355,000 rows received",
+    ]
+
+
+def test_what_is_wrong_with_one_result_is_raised() -> None:
+    def write(file: ResultFile) -> None:
+        if file.sink == "bulk":
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        write_all(Heard(), {"best": 1, "bulk": 2}, write)

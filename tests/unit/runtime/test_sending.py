@@ -1,0 +1,116 @@
+"""What is said while a folder is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tidegate.checkpoint import Cutting
+from tidegate.runtime.ingestion.folder_run import RunOptions, Telling, chunks_of, send
+from tidegate.store import Run, RunFacts, RunState
+
+
+class Heard(Telling):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, what: str) -> None:
+        self.lines.append(what)
+
+
+def march(state: RunState, incarnation: int = 1) -> Run:
+    return Run(incarnation, "shop", "march", incarnation, state)
+
+
+@dataclass
+class Shelf:
+    """Takes everything, and computes nothing."""
+
+    last: Run | None = None
+    had: dict[str, list[str]] = field(default_factory=dict)
+    is_same_plan: bool = True
+    ended: dict[str, int] = field(default_factory=dict)
+
+    def find(self, run: str) -> Run | None:
+        return self.last
+
+    def begin(
+        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+    ) -> Run:
+        self.last = march(RunState.OPEN, 2)
+        return self.last
+
+    def deliver(self, run: str, source: str, number: int, file: str) -> bool:
+        return True
+
+    def end(self, run: str, source: str, chunks: int) -> None:
+        self.ended[source] = chunks
+
+    def has_this_plan(self, run: Run) -> bool:
+        return self.is_same_plan
+
+    def digests(self, run: Run) -> Mapping[str, Sequence[str]]:
+        return self.had
+
+    def facts(self, run: str) -> RunFacts:
+        raise AssertionError("nobody waits here")
+
+    def wait(self, run: str, timeout: float) -> None:
+        raise AssertionError("nobody waits here")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "sales" / "1.csv").write_bytes(b"id\n1\n")
+    (tmp_path / "stores").mkdir()
+    return tmp_path
+
+
+def sent(server: Shelf, data: Path) -> list[str]:
+    told = Heard()
+    send(server, chunks_of(data, ["sales", "stores"]), RunOptions("march"), told)
+    return told.lines
+
+
+def test_a_source_without_chunks_is_named_and_closed(data: Path) -> None:
+    server = Shelf()
+    assert sent(server, data) == ["stores: no chunks", "1 chunk delivered, END follows"]
+    assert server.ended == {"sales": 1, "stores": 0}
+
+
+@pytest.mark.parametrize(
+    ("state", "is_same_plan", "why"),
+    [
+        (RunState.ENDED, True, "had other data"),
+        (RunState.ENDED, False, "had another plan"),
+        (RunState.FAILED, True, "has failed"),
+        (RunState.CANCELLED, True, "was cancelled"),
+    ],
+)
+def test_a_name_that_is_used_again_is_told_and_why(
+    state: RunState, is_same_plan: bool, why: str, data: Path
+) -> None:
+    had = {"sales": ["0" * 64], "stores": []}
+    lines = sent(Shelf(march(state), had, is_same_plan), data)
+    assert lines[0] == f"begins run 'march' anew (the last one of this name {why})"
+
+
+def test_a_run_that_had_exactly_this_is_not_begun_anew(data: Path) -> None:
+    digest = sha256((data / "sales" / "1.csv").read_bytes()).hexdigest()
+    server = Shelf(march(RunState.ENDED), {"sales": [digest], "stores": []})
+    (line,) = sent(server, data)
+    assert "processed before" in line
+    assert server.ended == {}
+
+
+def test_an_open_run_goes_on_without_a_word(data: Path) -> None:
+    server = Shelf(march(RunState.OPEN))
+    assert not any("anew" in line for line in sent(server, data))
+    assert server.last == march(RunState.OPEN)

@@ -1,0 +1,297 @@
+"""A stage as a processor: when it hands work in, for which run, and what it makes of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from threading import Event as Flag
+from threading import Semaphore
+
+import pytest
+from pyspark.sql.types import StructType
+
+from tidegate.dataflow import (
+    Barrier,
+    BarrierKind,
+    Carrier,
+    CheckpointBarrier,
+    Edge,
+    Event,
+    StreamMessage,
+    Watermark,
+)
+from tidegate.dataflow.checkpoint_barrier import QUIET
+from tidegate.errors import NotABatch, StageFailed
+from tidegate.plan.physical import Join, PhysicalStage, Step, Top, Where, Write
+from tidegate.runtime.jobs import job_batcher as batchers
+from tidegate.runtime.jobs.job_batcher import Desk
+from tidegate.runtime.task.stage_processor import SinkResult, StageOperator
+from tidegate.runtime.task.task_loop import Outcome
+from tidegate.runtime.task.task_loop import Step as Messages
+from tidegate.spark import Batch, PreparedStage, Route, Share
+
+WAIT = 30
+LANE = Edge(0, "upstream")
+END = BarrierKind.END_OF_RUN
+MAY, JUNE = "may#1", "june#2"
+FILTER = Where("a > 0", ("a",))
+FIRST = Top(1, (), ())
+
+
+class Spark:
+    """Stands for a job: remembers its shares; one batch each, or one per shard of the reader."""
+
+    def __init__(self, shards: Sequence[int | None] = (None,)) -> None:
+        self.shares: list[Share] = []
+        self.fails_for: set[int] = set()
+        self._shards = shards
+
+    def __call__(self, shares: Sequence[Share]) -> list[dict[int | None, Batch]]:
+        for share in shares:
+            if share.run in self.fails_for:
+                raise StageFailed("s1", "BROKEN", "it is broken")
+        self.shares.extend(shares)
+        return [
+            {shard: Batch((f"run={share.run}",), share.rows) for shard in self._shards}
+            for share in shares
+        ]
+
+
+@pytest.fixture
+def spark() -> Spark:
+    return Spark()
+
+
+@pytest.fixture
+def desk(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(batchers, "PAUSE", 0.0)
+    with closing(Desk("s1", spark)) as desk:
+        yield desk
+
+
+def stage(*steps: Step, inputs: int = 1, route: Route | None = None) -> PreparedStage:
+    schema = StructType([])
+    physical = PhysicalStage("s1", steps, (), 2)
+    return PreparedStage(physical, (schema,) * inputs, schema, ({},) * len(steps), route)
+
+
+def handle(operator: StageOperator, *messages: StreamMessage) -> Outcome:
+    """What follows from a step, its jobs awaited."""
+    worked = Semaphore(0)
+    operator.attend(worked.release)
+    outcome = operator.handle(Messages(Carrier.DATA, LANE, messages))
+    while outcome.later:
+        assert worked.acquire(timeout=WAIT)
+        for step, more in operator.finished():
+            outcome.later -= {message.run for message in step.messages}
+            outcome.data.extend(more.data)
+            outcome.failed |= more.failed
+    return outcome
+
+
+def batch(name: str, rows: int = 1) -> Batch:
+    return Batch((f"{name}.parquet",), rows, 10)
+
+
+def checkpoint(number: int, *, is_quiet: bool = False) -> Barrier:
+    return Barrier.of_checkpoint(CheckpointBarrier(number, 1, QUIET if is_quiet else 0), MAY)
+
+
+def payloads(outcome: Outcome) -> list[object]:
+    return [message.payload for message in outcome.data if isinstance(message, Event)]
+
+
+def test_a_narrow_stage_answers_every_step_once_for_each_run(spark: Spark, desk: Desk) -> None:
+    narrow = StageOperator("s1/1", 1, stage(FILTER), desk)
+    outcome = handle(
+        narrow,
+        Event(batch("a"), MAY),
+        Event(batch("b"), JUNE),
+        Watermark(5, MAY),
+        Event(batch("c"), MAY),
+        END.with_id(1, MAY),
+    )
+    assert {(share.run, share.shard, share.inputs) for share in spark.shares} == {
+        (1, 1, ((batch("a"), batch("c")),)),
+        (2, 1, ((batch("b"),),)),
+    }
+    may = [message for message in outcome.data if message.run == MAY]
+    assert may == [Event(Batch(("run=1",), 2), MAY), Watermark(5, MAY), END.with_id(1, MAY)]
+    assert [message for message in outcome.data if message.run == JUNE] == [
+        Event(Batch(("run=2",), 1), JUNE)
+    ]
+
+
+def test_nobody_waits_for_the_job_of_another_run(spark: Spark) -> None:
+    """The large job of one run is at work; what comes of another has its effect at once."""
+    started, goes_on, worked = Flag(), Flag(), Semaphore(0)
+
+    def perform(shares: Sequence[Share]) -> list[dict[int | None, Batch]]:
+        if shares[0].run == 1:
+            started.set()
+            assert goes_on.wait(WAIT)
+        return spark(shares)
+
+    with closing(Desk("s1", perform)) as desk:
+        narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+        narrow.attend(worked.release)
+        large = Event(Batch(("a.parquet",), batchers.ALONE_ROWS), MAY)
+        first = Messages(Carrier.DATA, LANE, (large, END.with_id(1, MAY)))
+        assert narrow.handle(first).later == {MAY}
+        assert started.wait(WAIT)
+        assert narrow.is_waiting(LANE, MAY)
+        assert not narrow.is_waiting(LANE, JUNE)
+        second = Messages(Carrier.DATA, LANE, (Event(batch("b"), JUNE),))
+        assert narrow.handle(second).later == {JUNE}
+        assert worked.acquire(timeout=WAIT)
+        assert [step for step, _ in narrow.finished()] == [second]
+        goes_on.set()
+        assert worked.acquire(timeout=WAIT)
+        ((step, outcome),) = narrow.finished()
+        assert step == first
+        assert outcome.data[-1] == END.with_id(1, MAY)
+        assert not narrow.is_waiting(LANE, MAY)
+
+
+def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(spark: Spark, desk: Desk) -> None:
+    worked = Semaphore(0)
+    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    narrow.attend(worked.release)
+    narrow.handle(Messages(Carrier.DATA, LANE, (Event(batch("a"), MAY),)))
+    narrow.forget(MAY)
+    assert not narrow.is_waiting(LANE, MAY)
+    assert worked.acquire(timeout=WAIT)
+    assert narrow.finished() == ()
+
+
+def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(Desk("s1", Spark(shards=(0, 3)))) as desk:
+        spread = StageOperator("s1/0", 0, stage(FILTER, route=Route(("a",), 4)), desk)
+        outcome = handle(spread, Event(batch("a"), MAY))
+    assert [event.shard for event in outcome.data if isinstance(event, Event)] == [0, 3]
+
+
+def test_a_stateful_stage_keeps_batches_by_input_until_end(spark: Spark, desk: Desk) -> None:
+    join = StageOperator("s1/0", 0, stage(Join(("a",), "inner"), inputs=2), desk)
+    left = Event(batch("left"), MAY, port=0)
+    right = Event(batch("right"), MAY, port=1)
+    assert handle(join, right, Watermark(7, MAY), left).data == []
+    assert join.unsettled(LANE, MAY) == 3
+    assert join.unsettled(LANE, JUNE) == 0
+    rows, watermark, end = handle(join, END.with_id(1, MAY)).data
+    assert spark.shares == [Share(1, 0, ((batch("left"),), (batch("right"),)))]
+    assert (rows, end) == (Event(Batch(("run=1",), 2), MAY), END.with_id(1, MAY))
+    assert watermark == Watermark(7, MAY)
+    assert join.unsettled(LANE, MAY) == 0
+
+
+def test_a_watermark_goes_on_behind_the_next_answer_and_once(desk: Desk) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    assert handle(top, Watermark(5, MAY), Event(batch("a"), MAY), Watermark(7, MAY)).data == []
+    first, second = checkpoint(1), checkpoint(2)
+    rows, *behind = handle(top, first).data
+    assert isinstance(rows, Event)
+    assert behind == [Watermark(7, MAY), first]
+    assert [it for it in handle(top, second).data if not isinstance(it, Event)] == [second]
+    assert top.unsettled(LANE, MAY) == 0
+
+
+def test_a_quiet_checkpoint_has_no_answer_so_the_watermark_waits_for_the_next_one(
+    desk: Desk,
+) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    quiet = checkpoint(1, is_quiet=True)
+    assert handle(top, Watermark(5, MAY), quiet).data == [quiet]
+    assert top.unsettled(LANE, MAY) == 0
+    assert Watermark(5, MAY) in handle(top, checkpoint(2)).data
+
+
+@pytest.mark.parametrize(("forwarded", "goes_on"), [(None, True), (3, True), (5, False)])
+def test_a_stage_that_is_built_anew_knows_the_watermark_that_has_not_gone_on(
+    desk: Desk, forwarded: int | None, goes_on: bool
+) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    top.recall(MAY, {LANE: 5}, forwarded)
+    assert (Watermark(5, MAY) in handle(top, checkpoint(2)).data) is goes_on
+
+
+def test_end_without_any_rows_is_still_handed_in_because_a_count_of_nothing_is_a_row(
+    spark: Spark, desk: Desk
+) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    assert payloads(handle(top, END.with_id(1, MAY))) == [Batch(("run=1",), 0)]
+
+
+def test_a_stage_that_changes_nothing_passes_batches_on_without_a_job(
+    spark: Spark, desk: Desk
+) -> None:
+    sink = StageOperator("s1", 0, stage(Write("totals")), desk)
+    assert payloads(handle(sink, Event(batch("a"), MAY))) == [SinkResult("totals", batch("a"))]
+    assert spark.shares == []
+
+
+def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, desk: Desk) -> None:
+    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    handle(narrow, Event({"files": ["a.parquet"], "rows": 1, "bytes": 10}, MAY))
+    assert spark.shares == [Share(1, 0, ((batch("a"),),))]
+
+
+@pytest.mark.parametrize("step", [FILTER, FIRST])
+def test_what_is_no_batch_fails_its_run_and_no_other(step: Step, spark: Spark, desk: Desk) -> None:
+    operator = StageOperator("s1/0", 0, stage(step), desk)
+    outcome = handle(
+        operator,
+        Event("a.parquet", MAY),
+        Event(batch("b"), JUNE),
+        END.with_id(1, MAY),
+        END.with_id(1, JUNE),
+    )
+    assert [type(cause) for cause in outcome.failed.values()] == [NotABatch]
+    assert list(outcome.failed) == [MAY]
+    assert {message.run for message in outcome.data} == {JUNE}
+    assert operator.unsettled(LANE, MAY) == 0
+
+
+def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
+    spark: Spark, desk: Desk
+) -> None:
+    spark.fails_for = {1}
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    outcome = handle(
+        top,
+        Event(batch("a"), MAY),
+        Event(batch("b"), JUNE),
+        END.with_id(1, MAY),
+        END.with_id(1, JUNE),
+    )
+    assert [str(cause) for cause in outcome.failed.values()] == [
+        "stage s1 failed in Spark: it is broken [BROKEN]"
+    ]
+    assert list(outcome.failed) == [MAY]
+    assert outcome.data == [Event(Batch(("run=2",), 1), JUNE), END.with_id(1, JUNE)]
+
+
+@pytest.mark.parametrize("way", ["cancelled", "closed"])
+def test_a_run_that_was_given_up_leaves_nothing_behind(way: str, spark: Spark, desk: Desk) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    handle(top, Event(batch("lost"), MAY))
+    if way == "cancelled":
+        top.on_cancel(MAY)
+    else:
+        top.forget(MAY)
+    assert top.unsettled(LANE, MAY) == 0
+    handle(top, END.with_id(3, MAY))
+    assert spark.shares == [Share(1, 0, ((),))]
+
+
+def test_a_step_that_took_long_makes_the_next_one_smaller(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([0.0, 60.0])
+    monkeypatch.setattr("tidegate.runtime.task.stage_processor.monotonic", lambda: next(times))
+    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    before = narrow.share
+    handle(narrow, Event(Batch(("large.parquet",), 1, before), MAY))
+    assert narrow.share == before // 2
