@@ -8,12 +8,12 @@ becomes as many links as its rows have ways to go.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from tidegate.dataflow.channel import DEFAULT_CAPACITY
+from tidegate.dataflow import Edge as InputEdge
 from tidegate.plan.physical import (
     MONITOR,
     Edge,
@@ -25,10 +25,30 @@ from tidegate.plan.physical import (
     PhysicalStage,
     Scan,
 )
-from tidegate.runtime.in_memory.live import LivePipeline
 from tidegate.runtime.task.processors import BarrierProcessor
 from tidegate.runtime.task.task_loop import Processor
-from tidegate.runtime.wiring import Link, edges_into
+from tidegate.store import LaneName
+
+HEAD = "head"
+"""The upstream of tasks that read a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One edge of the graph. The order of a processor's links numbers its inputs."""
+
+    upstream: str
+    downstream: str
+    shard: int | None = None
+    """The downstream's shard when the link is part of an exchange; it gets those events only."""
+    input: int | None = None
+    """Which input of the plan's node it belongs to; by default every link is an input."""
+
+
+def edges_into(links: Iterable[Link], name: str) -> tuple[InputEdge, ...]:
+    """The input edges of a processor, in order."""
+    feeding = (link for link in links if link.downstream == name)
+    return tuple(InputEdge(index, link.upstream, link.input) for index, link in enumerate(feeding))
 
 
 class Workshop(Protocol):
@@ -89,11 +109,6 @@ class Assembly:
             return BarrierProcessor(task, edges_into(self.links, task))
         return workshop.collector(task, node)
 
-    def start(self, workshop: Workshop, capacity: int = DEFAULT_CAPACITY) -> LivePipeline:
-        """Bring it to life in memory, in this process."""
-        processors = [self.processor(task, workshop) for task in self.places]
-        return LivePipeline(self.name, processors, self.links, self.sources, capacity)
-
 
 def assemble(plan: PhysicalPlan) -> Assembly:
     """The tasks and links of a plan, in its order."""
@@ -131,3 +146,26 @@ def _upstream_tasks(plan: PhysicalPlan, edge: Edge, shard: int) -> tuple[str, ..
 
 def _scans(stage: PhysicalStage) -> Iterator[Scan]:
     return (step for step in stage.steps if isinstance(step, Scan))
+
+
+def lane_names(links: Iterable[Link], sources: Iterable[str]) -> list[LaneName]:
+    """The lanes of one run of a graph, those from the head to its source tasks included."""
+    links = tuple(links)
+    receivers = {link.downstream for link in links}
+    between = [
+        LaneName(edge.upstream, task, edge.index)
+        for task in sorted(receivers)
+        for edge in edges_into(links, task)
+    ]
+    return [*between, *(LaneName(HEAD, source) for source in sources)]
+
+
+def shards_by_lane(links: Sequence[Link], task: str) -> dict[tuple[str, int], int | None]:
+    """For each lane out of a task, the shard it leads to."""
+    shards: dict[tuple[str, int], int | None] = {}
+    for receiver in {link.downstream for link in links}:
+        arriving = [link for link in links if link.downstream == receiver]
+        for index, link in enumerate(arriving):
+            if link.upstream == task:
+                shards[receiver, index] = link.shard
+    return shards

@@ -21,10 +21,11 @@ from time import monotonic, sleep
 from uuid import uuid4
 
 from tidegate.dataflow import Barrier, BarrierKind, Edge, Event, StreamMessage
-from tidegate.runtime import BarrierProcessor, Link, Operator, StepLoop, edges_into
 from tidegate.runtime.task.processor import DurableProcessor
+from tidegate.runtime.task.processors import BarrierProcessor, Operator
 from tidegate.runtime.task.task_channels import DurableLanes, Ownership
-from tidegate.runtime.wiring import HEAD, lane_names
+from tidegate.runtime.task.task_loop import StepLoop
+from tidegate.runtime.task_graph import HEAD, Link, edges_into, lane_names
 from tidegate.store import (
     Database,
     LaneName,

@@ -34,8 +34,7 @@ from tidegate.runtime.task.processor import DurableProcessor
 from tidegate.runtime.task.result_collector import ResultCollector
 from tidegate.runtime.task.stage_processor import StageOperator
 from tidegate.runtime.task.task_channels import DurableLanes, Ownership
-from tidegate.runtime.task_graph import Assembly, assemble
-from tidegate.runtime.wiring import HEAD
+from tidegate.runtime.task_graph import HEAD, Assembly, assemble
 from tidegate.spark import Batch, PreparedStage, Share
 from tidegate.spark.analyze.prepare import route_of
 from tidegate.store import (

@@ -12,11 +12,11 @@ import pytest
 
 from tidegate.dataflow import BarrierKind, Edge, Event, InstantKind, StreamMessage, Watermark
 from tidegate.errors import CountMismatch, Fenced, LaneConflict
-from tidegate.runtime import BarrierProcessor, Link, Operator, edges_into
 from tidegate.runtime.task.processor import DurableProcessor
+from tidegate.runtime.task.processors import BarrierProcessor, Operator
 from tidegate.runtime.task.task_channels import DurableLanes, Ownership
 from tidegate.runtime.task.task_loop import Outcome, Step, StepLoop
-from tidegate.runtime.wiring import lane_names
+from tidegate.runtime.task_graph import Link, edges_into, lane_names
 from tidegate.store import (
     Database,
     LaneName,

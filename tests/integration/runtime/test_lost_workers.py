@@ -17,9 +17,9 @@ from tests.waiting import wait_until
 from tidegate.dataflow import Event
 from tidegate.errors import SparkLost
 from tidegate.plan import PhysicalResultCollect, PhysicalStage
-from tidegate.runtime import Operator
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.task.processors import Operator
 from tidegate.runtime.task.task_loop import Outcome, Step
 from tidegate.runtime.task_graph import Assembly
 from tidegate.runtime.worker.isolated_trials import Trials

@@ -21,7 +21,7 @@ from tidegate.runtime.ingestion.run_service import Server
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.monitor.monitor import NET, Watch
 from tidegate.runtime.service import Service, serving
-from tidegate.runtime.wiring import HEAD
+from tidegate.runtime.task_graph import HEAD
 from tidegate.spark import Session
 from tidegate.store import RunState, Wakeups, run_facts
 

@@ -26,7 +26,8 @@ from tidegate.errors import (
     ProcessorFailed,
     UnfinishedAlignment,
 )
-from tidegate.runtime import BarrierProcessor, Outcome, Step
+from tidegate.runtime.task.processors import BarrierProcessor
+from tidegate.runtime.task.task_loop import Outcome, Step
 
 A, B = Edge(0, "a"), Edge(1, "b")
 E = TypeVar("E", bound=AlignmentError)

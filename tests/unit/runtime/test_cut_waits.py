@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidegate.dataflow import BarrierKind, Carrier, Edge
-from tidegate.runtime import BarrierProcessor, Step
 from tidegate.runtime.task import processors
-from tidegate.runtime.task.task_loop import Outcome
+from tidegate.runtime.task.processors import BarrierProcessor
+from tidegate.runtime.task.task_loop import Outcome, Step
 from tidegate.store import Withdrawn
 
 RUN = "march#1"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tidegate.dataflow import Carrier, Edge, Event
-from tidegate.runtime import Operator
+from tidegate.runtime.task.processors import Operator
 from tidegate.runtime.task.task_loop import Outcome, Step
 from tidegate.runtime.worker import task_attempt
 from tidegate.runtime.worker.task_attempt import Deaths, Life

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.dataflow import Barrier, BarrierKind, Carrier, Edge, Event, StreamMessage, Watermark
-from tidegate.runtime import BarrierProcessor, Step
+from tidegate.runtime.task.processors import BarrierProcessor
+from tidegate.runtime.task.task_loop import Step
 
 RUN = "march#1"
 EDGES = (Edge(0, "left"), Edge(1, "right"), Edge(2, "middle"))

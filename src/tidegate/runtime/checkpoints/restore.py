@@ -14,7 +14,7 @@ from tidegate.runtime.checkpoints.plan_compatibility import (
     refuse_while_served,
 )
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.wiring import HEAD, lane_names
+from tidegate.runtime.task_graph import HEAD, lane_names
 from tidegate.store import LaneName, RunState
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints import restore as restore_store

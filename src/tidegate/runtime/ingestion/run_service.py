@@ -39,7 +39,7 @@ from tidegate.runtime.ingestion.run_state import refuse_vain
 from tidegate.runtime.ingestion.stream_ingestion import Chunks, Follower, Following
 from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
 from tidegate.runtime.monitor.diagnosis import why_not_done
-from tidegate.runtime.wiring import HEAD, lane_names
+from tidegate.runtime.task_graph import HEAD, lane_names
 from tidegate.spark import (
     Batch,
     CheckerPool,

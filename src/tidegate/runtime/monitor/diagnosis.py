@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate.errors import listed
-from tidegate.runtime.wiring import HEAD
+from tidegate.runtime.task_graph import HEAD
 from tidegate.store import RunState, run_facts
 
 if TYPE_CHECKING:

@@ -35,14 +35,13 @@ from time import monotonic
 from tidegate.dataflow import Bell, Carrier, Channel, Edge, Instant, StreamMessage
 from tidegate.errors import Overtaken
 from tidegate.faults import crash_point
-from tidegate.runtime.in_memory.memory import STEP_MESSAGES
 from tidegate.runtime.task import output
 from tidegate.runtime.task.input_channel import Inbox
 from tidegate.runtime.task.output import OpenRun, Outlet
 from tidegate.runtime.task.processor import DurableProcessor
 from tidegate.runtime.task.snapshot import Seal, acknowledged, checkpoints, files_in, settled
 from tidegate.runtime.task.task_loop import Outcome, Step
-from tidegate.runtime.wiring import HEAD, Link, edges_into, shards_by_lane
+from tidegate.runtime.task_graph import HEAD, Link, edges_into, shards_by_lane
 from tidegate.store import (
     FETCH,
     Advance,
@@ -70,6 +69,8 @@ from tidegate.store import (
 )
 from tidegate.store.runs import retention
 
+STEP_MESSAGES = 256
+"""Messages of one edge that a step takes at most."""
 EVERYTHING = sys.maxsize
 """A position behind all messages of a lane."""
 

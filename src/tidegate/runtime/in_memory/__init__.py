@@ -1,1 +1,0 @@
-"""Pipelines whose channels are in memory."""
