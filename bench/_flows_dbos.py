@@ -17,7 +17,7 @@ from typing import cast
 
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions, WorkflowHandle
 
-from bench._flows_side import READY, Crew, crew
+from bench._flows_side import READY, ProcessSupervisor, supervisor
 
 QUEUE, PARENTS = "children", "parents"
 POLL = 0.1
@@ -68,10 +68,10 @@ class Dbos:
         """Let go of the database."""
         self._client.destroy()
 
-    def workers(self, number: int) -> AbstractContextManager[Crew]:
+    def workers(self, number: int) -> AbstractContextManager[ProcessSupervisor]:
         """Each with a name of its own, as it wants."""
         command = ["-m", "bench._flows_dbos", self._url]
-        return crew([[*command, f"executor-{it}"] for it in range(number)])
+        return supervisor([[*command, f"executor-{it}"] for it in range(number)])
 
     def begin(self, children: int, seconds: float = 0.0) -> str:
         """A parent workflow."""

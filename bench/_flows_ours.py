@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import sleep, time
 
-from bench._flows_side import Crew, crew
+from bench._flows_side import ProcessSupervisor, supervisor
 from tidegate.flows import Context, Flow
 from tidegate.flows.client import begin, result, wait
-from tidegate.store import Database, Wakeups
+from tidegate.store import Database, Notifications
 from tidegate.store.flows.runs import flow_progress
 
 BOUND = 3600.0
@@ -54,18 +54,18 @@ class Ours:
         self._folder = folder
         self._lease = lease
         self._database = Database(url).open()
-        self._wakeups = Wakeups(self._database)
+        self._notifications = Notifications(self._database)
 
     def close(self) -> None:
         """Let go of the database."""
-        self._wakeups.close()
+        self._notifications.close()
         self._database.close()
 
-    def workers(self, number: int) -> AbstractContextManager[Crew]:
+    def workers(self, number: int) -> AbstractContextManager[ProcessSupervisor]:
         """As the command line starts them."""
         command = ["-m", "tidegate", "flow", "worker", "bench._flows_ours:fan"]
         command += ["--deployment", str(self._folder), "--database", self._database.url]
-        return crew([[*command, "--lease", str(self._lease)]] * number)
+        return supervisor([[*command, "--lease", str(self._lease)]] * number)
 
     def begin(self, children: int, seconds: float = 0.0) -> str:
         """A run."""
@@ -73,7 +73,7 @@ class Ours:
 
     def wait(self, parent: str) -> None:
         """One waiter, told when the run is completed."""
-        wait(self._database, int(parent), BOUND, self._wakeups)
+        wait(self._database, int(parent), BOUND, self._notifications)
 
     def first(self, parent: str) -> float:
         """By the results."""

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 
-from bench._flows_side import READY, Crew, crew, wait_until
+from bench._flows_side import READY, ProcessSupervisor, supervisor, wait_until
 
 CONCURRENCY = 20
 BATCH = 100
@@ -61,9 +61,9 @@ class Procrastinate:
         self._connection.close()
         self._app.close()
 
-    def workers(self, number: int) -> AbstractContextManager[Crew]:
+    def workers(self, number: int) -> AbstractContextManager[ProcessSupervisor]:
         """With concurrency."""
-        return crew([["-m", "bench._flows_procrastinate", self._url]] * number)
+        return supervisor([["-m", "bench._flows_procrastinate", self._url]] * number)
 
     def begin(self, children: int, seconds: float = 0.0) -> str:
         """A job that defers the others."""

@@ -39,7 +39,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class ProcessSupervisor:
     """Worker processes."""
 
     processes: Sequence[subprocess.Popen[bytes]]
@@ -62,7 +62,7 @@ class Side(Protocol):
     spreads: bool
     """Whether worker processes share the children of a parent."""
 
-    def workers(self, number: int) -> AbstractContextManager[Crew]:
+    def workers(self, number: int) -> AbstractContextManager[ProcessSupervisor]:
         """So many worker processes, at work."""
         ...
 
@@ -93,7 +93,7 @@ def fan_out(side: Side, children: int) -> Rate:
 
 
 @contextmanager
-def crew(commands: Sequence[Sequence[str]]) -> Iterator[Crew]:
+def supervisor(commands: Sequence[Sequence[str]]) -> Iterator[ProcessSupervisor]:
     """A process for each command line behind `python`; all of them at work, and killed after."""
     with TemporaryDirectory() as folder, ExitStack() as left:
         hired = [
@@ -102,7 +102,7 @@ def crew(commands: Sequence[Sequence[str]]) -> Iterator[Crew]:
         ]
         for _, log in hired:
             wait_until(lambda at=log: READY in at.read_text(), START_BOUND, log)  # type: ignore[misc]
-        yield Crew([process for process, _ in hired])
+        yield ProcessSupervisor([process for process, _ in hired])
 
 
 def _hired(

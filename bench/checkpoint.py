@@ -7,8 +7,8 @@ Chunks arrive over some time, as fast as a run without cuts takes them. Throughp
 the first chunk to the results. A snapshot is a quiet checkpoint, which keeps states and publishes
 nothing; a cut shows all sinks. One that waits no longer than a second is unaligned after that.
 
-What a cut pauses is a lane that has brought its barrier, until the last copy is there; one that is
-unaligned pauses the whole run, for as long as its transaction takes.
+What a cut pauses is a channel that has brought its barrier, until the last copy is there; one that
+is unaligned pauses the whole run, for as long as its transaction takes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
-from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.dataflow import CheckpointId
 from tidegate.runtime.deployment import Deployment, open_deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.service import serving
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.service import serve
 from tidegate.spark import open_session
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints import unaligned
@@ -48,10 +48,10 @@ EVERY = 5.0
 PATIENCE = 1.0
 """Seconds that a cut waits for barriers, where it does not wait for all."""
 WAYS = {
-    "a cut": Cutting(every=EVERY, retained=99),
-    "a snapshot": Cutting(every=EVERY, publish=600.0, retained=99),
-    "a cut, unaligned after 1 s": Cutting(every=EVERY, unaligned_after=PATIENCE, retained=99),
-    "an unaligned one": Cutting(every=EVERY, unaligned_after=0.0, retained=99),
+    "a cut": Checkpoints(every=EVERY, retained=99),
+    "a snapshot": Checkpoints(every=EVERY, publish=600.0, retained=99),
+    "a cut, unaligned after 1 s": Checkpoints(every=EVERY, unaligned_after=PATIENCE, retained=99),
+    "an unaligned one": Checkpoints(every=EVERY, unaligned_after=0.0, retained=99),
 }
 """How runs are cut whose throughput is compared with that of one that is not."""
 LARGE, SMALL = 10, 1
@@ -70,21 +70,23 @@ class Asked:
 class Bench:
     """Runs of the coffee pipeline, one after the other."""
 
-    def __init__(self, server: Server, place: Deployment) -> None:
+    def __init__(self, server: RunService, place: Deployment) -> None:
         self._server = server
         self._place = place
         self._numbers = count(1)
         self._further = count(1)
 
-    def begin(self, cutting: Cutting | None = None) -> str:
+    def begin(self, checkpoints: Checkpoints | None = None) -> str:
         """Open a run."""
         name = f"run {next(self._numbers)}"
-        self._server.begin(name, cutting=cutting)
+        self._server.begin(name, checkpoints=checkpoints)
         return name
 
-    def whole(self, folder: Path, cutting: Cutting | None, seconds: float) -> tuple[float, str]:
+    def whole(
+        self, folder: Path, checkpoints: Checkpoints | None, seconds: float
+    ) -> tuple[float, str]:
         """Deliver everything, spread over some time, and wait for the results: how long it took."""
-        run, started = self.begin(cutting), monotonic()
+        run, started = self.begin(checkpoints), monotonic()
         files = [*_files(folder)]
         with ThreadPoolExecutor(CORES) as pool:
             waiting = []
@@ -106,12 +108,12 @@ class Bench:
 
     def settled(self, run: str) -> None:
         """Wait until everything that was delivered is part of the state."""
-        self.cut(run, quiet=True)
+        self.checkpoint(run, unpublished=True)
 
     def with_a_little_more(self, run: str, folder: Path) -> float:
         """Take a snapshot of one more chunk of each source, however much there is already."""
         self.deliver(run, folder, 1, at=next(self._further) * 1000)
-        return self.cut(run, quiet=True)
+        return self.checkpoint(run, unpublished=True)
 
     def unaligned(self, run: str) -> tuple[float, float]:
         """Take one that waits for nobody: seconds until it is there, and of them the run paused."""
@@ -128,13 +130,15 @@ class Bench:
         self._await(run, number)
         return monotonic() - started, paused
 
-    def cut(self, run: str, *, quiet: bool) -> float:
+    def checkpoint(self, run: str, *, unpublished: bool) -> float:
         """Take one; how long it took."""
         started = monotonic()
         known = self._server.known(run)
         database = self._place.database
         number = database.transact(
-            lambda c: checkpoint_store.trigger(c, known, CheckpointId.new(), quiet=quiet)
+            lambda c: checkpoint_store.trigger(
+                c, known, CheckpointId.new(), unpublished=unpublished
+            )
         )
         assert number is not None, "nobody else cuts this run"
         self._await(run, number)
@@ -144,12 +148,12 @@ class Bench:
         """Go back to the last cut, until the run is cut again from there."""
         started = monotonic()
         self._server.restore(run)
-        self.cut(run, quiet=True)
+        self.checkpoint(run, unpublished=True)
         return monotonic() - started
 
-    def cuts_of(self, run: str) -> list[Checkpoint]:
+    def checkpoints_of(self, run: str) -> list[Checkpoint]:
         """The cuts of a run."""
-        every = self._server.cuts.all(run)
+        every = self._server.checkpoints.all(run)
         return [it for it in every if it.state is CheckpointState.COMMITTED]
 
     def give_up(self, run: str) -> None:
@@ -157,7 +161,7 @@ class Bench:
         self._server.cancel(run)
 
     def _await(self, run: str, number: int) -> None:
-        while number not in [it.number for it in self.cuts_of(run)]:
+        while number not in [it.number for it in self.checkpoints_of(run)]:
             sleep(0.005)
 
 
@@ -169,7 +173,7 @@ def main() -> None:
         session = open_session(f"local[{CORES}]", settings={"spark.driver.memory": "4g"})
         stack.callback(session.stop)
         place = stack.enter_context(open_deployment(folder / "deployment"))
-        service = stack.enter_context(serving(place, pipeline, session, SHARDS))
+        service = stack.enter_context(serve(place, pipeline, session, SHARDS))
         bench = Bench(service.server, place)
         data = _generated(folder / "data", asked.transactions, CHUNKS)
         _throughput(asked, bench, data)
@@ -183,17 +187,17 @@ def _throughput(asked: Asked, bench: Bench, data: Path) -> None:
     bench.whole(data, None, 0.0)
     seconds, _ = bench.whole(data, None, 0.0)
     without: list[float] = []
-    with_cuts: dict[str, list[float]] = {way: [] for way in WAYS}
+    with_checkpoints: dict[str, list[float]] = {way: [] for way in WAYS}
     taken: dict[str, list[Checkpoint]] = {way: [] for way in WAYS}
     for number in range(asked.rounds):
         without.append(bench.whole(data, None, seconds)[0])
-        for way, cutting in WAYS.items():
-            its, run = bench.whole(data, cutting, seconds)
-            with_cuts[way].append(its)
-            taken[way] += bench.cuts_of(run)
-        every = ", ".join(f"{took[-1]:.1f} s with {way}" for way, took in with_cuts.items())
+        for way, checkpoints in WAYS.items():
+            its, run = bench.whole(data, checkpoints, seconds)
+            with_checkpoints[way].append(its)
+            taken[way] += bench.checkpoints_of(run)
+        every = ", ".join(f"{took[-1]:.1f} s with {way}" for way, took in with_checkpoints.items())
         _say(f"round {number + 1}: {without[-1]:.1f} s without cuts, {every}")
-    for way, took in with_cuts.items():
+    for way, took in with_checkpoints.items():
         title = f"throughput, {way} every {EVERY:g} s"
         _ratio(title, without, took, "without cuts", "≥ 0.9")
         _say(f"    {_described(taken[way], sum(took))}")
@@ -206,7 +210,7 @@ def _described(taken: Sequence[Checkpoint], seconds: float) -> str:
     return (
         f"{len(taken)} in {seconds:.0f} s, {sum(it.is_published for it in taken)} of them shown;"
         f" {median(durations):.2f} s each (median), {max(durations):.2f} s at most;"
-        f" a lane was paused {median(waits):.2f} s, {max(waits):.2f} s at most"
+        f" a channel was paused {median(waits):.2f} s, {max(waits):.2f} s at most"
     )
 
 
@@ -217,13 +221,13 @@ def _snapshots(asked: Asked, bench: Bench, data: Path) -> None:
     shows: dict[int, list[float]] = {}
     restores: dict[int, list[float]] = {}
     for times in (SMALL, LARGE):
-        run = bench.begin(Cutting(retained=3))
+        run = bench.begin(Checkpoints(retained=3))
         bench.deliver(run, data, times)
         bench.settled(run)
-        nothing[times] = [bench.cut(run, quiet=True) for _ in range(asked.rounds * 3)]
+        nothing[times] = [bench.checkpoint(run, unpublished=True) for _ in range(asked.rounds * 3)]
         little[times] = [bench.with_a_little_more(run, data) for _ in range(asked.rounds)]
-        bench.cut(run, quiet=False)  # the first that is shown computes everything
-        shows[times] = [bench.cut(run, quiet=False) for _ in range(asked.rounds)]
+        bench.checkpoint(run, unpublished=False)  # the first that is shown computes everything
+        shows[times] = [bench.checkpoint(run, unpublished=False) for _ in range(asked.rounds)]
         restores[times] = [bench.restored(run) for _ in range(asked.rounds)]
         bench.give_up(run)
     for title, costs in {
@@ -237,7 +241,7 @@ def _snapshots(asked: Asked, bench: Bench, data: Path) -> None:
 
 def _pauses(asked: Asked, bench: Bench, data: Path) -> None:
     """Ones that wait for nobody, while as much is on its way as there is."""
-    run = bench.begin(Cutting(retained=3))
+    run = bench.begin(Checkpoints(retained=3))
     bench.deliver(run, data, LARGE)
     every = [bench.unaligned(run) for _ in range(asked.rounds * 3)]
     took, paused = [seconds for seconds, _ in every], [1000 * pause for _, pause in every]

@@ -24,7 +24,7 @@ import psycopg
 
 from tidegate.cutover import Limits, PostgresTable, PostgresTarget
 from tidegate.cutover.backfill import fill
-from tidegate.cutover.change_consumer import IDLE, Follower
+from tidegate.cutover.change_consumer import IDLE, ConsumerLoop
 from tidegate.cutover.source import Source
 from tidegate.cutover.targets import Indexes
 from tidegate.cutover.values import Portion
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         offset = source.begin_log()
         _fill(database, source, indexes, given.rows)
         _writers(database, given.rows)
-        follower = Follower(source, indexes, "v1", offset)
+        follower = ConsumerLoop(source, indexes, "v1", offset)
         _follow(database, follower, given.rows)
         _staleness(database, indexes, follower, given.rows)
 
@@ -90,7 +90,7 @@ def _make(source: Source, indexes: Indexes, index: str) -> None:
     source.register(indexes.identity(index))
 
 
-def _follow(database: Database, follower: Follower, rows: int) -> None:
+def _follow(database: Database, follower: ConsumerLoop, rows: int) -> None:
     follower.catch_up()
     changed = min(rows, 50_000)
     _run(database, f"UPDATE public.articles SET price = price + 1 WHERE id <= {changed}")
@@ -117,7 +117,7 @@ def _writers(database: Database, rows: int) -> None:
     _print("writing to a table that is logged", logged, unlogged, "updates", "one that is not")
 
 
-def _staleness(database: Database, indexes: Indexes, follower: Follower, rows: int) -> None:
+def _staleness(database: Database, indexes: Indexes, follower: ConsumerLoop, rows: int) -> None:
     indexes.switch("v1", Noted("the benchmark"), database.transact)
     with (
         _following(follower),
@@ -147,7 +147,7 @@ def _probe(url: str) -> list[float]:
 
 
 @contextmanager
-def _following(follower: Follower) -> Iterator[None]:
+def _following(follower: ConsumerLoop) -> Iterator[None]:
     with _thread(follower.catch_up, IDLE):
         yield
 

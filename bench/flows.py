@@ -31,7 +31,7 @@ from bench._flows_floor import floor
 from bench._flows_ours import Ours
 from bench._flows_side import LOOK_EVERY, Rate, Side, fan_out, wait_until
 from tidegate.flows.worker.worker import LEASE_SECONDS, SWEEPS_PER_LEASE
-from tidegate.store import EmbeddedServer
+from tidegate.store import EmbeddedPostgres
 
 PEERS = ("dbos", "procrastinate")
 WARM_UP = 100
@@ -70,7 +70,7 @@ class Figures:
 def main() -> None:
     """Measure what was asked for and print it."""
     asked = _asked()
-    with TemporaryDirectory() as folder, EmbeddedServer(Path(folder, "postgres")) as server:
+    with TemporaryDirectory() as folder, EmbeddedPostgres(Path(folder, "postgres")) as server:
         with ExitStack() as left:
             places = Places(server.url, Path(folder), asked, left)
             _say(f"{asked.workers} worker processes each; load of the machine {_load()}")
@@ -152,11 +152,11 @@ def _peer(side: Side, asked: Asked, ours: Figures) -> float:
 
 
 def _measured(side: Side, children: int, workers: int) -> Figures:
-    with side.workers(workers) as crew:
+    with side.workers(workers) as supervisor:
         fan_out(side, WARM_UP)
         firsts = [_first(side) for _ in range(FIRSTS)]
         rate = fan_out(side, children)
-        return Figures(rate, median(firsts), crew.peak)
+        return Figures(rate, median(firsts), supervisor.peak)
 
 
 def _first(side: Side) -> float:
@@ -188,9 +188,9 @@ def _compare_memory(ours: Ours, asked: Asked) -> None:
 
 
 def _peak(ours: Ours, children: int, workers: int) -> float:
-    with ours.workers(workers) as crew:
+    with ours.workers(workers) as supervisor:
         fan_out(ours, children)
-        return crew.peak
+        return supervisor.peak
 
 
 # --- a worker is killed ----------------------------------------------------------------------
@@ -211,11 +211,11 @@ def _compare_killing(places: Places, asked: Asked) -> None:
 @contextmanager
 def _killed(side: Side, asked: Asked) -> Iterator[str]:
     """A parent, one of whose workers was just killed; the others go on."""
-    with side.workers(max(2, asked.workers)) as crew:
+    with side.workers(max(2, asked.workers)) as supervisor:
         fan_out(side, WARM_UP)
         parent = side.begin(KILLED_OF, KILLED_SECONDS)
         wait_until(lambda: side.done(parent) >= KILLED_AT, BOUND)
-        crew.kill_one()
+        supervisor.kill_one()
         yield parent
 
 

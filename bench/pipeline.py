@@ -35,9 +35,9 @@ from bench import _coffee
 from bench._coffee_spark import plain_spark
 from bench._coffee_streaming import structured_streaming
 from tidegate.runtime.deployment import Deployment, open_deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import open_session, write_csv
-from tidegate.store import EmbeddedServer
+from tidegate.store import EmbeddedPostgres
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 
@@ -67,7 +67,7 @@ class Asked:
 class Tidegate:
     """A service that answers for folders of data, one run each."""
 
-    def __init__(self, service: Service, place: Deployment, session: SparkSession) -> None:
+    def __init__(self, service: PipelineService, place: Deployment, session: SparkSession) -> None:
         self._service = service
         self._server = service.server
         self._place = place
@@ -145,7 +145,7 @@ class Memory:
 
     def __init__(self, deployment: Path) -> None:
         self.peak = 0
-        self._server = EmbeddedServer(deployment / "postgres").pid
+        self._server = EmbeddedPostgres(deployment / "postgres").pid
         self._stopped = Event()
         self._thread = Thread(target=self._watch, daemon=True)
 
@@ -208,7 +208,7 @@ def main() -> None:
 def _tidegate(session: SparkSession, folder: Path) -> Iterator[Tidegate]:
     with (
         open_deployment(folder) as place,
-        serving(place, pipeline, session, SHARDS) as service,
+        serve(place, pipeline, session, SHARDS) as service,
     ):
         yield Tidegate(service, place, session)
 

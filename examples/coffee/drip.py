@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 from pyarrow import parquet
 from rich.console import Console
 
-from tidegate.checkpoint import Cutting
+from tidegate.checkpoint import Checkpoints
 from tidegate.runtime.deployment import Deployment, open_deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session, session_on
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
@@ -35,14 +35,14 @@ from tidegate_examples.coffee.demo.answers import differing, plain_answers, rele
 from tidegate_examples.telling import Teller
 
 if TYPE_CHECKING:
-    from tidegate.runtime.checkpoints.client import Cut
+    from tidegate.runtime.checkpoints.client import CheckpointResults
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 RUN = "today"
 SIZE = Size(40_000, files=20)
 PAUSE = 2.0
 """Seconds between two chunks of each large source."""
-CUTTING = Cutting(every=5.0, retained=100)
+CHECKPOINTS = Checkpoints(every=5.0, retained=100)
 LARGE = ("transactions", "transaction_items")
 GOES_BACK_AT = 3
 GOES_BACK_TO = 2
@@ -54,7 +54,7 @@ BOUND = 300.0
 class Till:
     """One run, whoever delivers to it, and what was seen of it."""
 
-    service: Service
+    service: PipelineService
     place: Deployment
     session: Session
     teller: Teller
@@ -87,37 +87,40 @@ class Till:
         dripping.result()
 
     def _new(self) -> Iterator[Checkpoint]:
-        for it in self.service.server.cuts.all(RUN):
+        for it in self.service.server.checkpoints.all(RUN):
             if it.state.value == "committed" and it.number not in self.seen:
                 self.seen.add(it.number)
                 yield it
 
-    def _look(self, checkpoint: Checkpoint) -> None:
-        cut = self.service.server.cuts.read(RUN, checkpoint.number)
-        chunks = int(cut.manifest["sources"]["transactions"]["chunks"])
-        ours = self._volume(cut)
+    def _look(self, taken: Checkpoint) -> None:
+        checkpoint = self.service.server.checkpoints.read(RUN, taken.number)
+        chunks = int(checkpoint.manifest["sources"]["transactions"]["chunks"])
+        ours = self._volume(checkpoint)
         theirs = sum(map(daytime_amount, self.chunks["transactions"][:chunks]), Decimal(0))
         if ours != theirs:
-            raise SystemExit(f"cut {cut.number}: Q3 adds up to {ours}, and should to {theirs}")
-        rows = {sink: sum(it.rows for it in its) for sink, its in cut.results.items()}
+            raise SystemExit(
+                f"checkpoint {checkpoint.number}: Q3 adds up to {ours}, and should to {theirs}"
+            )
+        rows = {sink: sum(it.rows for it in its) for sink, its in checkpoint.results.items()}
         told = ", ".join(f"{sink} {count:,}" for sink, count in rows.items())
         self.teller.tell(
-            f"cut {cut.number}: {chunks} of {SIZE.files} chunks, Q3 adds up to {ours:,} as they do",
-            f"taken in {checkpoint.seconds:.1f} s; rows: {told}",
+            f"checkpoint {checkpoint.number}: {chunks} of {SIZE.files} chunks,"
+            f" Q3 adds up to {ours:,} as they do",
+            f"taken in {taken.seconds:.1f} s; rows: {told}",
             style="green",
         )
-        if cut.number >= GOES_BACK_AT and not self.has_gone_back:
+        if checkpoint.number >= GOES_BACK_AT and not self.has_gone_back:
             self._go_back()
 
     def _go_back(self) -> None:
         self.has_gone_back = True
         self.service.server.restore(RUN, GOES_BACK_TO)
-        said = f"the run goes back to cut {GOES_BACK_TO}"
+        said = f"the run goes back to checkpoint {GOES_BACK_TO}"
         self.teller.tell(f"{said}; what came behind it comes again by itself", style="yellow")
 
-    def _volume(self, cut: Cut) -> Decimal:
+    def _volume(self, checkpoint: CheckpointResults) -> Decimal:
         total = Decimal(0)
-        for batch in cut.results["q3"]:
+        for batch in checkpoint.results["q3"]:
             for file in batch.files:
                 table = parquet.read_table(Path(self.place.root, file), columns=["tpv"])
                 total += sum(filter(None, table.column("tpv").to_pylist()), Decimal(0))
@@ -156,8 +159,10 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)  # the demo tells what the warnings would
     teller = Teller(Console())
     with teller.in_motion(), _till(teller) as till, ThreadPoolExecutor(1) as pool:
-        till.service.server.begin(RUN, cutting=CUTTING)
-        every = f"a chunk of each large source every {PAUSE:g} s, a cut every {CUTTING.every:g} s"
+        till.service.server.begin(RUN, checkpoints=CHECKPOINTS)
+        every = (
+            f"a chunk of each large source every {PAUSE:g} s, a cut every {CHECKPOINTS.every:g} s"
+        )
         till.teller.tell(f"run {RUN!r} begins: {every}")
         try:
             till.watch(pool.submit(till.drip))
@@ -173,7 +178,7 @@ def _till(teller: Teller) -> Iterator[Till]:
         TemporaryDirectory(prefix="tidegate-drip-", ignore_cleanup_errors=True) as name,
         open_deployment(Path(name) / "deployment") as place,
         session_on() as session,
-        serving(place, pipeline, session) as service,
+        serve(place, pipeline, session) as service,
     ):
         data = Path(name) / "data"
         write(data, SIZE, seed=11)

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from tidegate.flows.client import begin, result
-from tidegate.flows.inspect import see
+from tidegate.flows.inspect import inspect
 from tidegate.store import open_database
 from tidegate_examples.discover import Report, discover, library, report
 from tidegate_examples.discover.site import Site, served
@@ -72,7 +72,7 @@ def _kill_whoever_discovers(hall: Hall, run: int, workers: Workers) -> None:
 
 def _discoverer(hall: Hall, run: int, workers: Workers) -> Popen[bytes] | None:
     """The process that runs the generator, if one does."""
-    for it in see(hall.database, run).holdings:
+    for it in inspect(hall.database, run).holdings:
         if it.step == discover.name and not it.is_items:
             return workers[it.worker.partition("-")[0]]
     return None

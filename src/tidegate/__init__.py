@@ -13,33 +13,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint import Cutting
+    from tidegate.checkpoint import Checkpoints
     from tidegate.flows import Flow
     from tidegate.pipeline import Pipeline, Stream
     from tidegate.runtime.deployment import open_deployment
-    from tidegate.runtime.service import serving
+    from tidegate.runtime.service import serve
     from tidegate.spark import session_on
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cutting",
+    "Checkpoints",
     "Flow",
     "Pipeline",
     "Stream",
     "__version__",
     "open_deployment",
-    "serving",
+    "serve",
     "session_on",
 ]
 
 _HOMES = {
-    "Cutting": "tidegate.checkpoint",
+    "Checkpoints": "tidegate.checkpoint",
     "Flow": "tidegate.flows",
     "Pipeline": "tidegate.pipeline",
     "Stream": "tidegate.pipeline",
     "open_deployment": "tidegate.runtime.deployment",
-    "serving": "tidegate.runtime.service",
+    "serve": "tidegate.runtime.service",
     "session_on": "tidegate.spark",
 }
 

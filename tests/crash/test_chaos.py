@@ -21,8 +21,8 @@ from tidegate.store import (
 )
 from tidegate.testing import (
     QUICK,
+    ChaosCluster,
     Client,
-    Company,
     Subject,
     chaos,
     chaos_of_processes,
@@ -52,7 +52,7 @@ def test_coffee_gives_the_same_results_whatever_is_killed(folder: Path) -> None:
 @pytest.mark.timeout(1500)
 def test_coffee_gives_the_same_results_whichever_process_dies_or_freezes(folder: Path) -> None:
     clients = [Client("client-1", generated("coffee", folder / "data", seed=3))]
-    trials = list(chaos_of_processes(Company("coffee", folder), clients, seed=3))
+    trials = list(chaos_of_processes(ChaosCluster("coffee", folder), clients, seed=3))
 
     hit = [fault for trial in trials[1:] for fault in trial.fault.split(", ")]
     assert sorted(set(hit) - {"none"}) == sorted(FAULTS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import temporary_folder
-from tidegate.testing import IN_TURN, Subject, chaos_of_cuts
+from tidegate.testing import IN_TURN, Subject, chaos_of_checkpoints
 
 SALES = "item_id,quantity\n1,{}\n2,{}\n"
 ITEMS = "item_id,item_name\n1,tea\n2,rice\n"
@@ -38,5 +38,5 @@ def test_a_run_that_is_cut_and_dies_again_and_again_gives_the_same_results(
     folder: Path, data: Path
 ) -> None:
     subject = Subject("tests.crash.shop:pipeline", data, folder)
-    none, trial = chaos_of_cuts(subject)
+    none, trial = chaos_of_checkpoints(subject)
     assert (none.deaths, trial.deaths) == (0, len(IN_TURN))

@@ -26,9 +26,9 @@ from tests.integration.runtime.shop import ask, shop
 from tidegate.faults import VARIABLE
 from tidegate.flows.client import begin, result, wait
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import serving
+from tidegate.runtime.service import serve
 from tidegate.spark import Session
-from tidegate.store import Database, EmbeddedServer
+from tidegate.store import Database, EmbeddedPostgres
 
 LEASE = 1.0
 BOUND = 120.0
@@ -82,7 +82,7 @@ class Shop:
 def served(
     template: str,  # noqa: F811  a fixture
     new_database: Callable[[str], str],  # noqa: F811  a fixture
-    server: EmbeddedServer,  # noqa: F811  a fixture
+    server: EmbeddedPostgres,  # noqa: F811  a fixture
     spark: Session,  # noqa: F811  a fixture
 ) -> Iterator[Shop]:
     with (
@@ -90,7 +90,7 @@ def served(
         Database(new_database(template), revive=server.ensure_running).open() as database,
     ):
         (folder / "data").mkdir()
-        with serving(Deployment(database, str(folder / "data")), shop(), spark):
+        with serve(Deployment(database, str(folder / "data")), shop(), spark):
             yield Shop(folder, database)
 
 

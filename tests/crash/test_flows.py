@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 from tidegate.faults import VARIABLE
 from tidegate.flows import FlowState, StepState
 from tidegate.flows.client import begin, result
-from tidegate.store import Database, EmbeddedServer
+from tidegate.store import Database, EmbeddedPostgres
 from tidegate.store.flows.runs import StepProgress, cancel_flow, flow_progress, flow_run
 
 LEASE = 1.0
@@ -50,7 +50,7 @@ POINTS = [
 
 
 @dataclass
-class Crew:
+class ProcessSupervisor:
     """Workers in processes of their own, and the runs that they work for."""
 
     database: Database
@@ -126,104 +126,106 @@ class Crew:
 
 
 @pytest.fixture
-def crew(database: Database) -> Iterator[Crew]:  # noqa: F811  a fixture
+def supervisor(database: Database) -> Iterator[ProcessSupervisor]:  # noqa: F811  a fixture
     with temporary_folder() as folder, ExitStack() as left:
-        yield Crew(database, folder, left)
+        yield ProcessSupervisor(database, folder, left)
 
 
 def test_what_a_killed_worker_had_in_hand_is_done_within_the_bound_of_its_lease(
-    crew: Crew,
+    supervisor: ProcessSupervisor,
 ) -> None:
-    first, _ = crew.hire(), crew.hire()
-    wait_until(lambda: all("at work" in it.read_text() for it in crew.logs), BOUND)
-    run = crew.begin(300, seconds=0.02)
-    crew.wait_at_work(run, 20)
-    crew.kill_at_work(first, "worker-0")
+    first, _ = supervisor.hire(), supervisor.hire()
+    wait_until(lambda: all("at work" in it.read_text() for it in supervisor.logs), BOUND)
+    run = supervisor.begin(300, seconds=0.02)
+    supervisor.wait_at_work(run, 20)
+    supervisor.kill_at_work(first, "worker-0")
     killed_at = monotonic()
-    wait_until(lambda: crew.items_in_hand("worker-0") == 0, BOUND)
+    wait_until(lambda: supervisor.items_in_hand("worker-0") == 0, BOUND)
     assert monotonic() - killed_at < LEASE * (1 + 1 / SWEEPS_PER_LEASE) + SLACK
-    crew.check(run, 300)
+    supervisor.check(run, 300)
     left = "SELECT count(*) FROM tidegate.flow_task WHERE state NOT IN ('succeeded')"
-    assert crew.ask(left) == 0
-    assert crew.ask("SELECT sum(losses) FROM tidegate.flow_task WHERE position >= 0") > 0
+    assert supervisor.ask(left) == 0
+    assert supervisor.ask("SELECT sum(losses) FROM tidegate.flow_task WHERE position >= 0") > 0
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_worker_may_die_at_any_point(crew: Crew, point: str) -> None:
-    run = crew.begin(100)
-    mortal = crew.hire(crash_at=point)
-    assert mortal.wait(BOUND) == -signal.SIGKILL, crew.said()
+def test_a_worker_may_die_at_any_point(supervisor: ProcessSupervisor, point: str) -> None:
+    run = supervisor.begin(100)
+    mortal = supervisor.hire(crash_at=point)
+    assert mortal.wait(BOUND) == -signal.SIGKILL, supervisor.said()
     began = monotonic()
-    crew.hire()
-    crew.check(run, 100)
+    supervisor.hire()
+    supervisor.check(run, 100)
     assert monotonic() - began < BOUND
 
 
-def test_a_generator_that_is_run_again_spawns_nothing_twice(crew: Crew) -> None:
-    run = crew.begin(100)
-    assert crew.hire(crash_at="flow.spawn.after_commit:5").wait(BOUND) == -signal.SIGKILL
-    assert crew.step(run).spawned == 50
-    crew.hire()
-    crew.check(run, 100)
-    assert crew.marks().count("generator") == 2
+def test_a_generator_that_is_run_again_spawns_nothing_twice(supervisor: ProcessSupervisor) -> None:
+    run = supervisor.begin(100)
+    assert supervisor.hire(crash_at="flow.spawn.after_commit:5").wait(BOUND) == -signal.SIGKILL
+    assert supervisor.step(run).spawned == 50
+    supervisor.hire()
+    supervisor.check(run, 100)
+    assert supervisor.marks().count("generator") == 2
 
 
-def test_a_frozen_worker_finds_what_it_had_done_by_others_and_is_told_so(crew: Crew) -> None:
-    run = crew.begin(150, seconds=0.02)
-    frozen = crew.hire()
-    crew.wait_at_work(run, 10)
+def test_a_frozen_worker_finds_what_it_had_done_by_others_and_is_told_so(
+    supervisor: ProcessSupervisor,
+) -> None:
+    run = supervisor.begin(150, seconds=0.02)
+    frozen = supervisor.hire()
+    supervisor.wait_at_work(run, 10)
     frozen.send_signal(signal.SIGSTOP)
-    crew.hire()
-    crew.check(run, 150)
+    supervisor.hire()
+    supervisor.check(run, 150)
     frozen.send_signal(signal.SIGCONT)
-    wait_until(lambda: "lost its lease" in crew.logs[0].read_text(), BOUND)
-    other = crew.begin(20)
-    wait_until(lambda: crew.state(other) is FlowState.COMPLETED, BOUND)
-    assert crew.step(run).succeeded == 150
+    wait_until(lambda: "lost its lease" in supervisor.logs[0].read_text(), BOUND)
+    other = supervisor.begin(20)
+    wait_until(lambda: supervisor.state(other) is FlowState.COMPLETED, BOUND)
+    assert supervisor.step(run).succeeded == 150
 
 
 @pytest.mark.parametrize("dies_first", [True, False])
 def test_a_run_is_cancelled_although_its_worker_dies_during_the_fan_out(
-    crew: Crew, dies_first: bool
+    supervisor: ProcessSupervisor, dies_first: bool
 ) -> None:
-    run = crew.begin(5000, seconds=0.2)
-    worker = crew.hire()
-    crew.wait_at_work(run, 5)
+    run = supervisor.begin(5000, seconds=0.2)
+    worker = supervisor.hire()
+    supervisor.wait_at_work(run, 5)
     if dies_first:
         worker.kill()
         worker.wait()
-    state = crew.database.transact(lambda c: cancel_flow(c, run, "enough"))
+    state = supervisor.database.transact(lambda c: cancel_flow(c, run, "enough"))
     assert state is FlowState.CANCELING
     worker.kill()
-    crew.hire()
-    wait_until(lambda: crew.state(run) is FlowState.CANCELED, BOUND)
-    found = crew.step(run)
+    supervisor.hire()
+    wait_until(lambda: supervisor.state(run) is FlowState.CANCELED, BOUND)
+    found = supervisor.step(run)
     assert (found.state, found.in_flight) == (StepState.CANCELED, 0)
 
 
-def test_all_workers_are_restarted_one_after_the_other(crew: Crew) -> None:
-    run = crew.begin(400, seconds=0.01)
-    workers = [crew.hire(), crew.hire()]
+def test_all_workers_are_restarted_one_after_the_other(supervisor: ProcessSupervisor) -> None:
+    run = supervisor.begin(400, seconds=0.01)
+    workers = [supervisor.hire(), supervisor.hire()]
     for worker in workers:
-        done = crew.step(run).succeeded
-        crew.wait_at_work(run, done + 20)
-        crew.hire()
+        done = supervisor.step(run).succeeded
+        supervisor.wait_at_work(run, done + 20)
+        supervisor.hire()
         worker.terminate()
-        assert worker.wait(BOUND) == 0, crew.said()
-    crew.check(run, 400)
-    assert crew.ask("SELECT sum(losses) FROM tidegate.flow_task") == 0
+        assert worker.wait(BOUND) == 0, supervisor.said()
+    supervisor.check(run, 400)
+    assert supervisor.ask("SELECT sum(losses) FROM tidegate.flow_task") == 0
 
 
 @pytest.mark.parametrize("also_a_worker", [False, True])
 def test_postgresql_is_killed_for_two_seconds_in_the_middle(
-    crew: Crew,
-    server: EmbeddedServer,  # noqa: F811  a fixture
+    supervisor: ProcessSupervisor,
+    server: EmbeddedPostgres,  # noqa: F811  a fixture
     also_a_worker: bool,
 ) -> None:
-    run = crew.begin(300, seconds=0.01)
-    first = crew.hire()
-    crew.wait_at_work(run, 20)
-    crew.hire()
+    run = supervisor.begin(300, seconds=0.01)
+    first = supervisor.hire()
+    supervisor.wait_at_work(run, 20)
+    supervisor.hire()
     if also_a_worker:
         first.kill()
     pid = server.pid
@@ -233,34 +235,34 @@ def test_postgresql_is_killed_for_two_seconds_in_the_middle(
     while monotonic() < until:
         sleep(0.05)  # it is away for so long
     server.ensure_running()
-    crew.check(run, 300)
+    supervisor.check(run, 300)
 
 
 def test_the_same_work_can_be_begun_from_many_processes_and_runs_once(
-    crew: Crew, tmp_path: Path
+    supervisor: ProcessSupervisor, tmp_path: Path
 ) -> None:
     command = [
         sys.executable, "-m", "tidegate", "flow", "run", "tests.crash.flows:marked",
-        "--deployment", str(tmp_path), "--database", crew.database.url, "--key", "march",
-        "--input", f'{{"items": 5, "seconds": 0, "marks": "{crew.folder / "marks"}"}}',
+        "--deployment", str(tmp_path), "--database", supervisor.database.url, "--key", "march",
+        "--input", f'{{"items": 5, "seconds": 0, "marks": "{supervisor.folder / "marks"}"}}',
     ]  # fmt: skip
     begun = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
     said = {it.communicate(timeout=BOUND)[0] for it in begun}
     assert said == {b"run 1 of flow 'marked' is running\n"}
-    crew.hire()
-    crew.check(1, 5)
+    supervisor.hire()
+    supervisor.check(1, 5)
 
 
 def test_runs_end_right_under_faults_at_random(
-    crew: Crew,
-    server: EmbeddedServer,  # noqa: F811  a fixture
+    supervisor: ProcessSupervisor,
+    server: EmbeddedPostgres,  # noqa: F811  a fixture
 ) -> None:
     chance = random.Random(6)
-    runs = [crew.begin(1500, seconds=0.004) for _ in range(2)]
-    workers = [crew.hire(), crew.hire()]
+    runs = [supervisor.begin(1500, seconds=0.004) for _ in range(2)]
+    workers = [supervisor.hire(), supervisor.hire()]
     faults = ["kill", "freeze", "stop", "kill", "PostgreSQL", "kill"]
     for number, fault in enumerate(chance.sample(faults, len(faults))):
-        crew.wait_at_work(runs[0], 150 * (number + 1))
+        supervisor.wait_at_work(runs[0], 150 * (number + 1))
         victim = workers.pop(0)
         if fault == "PostgreSQL":
             assert server.pid is not None
@@ -269,9 +271,9 @@ def test_runs_end_right_under_faults_at_random(
             workers.append(victim)
         elif fault == "freeze":
             victim.send_signal(signal.SIGSTOP)
-            workers.append(crew.hire())
+            workers.append(supervisor.hire())
         else:
             victim.send_signal(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
-            workers.append(crew.hire())
+            workers.append(supervisor.hire())
     for run in runs:
-        crew.check(run, 1500)
+        supervisor.check(run, 1500)

@@ -27,11 +27,11 @@ from tests.fuzz.inputs import SCHEMA, Input, input_of
 from tidegate.errors import ChunkNotCopied, RunError
 from tidegate.plan import physical_plan
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.settings import Settings
 from tidegate.spark import CheckerPool, Session, open_session
-from tidegate.store import Database, EmbeddedServer, Wakeups
+from tidegate.store import Database, EmbeddedPostgres, Notifications
 
 LIMITS = Settings(
     chunk_memory_bytes=512 << 20,
@@ -56,7 +56,7 @@ class NeedsSpark(Exception):
 
 
 @dataclass
-class Tally:
+class Counters:
     """What became of the chunks, by how they were made."""
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -84,8 +84,8 @@ class Tally:
 class Fuzzing:
     """Delivers inputs to one server."""
 
-    def __init__(self, server: Server, root: Path, saved: Path, seed: int) -> None:
-        self.tally = Tally()
+    def __init__(self, server: RunService, root: Path, saved: Path, seed: int) -> None:
+        self.tally = Counters()
         self._server = server
         self._root = root
         self._saved = saved
@@ -156,9 +156,9 @@ def fuzzing(
     root = folder / "data"
     root.mkdir()
     place = Deployment(database, str(root), LIMITS)
-    assembly = assemble(physical_plan(pipeline))
-    with Wakeups(database) as wakeups, CheckerPool(place.settings) as checkers:
-        server = Server(place, pipeline, assembly, session, wakeups, checkers)
+    task_graph = build_task_graph(physical_plan(pipeline))
+    with Notifications(database) as notifications, CheckerPool(place.settings) as checkers:
+        server = RunService(place, pipeline, task_graph, session, notifications, checkers)
         yield Fuzzing(server, root, Path(gettempdir(), "tidegate-fuzz"), seed)
 
 
@@ -186,7 +186,7 @@ def main() -> None:
     began = monotonic()
     with TemporaryDirectory(prefix="tidegate-fuzz-", dir=_quick_disk()) as folder:
         with (
-            EmbeddedServer(Path(folder, "postgres"), settings=NO_SYNC) as embedded,
+            EmbeddedPostgres(Path(folder, "postgres"), settings=NO_SYNC) as embedded,
             Database(embedded.url, revive=embedded.ensure_running).open() as database,
             fuzzing(database, Path(folder), session, asked.seed) as fuzz,
         ):
@@ -197,7 +197,7 @@ def main() -> None:
     _report(fuzz.tally, asked.seed)
 
 
-def _report(tally: Tally, seed: int) -> None:
+def _report(tally: Counters, seed: int) -> None:
     for line in tally.table():
         print(line)  # noqa: T201
     print(f"server: {tally.smallest >> 20} MiB at first, {tally.largest >> 20} MiB at most")  # noqa: T201

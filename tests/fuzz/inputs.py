@@ -172,7 +172,7 @@ def _number(random: Random, content: bytearray) -> None:
         content[at : at + size] = value.to_bytes(8, "little", signed=True)[:size]
 
 
-def _cut(random: Random, content: bytearray) -> None:
+def _checkpoint(random: Random, content: bytearray) -> None:
     del content[_place(random, content) :]
 
 
@@ -186,7 +186,7 @@ def _repeat(random: Random, content: bytearray) -> None:
     content[at:at] = content[at : at + 16] * random.randrange(1, 4)
 
 
-_ACCIDENTS = (_flip, _flip, _flip, _flip, _extreme, _number, _cut, _remove, _repeat)
+_ACCIDENTS = (_flip, _flip, _flip, _flip, _extreme, _number, _checkpoint, _remove, _repeat)
 
 
 # ── kinds ──

@@ -16,7 +16,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tidegate.spark import Session, open_session
-from tidegate.store import Database, EmbeddedServer
+from tidegate.store import Database, EmbeddedPostgres
 
 TEMPLATE = "tidegate_template"
 NO_SYNC = {"fsync": "off", "full_page_writes": "off"}
@@ -37,9 +37,9 @@ def spark() -> Iterator[Session]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[EmbeddedServer]:
+def server() -> Iterator[EmbeddedPostgres]:
     with temporary_folder() as folder:
-        with EmbeddedServer(folder / "postgres", settings=NO_SYNC) as server:
+        with EmbeddedPostgres(folder / "postgres", settings=NO_SYNC) as server:
             yield server
         server.wait_stopped()
 
@@ -50,14 +50,14 @@ def deployment() -> Iterator[Path]:
     with temporary_folder() as folder:
         yield folder
         if (folder / "postgres").exists():
-            EmbeddedServer(folder / "postgres").wait_stopped()
+            EmbeddedPostgres(folder / "postgres").wait_stopped()
 
 
 @pytest.fixture(scope="session")
 def initialised() -> Iterator[Path]:
     """The folder of an embedded server that was stopped; to copy, which is quicker than initdb."""
     with temporary_folder() as folder:
-        with EmbeddedServer(folder / "postgres", settings=NO_SYNC) as server:
+        with EmbeddedPostgres(folder / "postgres", settings=NO_SYNC) as server:
             pass
         server.wait_stopped()
         yield folder / "postgres"
@@ -71,7 +71,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def new_database(server: EmbeddedServer) -> Callable[[str], str]:
+def new_database(server: EmbeddedPostgres) -> Callable[[str], str]:
     """Makes a database, empty or as a clone, and says where it is."""
     numbers = count()
 
@@ -84,20 +84,20 @@ def new_database(server: EmbeddedServer) -> Callable[[str], str]:
 
 
 @contextmanager
-def _dropped(server: EmbeddedServer, url: str) -> Iterator[str]:
+def _dropped(server: EmbeddedPostgres, url: str) -> Iterator[str]:
     """A database until the end of a block: a thousand of them take minutes to remove at once."""
     yield url
     _administer(server, f"DROP DATABASE {conninfo_to_dict(url)['dbname']} WITH (FORCE)")
 
 
-def _administer(server: EmbeddedServer, sql: str) -> None:
+def _administer(server: EmbeddedPostgres, sql: str) -> None:
     server.ensure_running()  # a test may have killed it
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute(sql.encode())
 
 
 @pytest.fixture(scope="session")
-def template(server: EmbeddedServer) -> str:
+def template(server: EmbeddedPostgres) -> str:
     """A database with the whole schema, to clone from."""
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {TEMPLATE}".encode())
@@ -106,18 +106,20 @@ def template(server: EmbeddedServer) -> str:
 
 
 @pytest.fixture
-def empty_url(new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[str]:
+def empty_url(new_database: Callable[[str], str], server: EmbeddedPostgres) -> Iterator[str]:
     with _dropped(server, new_database("template0")) as url:
         yield url
 
 
 @pytest.fixture
-def url(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[str]:
+def url(
+    template: str, new_database: Callable[[str], str], server: EmbeddedPostgres
+) -> Iterator[str]:
     with _dropped(server, new_database(template)) as url:
         yield url
 
 
 @pytest.fixture
-def database(url: str, server: EmbeddedServer) -> Iterator[Database]:
+def database(url: str, server: EmbeddedPostgres) -> Iterator[Database]:
     with Database(url, revive=server.ensure_running).open() as database:
         yield database

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
-from tidegate.store import LaneStatus, Owner, Run, RunFacts, RunState
+from tidegate.store import ChannelStatus, Owner, Run, RunFacts, RunState
 from tidegate_examples.coffee.demo.answers import Answers, differing
 from tidegate_examples.coffee.demo.clients import Client
 from tidegate_examples.coffee.demo.progress import (
@@ -22,31 +22,31 @@ from tidegate_examples.coffee.demo.progress import (
 from tidegate_examples.coffee.demo.workers import WorkerProcess
 
 
-def lane(to_task: str, sent: int, declared: int | None, cursor: int) -> LaneStatus:
-    return LaneStatus("s1", to_task, 0, sent, declared, cursor, None)
+def channel(to_task: str, sent: int, declared: int | None, cursor: int) -> ChannelStatus:
+    return ChannelStatus("s1", to_task, 0, sent, declared, cursor, None)
 
 
 def facts(
-    *lanes: LaneStatus, released: frozenset[str] = frozenset(), owner: float = 5.0
+    *channels: ChannelStatus, released: frozenset[str] = frozenset(), owner: float = 5.0
 ) -> RunFacts:
     run = Run(1, "coffee", "town", 1, RunState.OPEN)
-    owners = {it.to_task: Owner("w", 1, owner) for it in lanes}
-    return RunFacts(run, datetime.now(UTC), (), lanes, released, owners)
+    owners = {it.to_task: Owner("w", 1, owner) for it in channels}
+    return RunFacts(run, datetime.now(UTC), (), channels, released, owners)
 
 
-def test_a_task_is_done_when_it_has_passed_the_end_of_all_its_lanes() -> None:
-    seen = facts(lane("s2", 3, 2, 3), lane("s3", 3, 2, 3), lane("s3", 1, None, 1))
+def test_a_task_is_done_when_it_has_passed_the_end_of_all_its_channels() -> None:
+    seen = facts(channel("s2", 3, 2, 3), channel("s3", 3, 2, 3), channel("s3", 1, None, 1))
     assert progress(seen) == Progress(tasks=2, done=1, messages=5)
 
 
 def test_only_monitored_tasks_count_as_released() -> None:
-    seen = facts(lane("b4", 3, 2, 3), lane("s2", 9, 8, 9), released=frozenset({"b4"}))
+    seen = facts(channel("b4", 3, 2, 3), channel("s2", 9, 8, 9), released=frozenset({"b4"}))
     assert released(seen, ["b4", "b5"]) == Released(1, 2, declared=2, processed=2)
 
 
 def test_owners_are_lost_when_every_lease_has_run_out() -> None:
-    assert has_lost_its_owners(facts(lane("s2", 1, None, 0), owner=-0.1))
-    assert not has_lost_its_owners(facts(lane("s2", 1, None, 0), owner=0.1))
+    assert has_lost_its_owners(facts(channel("s2", 1, None, 0), owner=-0.1))
+    assert not has_lost_its_owners(facts(channel("s2", 1, None, 0), owner=0.1))
     assert not has_lost_its_owners(facts())
 
 

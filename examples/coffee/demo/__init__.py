@@ -24,11 +24,11 @@ from rich.console import Console
 
 from tidegate.plan import PhysicalBarrier, plan_hash
 from tidegate.runtime.deployment import Deployment, open_deployment
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.diagnosis import reasons
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.spark import Checked, Session, check, session_on
-from tidegate.store import RunFacts, RunState, Wakeups
+from tidegate.store import Notifications, RunFacts, RunState
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size
 from tidegate_examples.coffee.demo.answers import Answers, plain_answers
@@ -80,12 +80,12 @@ def _play(folder: Path, place: Deployment, session: Session, teller: Teller) -> 
         teller.tell(f"{worker.name} starts: process {worker.pid}, with a Spark of its own")
         return worker
 
-    with start(1) as worker, Wakeups(place.database) as wakeups:
+    with start(1) as worker, Notifications(place.database) as notifications:
         clients = _clients(folder / "clients", teller)
         checked = _checked(session, teller)
-        assembly = assemble(checked.plan)
-        server = Server(place, pipeline, assembly, lambda: session, wakeups)
-        show = Show(session, place, assembly, server, teller, clients)
+        task_graph = build_task_graph(checked.plan)
+        server = RunService(place, pipeline, task_graph, lambda: session, notifications)
+        show = Show(session, place, task_graph, server, teller, clients)
         with _helpers(clients) as pool:
             expected = _tell_the_story(show, worker, start, pool)
     answers = compare(show, expected)

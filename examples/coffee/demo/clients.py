@@ -12,7 +12,7 @@ from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 
 if TYPE_CHECKING:
-    from tidegate.runtime.ingestion.run_service import Server
+    from tidegate.runtime.ingestion.run_service import RunService
     from tidegate_examples.telling import Teller
 
 PATIENCE = 300.0
@@ -36,7 +36,7 @@ class Client:
         """How many it has in all."""
         return sum(map(len, self.files.values()))
 
-    def deliver(self, server: Server, teller: Teller) -> None:
+    def deliver(self, server: RunService, teller: Teller) -> None:
         """Begin a run, deliver every chunk, and say how many each source has."""
         server.begin(self.name)
         for at, (source, number, file) in enumerate(self.numbered()):
@@ -50,7 +50,7 @@ class Client:
         if self.repeats:
             self._repeat(server, teller)
 
-    def _repeat(self, server: Server, teller: Teller) -> None:
+    def _repeat(self, server: RunService, teller: Teller) -> None:
         source, number, file = next(self.numbered())
         is_new = server.deliver(self.name, source, number, file)
         known = "taken as a new one" if is_new else "it is known and changes nothing"

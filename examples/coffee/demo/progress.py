@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate.store import LaneStatus, RunFacts
+    from tidegate.store import ChannelStatus, RunFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,25 @@ class Released:
 
 def progress(facts: RunFacts) -> Progress:
     """How far a run is."""
-    lanes_into: dict[str, list[LaneStatus]] = {}
-    for lane in facts.lanes:
-        lanes_into.setdefault(lane.to_task, []).append(lane)
-    done = sum(all(lane.is_passed for lane in lanes) for lanes in lanes_into.values())
-    return Progress(len(lanes_into), done, sum(_processed(lane) for lane in facts.lanes))
+    channels_into: dict[str, list[ChannelStatus]] = {}
+    for channel in facts.channels:
+        channels_into.setdefault(channel.to_task, []).append(channel)
+    done = sum(
+        all(channel.is_passed for channel in channels) for channels in channels_into.values()
+    )
+    return Progress(
+        len(channels_into), done, sum(_processed(channel) for channel in facts.channels)
+    )
 
 
 def released(facts: RunFacts, monitored: Collection[str]) -> Released:
     """What has passed the sharded aggregates of a run."""
-    lanes = [lane for lane in facts.lanes if lane.to_task in monitored]
+    channels = [channel for channel in facts.channels if channel.to_task in monitored]
     return Released(
         len(facts.released.intersection(monitored)),
         len(monitored),
-        sum(lane.declared or 0 for lane in lanes),
-        sum(_processed(lane) for lane in lanes),
+        sum(channel.declared or 0 for channel in channels),
+        sum(_processed(channel) for channel in channels),
     )
 
 
@@ -57,6 +61,6 @@ def has_lost_its_owners(facts: RunFacts) -> bool:
     return bool(facts.owners) and all(it.expires_in < 0 for it in facts.owners.values())
 
 
-def _processed(lane: LaneStatus) -> int:
-    """Messages of a lane that have had their effect, END not counted."""
-    return lane.cursor if lane.declared is None else min(lane.cursor, lane.declared)
+def _processed(channel: ChannelStatus) -> int:
+    """Messages of a channel that have had their effect, END not counted."""
+    return channel.cursor if channel.declared is None else min(channel.cursor, channel.declared)

@@ -77,7 +77,7 @@ def _sources(show: Show, client: str) -> Iterator[tuple[str, str]]:
 
 
 def _released(show: Show, client: str) -> Iterator[tuple[str, str]]:
-    passed = released(show.traces[client], show.assembly.monitored)
+    passed = released(show.traces[client], show.task_graph.monitored)
     yield "  shards released", f"{passed.tasks} of {passed.of_tasks}"
     yield "  messages processed", f"{passed.processed} of {passed.declared}"
 

@@ -14,8 +14,8 @@ from tidegate_examples.coffee.demo.progress import progress
 
 if TYPE_CHECKING:
     from tidegate.runtime.deployment import Deployment
-    from tidegate.runtime.ingestion.run_service import Server
-    from tidegate.runtime.task_graph import Assembly
+    from tidegate.runtime.ingestion.run_service import RunService
+    from tidegate.runtime.task_graph import TaskGraph
     from tidegate.spark import Session
     from tidegate_examples.coffee.demo.clients import Client
     from tidegate_examples.coffee.demo.workers import WorkerProcess
@@ -33,8 +33,8 @@ class Show:
 
     session: Session
     place: Deployment
-    assembly: Assembly
-    server: Server
+    task_graph: TaskGraph
+    server: RunService
     teller: Teller
     clients: Sequence[Client]
     facts: dict[str, RunFacts] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Show:
             if run is not None:
                 facts = self.place.database.transact(partial(run_facts, run=run))
                 self.facts[client.name] = facts
-                if facts.lanes:
+                if facts.channels:
                     self.traces[client.name] = facts
         return is_reached()
 

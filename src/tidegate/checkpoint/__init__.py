@@ -1,4 +1,4 @@
-"""Checkpoints: one point in every lane of a run, at which all sinks publish together.
+"""Checkpoints: one point in every channel of a run, at which all sinks publish together.
 
 A checkpoint is triggered for a run under a number that is never used again. Its barrier is injected
 at every source that has not ended, travels in order with the data, and is aligned at every fan-in.
@@ -28,7 +28,7 @@ from tidegate.checkpoint.decide import (
     decide,
     tardy,
 )
-from tidegate.checkpoint.facts import CutFacts, Cutting, UnderWay, Waiting
+from tidegate.checkpoint.facts import CheckpointFacts, Checkpoints, UnderWay, Waiting
 from tidegate.checkpoint.states import OVER, TRANSITIONS, CheckpointState
 
 __all__ = [
@@ -36,10 +36,10 @@ __all__ = [
     "TRANSITIONS",
     "Abort",
     "Advance",
+    "CheckpointFacts",
     "CheckpointState",
+    "Checkpoints",
     "Commit",
-    "CutFacts",
-    "Cutting",
     "Fail",
     "Rest",
     "Trigger",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tidegate.checkpoint.facts import CutFacts, UnderWay
+from tidegate.checkpoint.facts import CheckpointFacts, UnderWay
 from tidegate.checkpoint.states import CheckpointState
 from tidegate.errors import counted
 
@@ -19,7 +19,7 @@ class Rest:
 class Trigger:
     """Begin a checkpoint; a quiet one only keeps states."""
 
-    is_quiet: bool = False
+    is_unpublished: bool = False
     patience: float | None = None
     """Seconds that it waits for barriers; None: for all of them."""
 
@@ -64,40 +64,40 @@ MOST_DOUBLINGS = 8
 """Of the patience of one that follows others which have lost theirs."""
 
 
-def decide(facts: CutFacts) -> Verdict:
+def decide(facts: CheckpointFacts) -> Verdict:
     """What the facts of one run lead to.
 
-    >>> from tidegate.checkpoint import Cutting
-    >>> decide(CutFacts(Cutting(every=5.0), "c", since=4.0))
+    >>> from tidegate.checkpoint import Checkpoints
+    >>> decide(CheckpointFacts(Checkpoints(every=5.0), "c", since=4.0))
     Rest()
-    >>> decide(CutFacts(Cutting(every=5.0), "c", since=6.0, rested=2.0))
-    Trigger(is_quiet=False, patience=None)
-    >>> decide(CutFacts(Cutting(), "c", under_way=UnderWay(7, _S.INJECTED, 301.0)))
+    >>> decide(CheckpointFacts(Checkpoints(every=5.0), "c", since=6.0, rested=2.0))
+    Trigger(is_unpublished=False, patience=None)
+    >>> decide(CheckpointFacts(Checkpoints(), "c", under_way=UnderWay(7, _S.INJECTED, 301.0)))
     Abort(reason='nobody acknowledged it within 300 s', offender='c')
     """
     if facts.under_way is not None:
         return _about(facts, facts.under_way)
-    tolerated = facts.cutting.tolerated
+    tolerated = facts.checkpoints.tolerated
     if facts.is_open and tolerated is not None and facts.failures > tolerated:
         return Fail(f"{counted(facts.failures, 'checkpoint')} in a row failed")
     return _next(facts) if _is_due(facts) else Rest()
 
 
-def _next(facts: CutFacts) -> Trigger:
+def _next(facts: CheckpointFacts) -> Trigger:
     """One that waits for nobody is never shown; one that may be has more patience each time."""
-    patience = facts.cutting.unaligned_after
+    patience = facts.checkpoints.unaligned_after
     if patience is not None:
         patience *= 2 ** min(facts.unaligned, MOST_DOUBLINGS)
-    return Trigger(facts.unpublished < facts.cutting.publish or patience == 0, patience)
+    return Trigger(facts.unpublished < facts.checkpoints.publish or patience == 0, patience)
 
 
-def _is_due(facts: CutFacts) -> bool:
-    if not (facts.is_open and facts.has_open_source) or facts.cutting.every is None:
+def _is_due(facts: CheckpointFacts) -> bool:
+    if not (facts.is_open and facts.has_open_source) or facts.checkpoints.every is None:
         return False
-    return facts.since >= facts.cutting.every and facts.rested >= facts.cutting.pause
+    return facts.since >= facts.checkpoints.every and facts.rested >= facts.checkpoints.pause
 
 
-def _about(facts: CutFacts, it: UnderWay) -> Verdict:
+def _about(facts: CheckpointFacts, it: UnderWay) -> Verdict:
     is_complete = facts.collector in it.acknowledged
     if is_complete and it.state is _S.ACKNOWLEDGED:
         return _in_time_to_commit(facts, it)
@@ -108,8 +108,8 @@ def _about(facts: CutFacts, it: UnderWay) -> Verdict:
     return next(_broken_bounds(facts, it), None) or _progress(it, is_complete=is_complete)
 
 
-def _in_time_to_commit(facts: CutFacts, it: UnderWay) -> Verdict:
-    bound = facts.cutting.commit
+def _in_time_to_commit(facts: CheckpointFacts, it: UnderWay) -> Verdict:
+    bound = facts.checkpoints.commit
     if it.complete_for is not None and it.complete_for > bound:
         return Abort(f"it was not committed within {bound:g} s", "the coordinator")
     return Commit()
@@ -126,32 +126,34 @@ def _progress(it: UnderWay, *, is_complete: bool) -> Verdict:
     return Advance(to) if to is not None else Rest()
 
 
-def _broken_bounds(facts: CutFacts, it: UnderWay) -> Iterator[Abort]:
+def _broken_bounds(facts: CheckpointFacts, it: UnderWay) -> Iterator[Abort]:
     if facts.collector in it.acknowledged:
         return
-    bound = facts.cutting.alignment
+    bound = facts.checkpoints.alignment
     for waiting in it.waiting:
         if waiting.missing and waiting.seconds > bound:
             yield Abort(f"{waiting.task} has waited {waiting.seconds:.1f} s of {bound:g} s for the"
                         f" rest of its copies", ", ".join(waiting.missing))  # fmt: skip
-    bound = facts.cutting.acknowledgement
+    bound = facts.checkpoints.acknowledgement
     if it.age > bound:
         yield Abort(_why_not_acknowledged(it, bound), _offender(facts, it))
 
 
-def tardy(facts: CutFacts) -> str | None:
+def tardy(facts: CheckpointFacts) -> str | None:
     """Who is to be warned of, because half of a bound has passed; None: nobody.
 
-    >>> from tidegate.checkpoint import Cutting
-    >>> tardy(CutFacts(Cutting(), "c", under_way=UnderWay(7, _S.INJECTED, 151.0)))
+    >>> from tidegate.checkpoint import Checkpoints
+    >>> tardy(CheckpointFacts(Checkpoints(), "c", under_way=UnderWay(7, _S.INJECTED, 151.0)))
     'c'
     """
-    cutting = facts.cutting
+    checkpoints = facts.checkpoints
     half = replace(
-        cutting, alignment=cutting.alignment / 2, acknowledgement=cutting.acknowledgement / 2
+        checkpoints,
+        alignment=checkpoints.alignment / 2,
+        acknowledgement=checkpoints.acknowledgement / 2,
     )
     its = facts.under_way
-    broken = next(_broken_bounds(replace(facts, cutting=half), its), None) if its else None
+    broken = next(_broken_bounds(replace(facts, checkpoints=half), its), None) if its else None
     return broken.offender if broken else None
 
 
@@ -163,7 +165,7 @@ def _why_not_acknowledged(it: UnderWay, bound: float) -> str:
     return f"it was not acknowledged within {bound:g} s"
 
 
-def _offender(facts: CutFacts, it: UnderWay) -> str:
+def _offender(facts: CheckpointFacts, it: UnderWay) -> str:
     """A source that owes it, else who has it from all sides and keeps it, else who waits."""
     if it.owing:
         return ", ".join(f"source {source}" for source in it.owing)

@@ -8,7 +8,7 @@ from tidegate.checkpoint.states import CheckpointState
 
 
 @dataclass(frozen=True, slots=True)
-class Cutting:
+class Checkpoints:
     """How a run is cut. All times are seconds."""
 
     every: float | None = None
@@ -37,7 +37,7 @@ class Cutting:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A task that some lane has brought the barrier to, and that has not passed it on."""
+    """A task that some channel has brought the barrier to, and that has not passed it on."""
 
     task: str
     missing: tuple[str, ...]
@@ -65,10 +65,10 @@ class UnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class CutFacts:
+class CheckpointFacts:
     """One run."""
 
-    cutting: Cutting
+    checkpoints: Checkpoints
     collector: str
     """The task where all sinks meet."""
     is_open: bool = True

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
     from tidegate.store.checkpoints.alignment_stats import Alignment
 
-NO_CUTS = "This run has no cut: `tidegate checkpoint` takes one."
+NO_CHECKPOINTS = "This run has no cut: `tidegate checkpoint` takes one."
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """How one barrier of the plan held the cuts of a run, over all its shards."""
 
-    cut: int
+    checkpoint: int
     """The latest."""
     task: str
     """The shard that held it longest."""
     seconds: float
     last: str
     """Who came last there."""
-    cuts: int
+    checkpoints: int
     """How many are remembered."""
     total: float
     """Seconds that all shards have held all of them."""
@@ -37,10 +37,11 @@ class Holding:
     def told(self) -> tuple[str, str]:
         """The latest cut, and all."""
         who = ", ".join(f"{task} {times}x" for task, times in self.came_last.items())
-        cuts = "1 cut" if self.cuts == 1 else f"{self.cuts} cuts"
+        checkpoints = "1 checkpoint" if self.checkpoints == 1 else f"{self.checkpoints} checkpoints"
+        held = f"held {self.seconds:.3f} s at {self.task}"
         return (
-            f"cut {self.cut}: {self.last} came last, held {self.seconds:.3f} s at {self.task}",
-            f"{cuts}: held {self.total:.3f} s in all; last came {who}",
+            f"checkpoint {self.checkpoint}: {self.last} came last, {held}",
+            f"{checkpoints}: held {self.total:.3f} s in all; last came {who}",
         )
 
 
@@ -57,11 +58,11 @@ def _holding(found: Sequence[Alignment]) -> Holding:
     latest = max(it.number for it in found)
     longest = max((it for it in found if it.number == latest), key=lambda it: it.waited)
     return Holding(
-        cut=latest,
+        checkpoint=latest,
         task=longest.task,
         seconds=longest.waited,
         last=longest.last,
-        cuts=len({it.number for it in found}),
+        checkpoints=len({it.number for it in found}),
         total=sum(it.waited for it in found),
         came_last=_counted(it.last for it in found),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.errors import counted
 
@@ -41,7 +41,7 @@ def chaos(
     Every trial is a process of its own, killed by SIGKILL; PostgreSQL is killed under load as
     well. Results must have the same bytes as without faults, and be published once.
     """
-    with told_errors(as_json=False), TemporaryDirectory(prefix="tidegate-chaos-") as folder:
+    with reported_errors(as_json=False), TemporaryDirectory(prefix="tidegate-chaos-") as folder:
         find_pipeline(pipeline)
         place = Path(folder)
         trials = _of_processes if processes else _of_runs
@@ -82,7 +82,7 @@ def _of_processes(
     pipeline: str, data: Path | None, place: Path, seed: int, quick: bool
 ) -> Iterator[Trial]:
     """Three clients; with data of their own unless some was given."""
-    from tidegate.testing import Client, Company, chaos_of_processes, generated
+    from tidegate.testing import ChaosCluster, Client, chaos_of_processes, generated
 
     def files(number: int) -> Path:
         return data or generated(pipeline, place / f"data-{number}", seed + number)
@@ -91,4 +91,4 @@ def _of_processes(
         typer.echo(f"          {fault}")
 
     clients = [Client(f"client-{it}", files(it).absolute()) for it in range(1, 2 if quick else 4)]
-    return chaos_of_processes(Company(pipeline, place, say=say), clients, seed)
+    return chaos_of_processes(ChaosCluster(pipeline, place, say=say), clients, seed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.deployments import AsJson, PipelineName, RunName, find, open_existing
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.plan_loading import DeclaredAs, Shards, declared_plan
 from tidegate.cli.tables import aligned, clock, json_text, with_times
@@ -39,13 +39,13 @@ def checkpoint(
 
     A run can be restored to it.
     """
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.runtime.checkpoints.trigger import take
-        from tidegate.store import Wakeups
+        from tidegate.store import Notifications
 
         found = find(opened, run, pipeline)
-        with Wakeups(opened) as wakeups:
-            taken = take(opened, wakeups, found, timeout, unaligned=unaligned)
+        with Notifications(opened) as notifications:
+            taken = take(opened, notifications, found, timeout, unaligned=unaligned)
         told = f"cut {taken.number} of run {run!r} is taken: {taken.seconds:.2f} s"
         told += f", {taken.bytes:,} bytes"
         told += "" if taken.is_published else "; it can be restored, and sinks do not show it"
@@ -60,7 +60,7 @@ def checkpoints(
     as_json: AsJson = False,
 ) -> None:
     """List the checkpoints of a run that are remembered: how long each took, and for whom."""
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
         found = find(opened, run, pipeline)
@@ -94,21 +94,23 @@ def restore(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
     Whether all files of the cut are intact, and whether what it keeps fits the declaration, is
     checked before anything is changed.
     """
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         found = find(opened, run, pipeline)
         plan = declared_plan(opened, found, declared, shards)
         # These load Spark, though no session of it is needed.
         from tidegate.runtime.checkpoints.restore import restore as restored_to
         from tidegate.runtime.deployment import Deployment
-        from tidegate.runtime.task_graph import assemble
+        from tidegate.runtime.task_graph import build_task_graph
         from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
         place = Deployment(opened, str(deployment.absolute() / "data"))
-        restored = restored_to(place, assemble(plan), found, number)
-        cut = opened.transact(lambda connection: checkpoint_store.cut_of(connection, restored))
-        at = cut.number if cut else number
+        restored = restored_to(place, build_task_graph(plan), found, number)
+        checkpoint = opened.transact(
+            lambda connection: checkpoint_store.committed_checkpoint(connection, restored)
+        )
+        at = checkpoint.number if checkpoint else number
         told = f"run {run!r} goes on from cut {at}, as incarnation {restored.incarnation}"
-        typer.echo(json_text({"cut": at, "run": asdict(restored)}) if as_json else told)
+        typer.echo(json_text({"checkpoint": at, "run": asdict(restored)}) if as_json else told)
 
 
 def _table(known: Sequence[Checkpoint]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.deployments import AsJson, open_existing
-from tidegate.cli.error_output import printable, told_errors
+from tidegate.cli.error_output import printable, reported_errors
 from tidegate.cli.flow.render import sentence
 from tidegate.cli.flow.run import created, watch_run
 from tidegate.cli.loader import find_reindex
@@ -50,7 +50,7 @@ def begin(
 
     Begun again under the same name, it is the same run; an alias has one cutover at a time.
     """
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         found = find_reindex(name)
         with created(deployment, database) as opened:
             from tidegate.cutover import cut_over
@@ -74,7 +74,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Tell which index readers see, which others there are, and how fresh each is."""
-    with told_errors(as_json=as_json):
+    with reported_errors(as_json=as_json):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
             from tidegate.cutover import indexes_of
@@ -97,7 +97,7 @@ def reverse(
     database: DatabaseUrl = None,
 ) -> None:
     """Let readers go back to the index before, once that has all changes."""
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
             from tidegate.cutover import reverse as go_back
@@ -115,7 +115,7 @@ def retire(
     database: DatabaseUrl = None,
 ) -> None:
     """Remove an index that readers do not see, and end what keeps it fresh."""
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
             from tidegate.cutover import retire as remove
@@ -132,7 +132,7 @@ def feed(
     database: DatabaseUrl = None,
 ) -> None:
     """Keep an index fresh again that nobody keeps so; `flow worker` does the work."""
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
             from tidegate.cutover import feed as keep_fresh

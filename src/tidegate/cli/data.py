@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 
 
 def data(
@@ -20,7 +20,7 @@ def data(
     seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 1,
 ) -> None:
     """Write generated files to try a pipeline with: `run`, `submit` and `chaos` take them."""
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         from tidegate.testing import generated
 
         generated(pipeline, folder, seed)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.errors import UnknownDemo
 
 GROUP = "tidegate.demos"
@@ -24,7 +24,7 @@ def demo(
     point. `tidegate demo discover` reads a site of unknown size with workers that die, in half a
     minute and without Spark; `tidegate demo reindex` replaces a search index while people search.
     """
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         registered = {point.name: point for point in entry_points(group=GROUP)}
         if name not in registered:
             raise UnknownDemo(name, ", ".join(sorted(registered)) or "none")

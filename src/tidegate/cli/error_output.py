@@ -39,7 +39,7 @@ LATE = (BarrierTimeout, CheckpointPending, FlowTimeout, RunOverdue, RunTimeout)
 
 
 @contextmanager
-def told_errors(*, as_json: bool, interrupted: str = "interrupted") -> Iterator[None]:
+def reported_errors(*, as_json: bool, interrupted: str = "interrupted") -> Iterator[None]:
     """End the command with the right exit code when Tidegate refuses what it was asked.
 
     So does Ctrl-C; `interrupted` says what has become of what was under way.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.alignment_report import NO_CUTS, holdings
+from tidegate.cli.alignment_report import NO_CHECKPOINTS, holdings
 from tidegate.cli.deployments import find, open_existing
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.options import DatabaseUrl
 from tidegate.cli.plan_loading import plan_of_run
@@ -78,7 +78,7 @@ def explain(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
     database: DatabaseUrl = None,
 ) -> None:
     """Show the plan of a pipeline: stages, shards, exchanges, barriers. Nothing runs."""
-    with told_errors(as_json=as_json):
+    with reported_errors(as_json=as_json):
         if analyze is not None:
             if deployment is None:
                 raise NothingToExplain("the folder of the run's deployment, with --deployment DIR")
@@ -109,7 +109,7 @@ def _analyzed(
         barriers = {id: asdict(it) for id, it in held.items()}
         return json_text({**physical_json(plan), "run": name, "barriers": barriers})
     shown = explain_physical(plan, {id: it.told() for id, it in held.items()})
-    return shown if held else f"{shown}\n\n{NO_CUTS}"
+    return shown if held else f"{shown}\n\n{NO_CHECKPOINTS}"
 
 
 def _checked(pipeline: Pipeline) -> Checked:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
@@ -14,10 +14,10 @@ from tidegate.cli.process_commands import (
     GroupAddress,
     ProcessName,
     WithParent,
-    colleague_in,
+    join_as_peer,
     process_name,
     refuse_taken_name,
-    stand_and_tell,
+    run_role,
     told_to_stop,
 )
 
@@ -37,11 +37,11 @@ def monitor(
 
     Of several monitors one leads, under a lease. When it dies another goes on where it was.
     """
-    with told_errors(as_json=False):
-        from tidegate.runtime.cluster.roles import Monitoring
+    with reported_errors(as_json=False):
+        from tidegate.runtime.cluster.roles import MonitorRole
         from tidegate.runtime.deployment import open_deployment
-        from tidegate.runtime.service import watching
-        from tidegate.store import Wakeups
+        from tidegate.runtime.service import run_monitor
+        from tidegate.store import Notifications
 
         stopped = told_to_stop(with_parent=with_parent)
         found = find_pipeline(pipeline)
@@ -50,10 +50,10 @@ def monitor(
         say = begin_log(is_kept=with_parent)
         with (
             open_deployment(deployment, database) as place,
-            Wakeups(place.database) as wakeups,
-            watching(place, found.name, wakeups, called) as watch,
-            colleague_in(deployment, group, called, wakeups) as colleague,
+            Notifications(place.database) as notifications,
+            run_monitor(place, found.name, notifications, called) as watch,
+            join_as_peer(deployment, group, called, notifications) as peer,
         ):
-            if colleague is not None:
-                watch.on_release = colleague.tell_news
-            stand_and_tell(Monitoring(watch), colleague, stopped, say)
+            if peer is not None:
+                watch.on_release = peer.tell_news
+            run_role(MonitorRole(watch), peer, stopped, say)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint import Cutting
+    from tidegate.checkpoint import Checkpoints
 
 DataFolder = Annotated[
     Path,
@@ -85,15 +85,15 @@ UnalignedAfter = Annotated[
         "--unaligned-after",
         min=0,
         help="A cut that has waited this long for barriers takes what is on its way along instead;"
-        " a run can be restored to it, and sinks show the one before. With --cut-every.",
+        " a run can be restored to it, and sinks show the one before. With --checkpoint-every.",
         metavar="SECONDS",
         show_default=False,
     ),
 ]
-CutEvery = Annotated[
+CheckpointEvery = Annotated[
     float | None,
     typer.Option(
-        "--cut-every",
+        "--checkpoint-every",
         min=0.1,
         help="Take a cut every so many seconds, if the run begins here.",
         metavar="SECONDS",
@@ -102,10 +102,12 @@ CutEvery = Annotated[
 ]
 
 
-def cutting_of(every: float | None, unaligned_after: float | None) -> Cutting | None:
+def checkpoints_option(every: float | None, unaligned_after: float | None) -> Checkpoints | None:
     """How a run is to be cut, if it is."""
-    from tidegate.checkpoint import Cutting
+    from tidegate.checkpoint import Checkpoints
 
     if every is None and unaligned_after is not None:
-        raise typer.BadParameter("--unaligned-after says how cuts are taken: give --cut-every too")
-    return None if every is None else Cutting(every=every, unaligned_after=unaligned_after)
+        raise typer.BadParameter(
+            "--unaligned-after says how cuts are taken: give --checkpoint-every too"
+        )
+    return None if every is None else Checkpoints(every=every, unaligned_after=unaligned_after)

@@ -17,9 +17,9 @@ import typer
 from tidegate.errors import CoordinatorUnreachable, NotAdmitted
 
 if TYPE_CHECKING:
-    from tidegate.runtime.cluster.peer import Colleague
-    from tidegate.runtime.cluster.roles import Duty
-    from tidegate.store import Wakeups
+    from tidegate.runtime.cluster.peer import GroupPeer
+    from tidegate.runtime.cluster.roles import Role
+    from tidegate.store import Notifications
 
 log = logging.getLogger(__name__)
 
@@ -109,19 +109,19 @@ def refuse_taken_name(
 
 
 @contextmanager
-def colleague_in(
-    folder: Path, address: str | None, name: str, wakeups: Wakeups
-) -> Iterator[Colleague | None]:
+def join_as_peer(
+    folder: Path, address: str | None, name: str, notifications: Notifications
+) -> Iterator[GroupPeer | None]:
     """This process in the group of its deployment, if that has one."""
     from tidegate.runtime.cluster.discovery import find
-    from tidegate.runtime.cluster.peer import Colleague
+    from tidegate.runtime.cluster.peer import GroupPeer
 
     place = find(folder, address)
     if place is None:
         yield None
         return
     try:
-        colleague = Colleague.join(name, place, on_news=wakeups.wake_everybody)
+        peer = GroupPeer.join(name, place, on_news=notifications.wake_everybody)
     except (CoordinatorUnreachable, NotAdmitted) as trouble:
         if address is not None:
             raise
@@ -129,21 +129,21 @@ def colleague_in(
         yield None
         return
     try:
-        yield colleague
+        yield peer
     finally:
-        colleague.group.close()
+        peer.group.close()
 
 
-def stand_and_tell(
-    duty: Duty, colleague: Colleague | None, stopped: Event, say: Callable[[str], None]
+def run_role(
+    duty: Role, peer: GroupPeer | None, stopped: Event, say: Callable[[str], None]
 ) -> None:
     """Stand at a post until told to go, and say how that went."""
-    from tidegate.runtime.cluster.roles import stand
+    from tidegate.runtime.cluster.roles import run_until_stopped
 
     _heed(signal.SIGINT, stopped)
-    who = f" as {colleague.name}" if colleague is not None else ""
+    who = f" as {peer.name}" if peer is not None else ""
     say(f"at work{who}; stop with Ctrl-C")
-    if stand(duty, colleague, stopped):
+    if run_until_stopped(duty, peer, stopped):
         say("everything at work was finished and handed over")
     else:
         say("not everything at work was finished in time; others will do it again")

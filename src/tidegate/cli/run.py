@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.options import (
-    CutEvery,
+    CheckpointEvery,
     DatabaseUrl,
     DataFolder,
     DeploymentFolder,
     GivenSettings,
     SparkMaster,
     UnalignedAfter,
-    cutting_of,
+    checkpoints_option,
 )
 from tidegate.cli.tables import count_column
 from tidegate.settings import put
@@ -50,7 +50,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         float | None,
         typer.Option(min=0, help="Give up after this many seconds.", show_default=False),
     ] = None,
-    cut_every: CutEvery = None,
+    checkpoint_every: CheckpointEvery = None,
     unaligned_after: UnalignedAfter = None,
     deployment: DeploymentFolder = None,
     database: DatabaseUrl = None,
@@ -62,7 +62,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
 
     With --deployment, a run that was killed goes on when the same command is given again.
     """
-    with told_errors(as_json=as_json, interrupted=GOES_ON if deployment else IS_GONE):
+    with reported_errors(as_json=as_json, interrupted=GOES_ON if deployment else IS_GONE):
         # Loading Spark takes a second, which a command that only explains need not pay.
         from tidegate.cli.progress import telling
         from tidegate.runtime.deployment import open_deployment
@@ -78,8 +78,8 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             open_deployment(folder, database) as place,
             session_on(spark) as session,
         ):
-            cutting = cutting_of(cut_every, unaligned_after)
-            wanted = RunOptions(name, shards, deadline, cutting)
+            checkpoints = checkpoints_option(checkpoint_every, unaligned_after)
+            wanted = RunOptions(name, shards, deadline, checkpoints)
             report = run_folder(found, chunks, out, session, place, wanted, told)
         typer.echo(json.dumps(asdict(report), indent=2) if as_json else _closing(report, out))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.deployments import AsJson, PipelineName, RunName, find, open_existing
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.tables import aligned, clock, json_text, with_times
 from tidegate.errors import NothingToCancel
@@ -33,7 +33,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a deployment, or tell how far the stages of one are."""
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store import overview
 
         if run is not None:
@@ -51,7 +51,7 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Say why a run is not done: what is missing, who owes it, since when; stage by stage."""
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.runtime.monitor.diagnosis import reasons
         from tidegate.store import run_facts
 
@@ -72,7 +72,7 @@ def cancel(
     database: DatabaseUrl = None,
 ) -> None:
     """Give a run up, wherever it is. Its name may be used again at once."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store import RunState, close_run
 
         found = find(opened, run, pipeline)
@@ -166,19 +166,19 @@ def _explained(facts: RunFacts) -> Iterator[str]:
         expected = "?" if source.declared is None else str(source.declared)
         state = "closed" if source.ended_at else "open"
         yield f"    {source.name:<24} {source.delivered:>6} of {expected} chunks, {state}"
-    if facts.lanes:
+    if facts.channels:
         yield "  tasks: expected, received, processed"
-    for task in dict.fromkeys(lane.to_task for lane in facts.lanes):
+    for task in dict.fromkeys(channel.to_task for channel in facts.channels):
         yield f"    {task:<24} {_progress(facts, task)}"
 
 
 def _progress(facts: RunFacts, task: str) -> str:
-    lanes = [lane for lane in facts.lanes if lane.to_task == task]
-    declared = [lane.declared for lane in lanes]
+    channels = [channel for channel in facts.channels if channel.to_task == task]
+    declared = [channel.declared for channel in channels]
     known = sum(it for it in declared if it is not None)
     expected = f"{known}" if None not in declared else f"{known}+"
-    received = sum(lane.messages for lane in lanes)
-    processed = sum(min(lane.cursor, lane.messages) for lane in lanes)
-    done = "  done" if all(lane.is_passed for lane in lanes) else ""
+    received = sum(channel.messages for channel in channels)
+    processed = sum(min(channel.cursor, channel.messages) for channel in channels)
+    done = "  done" if all(channel.is_passed for channel in channels) else ""
     released = "  released" if task in facts.released else ""
     return f"{expected:>6} {received:>6} {processed:>6}{released}{done}"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import (
@@ -24,10 +24,10 @@ from tidegate.cli.process_commands import (
     GroupAddress,
     ProcessName,
     WithParent,
-    colleague_in,
+    join_as_peer,
     process_name,
     refuse_taken_name,
-    stand_and_tell,
+    run_role,
     told_to_stop,
 )
 from tidegate.permissions import PRIVATE
@@ -60,12 +60,12 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
 
     Without --tokens only programs on this machine are let in.
     """
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         from tidegate.http import Limits, TokenFile, listening_at
         from tidegate.http.server.descriptors import raise_limit
-        from tidegate.runtime.cluster.roles import Duty, Fronting, Working
+        from tidegate.runtime.cluster.roles import Role, ServerRole, WorkerRole
         from tidegate.runtime.deployment import open_deployment
-        from tidegate.runtime.service import Service, fronting, serving
+        from tidegate.runtime.service import PipelineService, serve, serve_frontend
         from tidegate.spark import session_on
 
         stopped = told_to_stop(with_parent=with_parent)
@@ -83,16 +83,18 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             say(f"listening at {entrance.at.url}; clients wait until Spark has started")
             place = held.enter_context(open_deployment(deployment, database))
             session = held.enter_context(session_on(spark))
-            started = (serving if tasks else fronting)(
+            started = (serve if tasks else serve_frontend)(
                 place, found, session, shards, process=called
             )
             service = held.enter_context(started)
-            held.enter_context(entrance.serving(service, place))
-            colleague = held.enter_context(colleague_in(deployment, group, called, service.wakeups))
-            if colleague is not None:
-                service.watch.on_release = service.server.on_news = colleague.tell_news
+            held.enter_context(entrance.serve(service, place))
+            peer = held.enter_context(
+                join_as_peer(deployment, group, called, service.notifications)
+            )
+            if peer is not None:
+                service.watch.on_release = service.server.on_news = peer.tell_news
             say(f"serving {found.name} at {entrance.at.url}")
-            duty: Duty = Fronting(service)
-            if isinstance(service, Service):
-                duty = Working(service, "server")
-            stand_and_tell(duty, colleague, stopped, say)
+            duty: Role = ServerRole(service)
+            if isinstance(service, PipelineService):
+                duty = WorkerRole(service, "server")
+            run_role(duty, peer, stopped, say)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidegate import settings as known
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.tables import aligned, json_text
 
 
@@ -16,7 +16,7 @@ def settings(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the settings that `--set NAME=VALUE` and TIDEGATE_NAME in the environment change."""
-    with told_errors(as_json=as_json):
+    with reported_errors(as_json=as_json):
         values = known.Settings.from_environment(os.environ)
     if as_json:
         rows = [{**it._asdict(), "value": getattr(values, it.name)} for it in known.KNOWN.values()]

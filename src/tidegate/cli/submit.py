@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
-from tidegate.cli.options import CutEvery, DataFolder, UnalignedAfter, cutting_of
+from tidegate.cli.options import CheckpointEvery, DataFolder, UnalignedAfter, checkpoints_option
 from tidegate.cli.tables import count_column
 from tidegate.errors import NoDataFolder, NowhereToWrite, ServerUnreachable, TidegateError
 
 if TYPE_CHECKING:
-    from tidegate.http import Calls, RemoteServer
+    from tidegate.http import HttpClient, HttpRunClient
     from tidegate.pipeline import Pipeline
     from tidegate.runtime.ingestion.folder_run import Telling
 
@@ -56,7 +56,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         float | None,
         typer.Option(min=0, help="Let the run fail after this many seconds.", show_default=False),
     ] = None,
-    cut_every: CutEvery = None,
+    checkpoint_every: CheckpointEvery = None,
     unaligned_after: UnalignedAfter = None,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds to go on trying when the server is away.")
@@ -74,7 +74,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     Given again it goes on: what the server has is not sent again. A token is taken from the
     variable TIDEGATE_TOKEN.
     """
-    with told_errors(as_json=as_json, interrupted=INTERRUPTED):
+    with reported_errors(as_json=as_json, interrupted=INTERRUPTED):
         if is_awaited and out is None:
             raise NowhereToWrite(run)
         if not data.is_dir():
@@ -82,12 +82,12 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         declared = find_pipeline(pipeline) if ":" in pipeline else None
         # Loading what a server needs takes a second, which other commands need not pay.
         from tidegate.cli.progress import telling
-        from tidegate.http import Calls
+        from tidegate.http import HttpClient
         from tidegate.http.client.http_client import STARTING
         from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_of, send
 
         token = environ.get(TOKEN)
-        calls = Calls(
+        calls = HttpClient(
             server,
             token,
             patience,
@@ -98,21 +98,26 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             calls.say = told.waits
             remote = _remote(calls, pipeline, declared)
             chunks = chunks_of(data, remote.served.sources)
-            cutting = cutting_of(cut_every, unaligned_after)
+            checkpoints = checkpoints_option(checkpoint_every, unaligned_after)
             with _noting_what_stays_open(remote, run):
-                send(remote, chunks, RunOptions(run, deadline=deadline, cutting=cutting), told)
+                send(
+                    remote,
+                    chunks,
+                    RunOptions(run, deadline=deadline, checkpoints=checkpoints),
+                    told,
+                )
             rows = _fetch(remote, run, out, told, timeout) if is_awaited and out else None
         typer.echo(_report(remote, run, rows, out, as_json=as_json))
 
 
-def _remote(calls: Calls, pipeline: str, declared: Pipeline | None) -> RemoteServer:
+def _remote(calls: HttpClient, pipeline: str, declared: Pipeline | None) -> HttpRunClient:
     """The server, if it serves the pipeline; a declaration limits the files that are used."""
-    from tidegate.http import remote_server
+    from tidegate.http import http_run_client
     from tidegate.http.client.trust import check_declared
 
     if declared is None:
-        return remote_server(calls, lambda served: _name(pipeline, served))
-    remote = remote_server(calls, lambda _: declared.name)
+        return http_run_client(calls, lambda served: _name(pipeline, served))
+    remote = http_run_client(calls, lambda _: declared.name)
     check_declared(calls.url, remote.served, declared.sources, declared.sinks)
     return remote
 
@@ -123,7 +128,7 @@ def _name(pipeline: str, served: str) -> str:
 
 
 @contextmanager
-def _noting_what_stays_open(remote: RemoteServer, run: str) -> Iterator[None]:
+def _noting_what_stays_open(remote: HttpRunClient, run: str) -> Iterator[None]:
     """A chunk that is refused leaves its run as it was, which nobody would guess."""
     try:
         yield
@@ -136,7 +141,7 @@ def _noting_what_stays_open(remote: RemoteServer, run: str) -> Iterator[None]:
 
 
 def _fetch(
-    remote: RemoteServer, run: str, out: Path, told: Telling, timeout: float | None
+    remote: HttpRunClient, run: str, out: Path, told: Telling, timeout: float | None
 ) -> Mapping[str, int]:
     """Wait for the results and write them."""
     from tidegate.runtime.ingestion.folder_run import wait
@@ -151,7 +156,7 @@ def _fetch(
 
 
 def _report(
-    remote: RemoteServer,
+    remote: HttpRunClient,
     run: str,
     rows: Mapping[str, int] | None,
     out: Path | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log_in
 from tidegate.cli.options import (
@@ -74,10 +74,10 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     Whoever dies is started again; until then the others have its tasks. `tidegate worker` adds one
     by hand, also on another host; `tidegate drain` takes one away. Ctrl-C stops all in good order.
     """
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         from tidegate.http import read_tokens, refuse_unsafe
         from tidegate.runtime.cluster.file_lock import alone_in
-        from tidegate.runtime.cluster.local_cluster import Wanted, company
+        from tidegate.runtime.cluster.local_cluster import ClusterSpec, local_cluster
         from tidegate.runtime.deployment import open_deployment
 
         stopped = told_to_stop(by_interrupt=True)
@@ -99,10 +99,12 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         # This process holds the deployment open, so that it outlives each of the others.
         with alone_in(deployment), open_deployment(deployment, database):
             say = begin_log_in(deployment / "logs" / "up.log")
-            wanted = Wanted(pipeline, deployment, workers, monitors, serve, work, stages or ())
-            with company(wanted, meet_at, say) as at_work:
-                crew = f"{counted(workers, 'worker')}, {counted(monitors, 'monitor')} and a server"
-                say(f"starting {crew} for"
+            wanted = ClusterSpec(pipeline, deployment, workers, monitors, serve, work, stages or ())
+            with local_cluster(wanted, meet_at, say) as at_work:
+                supervisor = (
+                    f"{counted(workers, 'worker')}, {counted(monitors, 'monitor')} and a server"
+                )
+                say(f"starting {supervisor} for"
                     f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
                 at_work.gather(stopped, wait)
                 if not stopped.is_set():
@@ -127,7 +129,7 @@ def drain(
 
     The runs go on meanwhile. Exit code 3 says that it has not gone in time, 1 that it was lost.
     """
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         from tidegate.errors import NotUp
         from tidegate.runtime.cluster.discovery import find
         from tidegate.runtime.cluster.membership_probe import find_worker, visiting

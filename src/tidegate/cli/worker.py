@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import (
@@ -22,11 +22,11 @@ from tidegate.cli.process_commands import (
     ProcessName,
     Stages,
     WithParent,
-    colleague_in,
+    join_as_peer,
     listed_stages,
     process_name,
     refuse_taken_name,
-    stand_and_tell,
+    run_role,
     told_to_stop,
 )
 from tidegate.permissions import PRIVATE
@@ -56,10 +56,10 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     Several workers share the tasks evenly. One that is interrupted finishes what is at work and
     hands its tasks over; those of one that dies go to the others within seconds.
     """
-    with told_errors(as_json=False):
-        from tidegate.runtime.cluster.roles import Working
+    with reported_errors(as_json=False):
+        from tidegate.runtime.cluster.roles import WorkerRole
         from tidegate.runtime.deployment import open_deployment
-        from tidegate.runtime.service import serving
+        from tidegate.runtime.service import serve
         from tidegate.spark import session_on
 
         stopped = told_to_stop(with_parent=with_parent)
@@ -72,9 +72,9 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         with (
             open_deployment(deployment, database) as place,
             session_on(spark, cores) as session,
-            serving(place, found, session, shards, listed_stages(stages), called) as service,
-            colleague_in(deployment, group, called, service.wakeups) as colleague,
+            serve(place, found, session, shards, listed_stages(stages), called) as service,
+            join_as_peer(deployment, group, called, service.notifications) as peer,
         ):
-            if colleague is not None:
-                service.watch.on_release = colleague.tell_news
-            stand_and_tell(Working(service), colleague, stopped, say)
+            if peer is not None:
+                service.watch.on_release = peer.tell_news
+            run_role(WorkerRole(service), peer, stopped, say)

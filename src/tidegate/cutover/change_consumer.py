@@ -43,7 +43,7 @@ ENDS = (ClaimLost, FlowCancelled, FlowRunClosed, IndexDiffers, NotFollowed, Offs
 """What ends a follower at once: the work is somebody else's, or nobody's, or of no use."""
 
 
-class Follower:
+class ConsumerLoop:
     """Applies the changes of a table to one index, from an offset on."""
 
     def __init__(self, source: Source, indexes: Indexes, index: str, offset: int) -> None:
@@ -92,12 +92,12 @@ class Follower:
         crash_point("cutover.apply.after_write")
 
 
-class Following:
+class ChangeConsumer:
     """Lets a follower work until it is told to end, bears refusals, and tells how far it is."""
 
     def __init__(
         self,
-        follower: Follower,
+        follower: ConsumerLoop,
         source: Source,
         tell: Callable[[int], None],
         complain: Callable[[str], None],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from tidegate.cutover.backfill import fill
-from tidegate.cutover.change_consumer import Follower, Following
+from tidegate.cutover.change_consumer import ChangeConsumer, ConsumerLoop
 from tidegate.cutover.decide import rows_of_whole
 from tidegate.cutover.targets import Indexes, Target
 from tidegate.cutover.values import (
@@ -195,13 +195,13 @@ class Reindex:
     def _follow(self, context: Context, created: Created) -> Followed:
         with self._open(context) as (source, indexes):
             offset = context.set_state_once(self.consumer_offset, created.offset)
-            follower = Follower(source, indexes, indexes.qualified(created.index), offset)
+            follower = ConsumerLoop(source, indexes, indexes.qualified(created.index), offset)
             self._until(
                 context, follower, source, lambda: self._is_drained(context, source, follower)
             )
             return Followed(follower.applied, follower.offset)
 
-    def _is_drained(self, context: Context, source: Source, follower: Follower) -> bool:
+    def _is_drained(self, context: Context, source: Source, follower: ConsumerLoop) -> bool:
         """Whether everything is applied that was committed when the switch was noticed."""
         if not context.get_state(self.switch_done):
             return False
@@ -291,7 +291,7 @@ class Reindex:
     def _keep_fresh(self, context: Context, feeding: Feeding) -> None:
         with self._open(context) as (source, indexes):
             offset = context.set_state_once(self.feed_offset, feeding.offset)
-            follower = Follower(source, indexes, feeding.index, offset)
+            follower = ConsumerLoop(source, indexes, feeding.index, offset)
             self._until(context, follower, source, lambda: False)
 
     # ── how ──
@@ -299,11 +299,11 @@ class Reindex:
     def _until(
         self,
         context: Context,
-        follower: Follower,
+        follower: ConsumerLoop,
         source: Source,
         is_over: Callable[[], bool],
     ) -> None:
-        following = Following(
+        following = ChangeConsumer(
             follower,
             source,
             tell=lambda offset: context.set_state("consumer_offset", offset),

@@ -3,7 +3,7 @@
 The head of a pipeline numbers every signal from one counter (`SignalIds`) and sends it on one
 of two channels (`Carrier`). Instants are acted on when read. Barriers travel in order with the
 data and are held at each fan-in by an `Aligner` until every upstream has delivered them; END
-closes a run's lane. Messages move between two processors through a `Channel`.
+closes a run's channel. Messages move between two processors through a `Channel`.
 
 Checkpoints begin at the sources: a coordinator tells each source's `BarrierInjector` through its
 handle which `CheckpointBarrier` to inject, the read loop polls it between batches, and a

@@ -7,8 +7,8 @@ no I/O. The promises:
 - A barrier goes forward once, when the last upstream that is still open has delivered it.
 - The cut is real. What an upstream sends after the barrier is held until the barrier has
   gone forward, events and watermarks alike.
-- An END closes its lane and never occupies the pending place: other barriers align over the
-  lanes that are still open, and END goes forward when all lanes are closed.
+- An END closes its channel and never occupies the pending place: other barriers align over the
+  channels that are still open, and END goes forward when all channels are closed.
 - A watermark is the minimum over the open upstreams and never goes back.
 - What is held is bounded by those who ask `room` before they read.
 - Whoever breaks the rules is named: see the `AlignmentError`s. A refused message leaves the
@@ -30,7 +30,7 @@ from tidegate.errors import (
     BarrierOverlap,
     BarrierRegressed,
     DuplicateBarrier,
-    LaneClosed,
+    InputClosed,
     NoUpstreams,
     TwoEnds,
     UnknownUpstream,
@@ -42,7 +42,7 @@ DEFAULT_HOLD = 1024
 @final
 @mypyc_attr(acyclic=True)
 class Edge(Value):
-    """One arriving lane of a processor, numbered from 0. A child listed twice has two edges."""
+    """One arriving channel of a processor, numbered from 0. A child listed twice has two edges."""
 
     __slots__ = ("index", "input", "upstream")
     __match_args__: ClassVar[tuple[str, ...]] = ("index", "upstream", "input")
@@ -50,7 +50,7 @@ class Edge(Value):
     index: int
     upstream: str
     input: int | None
-    """Which input of the plan's node the lane is part of, when that has several lanes."""
+    """Which input of the plan's node the channel is part of, when that has several channels."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Pending(Value):
         return self.barrier, self.arrived, self.missing
 
 
-class _Lane:
+class _Channel:
     """What the aligner knows of one upstream."""
 
     __slots__ = ("closed", "delivered", "edge", "ending", "held", "last", "watermark")
@@ -138,7 +138,7 @@ class Aligner:
             raise NoUpstreams(run=run)
         self.run = run
         self._hold_limit = hold
-        self._lanes = [_Lane(edge) for edge in edges]
+        self._channels = [_Channel(edge) for edge in edges]
         self._pending: Barrier | None = None
         self._arrived: list[Edge] = []
         self._last: Barrier | None = None
@@ -154,55 +154,55 @@ class Aligner:
         barrier = self._pending
         if barrier is None:
             return None
-        missing = tuple(lane.edge for lane in self._lanes if self._owes(lane))
+        missing = tuple(channel.edge for channel in self._channels if self._owes(channel))
         return Pending(barrier, tuple(self._arrived), missing)
 
     @property
     def is_ended(self) -> bool:
-        """Whether every lane is closed and END has gone forward."""
+        """Whether every channel is closed and END has gone forward."""
         return self._end_forwarded
 
     @property
     def open_edges(self) -> tuple[Edge, ...]:
         """The upstreams whose END has not been counted."""
-        return tuple(lane.edge for lane in self._lanes if not lane.closed)
+        return tuple(channel.edge for channel in self._channels if not channel.closed)
 
     @property
     def holding(self) -> int:
         """How many messages wait behind the pending barrier."""
-        return sum(len(lane.held) for lane in self._lanes)
+        return sum(len(channel.held) for channel in self._channels)
 
     def room(self, edge: Edge) -> int:
         """How many more messages of this upstream can be taken, be it only to hold them."""
-        return max(0, self._hold_limit - len(self._lane(edge).held))
+        return max(0, self._hold_limit - len(self._channel(edge).held))
 
     def awaits(self, edge: Edge) -> bool:
         """Whether this upstream has delivered a barrier, or its END, that has not gone forward."""
-        lane = self._lane(edge)
-        return lane.delivered or (lane.closed and not self._end_forwarded)
+        channel = self._channel(edge)
+        return channel.delivered or (channel.closed and not self._end_forwarded)
 
     def recall(self, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """Know again, after a crash, what earlier messages said about time."""
         for edge, time in watermarks.items():
-            self._lane(edge).watermark = time
+            self._channel(edge).watermark = time
         self._watermark = forwarded
 
     def lets_through(self, edge: Edge) -> bool:
-        """Whether an event of this upstream would go straight on: its lane is open and free."""
-        lane = self._lane(edge)
-        return not (lane.delivered or lane.ending)
+        """Whether an event of this upstream would go straight on: its channel is open and free."""
+        channel = self._channel(edge)
+        return not (channel.delivered or channel.ending)
 
     def accept(self, edge: Edge, message: StreamMessage) -> list[Delivery]:
         """Take one message and say what goes forward because of it."""
-        lane = self._lane(edge)
+        channel = self._channel(edge)
         if isinstance(message, Instant):
             return [Delivery(edge, message)]
-        if lane.ending and message.run == self.run:
-            raise LaneClosed(upstream=str(edge), message=str(message), closed_by=str(self._end))
-        if lane.delivered:
-            self._hold(lane, message)
+        if channel.ending and message.run == self.run:
+            raise InputClosed(upstream=str(edge), message=str(message), closed_by=str(self._end))
+        if channel.delivered:
+            self._hold(channel, message)
             return []
-        return self._pass(lane, message)
+        return self._pass(channel, message)
 
     def abort(self, barrier_id: int) -> list[Delivery]:
         """Withdraw a barrier: what it held goes forward, its late copies count for nothing."""
@@ -226,74 +226,80 @@ class Aligner:
         """Forget what is held and pending because the run was cancelled; only ENDs still count."""
         if self._pending is not None:
             self._aborted.add(self._pending.id)
-        for lane in self._lanes:
-            lane.held = deque(message for message in lane.held if isinstance(message, Barrier))
+        for channel in self._channels:
+            channel.held = deque(
+                message for message in channel.held if isinstance(message, Barrier)
+            )
         return self._clear_pending()
 
-    def _lane(self, edge: Edge) -> _Lane:
-        if edge.index < len(self._lanes):
-            lane = self._lanes[edge.index]
-            if lane.edge is edge or lane.edge == edge:
-                return lane
-        known = ", ".join(str(lane.edge) for lane in self._lanes)
+    def _channel(self, edge: Edge) -> _Channel:
+        if edge.index < len(self._channels):
+            channel = self._channels[edge.index]
+            if channel.edge is edge or channel.edge == edge:
+                return channel
+        known = ", ".join(str(channel.edge) for channel in self._channels)
         raise UnknownUpstream(upstream=str(edge), run=self.run, known=known)
 
-    def _owes(self, lane: _Lane) -> bool:
-        return not (lane.delivered or lane.closed)
+    def _owes(self, channel: _Channel) -> bool:
+        return not (channel.delivered or channel.closed)
 
     def _is_withdrawn(self, barrier: Barrier) -> bool:
         return barrier.id <= self._void or barrier.id in self._aborted
 
-    def _hold(self, lane: _Lane, message: StreamMessage) -> None:
+    def _hold(self, channel: _Channel, message: StreamMessage) -> None:
         if isinstance(message, Barrier) and message.run == self.run:
             if not message.is_end:
-                return self._refuse_while_delivered(lane, message)
-            self._note_end(lane, message)
-        lane.held.append(message)
+                return self._refuse_while_delivered(channel, message)
+            self._note_end(channel, message)
+        channel.held.append(message)
 
-    def _refuse_while_delivered(self, lane: _Lane, barrier: Barrier) -> None:
+    def _refuse_while_delivered(self, channel: _Channel, barrier: Barrier) -> None:
         """A barrier behind the pending one, from an upstream that has delivered that one."""
         assert self._pending is not None
         if self._is_withdrawn(barrier):
             return
         if barrier.is_copy_of(self._pending):
-            raise DuplicateBarrier(upstream=str(lane.edge), barrier=str(barrier))
+            raise DuplicateBarrier(upstream=str(channel.edge), barrier=str(barrier))
         if barrier.id < self._pending.id:
-            raise self._regressed(lane, barrier, self._pending)
-        raise self._overlap(lane, barrier)
+            raise self._regressed(channel, barrier, self._pending)
+        raise self._overlap(channel, barrier)
 
-    def _pass(self, lane: _Lane, message: StreamMessage) -> list[Delivery]:
+    def _pass(self, channel: _Channel, message: StreamMessage) -> list[Delivery]:
         if message.run == self.run:
             if isinstance(message, Watermark):
-                return self._advance(lane, message.time)
+                return self._advance(channel, message.time)
             if isinstance(message, Barrier):
-                return self._close(lane, message) if message.is_end else self._arrive(lane, message)
-        return [Delivery(lane.edge, message)]
+                return (
+                    self._close(channel, message)
+                    if message.is_end
+                    else self._arrive(channel, message)
+                )
+        return [Delivery(channel.edge, message)]
 
-    def _arrive(self, lane: _Lane, barrier: Barrier) -> list[Delivery]:
+    def _arrive(self, channel: _Channel, barrier: Barrier) -> list[Delivery]:
         if self._is_withdrawn(barrier):
             return []
-        self._check_order(lane, barrier)
+        self._check_order(channel, barrier)
         self._pending = barrier
-        self._arrived.append(lane.edge)
-        lane.delivered = True
-        lane.last = barrier
+        self._arrived.append(channel.edge)
+        channel.delivered = True
+        channel.last = barrier
         return self._complete_if_aligned()
 
-    def _check_order(self, lane: _Lane, barrier: Barrier) -> None:
-        if lane.last is not None and barrier.id == lane.last.id:
-            raise DuplicateBarrier(upstream=str(lane.edge), barrier=str(barrier))
+    def _check_order(self, channel: _Channel, barrier: Barrier) -> None:
+        if channel.last is not None and barrier.id == channel.last.id:
+            raise DuplicateBarrier(upstream=str(channel.edge), barrier=str(barrier))
         if self._last is not None and barrier.id <= self._last.id:
-            raise self._regressed(lane, barrier, self._last)
+            raise self._regressed(channel, barrier, self._last)
         if self._pending is not None and not barrier.is_copy_of(self._pending):
-            raise self._overlap(lane, barrier)
+            raise self._overlap(channel, barrier)
 
     def _complete_if_aligned(self) -> list[Delivery]:
-        if self._pending is None or any(self._owes(lane) for lane in self._lanes):
+        if self._pending is None or any(self._owes(channel) for channel in self._channels):
             return []
         completed = Delivery(self._arrived[-1], self._pending)
         self._last = self._pending
-        # A lane that delivered this barrier, or is closed, cannot bring an earlier one any more.
+        # A channel that delivered this barrier, or is closed, cannot bring an earlier one any more.
         self._aborted = {aborted for aborted in self._aborted if aborted > self._last.id}
         return [completed, *self._clear_pending()]
 
@@ -302,57 +308,57 @@ class Aligner:
         self._pending = None
         self._arrived.clear()
         drained: list[Delivery] = []
-        for lane in self._lanes:
-            lane.delivered = False
-        for lane in self._lanes:
-            held, lane.held = lane.held, deque()
+        for channel in self._channels:
+            channel.delivered = False
+        for channel in self._channels:
+            held, channel.held = channel.held, deque()
             for message in held:
-                drained.extend(self._pass(lane, message))
+                drained.extend(self._pass(channel, message))
         return drained
 
-    def _close(self, lane: _Lane, end: Barrier) -> list[Delivery]:
-        self._note_end(lane, end)
-        lane.closed = True
-        out = self._raise_watermark(lane.edge)
+    def _close(self, channel: _Channel, end: Barrier) -> list[Delivery]:
+        self._note_end(channel, end)
+        channel.closed = True
+        out = self._raise_watermark(channel.edge)
         out.extend(self._complete_if_aligned())
         if not self._end_forwarded and not self.open_edges:
             self._end_forwarded = True
-            out.append(Delivery(lane.edge, end))
+            out.append(Delivery(channel.edge, end))
         return out
 
-    def _note_end(self, lane: _Lane, end: Barrier) -> None:
+    def _note_end(self, channel: _Channel, end: Barrier) -> None:
         """The first END that arrives is the run's, also while it is held."""
         if self._end is not None and self._end.id != end.id:
-            raise TwoEnds(upstream=str(lane.edge), end=str(end), first=str(self._end))
+            raise TwoEnds(upstream=str(channel.edge), end=str(end), first=str(self._end))
         self._end = end
-        lane.ending = True
+        channel.ending = True
 
-    def _advance(self, lane: _Lane, time: int) -> list[Delivery]:
-        if lane.watermark is None or time > lane.watermark:
-            lane.watermark = time
-        return self._raise_watermark(lane.edge)
+    def _advance(self, channel: _Channel, time: int) -> list[Delivery]:
+        if channel.watermark is None or time > channel.watermark:
+            channel.watermark = time
+        return self._raise_watermark(channel.edge)
 
     def _raise_watermark(self, edge: Edge) -> list[Delivery]:
         low: int | None = None
-        for lane in self._lanes:
-            if lane.closed:
+        for channel in self._channels:
+            if channel.closed:
                 continue
-            if lane.watermark is None:
+            if channel.watermark is None:
                 return []
-            low = lane.watermark if low is None else min(low, lane.watermark)
+            low = channel.watermark if low is None else min(low, channel.watermark)
         if low is None or (self._watermark is not None and low <= self._watermark):
             return []
         self._watermark = low
         return [Delivery(edge, Watermark(low, self.run))]
 
-    def _overlap(self, lane: _Lane, barrier: Barrier) -> BarrierOverlap:
-        waiting = ", ".join(str(owing.edge) for owing in self._lanes if self._owes(owing))
+    def _overlap(self, channel: _Channel, barrier: Barrier) -> BarrierOverlap:
+        waiting = ", ".join(str(owing.edge) for owing in self._channels if self._owes(owing))
         return BarrierOverlap(
-            upstream=str(lane.edge),
+            upstream=str(channel.edge),
             barrier=str(barrier),
             pending=str(self._pending),
             missing=waiting,
         )
 
-    def _regressed(self, lane: _Lane, barrier: Barrier, last: Barrier) -> BarrierRegressed:
-        return BarrierRegressed(upstream=str(lane.edge), barrier=str(barrier), last=str(last))
+    def _regressed(self, channel: _Channel, barrier: Barrier, last: Barrier) -> BarrierRegressed:
+        return BarrierRegressed(upstream=str(channel.edge), barrier=str(barrier), last=str(last))

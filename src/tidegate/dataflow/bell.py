@@ -1,7 +1,7 @@
 """How a thread sleeps until one of the things it waits for has changed.
 
 A `Bell` belongs to one sleeping thread and may be rung by any. Ringing costs one attribute
-read while the owner is awake, which is why lanes can ring it for every message.
+read while the owner is awake, which is why channels can ring it for every message.
 """
 
 from __future__ import annotations

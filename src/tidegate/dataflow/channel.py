@@ -1,4 +1,4 @@
-"""The bounded in-memory lane between two processors.
+"""The bounded in-memory channel between two processors.
 
 One thread puts, one thread takes; the head may slip in signals from a third. Events wait for
 room. Signals have places of their own beyond the capacity, so a barrier is accepted while

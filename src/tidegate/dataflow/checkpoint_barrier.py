@@ -1,7 +1,7 @@
 """Checkpoint barriers: the compact numbers that travel with the data, and how they are packed.
 
 A coordinator tells the sources of its run to inject a barrier (`InjectBarrier`); each source's
-lane then carries it (`CheckpointBarrier`). Both are plain numbers that fit into a few machine
+channel then carries it (`CheckpointBarrier`). Both are plain numbers that fit into a few machine
 words: 64 bits of id, 48 of epoch and two flags. What does not fit is refused, never cut off.
 """
 
@@ -19,9 +19,9 @@ ID_BITS: Final = 64
 EPOCH_BITS: Final = 48
 UNALIGNED: Final = 1
 """A flag: what waits in front of the barrier belongs to the snapshot."""
-QUIET: Final = 2
+UNPUBLISHED: Final = 2
 """A flag: states are kept and nothing is published."""
-_FLAGS: Final = UNALIGNED | QUIET
+_FLAGS: Final = UNALIGNED | UNPUBLISHED
 
 PACKED_BARRIER: Final = 24
 PACKED_COMMAND: Final = 16
@@ -36,7 +36,7 @@ _BARRIER: Final = Struct("<QQQ")
 @final
 @mypyc_attr(acyclic=True, free_list_len=1)
 class CheckpointBarrier(Value):
-    """One checkpoint's barrier, the same on every lane: number, epoch and flags.
+    """One checkpoint's barrier, the same on every channel: number, epoch and flags.
 
     >>> CheckpointBarrier.unaligned(7, epoch=3)
     CheckpointBarrier(checkpoint_id=7, epoch=3, flags=1)
@@ -78,9 +78,9 @@ class CheckpointBarrier(Value):
         return self.flags & UNALIGNED == 0
 
     @property
-    def is_quiet(self) -> bool:
+    def is_unpublished(self) -> bool:
         """Whether it only keeps states, and sinks publish nothing."""
-        return self.flags & QUIET != 0
+        return self.flags & UNPUBLISHED != 0
 
     def pack(self) -> bytes:
         """Id, epoch and flags as three little-endian words: exactly 24 bytes."""
@@ -114,33 +114,37 @@ class InjectBarrier(Value):
     unaligned flag in the next one, the quiet flag behind it, and 14 reserved bits that are 0.
     """
 
-    __slots__ = ("checkpoint_id", "epoch", "is_quiet", "is_unaligned")
+    __slots__ = ("checkpoint_id", "epoch", "is_unaligned", "is_unpublished")
     __match_args__: ClassVar[tuple[str, ...]] = (
         "checkpoint_id",
         "epoch",
         "is_unaligned",
-        "is_quiet",
+        "is_unpublished",
     )
 
     checkpoint_id: int
     epoch: i64
     is_unaligned: bool
-    is_quiet: bool
+    is_unpublished: bool
 
     def __init__(
-        self, checkpoint_id: int, epoch: int, is_unaligned: bool = False, is_quiet: bool = False
+        self,
+        checkpoint_id: int,
+        epoch: int,
+        is_unaligned: bool = False,
+        is_unpublished: bool = False,
     ) -> None:
         _check(checkpoint_id, epoch, 0)
         object.__setattr__(self, "checkpoint_id", checkpoint_id)
         object.__setattr__(self, "epoch", epoch)
         object.__setattr__(self, "is_unaligned", is_unaligned)
-        object.__setattr__(self, "is_quiet", is_quiet)
+        object.__setattr__(self, "is_unpublished", is_unpublished)
 
     @property
     def word(self) -> int:
         """The packed command as a number."""
         epoch: int = self.epoch  # a native number would overflow in the shift
-        flags = (1 << 15 if self.is_unaligned else 0) | (1 << 14 if self.is_quiet else 0)
+        flags = (1 << 15 if self.is_unaligned else 0) | (1 << 14 if self.is_unpublished else 0)
         return self.checkpoint_id << 64 | epoch << 16 | flags
 
     def pack(self) -> bytes:
@@ -164,7 +168,7 @@ class InjectBarrier(Value):
             raise _malformed("command to inject", data, invalid.reason, invalid) from invalid
 
     def _fields(self) -> tuple[object, ...]:
-        return self.checkpoint_id, self.epoch, self.is_unaligned, self.is_quiet
+        return self.checkpoint_id, self.epoch, self.is_unaligned, self.is_unpublished
 
 
 def _check(checkpoint_id: int, epoch: int, flags: int) -> None:

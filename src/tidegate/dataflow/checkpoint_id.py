@@ -1,6 +1,6 @@
 """The id of a checkpoint in its manifest: a UUID of version 7, sorted by the time it was made.
 
-On the lanes travels the compact number of a `CheckpointBarrier`; the UUID is unique across runs
+On the channels travels the compact number of a `CheckpointBarrier`; the UUID is unique across runs
 and deployments and is what files and rows are named after.
 """
 

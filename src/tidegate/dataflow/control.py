@@ -73,7 +73,7 @@ class InstantKind(Enum):
 @final
 @mypyc_attr(acyclic=True)
 class Barrier(Value):
-    """A synchronisation point: the same one on every lane, recognised by its id and kind."""
+    """A synchronisation point: the same one on every channel, recognised by its id and kind."""
 
     __slots__ = ("checkpoint", "count", "id", "kind", "run")
     __match_args__: ClassVar[tuple[str, ...]] = ("id", "kind", "run", "count", "checkpoint")
@@ -84,7 +84,7 @@ class Barrier(Value):
     kind: BarrierKind
     run: str
     count: int | None
-    """END only: how many messages of the run came before it on this lane."""
+    """END only: how many messages of the run came before it on this channel."""
     checkpoint: CheckpointBarrier | None
     """CHECKPOINT only: the value that travels in it, with epoch and flags."""
 
@@ -106,7 +106,7 @@ class Barrier(Value):
 
     @staticmethod
     def of_checkpoint(checkpoint: CheckpointBarrier, run: str = WHOLE_PIPELINE) -> Barrier:
-        """The message in which a checkpoint's barrier travels on the lanes of a run."""
+        """The message in which a checkpoint's barrier travels on the channels of a run."""
         return Barrier(checkpoint.checkpoint_id, BarrierKind.CHECKPOINT, run, checkpoint=checkpoint)
 
     def as_barrier(self) -> Barrier | None:
@@ -124,7 +124,7 @@ class Barrier(Value):
 
     @property
     def is_end(self) -> bool:
-        """Whether it closes its run's lane."""
+        """Whether it closes its run's channel."""
         return self.kind is BarrierKind.END_OF_RUN
 
     @property
@@ -133,9 +133,9 @@ class Barrier(Value):
         return self.kind is BarrierKind.CHECKPOINT
 
     @property
-    def is_quiet(self) -> bool:
+    def is_unpublished(self) -> bool:
         """Whether states are kept at it and nothing is published."""
-        return self.checkpoint is not None and self.checkpoint.is_quiet
+        return self.checkpoint is not None and self.checkpoint.is_unpublished
 
     def counting(self, count: int) -> Barrier:
         """The same END, declaring how many messages came before it."""
@@ -144,7 +144,7 @@ class Barrier(Value):
     def is_copy_of(self, other: Barrier) -> bool:
         """Whether both are the same point.
 
-        The count differs from lane to lane, and so may the checkpoint's flags: a barrier that
+        The count differs from channel to channel, and so may the checkpoint's flags: a barrier that
         has waited too long goes on unaligned.
         """
         return self.id == other.id and self.kind is other.kind and self.run == other.run

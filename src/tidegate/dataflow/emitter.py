@@ -1,6 +1,6 @@
-"""Where a source's events and barriers go onto its lanes: between batches, never inside one.
+"""Where a source's events and barriers go onto its channels: between batches, never inside one.
 
-The end of a read loop whose lanes are `Channel`s. Lanes that live elsewhere poll the same
+The end of a read loop whose channels are `Channel`s. Channels that live elsewhere poll the same
 `BarrierInjector` and append by their own means.
 """
 
@@ -90,8 +90,8 @@ class BarrierEmitter:
     def _nap(self, event: Event[object], deadline: float, timeout: float) -> None:
         remaining = deadline - monotonic()
         if remaining <= 0:
-            lane = f"out of {self._injector.source}"
-            raise ChannelTimeout(channel=lane, doing="room", seconds=timeout)
+            channel = f"out of {self._injector.source}"
+            raise ChannelTimeout(channel=channel, doing="room", seconds=timeout)
         self._bell.sleep_unless(
             lambda: self._injector.has_pending or self._has_room_for(event),
             min(remaining, LONGEST_NAP),

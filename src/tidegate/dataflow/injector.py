@@ -20,7 +20,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tidegate.dataflow.bell import Bell
-from tidegate.dataflow.checkpoint_barrier import QUIET, UNALIGNED, CheckpointBarrier, InjectBarrier
+from tidegate.dataflow.checkpoint_barrier import (
+    UNALIGNED,
+    UNPUBLISHED,
+    CheckpointBarrier,
+    InjectBarrier,
+)
 
 DEFAULT_INTERVAL = 10.0
 """Seconds between the barriers that a periodic injector asks for."""
@@ -62,10 +67,10 @@ class InjectorHandle:
         self._until_way: i64 = GIVE_WAY_EVERY
 
     def inject(
-        self, checkpoint_id: int, epoch: int, unaligned: bool = False, quiet: bool = False
+        self, checkpoint_id: int, epoch: int, unaligned: bool = False, unpublished: bool = False
     ) -> None:
         """Publish a barrier; one that was not yet taken is replaced by it."""
-        flags = (UNALIGNED if unaligned else 0) | (QUIET if quiet else 0)
+        flags = (UNALIGNED if unaligned else 0) | (UNPUBLISHED if unpublished else 0)
         self._mailbox.published = CheckpointBarrier(checkpoint_id, epoch, flags)
         self._mailbox.bell.ring()
         self._until_way -= 1
@@ -75,7 +80,9 @@ class InjectorHandle:
 
     def obey(self, command: InjectBarrier) -> None:
         """Publish what a command says that came from elsewhere."""
-        self.inject(command.checkpoint_id, command.epoch, command.is_unaligned, command.is_quiet)
+        self.inject(
+            command.checkpoint_id, command.epoch, command.is_unaligned, command.is_unpublished
+        )
 
 
 @final

@@ -26,7 +26,7 @@ class Event(Generic[T_co]):
     payload: T_co
     run: str
     shard: int | None = None
-    """Where an exchange sends it: the shard of the receiving stage. None goes to every lane."""
+    """Where an exchange sends it: the shard of the receiving stage. None goes to every channel."""
     port: int = 0
     """By which input of the fan-in it came (0 is a join's left side); set by the barrier node."""
     version: int = 0
@@ -34,7 +34,9 @@ class Event(Generic[T_co]):
     is there for good, and everything that comes is added to it."""
 
     def goes_to(self, shard: int | None) -> bool:
-        """Whether a lane to this shard gets it; a lane that is no part of an exchange gets all."""
+        """Whether a channel to this shard gets it; a channel that is no part of an exchange gets
+        all.
+        """
         return shard is None or self.shard is None or self.shard == shard
 
     def arriving_by(self, port: int) -> Event[T_co]:

@@ -6,7 +6,7 @@
     │                                      declaring_flows
     ├── AlignmentError          signals    a barrier broke the rules of a fan-in
     ├── CheckpointError         signals    a barrier of a checkpoint is none, or did not arrive
-    ├── ChannelError            signals    a lane between two processors cannot be used any more
+    ├── ChannelError            signals    a channel between two processors cannot be used any more
     ├── RunError                runs       a live pipeline or run cannot do what was asked;
     │                                      also chunks, chunk_limits, streams, cuts
     ├── FlowError               flows      a run of a flow cannot do what was asked
@@ -29,10 +29,10 @@ later without anybody changing anything.
 
 from tidegate.errors.access import *
 from tidegate.errors.base import *
+from tidegate.errors.checkpoints import *
 from tidegate.errors.chunk_limits import *
 from tidegate.errors.chunks import *
 from tidegate.errors.cutover import *
-from tidegate.errors.cuts import *
 from tidegate.errors.declaring import *
 from tidegate.errors.declaring_flows import *
 from tidegate.errors.engines import *

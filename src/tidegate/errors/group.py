@@ -151,7 +151,7 @@ class MembersMissing(GroupError):
 
 
 @dataclass(eq=False)
-class CompanyIncomplete(GroupError):
+class ClusterIncomplete(GroupError):
     """Not all processes of a deployment came to work."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""Barriers that break the rules, and lanes that cannot be used any more."""
+"""Barriers that break the rules, and channels that cannot be used any more."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ class TwoEnds(AlignmentError):
 
 
 @dataclass(eq=False)
-class LaneClosed(AlignmentError):
+class InputClosed(AlignmentError):
     """Something came after the END of its run, or after a terminal."""
 
     upstream: str
     message: str
     closed_by: str
-    says: ClassVar[str] = "{upstream} delivered {message} after {closed_by} had closed its lane"
+    says: ClassVar[str] = "{upstream} delivered {message} after {closed_by} had closed its channel"
 
 
 @dataclass(eq=False)
@@ -114,7 +114,7 @@ class UnfinishedAlignment(AlignmentError):
 
 @dataclass(eq=False)
 class CountMismatch(AlignmentError):
-    """An END declared another number of messages than its lane carried."""
+    """An END declared another number of messages than its channel carried."""
 
     upstream: str
     run: str
@@ -122,7 +122,7 @@ class CountMismatch(AlignmentError):
     received: int
     says: ClassVar[str] = (
         "{upstream} declared {declared} messages of run {run!r} and {received} arrived;"
-        " the lane lost or repeated some, so the run cannot be complete"
+        " the channel lost or repeated some, so the run cannot be complete"
     )
 
 
@@ -169,7 +169,7 @@ class InvalidCheckpointId(CheckpointError):
 
 @dataclass(eq=False)
 class BarrierInjectionFailed(CheckpointError):
-    """A source could not put a barrier on its lanes; it takes part in no checkpoint any more."""
+    """A source could not put a barrier on its channels; it takes part in no checkpoint any more."""
 
     source: str
     barrier: str
@@ -182,7 +182,7 @@ class BarrierInjectionFailed(CheckpointError):
 
 @dataclass(eq=False)
 class ChannelError(TidegateError):
-    """A lane between two processors cannot do what was asked."""
+    """A channel between two processors cannot do what was asked."""
 
     channel: str
 

@@ -109,15 +109,15 @@ class Fenced(StoreError):
 
 
 @dataclass(eq=False)
-class LaneConflict(StoreError):
-    """A lane is not where its only writer left it."""
+class ChannelConflict(StoreError):
+    """A channel is not where its only writer left it."""
 
     task: str
     reason: str
     run: str = ""
     """The key of the run that cannot be completed by it, if it is about one."""
     says: ClassVar[str] = (
-        "the lanes of task {task!r} are not as this worker left them ({reason});"
+        "the channels of task {task!r} are not as this worker left them ({reason});"
         " nothing was written. Give the task up and acquire it again"
     )
 

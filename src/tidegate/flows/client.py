@@ -22,7 +22,7 @@ from tidegate.flows.model.definition import ITEMS
 from tidegate.flows.model.policies import FailurePolicy, Tolerate
 from tidegate.flows.model.states import OVER, FlowState, StepState
 from tidegate.flows.model.steps import StepKind
-from tidegate.store import Wakeups
+from tidegate.store import Notifications
 from tidegate.store.core.topics import flow_topic
 from tidegate.store.flows.runs import (
     FlowRun,
@@ -63,7 +63,7 @@ def wait(
     database: Database,
     run: int,
     timeout: float,
-    wakeups: Wakeups | None = None,
+    notifications: Notifications | None = None,
     look: Callable[[FlowRun], None] | None = None,
 ) -> FlowRun:
     """Wait until a run is completed; raises `FlowFailed` when it is not to be, or `FlowTimeout`.
@@ -71,13 +71,13 @@ def wait(
     Whoever listens already may say so; otherwise somebody does for as long as this takes. `look`
     is called with the run whenever it may have moved, the last time when it is over.
     """
-    if wakeups is None:
-        with Wakeups(database) as listening:
+    if notifications is None:
+        with Notifications(database) as listening:
             return wait(database, run, timeout, listening, look)
     look = look or _look_away
     news = Event()
     found = database.transact(lambda c: flow_run(c, run))
-    unsubscribe = wakeups.subscribe(flow_topic(found.flow), news.set)
+    unsubscribe = notifications.subscribe(flow_topic(found.flow), news.set)
     deadline = monotonic() + timeout
     try:
         look(found)

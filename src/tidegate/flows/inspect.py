@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.flows.client import LOOK_AT_RUN_EVERY
 from tidegate.flows.model.states import OVER
-from tidegate.store import Wakeups
+from tidegate.store import Notifications
 from tidegate.store.core.topics import flow_topic
 from tidegate.store.flows.events import (
     FlowEvent,
@@ -36,7 +36,7 @@ SOON = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RunInspection:
     """What is known of a run."""
 
     run: FlowRun
@@ -73,12 +73,12 @@ class Sight:
         return [it for it in self.waits if it.step == step and it.position < 0]
 
 
-def see(database: Database, run: int) -> Sight:
+def inspect(database: Database, run: int) -> RunInspection:
     """Look at a run."""
 
-    def look(connection: Connection) -> Sight:
+    def look(connection: Connection) -> RunInspection:
         _, state = flow_state(connection, run)
-        return Sight(
+        return RunInspection(
             flow_run(connection, run), flow_progress(connection, run), state,
             flow_waits(connection, run), flow_holdings(connection, run),
             signals=awaited_signals(connection, run), ready=flow_ready(connection, run),
@@ -98,9 +98,9 @@ def events(database: Database, run: int, after: int = 0) -> Iterator[FlowEvent]:
 def follow_events(database: Database, run: int, after: int = 0) -> Iterator[FlowEvent]:
     """What happens to a run as it happens, until it is over."""
     news = Event()
-    with Wakeups(database) as wakeups:
+    with Notifications(database) as notifications:
         flow = database.transact(lambda c: flow_run(c, run)).flow
-        wakeups.subscribe(flow_topic(flow), news.set)
+        notifications.subscribe(flow_topic(flow), news.set)
         is_over = False
         while not is_over:
             # Asked first: what has happened until it was over is told all the same.
@@ -117,15 +117,15 @@ class Pace:
     """How fast numbers of a run have grown in the last seconds."""
 
     def __init__(self) -> None:
-        self._sights: deque[Sight] = deque()
+        self._sights: deque[RunInspection] = deque()
 
-    def add(self, sight: Sight) -> None:
+    def add(self, sight: RunInspection) -> None:
         """The latest sight; forgets those that are too old."""
         self._sights.append(sight)
         while len(self._sights) > 2 and sight.at - self._sights[1].at >= SPAN:  # noqa: PLR2004
             self._sights.popleft()
 
-    def rate(self, number: Callable[[Sight], float | None]) -> float | None:
+    def rate(self, number: Callable[[RunInspection], float | None]) -> float | None:
         """By how much a number grows in a second; None where that is not known yet."""
         if len(self._sights) == 0:
             return None

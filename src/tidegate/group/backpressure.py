@@ -12,7 +12,7 @@ HOLDING = 10.0
 """Seconds for which it may hold everybody up that way: far less than a sender waits."""
 
 
-class Flow:
+class FlowControl:
     """Who holds messages up, and since when.
 
     Taking a little now and then does not help: whoever is clogged has `bound` seconds to take half.

@@ -15,7 +15,7 @@ _BOOT = Struct("<12sI")
 _WRAP = 1 << 31
 
 
-class Lives:
+class BootIds:
     """Makes the boot ids of one process."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Lives:
 def gives_way(boot: bytes, present: bytes) -> bool:
     """Whether somebody who wants to come back finds another process in its place.
 
-    >>> old, new = Lives(), Lives()
+    >>> old, new = BootIds(), BootIds()
     >>> gives_way(old.next(is_again=True), new.next(is_again=False))
     True
     >>> gives_way(old.next(is_again=True), old.next(is_again=True))

@@ -10,7 +10,7 @@ from time import monotonic
 from tidegate.group.authentication import challenge
 from tidegate.group.framing import READ_SIZE, Frames
 from tidegate.group.round import Identity
-from tidegate.group.wire import Frame, Hello, Lane
+from tidegate.group.wire import ChannelKind, Frame, Hello
 
 
 class Connection:
@@ -28,7 +28,7 @@ class Connection:
         self.challenge = challenge()
         self.frames = Frames(only=Hello)
         self.who: Identity | None = None
-        self.lane = Lane.CONTROL
+        self.channel = ChannelKind.CONTROL
         self.backlog = bytearray()
         self.is_broken = False
         self._is_deaf = False
@@ -38,9 +38,9 @@ class Connection:
         """For a selector."""
         return self._socket.fileno()
 
-    def admit(self, who: Identity, lane: Lane) -> None:
+    def admit(self, who: Identity, channel: ChannelKind) -> None:
         """Its owner has proven to know the secret."""
-        self.who, self.lane, self.frames.only = who, lane, None
+        self.who, self.channel, self.frames.only = who, channel, None
 
     def read(self) -> Iterator[Frame]:
         """The frames that are there; `is_broken` when there will be no more."""

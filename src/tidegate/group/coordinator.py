@@ -23,22 +23,22 @@ from typing import Self
 from tidegate.errors import CoordinatorBroken, CoordinatorUnreachable, MalformedFrame
 from tidegate.group.address import Address
 from tidegate.group.authentication import checked_secret, coordinator_proof, is_proven
-from tidegate.group.backpressure import HOLDING, Flow
+from tidegate.group.backpressure import HOLDING, FlowControl
 from tidegate.group.boot_ids import gives_way
 from tidegate.group.connection import Connection
-from tidegate.group.coordinator_state import Coordination
-from tidegate.group.listener import Door
+from tidegate.group.coordinator_state import CoordinatorState
+from tidegate.group.listener import Listener
 from tidegate.group.log_events import Repeated, log, tell
 from tidegate.group.member_table import Entry, instance_of
 from tidegate.group.round import Identity
 from tidegate.group.status import Failure, Member, Timeouts
-from tidegate.group.unauthenticated import Strangers
+from tidegate.group.unauthenticated import UnauthenticatedConnections
 from tidegate.group.wire import (
+    ChannelKind,
     Frame,
     Goodbye,
     Heartbeat,
     Hello,
-    Lane,
     Leave,
     Reason,
     Welcome,
@@ -79,16 +79,16 @@ class Coordinator:
         self._heartbeat, self._silence, self._admission = heartbeat, silence, admission
         wanted = Address.parse(address)
         try:
-            self._door = Door(wanted)
+            self._door = Listener(wanted)
         except OSError as trouble:
             raise CoordinatorUnreachable(address, f"cannot listen there: {trouble}") from trouble
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
-        self._group = Coordination(self._write, timeouts or Timeouts())
-        self._strangers = Strangers()
+        self._group = CoordinatorState(self._write, timeouts or Timeouts())
+        self._strangers = UnauthenticatedConnections()
         self._halves: dict[Identity, tuple[Connection, Hello]] = {}
-        self._lanes: dict[Identity, dict[Lane, Connection]] = {}
-        self._flow = Flow(min(silence, HOLDING))
+        self._channels: dict[Identity, dict[ChannelKind, Connection]] = {}
+        self._flow = FlowControl(min(silence, HOLDING))
         self._repeated = Repeated()
         self._overfull: set[Connection] = set()
         self._reads_messages = True
@@ -197,7 +197,7 @@ class Coordinator:
             if now - entry.heard_at > self._silence:
                 self._part(entry.identity, Failure.PEER_LOST, Reason.SILENT)
             else:
-                self._write(entry.identity, Lane.CONTROL, Heartbeat())
+                self._write(entry.identity, ChannelKind.CONTROL, Heartbeat())
         for clogged in self._flow.late(now):
             self._give_up(clogged)
         halves = [connection for connection, _ in self._halves.values()]
@@ -211,9 +211,10 @@ class Coordinator:
             self._give_up(self._overfull.pop())
 
     def _give_up(self, connection: Connection) -> None:
-        if connection.who is not None and connection.who in self._lanes:
+        if connection.who is not None and connection.who in self._channels:
+            kind, untaken = connection.channel.name.lower(), len(connection.backlog)
             tell("member.too_slow", logging.WARNING, member=self._name_of(connection),
-                 lane=connection.lane.name.lower(), untaken=len(connection.backlog))  # fmt: skip
+                 channel=kind, untaken=untaken)  # fmt: skip
             self._part(connection.who, Failure.PEER_LOST, Reason.TOO_SLOW)
 
     # --- who comes and goes ---
@@ -241,11 +242,11 @@ class Coordinator:
             self._turn_away(connection, reason)
             return
         who = Identity(instance_of(hello.name), hello.boot)
-        connection.admit(who, hello.lane)
+        connection.admit(who, hello.channel)
         self._strangers.discard(connection)
         proof = coordinator_proof(self._secret, connection.challenge, hello)
         connection.write(Welcome(proof, self._heartbeat, self._silence))
-        if hello.lane is Lane.CONTROL:
+        if hello.channel is ChannelKind.CONTROL:
             self._halves[who] = connection, hello
         else:
             self._join(who, connection)
@@ -259,8 +260,8 @@ class Coordinator:
             return Reason.NAME_TAKEN
         if other is not None and gives_way(hello.boot, other.member.boot):
             return Reason.REPLACED
-        if hello.lane is Lane.CONTROL:
-            return Reason.NAME_TAKEN if who in self._halves or who in self._lanes else None
+        if hello.channel is ChannelKind.CONTROL:
+            return Reason.NAME_TAKEN if who in self._halves or who in self._channels else None
         return None if who in self._halves else Reason.NOT_A_MEMBER
 
     def _join(self, who: Identity, messages: Connection) -> None:
@@ -268,7 +269,7 @@ class Coordinator:
         old = self._group.roster.by_instance(who.instance)
         if old is not None:
             self._part(old.identity, Failure.PEER_LOST, Reason.REPLACED)
-        self._lanes[who] = {Lane.CONTROL: control, Lane.MESSAGES: messages}
+        self._channels[who] = {ChannelKind.CONTROL: control, ChannelKind.MESSAGES: messages}
         member = Member(hello.name, who.instance, who.boot, hello.host, hello.pid)
         self._group.join(Entry(member, heard_at=monotonic()), monotonic())
         self._watch(messages)
@@ -276,17 +277,17 @@ class Coordinator:
     def _part(self, who: Identity, failure: Failure, reason: Reason | None) -> None:
         """A member goes: the rounds hear of it, then its connections are closed."""
         self._group.part(who, failure, monotonic())
-        lanes = self._lanes.pop(who, {})
-        if reason is not None and lanes:
-            lanes[Lane.CONTROL].write(Goodbye(reason))
-        for connection in lanes.values():
+        channels = self._channels.pop(who, {})
+        if reason is not None and channels:
+            channels[ChannelKind.CONTROL].write(Goodbye(reason))
+        for connection in channels.values():
             self._drop(connection)
 
     def _expel(self, connection: Connection, garbage: MalformedFrame) -> None:
         entry = self._group.roster.get(connection.who) if connection.who else None
         named = str(entry.seen(monotonic())) if entry else f"a stranger at {connection.peer}"
         self._repeated.tell("member.garbage", peer=named, why=garbage.reason)
-        if connection.who is not None and connection.who in self._lanes:
+        if connection.who is not None and connection.who in self._channels:
             self._part(connection.who, Failure.PEER_LOST, Reason.MALFORMED)
         else:
             self._turn_away(connection, Reason.MALFORMED)
@@ -299,7 +300,7 @@ class Coordinator:
     def _forget(self, connection: Connection) -> None:
         """A connection has ended, and whatever depends on it."""
         who = connection.who
-        if who is not None and connection in self._lanes.get(who, {}).values():
+        if who is not None and connection in self._channels.get(who, {}).values():
             self._let_it_say_goodbye(who)
             self._part(who, Failure.PEER_LOST, None)
             return
@@ -308,8 +309,8 @@ class Coordinator:
         self._drop(connection)
 
     def _let_it_say_goodbye(self, who: Identity) -> None:
-        """Its other lane may have ended first: that it leaves on purpose stands on this one."""
-        control = self._lanes[who][Lane.CONTROL]
+        """Its other channel may have ended first: that it leaves on purpose stands on this one."""
+        control = self._channels[who][ChannelKind.CONTROL]
         if not control.is_broken:
             self._hear(control)
 
@@ -323,8 +324,8 @@ class Coordinator:
 
     # --- writing ---
 
-    def _write(self, who: Identity, lane: Lane, frame: Frame) -> None:
-        connection = self._lanes.get(who, {}).get(lane)
+    def _write(self, who: Identity, channel: ChannelKind, frame: Frame) -> None:
+        connection = self._channels.get(who, {}).get(channel)
         if connection is None:
             return
         had_backlog = bool(connection.backlog)
@@ -338,7 +339,7 @@ class Coordinator:
         """Listen to it, and for when it takes more if it has not taken everything."""
         if connection.is_broken:
             return
-        is_read = connection.lane is Lane.CONTROL or self._reads_messages
+        is_read = connection.channel is ChannelKind.CONTROL or self._reads_messages
         events = selectors.EVENT_READ * is_read | selectors.EVENT_WRITE * bool(connection.backlog)
         with suppress(KeyError):
             self._selector.unregister(connection)
@@ -347,7 +348,7 @@ class Coordinator:
         self._weigh(connection)
 
     def _weigh(self, connection: Connection) -> None:
-        if connection.lane is Lane.MESSAGES:
+        if connection.channel is ChannelKind.MESSAGES:
             self._flow.weigh(connection, monotonic())
             self._open_or_shut()
         elif connection.who is not None and len(connection.backlog) > MOST_CONTROL:
@@ -361,8 +362,8 @@ class Coordinator:
         waiting_for = [self._name_of(connection) for connection in self._flow.clogged]
         event = "messages.flow" if self._reads_messages else "messages.held"
         tell(event, logging.WARNING, waiting_for=waiting_for)
-        for lanes in tuple(self._lanes.values()):
-            self._watch(lanes[Lane.MESSAGES])
+        for channels in tuple(self._channels.values()):
+            self._watch(channels[ChannelKind.MESSAGES])
 
     def _name_of(self, connection: Connection) -> str:
         entry = self._group.roster.get(connection.who) if connection.who else None
@@ -370,12 +371,12 @@ class Coordinator:
 
     def _say_goodbye(self) -> None:
         self._group.stop(monotonic())
-        for lanes in self._lanes.values():
-            lanes[Lane.CONTROL].write(Goodbye(Reason.STOPPING))
+        for channels in self._channels.values():
+            channels[ChannelKind.CONTROL].write(Goodbye(Reason.STOPPING))
 
     def _close_everything(self) -> None:
-        for lanes in self._lanes.values():
-            for connection in lanes.values():
+        for channels in self._channels.values():
+            for connection in channels.values():
                 connection.close()
         halves = [connection for connection, _ in self._halves.values()]
         for stranger in (*self._strangers, *halves):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tidegate.errors import MalformedFrame
 from tidegate.group.log_events import tell
-from tidegate.group.member_table import Entry, Roster
+from tidegate.group.member_table import Entry, MemberTable
 from tidegate.group.round import Identity
 from tidegate.group.rounds import Rounds, Send
 from tidegate.group.status import NOBODY, Failure, Timeouts
@@ -19,21 +19,21 @@ from tidegate.group.wire import (
     About,
     AckResponse,
     BarrierRequest,
+    ChannelKind,
     Configure,
     Delivered,
     Drain,
     Frame,
     Heartbeat,
-    Lane,
     Posted,
 )
 
 
-class Coordination:
+class CoordinatorState:
     """The group as its coordinator sees it."""
 
     def __init__(self, send: Send, timeouts: Timeouts) -> None:
-        self.roster = Roster()
+        self.roster = MemberTable()
         self.timeouts = timeouts
         self._send = send
         self._rounds = Rounds(self.roster, send)
@@ -44,9 +44,9 @@ class Coordination:
         if old is not None:
             self.part(old.identity, Failure.PEER_LOST, now)
         self.roster.add(entry)
-        self._send(entry.identity, Lane.CONTROL, Configure.to(self.timeouts))
+        self._send(entry.identity, ChannelKind.CONTROL, Configure.to(self.timeouts))
         for other in self.roster:
-            self._send(entry.identity, Lane.CONTROL, About.of(other.seen(now), is_here=True))
+            self._send(entry.identity, ChannelKind.CONTROL, About.of(other.seen(now), is_here=True))
         self._announce(entry, now, is_here=True)
         tell("member.joined", **_named(entry))
 
@@ -99,7 +99,7 @@ class Coordination:
             target.leading += 1
             where = (target.leading, entry.member.name, frame.sent)
             delivered = Delivered(*where, frame.topic, frame.payload)
-            self._send(target.identity, Lane.MESSAGES, delivered)
+            self._send(target.identity, ChannelKind.MESSAGES, delivered)
 
     def _targets(self, sender: Entry, to: int) -> Iterable[Entry]:
         if to == NOBODY:
@@ -118,7 +118,7 @@ class Coordination:
     def _configure(self, entry: Entry, frame: Configure) -> None:
         self.timeouts = frame.timeouts
         for each in self.roster:
-            self._send(each.identity, Lane.CONTROL, frame)
+            self._send(each.identity, ChannelKind.CONTROL, frame)
         tell("group.configured", **_named(entry), timeouts=str(self.timeouts))
 
     def _timeouts_of(self, frame: BarrierRequest) -> Timeouts:
@@ -134,7 +134,7 @@ class Coordination:
         about = About.of(entry.seen(now), is_here=is_here)
         for other in self.roster:
             if other is not entry:
-                self._send(other.identity, Lane.CONTROL, about)
+                self._send(other.identity, ChannelKind.CONTROL, about)
 
 
 def _named(entry: Entry) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""How a process opens its lanes to a coordinator: both sides prove that they know the secret."""
+"""How a process opens its channels to a coordinator: both sides prove that they know the secret."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tidegate.group.wire import (
     NONCE,
     PROOF,
     Challenge,
+    ChannelKind,
     Frame,
     Goodbye,
     Hello,
-    Lane,
     Reason,
     Welcome,
 )
@@ -47,7 +47,7 @@ class Applicant:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLane:
+class OpenChannel:
     """A connection whose other side has proven itself, and frames that came right behind."""
 
     socket: socket.socket
@@ -56,14 +56,14 @@ class OpenLane:
     early: tuple[Frame, ...]
 
 
-def open_lane(who: Applicant, lane: Lane, timeout: float) -> OpenLane:
+def open_channel(who: Applicant, channel: ChannelKind, timeout: float) -> OpenChannel:
     """Connect and be admitted: `CoordinatorUnreachable` if nobody is there, else `NotAdmitted`."""
     try:
         connection = who.address.connect(timeout)
     except OSError as trouble:
         raise CoordinatorUnreachable(str(who.address), str(trouble)) from trouble
     try:
-        return _be_admitted(who, lane, connection, monotonic() + timeout)
+        return _be_admitted(who, channel, connection, monotonic() + timeout)
     except (OSError, EOFError) as trouble:
         connection.close()
         raise CoordinatorUnreachable(str(who.address), str(trouble)) from trouble
@@ -75,13 +75,15 @@ def open_lane(who: Applicant, lane: Lane, timeout: float) -> OpenLane:
         raise
 
 
-def _be_admitted(who: Applicant, lane: Lane, connection: socket.socket, until: float) -> OpenLane:
+def _be_admitted(
+    who: Applicant, channel: ChannelKind, connection: socket.socket, until: float
+) -> OpenChannel:
     frames = Frames()
     asked, *_ = _next_frames(connection, frames, until)
     if not isinstance(asked, Challenge):
         raise MalformedFrame(f"{type(asked).__name__} instead of a challenge")
     nonce = os.urandom(NONCE)
-    hello = Hello(bytes(PROOF), lane, who.boot, who.pid, nonce, who.name, who.host)
+    hello = Hello(bytes(PROOF), channel, who.boot, who.pid, nonce, who.name, who.host)
     hello = prove(who.secret, asked, hello)
     connection.sendall(hello.pack())
     answer, *early = _next_frames(connection, frames, until)
@@ -91,13 +93,13 @@ def _be_admitted(who: Applicant, lane: Lane, connection: socket.socket, until: f
         raise MalformedFrame(f"{type(answer).__name__} instead of a welcome")
     if not hmac.compare_digest(answer.proof, coordinator_proof(who.secret, asked, hello)):
         raise NotAdmitted(who.name, str(who.address), "whoever listens does not know the secret")
-    return OpenLane(connection, frames, answer, tuple(early))
+    return OpenChannel(connection, frames, answer, tuple(early))
 
 
 def _turned_away(who: Applicant, reason: Reason) -> NoReturn:
     if reason is Reason.REPLACED:
         raise MemberReplaced(who.name)
-    if reason is Reason.NOT_A_MEMBER:  # the coordinator was started again between the two lanes
+    if reason is Reason.NOT_A_MEMBER:  # the coordinator was started again between the two channels
         raise CoordinatorUnreachable(str(who.address), "it does not know the other connection")
     raise NotAdmitted(who.name, str(who.address), WHY.get(reason, str(reason)))
 

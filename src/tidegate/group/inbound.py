@@ -8,7 +8,7 @@ from threading import TIMEOUT_MAX
 from tidegate.group.handlers import Handlers, Message
 
 
-class Intake:
+class InboundMessages:
     """The messages of one life; its handlers are through only when those of earlier lives are."""
 
     def __init__(self, handlers: Handlers, on_change: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ PAUSE = 1.0
 """Seconds without accepting after the system has refused to; usually it lacks descriptors."""
 
 
-class Door:
+class Listener:
     """The listening socket of a coordinator.
 
     A connection that cannot be accepted stays where it is and would be announced again at once and

@@ -60,7 +60,7 @@ class Entry:
         )
 
 
-class Roster:
+class MemberTable:
     """Who is here, by instance; a younger life of the same instance takes the place of the old."""
 
     def __init__(self) -> None:

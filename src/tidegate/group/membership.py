@@ -20,7 +20,7 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.group.address import Address
-from tidegate.group.boot_ids import Lives
+from tidegate.group.boot_ids import BootIds
 from tidegate.group.fields import put_name
 from tidegate.group.handlers import Handlers, Message
 from tidegate.group.handshake import Applicant
@@ -55,7 +55,7 @@ class Membership:
         )
         self._changed = Condition()
         self._here: dict[int, Member] = {}
-        self._lives = Lives()
+        self._lives = BootIds()
         self._session: Session | None = None
         self._end: GroupError | None = None
         self._is_draining = False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tidegate.group.log_events import log, tell
-from tidegate.group.member_table import Entry, Missed, Roster
+from tidegate.group.member_table import Entry, MemberTable, Missed
 from tidegate.group.round import Ask, Identity, Round, Slow, Stage, Verdict
 from tidegate.group.status import NOBODY, PHASES, Failure, Timeouts
 from tidegate.group.wire import (
@@ -21,8 +21,8 @@ from tidegate.group.wire import (
     AckResponse,
     BarrierCompletion,
     BarrierRequest,
+    ChannelKind,
     Frame,
-    Lane,
     Reason,
     Refusal,
 )
@@ -35,13 +35,13 @@ MOST_CALLS = 256
 MOST_MISSED = 256
 """Verdicts kept for a member that has missed their rounds."""
 
-Send = Callable[[Identity, Lane, Frame], None]
+Send = Callable[[Identity, ChannelKind, Frame], None]
 
 
 class Rounds:
     """The rounds that are open."""
 
-    def __init__(self, roster: Roster, send: Send) -> None:
+    def __init__(self, roster: MemberTable, send: Send) -> None:
         self._roster = roster
         self._send = send
         self._next = 1
@@ -131,7 +131,7 @@ class Rounds:
         for ask in asked:
             where = (self._leading(ask.who), round_.number, round_.generation)
             request = AckRequest(*where, ask.ack, ask.target, ask.call, ask.within)
-            self._send(ask.who, Lane.CONTROL, request)
+            self._send(ask.who, ChannelKind.CONTROL, request)
         if round_.is_settled and self._open.pop(round_.number, None) is not None:
             self._conclude(round_, now)
 
@@ -161,9 +161,9 @@ class Rounds:
         offenders: Iterable[About],
     ) -> None:
         for about in offenders:
-            self._send(entry.identity, Lane.CONTROL, about)
+            self._send(entry.identity, ChannelKind.CONTROL, about)
         completion = BarrierCompletion(call, entry.leading, require, *verdict)
-        self._send(entry.identity, Lane.CONTROL, completion)
+        self._send(entry.identity, ChannelKind.CONTROL, completion)
 
     def _offenders(self, round_: Round, now: float) -> tuple[About, ...]:
         named = {round_.status(phase).offender for phase in PHASES} - {NOBODY}
@@ -197,7 +197,7 @@ class Rounds:
              member=entry.member.name)  # fmt: skip
 
     def _refuse(self, entry: Entry, frame: BarrierRequest, reason: Reason) -> None:
-        self._send(entry.identity, Lane.CONTROL, Refusal(frame.call, reason))
+        self._send(entry.identity, ChannelKind.CONTROL, Refusal(frame.call, reason))
         tell("barrier.refused", logging.WARNING, barrier=frame.barrier, member=entry.member.name,
              why=str(reason))  # fmt: skip
 

@@ -20,8 +20,8 @@ from time import monotonic
 from tidegate.errors import CoordinatorUnreachable, MalformedFrame
 from tidegate.group.framing import READ_SIZE
 from tidegate.group.handlers import Handlers, Message
-from tidegate.group.handshake import Applicant, OpenLane, open_lane
-from tidegate.group.inbound import Intake
+from tidegate.group.handshake import Applicant, OpenChannel, open_channel
+from tidegate.group.inbound import InboundMessages
 from tidegate.group.log_events import log
 from tidegate.group.status import Failure, Member, PhaseStatus, Require, State
 from tidegate.group.wire import (
@@ -31,13 +31,13 @@ from tidegate.group.wire import (
     AckType,
     BarrierCompletion,
     BarrierRequest,
+    ChannelKind,
     Configure,
     Delivered,
     Drain,
     Frame,
     Goodbye,
     Heartbeat,
-    Lane,
     Leave,
     Posted,
     Reason,
@@ -84,9 +84,9 @@ class Session:
         handlers: Handlers,
         heard: Callable[[About | Configure], None],
     ) -> None:
-        self._control = open_lane(who, Lane.CONTROL, timeout)
+        self._control = open_channel(who, ChannelKind.CONTROL, timeout)
         try:
-            self._messages = open_lane(who, Lane.MESSAGES, timeout)
+            self._messages = open_channel(who, ChannelKind.MESSAGES, timeout)
         except BaseException:
             self._control.socket.close()
             raise
@@ -107,7 +107,7 @@ class Session:
         self.ended_by: Reason | None = None
         """Why the coordinator ended it, if it said so."""
         self.silence = self._control.welcome.silence
-        self.intake = Intake(handlers, self._answer_what_is_due)
+        self.intake = InboundMessages(handlers, self._answer_what_is_due)
         self._threads = [
             Thread(target=self._listen, name="group control", daemon=True),
             Thread(target=self._read_messages, name="group messages", daemon=True),
@@ -211,29 +211,29 @@ class Session:
     # --- what the coordinator says ---
 
     def _listen(self) -> None:
-        lane = self._control
+        channel = self._control
         try:
-            for frame in lane.early:
+            for frame in channel.early:
                 self._obey(frame)
             while not self.over.is_set():
-                self._hear(lane)
+                self._hear(channel)
         except CoordinatorUnreachable:
-            self._hear_last_words(lane)
+            self._hear_last_words(channel)
         except (OSError, EOFError, MalformedFrame) as trouble:
             self._lost(trouble)
         finally:
             self.end(None)
 
-    def _hear_last_words(self, lane: OpenLane) -> None:
+    def _hear_last_words(self, channel: OpenChannel) -> None:
         """Writing has failed; why the coordinator has gone may still be there to read."""
         with suppress(OSError, MalformedFrame):
-            while data := lane.socket.recv(READ_SIZE):
-                for frame in lane.frames.feed(data):
+            while data := channel.socket.recv(READ_SIZE):
+                for frame in channel.frames.feed(data):
                     self._obey(frame)
 
-    def _hear(self, lane: OpenLane) -> None:
+    def _hear(self, channel: OpenChannel) -> None:
         try:
-            data = lane.socket.recv(READ_SIZE)
+            data = channel.socket.recv(READ_SIZE)
         except BlockingIOError:
             data = None
         now = monotonic()
@@ -241,15 +241,15 @@ class Session:
             if not data:
                 raise EOFError("the coordinator has closed the connection")
             self._heard_at = now
-            for frame in lane.frames.feed(data):
+            for frame in channel.frames.feed(data):
                 self._obey(frame)
         elif now - self._heard_at > self.silence:
             raise EOFError(f"the coordinator has been silent for {self.silence:g} s")
-        if now - self._beaten_at >= lane.welcome.heartbeat:
+        if now - self._beaten_at >= channel.welcome.heartbeat:
             self._beaten_at = now
             self.intake.warn(self.silence)
             with self._sending_control:
-                self._write(lane, Heartbeat())
+                self._write(channel, Heartbeat())
 
     def _obey(self, frame: Frame) -> None:
         match frame:
@@ -287,17 +287,17 @@ class Session:
             self._idle.set()
 
     def _read_messages(self) -> None:
-        lane = self._messages
+        channel = self._messages
         try:
-            for frame in lane.early:
+            for frame in channel.early:
                 self._take_in(frame)
-            while data := lane.socket.recv(READ_SIZE):
-                for frame in lane.frames.feed(data):
+            while data := channel.socket.recv(READ_SIZE):
+                for frame in channel.frames.feed(data):
                     self._take_in(frame)
             trouble: Exception = EOFError("the coordinator has closed the connection")
         except Exception as caught:  # noqa: BLE001  who reads no more must not look alive
             trouble = caught
-        # A goodbye on the other lane says more than the end of this one.
+        # A goodbye on the other channel says more than the end of this one.
         self.over.wait(self._control.welcome.heartbeat)
         self._lost(trouble)
 
@@ -335,9 +335,9 @@ class Session:
 
     # --- the end ---
 
-    def _write(self, lane: OpenLane, frame: Frame) -> None:
+    def _write(self, channel: OpenChannel, frame: Frame) -> None:
         try:
-            lane.socket.sendall(frame.pack())
+            channel.socket.sendall(frame.pack())
         except OSError as trouble:
             self._lost(trouble)
             reason = "it takes nothing any more" if _is_timeout(trouble) else str(trouble)
@@ -352,9 +352,9 @@ class Session:
         self._shut()
 
     def _shut(self) -> None:
-        for lane in (self._control, self._messages):
+        for channel in (self._control, self._messages):
             with suppress(OSError):
-                lane.socket.shutdown(socket.SHUT_RDWR)
+                channel.socket.shutdown(socket.SHUT_RDWR)
 
     def _end_calls(self) -> None:
         """Nobody will answer these: the coordinator has gone, or has given this process up."""

@@ -17,7 +17,7 @@ MOST = 256
 """Connections that have proven nothing yet."""
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """At most `most` connections that have proven nothing yet."""
 
     def __init__(self, most: int = MOST) -> None:

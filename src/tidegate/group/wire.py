@@ -54,7 +54,7 @@ class AckType(IntEnum):
         return Phase.OUTBOUND if self is AckType.OUTBOUND else Phase.PROCESSING
 
 
-class Lane(IntEnum):
+class ChannelKind(IntEnum):
     """The two connections of a member: acknowledgements never queue behind messages."""
 
     CONTROL = 1
@@ -248,13 +248,13 @@ class Challenge(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Hello(Frame):
-    """Who opens which lane, and the proof; the nonce challenges the coordinator in turn."""
+    """Who opens which channel, and the proof; the nonce challenges the coordinator in turn."""
 
     kind = 2
-    layout = (raw(PROOF), one_of(Lane), raw(BOOT), U32, raw(NONCE), NAME, TEXT)
+    layout = (raw(PROOF), one_of(ChannelKind), raw(BOOT), U32, raw(NONCE), NAME, TEXT)
 
     proof: bytes
-    lane: Lane
+    channel: ChannelKind
     boot: bytes
     pid: int
     nonce: bytes
@@ -264,7 +264,7 @@ class Hello(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Welcome(Frame):
-    """The lane is open: the coordinator's proof, and how it keeps time."""
+    """The channel is open: the coordinator's proof, and how it keeps time."""
 
     kind = 3
     layout = (raw(PROOF), SECONDS, SECONDS)

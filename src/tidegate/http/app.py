@@ -12,12 +12,12 @@
     GET  /pipelines/{pipeline}/runs/{run}/sources/{source}            which chunks are there
     PUT  /pipelines/{pipeline}/runs/{run}/sources/{source}/chunks/{number}
     POST /pipelines/{pipeline}/runs/{run}/sources/{source}/end
-    GET  /pipelines/{pipeline}/runs/{run}/results                     at the end, or ?cut=N|latest
-    GET  /pipelines/{pipeline}/runs/{run}/results/{sink}
-    GET  /pipelines/{pipeline}/runs/{run}/checkpoints                 how each went
-    POST /pipelines/{pipeline}/runs/{run}/checkpoints                 begin one
-    GET  /pipelines/{pipeline}/runs/{run}/cuts/{number|latest}        the manifest of one
-    POST /pipelines/{pipeline}/runs/{run}/restore                     begin again at a cut
+    GET  /pipelines/{pipeline}/runs/{run}/results                     at the end, or
+    ?checkpoint=N|latest GET  /pipelines/{pipeline}/runs/{run}/results/{sink} GET
+    /pipelines/{pipeline}/runs/{run}/checkpoints                 how each went POST
+    /pipelines/{pipeline}/runs/{run}/checkpoints                 begin one GET
+    /pipelines/{pipeline}/runs/{run}/checkpoints/{number|latest}        the manifest of one POST
+    /pipelines/{pipeline}/runs/{run}/restore                     begin again at a cut
 
 Endpoints read a request, let an `Account` do the work on one of a few threads, and write the
 answer.
@@ -38,7 +38,7 @@ from starlette.routing import Route
 
 from tidegate.errors import TidegateError, TooManyFollowers, UnknownPipeline
 from tidegate.http import sse
-from tidegate.http.client_api import Account, Seen, Served, rows_of
+from tidegate.http.client_api import ClientApi, Seen, Served, rows_of
 from tidegate.http.downloads import Downloads
 from tidegate.http.formats import CHUNKS, chunk_format, result_format
 from tidegate.http.health import Health
@@ -50,9 +50,9 @@ from tidegate.http.requests import (
     Ending,
     Restoring,
     Taking,
-    WantedCut,
+    WantedCheckpoint,
+    asked_checkpoint,
     asked_chunk,
-    asked_cut,
     asked_number,
     body_as,
 )
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from tidegate.http.limits.limits import Limits
     from tidegate.http.spool import Spool
     from tidegate.runtime.deployment import Deployment
-    from tidegate.runtime.service import Front
+    from tidegate.runtime.service import PipelineFrontend
     from tidegate.store import Run
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ PAGE, MOST = 1000, 10_000
 
 
 def http_app(
-    service: Front,
+    service: PipelineFrontend,
     place: Deployment,
     gate: Gate,
     *,
@@ -110,7 +110,7 @@ def http_app(
 class _Endpoints:
     def __init__(
         self,
-        service: Front,
+        service: PipelineFrontend,
         place: Deployment,
         gate: Gate,
         spool: Spool,
@@ -124,7 +124,7 @@ class _Endpoints:
         self._limits = limits
         self._followers = AtOnce(limits.followers, TooManyFollowers)
         self._downloads = Downloads(spool, threads, limits)
-        self._quotas = Quotas(place, service.assembly.name)
+        self._quotas = Quotas(place, service.task_graph.name)
         admission = Admission(self._quotas.check_bytes, place.reserve.check)
         self._uploads = Uploads(spool, threads, limits, admission)
         seconds = place.settings.health_seconds
@@ -148,7 +148,7 @@ class _Endpoints:
             Route(RUN + "/results", self.results),
             Route(RUN + "/results/{sink}", self.result),
             Route(RUN + "/checkpoints", self.checkpoints_or_take, methods=["GET", "POST"]),
-            Route(RUN + "/cuts/{cut}", self.cut),
+            Route(RUN + "/checkpoints/{cut}", self.checkpoint),
             Route(RUN + "/restore", self.restore, methods=["POST"]),
         ]
 
@@ -171,8 +171,8 @@ class _Endpoints:
     def _served(self) -> Served:
         stages = self._service.checked.stages.values()
         sinks = {stage.sink: [*stage.output.names] for stage in stages if stage.sink}
-        sources = [*self._service.assembly.sources]
-        return Served(self._service.assembly.name, sources, sinks, self._limits.chunk_bytes)
+        sources = [*self._service.task_graph.sources]
+        return Served(self._service.task_graph.name, sources, sinks, self._limits.chunk_bytes)
 
     # ── runs ──
 
@@ -188,12 +188,12 @@ class _Endpoints:
         account = self._account(request)
         asked = await self._body(request, Beginning)
         key = request.headers.get("idempotency-key")
-        begin = partial(account.begin, asked.run, key, cutting=asked.wanted_cutting())
+        begin = partial(account.begin, asked.run, key, checkpoints=asked.wanted_checkpoints())
         await self._check_runs(account, asked.run)
         bounds = {"warn_after": asked.warn_after, "deadline": asked.deadline}
         return answer(await self._threads.call(account.client, begin, **bounds), 201)
 
-    async def _check_runs(self, account: Account, run: str) -> None:
+    async def _check_runs(self, account: ClientApi, run: str) -> None:
         client = account.client
         await self._threads.call(client, self._quotas.check_runs, client, run)
 
@@ -234,7 +234,7 @@ class _Endpoints:
             look = partial(self._look, request, account, run)
             return sse.response(seen, look, heard, held.pop_all())
 
-    async def _look(self, request: Request, account: Account, run: Run) -> Seen | None:
+    async def _look(self, request: Request, account: ClientApi, run: Run) -> Seen | None:
         if self._threads.is_closing or not self._gate.is_still(account.client, request):
             return None
         try:
@@ -265,7 +265,7 @@ class _Endpoints:
         return answer({"is_new": is_new}, 201 if is_new else 200)
 
     async def _deliver(
-        self, account: Account, run: str, source: str, number: int, file: str
+        self, account: ClientApi, run: str, source: str, number: int, file: str
     ) -> bool:
         deliver = partial(account.deliver, run, source, number, file)
         return await self._threads.deliver(account.client, deliver)
@@ -281,7 +281,7 @@ class _Endpoints:
 
     async def results(self, request: Request) -> Response:
         account = self._account(request)
-        run, of = request.path_params["run"], _cut_of(request)
+        run, of = request.path_params["run"], _checkpoint_of(request)
         found = await self._threads.call(account.client, account.results, run, of)
         return answer({"results": rows_of(found)})
 
@@ -290,7 +290,7 @@ class _Endpoints:
         run, sink = request.path_params["run"], request.path_params["sink"]
         asked, accept = request.query_params.get("format"), request.headers.get("accept")
         wanted = result_format(asked, accept)
-        return await self._downloads.send(account, run, sink, wanted, _cut_of(request))
+        return await self._downloads.send(account, run, sink, wanted, _checkpoint_of(request))
 
     # ── cuts ──
 
@@ -309,14 +309,19 @@ class _Endpoints:
         account = self._account(request)
         asked = await self._body(request, Taking)
         number = await self._threads.call(
-            account.client, account.take_cut, request.path_params["run"], asked
+            account.client, account.take_checkpoint, request.path_params["run"], asked
         )
         return answer({"number": number}, 202)
 
-    async def cut(self, request: Request) -> Response:
+    async def checkpoint(self, request: Request) -> Response:
         account = self._account(request)
-        run, wanted = request.path_params["run"], asked_cut(request.path_params["cut"])
-        return answer(await self._threads.call(account.client, account.cut, run, wanted.number))
+        run, wanted = (
+            request.path_params["run"],
+            asked_checkpoint(request.path_params["checkpoint"]),
+        )
+        return answer(
+            await self._threads.call(account.client, account.checkpoint, run, wanted.number)
+        )
 
     async def restore(self, request: Request) -> Response:
         """All files of the cut are read first, which takes as long as a result."""
@@ -332,18 +337,18 @@ class _Endpoints:
     async def _body(self, request: Request, kind: type[T]) -> T:
         return await body_as(request, kind, self._limits.body)
 
-    def _account(self, request: Request) -> Account:
+    def _account(self, request: Request) -> ClientApi:
         client = self._gate.client_of(request)
-        pipeline, served = request.path_params["pipeline"], self._service.assembly.name
+        pipeline, served = request.path_params["pipeline"], self._service.task_graph.name
         if pipeline != served:
             raise UnknownPipeline(pipeline, "it is not served here", served)
-        return Account(self._service, self._place, client)
+        return ClientApi(self._service, self._place, client)
 
 
-def _cut_of(request: Request) -> WantedCut | None:
+def _checkpoint_of(request: Request) -> WantedCheckpoint | None:
     """None: what is asked for is the end."""
-    text = request.query_params.get("cut")
-    return None if text is None else asked_cut(text)
+    text = request.query_params.get("checkpoint")
+    return None if text is None else asked_checkpoint(text)
 
 
 def _format_of(request: Request) -> str:

@@ -46,10 +46,10 @@ from tidegate.store.runs.status import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint import Cutting
-    from tidegate.http.requests import Taking, WantedCut
+    from tidegate.checkpoint import Checkpoints
+    from tidegate.http.requests import Taking, WantedCheckpoint
     from tidegate.runtime.deployment import Deployment
-    from tidegate.runtime.service import Front
+    from tidegate.runtime.service import PipelineFrontend
     from tidegate.spark import Batch
     from tidegate.store import Connection, RunSummary
 
@@ -113,7 +113,7 @@ class SourceChunks:
 
 
 @dataclass(frozen=True, slots=True)
-class CutShown:
+class CheckpointManifest:
     """One cut of a run."""
 
     number: int
@@ -130,14 +130,14 @@ class Seen:
     why: str
     stages: list[StageStatus]
     results: dict[str, int]
-    cuts: tuple[Checkpoint, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
     """Those that sinks show and that are remembered, the oldest first."""
 
 
-class Account:
+class ClientApi:
     """One client of a served pipeline."""
 
-    def __init__(self, service: Front, place: Deployment, client: str) -> None:
+    def __init__(self, service: PipelineFrontend, place: Deployment, client: str) -> None:
         self._service = service
         self._server = service.server
         self._database = place.database
@@ -149,7 +149,7 @@ class Account:
 
     def runs(self, limit: int) -> list[RunSummary]:
         """The client's latest runs."""
-        pipeline, beginning = self._service.assembly.name, beginning_of(self.client)
+        pipeline, beginning = self._service.task_graph.name, beginning_of(self.client)
         found = self._database.transact(lambda c: overview(c, pipeline, limit, beginning))
         return [replace(it, run=self._own(it.run)) for it in found]
 
@@ -160,15 +160,15 @@ class Account:
         *,
         warn_after: float | None = None,
         deadline: float | None = None,
-        cutting: Cutting | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> Run:
         """Begin a run; a request repeated with its key gets the run that it has begun.
 
         Raises `IdempotencyConflict` if the request of this key asked for something else.
         """
         stored, key = stored_name(self.client, run), self._request(request)
-        body = _digest_of(run, warn_after, deadline, cutting)
-        wanted = partial(self._server.begin_once, stored, key, cutting=cutting, body=body)
+        body = _digest_of(run, warn_after, deadline, checkpoints)
+        wanted = partial(self._server.begin_once, stored, key, checkpoints=checkpoints, body=body)
         with self._told(run), self._own_names():
             return self._own(wanted(warn_after=warn_after, deadline=deadline))
 
@@ -235,22 +235,22 @@ class Account:
 
     # ── cuts ──
 
-    def take_cut(self, run: str, asked: Taking) -> int:
+    def take_checkpoint(self, run: str, asked: Taking) -> int:
         """Begin a checkpoint now; its number."""
         with self._told(run):
             stored = stored_name(self.client, run)
-            return self._server.cuts.begin(stored, unaligned=asked.unaligned)
+            return self._server.checkpoints.begin(stored, unaligned=asked.unaligned)
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
         """Those that are remembered."""
         with self._told(run):
-            return self._server.cuts.all(stored_name(self.client, run))
+            return self._server.checkpoints.all(stored_name(self.client, run))
 
-    def cut(self, run: str, number: int | None) -> CutShown:
+    def checkpoint(self, run: str, number: int | None) -> CheckpointManifest:
         """A cut, by default the latest."""
         with self._told(run):
-            found = self._server.cuts.read(stored_name(self.client, run), number)
-            return CutShown(found.number, found.manifest, rows_of(found.results))
+            found = self._server.checkpoints.read(stored_name(self.client, run), number)
+            return CheckpointManifest(found.number, found.manifest, rows_of(found.results))
 
     def restore(self, run: str, number: int | None) -> Run:
         """Begin a run again at a cut, by default the latest."""
@@ -281,18 +281,25 @@ class Account:
         known = self._database.transact(lambda c: checkpoints_of(c, run))
         return Seen(own.run, why(own), stages(own), results, tuple(filter(_is_shown, known)))
 
-    def results(self, run: str, of: WantedCut | None = None) -> Mapping[str, list[Batch]]:
+    def results(self, run: str, of: WantedCheckpoint | None = None) -> Mapping[str, list[Batch]]:
         """The batches of every sink; raises what became of a run that has none."""
         with self._told(run):
             if of is not None:
-                return self._server.cuts.read(stored_name(self.client, run), of.number).results
+                return self._server.checkpoints.read(
+                    stored_name(self.client, run), of.number
+                ).results
             try:
                 return self._server.wait(stored_name(self.client, run), timeout=0)
             except RunTimeout:
                 raise ResultsNotReady(run) from None
 
     def result(
-        self, run: str, sink: str, wanted: ResultFormat, folder: Path, of: WantedCut | None = None
+        self,
+        run: str,
+        sink: str,
+        wanted: ResultFormat,
+        folder: Path,
+        of: WantedCheckpoint | None = None,
     ) -> Iterator[bytes]:
         """The result of a sink, piece by piece; a CSV is made in the folder first."""
         published = self.results(run, of)
@@ -314,7 +321,7 @@ class Account:
         """The id of a request: unique to client and key; without a key, to the request."""
         if key is None:
             return uuid4()
-        return uuid5(REQUESTS, f"{self._service.assembly.name}\n{self.client}\n{key}")
+        return uuid5(REQUESTS, f"{self._service.task_graph.name}\n{self.client}\n{key}")
 
     @contextmanager
     def _own_names(self) -> Iterator[None]:
@@ -332,7 +339,7 @@ class Account:
         return replace(run, name=run.name.removeprefix(beginning_of(self.client)))
 
     def _refuse_unknown(self, source: str) -> None:
-        known = self._service.assembly.sources
+        known = self._service.task_graph.sources
         if source not in known:
             raise UnknownSource(source=source, known=", ".join(known))
 

@@ -13,11 +13,11 @@ from tidegate.http.limits.concurrency import AtOnce
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tidegate.http.client_api import Account
+    from tidegate.http.client_api import ClientApi
     from tidegate.http.formats import ResultFormat
     from tidegate.http.limits.executors import Threads
     from tidegate.http.limits.limits import Limits
-    from tidegate.http.requests import WantedCut
+    from tidegate.http.requests import WantedCheckpoint
     from tidegate.http.spool import Spool
 
 
@@ -34,7 +34,12 @@ class Downloads:
         self._under_way = AtOnce(limits.downloads_per_client, TooManyDownloads, limits.downloads)
 
     async def send(
-        self, account: Account, run: str, sink: str, wanted: ResultFormat, of: WantedCut | None
+        self,
+        account: ClientApi,
+        run: str,
+        sink: str,
+        wanted: ResultFormat,
+        of: WantedCheckpoint | None,
     ) -> Response:
         """The result of a sink, at its end or at a cut. What is wrong shows before the first byte.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import ServerTrouble
 
 if TYPE_CHECKING:
-    from tidegate.runtime.ingestion.daemon_pool import Couriers
+    from tidegate.runtime.ingestion.daemon_pool import DaemonPool
 
 
 MARGIN = 1.0
@@ -20,7 +20,7 @@ MARGIN = 1.0
 class Health:
     """Looks when it is asked. All that ask during one look get its outcome."""
 
-    def __init__(self, look: Callable[[], None], seconds: float, thread: Couriers) -> None:
+    def __init__(self, look: Callable[[], None], seconds: float, thread: DaemonPool) -> None:
         self._look = look
         self._seconds = seconds + MARGIN
         self._thread = thread

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
-from tidegate.checkpoint import Cutting
+from tidegate.checkpoint import Checkpoints
 from tidegate.errors import InvalidRequest, RequestStalled
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MOST = {"retained": 1000}
 
 
 @dataclass(frozen=True, slots=True)
-class WantedCut:
+class WantedCheckpoint:
     """One cut of a run."""
 
     number: int | None
@@ -47,12 +47,12 @@ class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: str
     warn_after: Seconds | None = None
     deadline: Seconds | None = None
-    cutting: dict[str, object] | None = None
-    """The fields of a `Cutting` that are not as usual."""
+    checkpoints: dict[str, object] | None = None
+    """The fields of a `Checkpoints` that are not as usual."""
 
-    def wanted_cutting(self) -> Cutting | None:
+    def wanted_checkpoints(self) -> Checkpoints | None:
         """How the run is to be cut, if that was said; raises `InvalidRequest`."""
-        return None if self.cutting is None else _cutting(self.cutting)
+        return None if self.checkpoints is None else _checkpoints(self.checkpoints)
 
 
 class Taking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,8 +73,8 @@ class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chunks: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
 
 
-def _cutting(given: Mapping[str, object]) -> Cutting:
-    unknown = given.keys() - {field.name for field in fields(Cutting)}
+def _checkpoints(given: Mapping[str, object]) -> Checkpoints:
+    unknown = given.keys() - {field.name for field in fields(Checkpoints)}
     if unknown:
         raise InvalidRequest(f"no run is cut by {_short(min(unknown))}")
     for name, value in given.items():
@@ -82,7 +82,7 @@ def _cutting(given: Mapping[str, object]) -> Cutting:
         if isinstance(value, int | float) and not least <= value <= most:
             raise InvalidRequest(f"{name} of cutting has to be a number from {least} to {most}")
     try:
-        return msgspec.convert(given, Cutting)
+        return msgspec.convert(given, Checkpoints)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"cutting: {error}") from error
 
@@ -132,13 +132,13 @@ def asked_chunk(request: Request) -> tuple[str, str, int]:
     return path["run"], path["source"], number
 
 
-def asked_cut(text: str) -> WantedCut:
+def asked_checkpoint(text: str) -> WantedCheckpoint:
     """A cut by its number, or the latest; raises `InvalidRequest`."""
     number = None if text == LATEST else _number(text)
     if text != LATEST and not number:
         said = _short(text)
         raise InvalidRequest(f"{said} is no cut; there is {LATEST!r}, and there are 1, 2, 3, …")
-    return WantedCut(number)
+    return WantedCheckpoint(number)
 
 
 def _number(text: str) -> int | None:

@@ -49,17 +49,17 @@ class EventId:
 
     run: int
     place: int = 0
-    cut: int = 0
+    checkpoint: int = 0
 
     def __str__(self) -> str:
-        return f"{self.run}.{self.place}" + (f".{self.cut}" if self.cut else "")
+        return f"{self.run}.{self.place}" + (f".{self.checkpoint}" if self.checkpoint else "")
 
     @classmethod
     def read(cls, text: str | None) -> EventId | None:
         """From `Last-Event-ID`; None for what we never sent.
 
         >>> EventId.read("17.2"), EventId.read("17.0.5"), EventId.read("yesterday")
-        (EventId(run=17, place=2, cut=0), EventId(run=17, place=0, cut=5), None)
+        (EventId(run=17, place=2, checkpoint=0), EventId(run=17, place=0, checkpoint=5), None)
         """
         found = _ID.fullmatch(text or "")
         return cls(*(int(part or 0) for part in found.groups())) if found else None
@@ -87,11 +87,11 @@ class RunEvent:
 def events(before: Seen | None, now: Seen, heard: EventId) -> Iterator[RunEvent]:
     """What is new, for who has heard everything up to one event of this run."""
     at = heard
-    for it in now.cuts:
-        if it.number > heard.cut:
-            at = replace(at, cut=it.number)
+    for it in now.checkpoints:
+        if it.number > heard.checkpoint:
+            at = replace(at, checkpoint=it.number)
             data = {"number": it.number, "id": str(it.id), "seconds": it.seconds, "bytes": it.bytes}
-            yield RunEvent(at, "cut", data)
+            yield RunEvent(at, "checkpoint", data)
     if now.run.state is not RunState.OPEN:
         yield from _last_events(now, at)
     elif before is None or before.stages != now.stages:

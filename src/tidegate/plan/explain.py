@@ -16,7 +16,7 @@ from tidegate.plan.physical import (
     qualified_name,
 )
 from tidegate.plan.tree import draw
-from tidegate.plan.wording import by_name, counted, cut, listed
+from tidegate.plan.wording import by_name, checkpoint, counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ def _arguments(step: Step) -> str:
         case physical.Scan(source=source, columns=columns, event_time=time):
             return f"{source} {listed([field.name for field in columns])} {time or ''}"
         case physical.Where(sql=sql):
-            return cut(sql)
+            return checkpoint(sql)
         case physical.Project(columns=columns):
             return by_name(columns)
         case physical.Apply(function=function):
@@ -158,7 +158,7 @@ def _logical(node: str, operator: declared.Node) -> list[str]:
             fields = listed([f"{field.name} {field.type}" for field in schema])
             text = f"{name} {fields} {time or ''}"
         case declared.Filter(condition=condition):
-            text = cut(condition)
+            text = checkpoint(condition)
         case declared.Select(columns=columns):
             text = by_name(columns)
         case declared.Transform(function=function):

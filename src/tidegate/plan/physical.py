@@ -5,7 +5,7 @@ their upstreams by id, so a shared node is one node with several readers, and no
 to walk, compare or hash.
 
     PhysicalStage           operators that run together as one Spark job, on each of its shards
-    PhysicalBarrier         holds a barrier signal until every arriving lane has delivered it
+    PhysicalBarrier         holds a barrier signal until every arriving channel has delivered it
     PhysicalResultCollect   where all sinks meet; the only node that nobody reads
 """
 
@@ -35,7 +35,7 @@ class Move(Enum):
     """How rows travel along an edge."""
 
     FORWARD = "forward"
-    """From shard k to shard k: one arriving lane."""
+    """From shard k to shard k: one arriving channel."""
     EXCHANGE = "exchange"
     """From every upstream shard to every downstream shard, by hash of the edge's keys."""
     GATHER = "gather"
@@ -119,7 +119,7 @@ class MergeAggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class CondenseAggregate:
+class CompactAggregate:
     """Group partial results of many batches by `by` and merge their states; they stay partial.
 
     No plan has it: a stage makes few batches of many by it, of what it keeps.
@@ -183,7 +183,7 @@ Step: TypeAlias = (
     | Aggregate
     | PartialAggregate
     | MergeAggregate
-    | CondenseAggregate
+    | CompactAggregate
     | PartialTop
     | Top
     | Join
@@ -251,7 +251,7 @@ class PhysicalStage:
 class PhysicalBarrier:
     """Stands under a fan-in, with its edges in their order and its number of shards.
 
-    Each of its shards expects a barrier from `upstream_count` lanes before it forwards it.
+    Each of its shards expects a barrier from `upstream_count` channels before it forwards it.
     """
 
     id: str
@@ -313,10 +313,10 @@ class PhysicalPlan:
         guards = [upper for upper in uppers if isinstance(upper, PhysicalBarrier)]
         return guards[0].inputs if guards else node.inputs
 
-    def lanes(self, edge: Edge) -> int:
-        """How many lanes arrive over `edge` at each shard of the node that reads it."""
+    def channels(self, edge: Edge) -> int:
+        """How many channels arrive over `edge` at each shard of the node that reads it."""
         return 1 if edge.move is Move.FORWARD else self.by_id[edge.upstream].shards
 
     def upstream_count(self, node: PhysicalNode) -> int:
-        """How many lanes arrive at each shard of `node`."""
-        return sum(self.lanes(edge) for edge in node.inputs)
+        """How many channels arrive at each shard of `node`."""
+        return sum(self.channels(edge) for edge in node.inputs)

@@ -16,7 +16,7 @@ _FORMULA = 80
 _COLUMNS = 8
 
 
-def cut(text: str, width: int = _LINE) -> str:
+def checkpoint(text: str, width: int = _LINE) -> str:
     """`text` on one line, ended by … where it is longer than `width`."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
@@ -31,7 +31,7 @@ def listed(items: Sequence[object], width: int = _LINE) -> str:
     shown: list[str] = []
     left = width
     for item in items:
-        text = cut(str(item), _ITEM)
+        text = checkpoint(str(item), _ITEM)
         left -= len(text) + 2
         if shown and left < 0:
             return f"[{', '.join(shown)}, … {len(items) - len(shown):,} more]"
@@ -61,7 +61,7 @@ def whole(columns: Sequence[AggregateColumn]) -> Iterator[str]:
 def partial(columns: Sequence[AggregateColumn]) -> Iterator[str]:
     """The states of partial results, one line per column."""
     lines = [
-        ", ".join(f"{state.name} = {cut(state.partial, _ITEM)}" for state in column.states)
+        ", ".join(f"{state.name} = {checkpoint(state.partial, _ITEM)}" for state in column.states)
         for column in columns[:_COLUMNS]
     ]
     yield from _limited(columns, lines)
@@ -73,13 +73,13 @@ def merged(columns: Sequence[AggregateColumn]) -> Iterator[str]:
 
 
 def _limited(columns: Sequence[AggregateColumn], lines: list[str]) -> Iterator[str]:
-    yield from (cut(line, 2 * _FORMULA) for line in lines)
+    yield from (checkpoint(line, 2 * _FORMULA) for line in lines)
     if len(columns) > len(lines):
         yield f"… {len(columns) - len(lines):,} more columns"
 
 
 def _marked(column: AggregateColumn, formula: str) -> str:
-    return f"{column.name} = {cut(formula, _FORMULA)}{_mark(column)}"
+    return f"{column.name} = {checkpoint(formula, _FORMULA)}{_mark(column)}"
 
 
 def _mark(column: AggregateColumn) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from threading import Lock
 
 
-class Tally:
+class Counters:
     """Counts, by what is counted."""
 
     def __init__(self) -> None:

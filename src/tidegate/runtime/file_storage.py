@@ -11,7 +11,7 @@ from typing import Any
 
 from pyarrow import fs as arrow_fs
 
-from tidegate.store import SealedFile
+from tidegate.store import FileChecksum
 
 BLOCK = 1 << 20
 
@@ -43,24 +43,24 @@ class Storage:
         """The names of the folders in a folder."""
         return [it.base_name for it in self._infos(folder, recursive=False) if not it.is_file]
 
-    def seal(self, files: Sequence[str]) -> list[SealedFile]:
+    def checksum(self, files: Sequence[str]) -> list[FileChecksum]:
         """The size and SHA-256 of each file; `FileNotFoundError` where one is gone."""
-        return [self._seal(file) for file in files]
+        return [self._checksum(file) for file in files]
 
-    def find(self, file: str) -> SealedFile | None:
+    def find(self, file: str) -> FileChecksum | None:
         """A file as it is now; None when it is gone."""
         try:
-            return self._seal(file)
+            return self._checksum(file)
         except FileNotFoundError:
             return None
 
-    def _seal(self, file: str) -> SealedFile:
+    def _checksum(self, file: str) -> FileChecksum:
         with self._system.open_input_stream(f"{self._root}/{file}") as stream:
             digest, size = hashlib.sha256(), 0
             while block := stream.read(BLOCK):
                 digest.update(block)
                 size += len(block)
-        return SealedFile(file, size, digest.hexdigest())
+        return FileChecksum(file, size, digest.hexdigest())
 
     def remove(self, files: Iterable[str]) -> int:
         """Remove files; how many there were. Their folders stay, for others may write to them."""

@@ -22,10 +22,11 @@ MOST_TROUBLES = 3
 JOIN_BOUND = 30.0
 
 
-class Tending:
+class PeriodicTask:
     """Takes a turn every so many seconds, on a thread of its own, until it is closed.
 
-    `lay_down` is called there as well, and must be harmless when there is nothing to lay down.
+    `on_repeated_failure` is called there as well, and must be harmless when there is nothing to lay
+    down.
     """
 
     def __init__(
@@ -34,13 +35,13 @@ class Tending:
         turn: Callable[[], None],
         every: float,
         *,
-        lay_down: Callable[[], object] = lambda: None,
+        on_repeated_failure: Callable[[], object] = lambda: None,
         first_after: float = 0.0,
     ) -> None:
         self._name = name
         self._turn = turn
         self._every = every
-        self._lay_down = lay_down
+        self._lay_down = on_repeated_failure
         self._first_after = first_after
         self._troubles = 0
         self._closed = Flag()
@@ -55,7 +56,7 @@ class Tending:
         """Whether there will be another turn."""
         return self._thread.is_alive() and not self._closed.is_set()
 
-    def hurry(self) -> None:
+    def run_now(self) -> None:
         """Take the next turn at once, unless the last one went wrong."""
         self._hurried.set()
 

@@ -1,8 +1,8 @@
 """A whole pipeline at work in one process: server, tasks, monitor and sweeper on one deployment.
 
 Several processes may serve the same deployment: tasks and the monitor go to whoever has their
-lease. A process may also do a part of it: `fronting` takes runs and has nobody who works on them,
-`watching` is a monitor alone.
+lease. A process may also do a part of it: `serve_frontend` takes runs and has nobody who works on
+them, `watching` is a monitor alone.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from tidegate.errors import OtherPlan, SparkLost, UnknownStage, WorkerGaveUp, li
 from tidegate.plan import plan_hash
 from tidegate.runtime.checkpoints.plan_compatibility import record_plan
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.jobs.processor_factory import SparkWorkshop
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.jobs.processor_factory import SparkProcessorFactory
 from tidegate.runtime.monitor.diagnosis import why_not_done
-from tidegate.runtime.monitor.monitor import Watch
+from tidegate.runtime.monitor.monitor import Monitor
 from tidegate.runtime.monitor.sweeper import Sweeper
-from tidegate.runtime.task_graph import Assembly, assemble
+from tidegate.runtime.task_graph import TaskGraph, build_task_graph
 from tidegate.runtime.worker.isolated_trials import Trials
 from tidegate.runtime.worker.worker import Worker
 from tidegate.spark import CheckerPool, check, ended_under, ensure_fit, why_ended
-from tidegate.store import Wakeups, open_runs, plan_of
+from tidegate.store import Notifications, open_runs, plan_of
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Front:
+class PipelineFrontend:
     """What clients and their runs need, besides somebody who works for them."""
 
     checked: Checked
-    assembly: Assembly
-    server: Server
-    wakeups: Wakeups
-    watch: Watch
+    task_graph: TaskGraph
+    server: RunService
+    notifications: Notifications
+    watch: Monitor
     session: Session
 
     def check(self) -> None:
@@ -52,7 +52,7 @@ class Front:
         loss = why_ended(self.session)
         if loss is not None:
             raise SparkLost(loss)
-        name, watch = self.assembly.name, self.watch
+        name, watch = self.task_graph.name, self.watch
         if not watch.is_alive:
             raise WorkerGaveUp(name, f"its monitor has died of {watch.error!r}") from watch.error
 
@@ -63,10 +63,10 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Service(Front):
+class PipelineService(PipelineFrontend):
     """A whole pipeline at work."""
 
-    workshop: SparkWorkshop
+    factory: SparkProcessorFactory
     worker: Worker
 
     def check(self) -> None:
@@ -74,17 +74,17 @@ class Service(Front):
         super().check()
         worker = self.worker
         if worker.error is not None:
-            raise WorkerGaveUp(self.assembly.name, str(worker.error)) from worker.error
+            raise WorkerGaveUp(self.task_graph.name, str(worker.error)) from worker.error
 
 
 @contextmanager
-def fronting(
+def serve_frontend(
     place: Deployment,
     pipeline: Pipeline,
     session: Session,
     shards: int | None = None,
     process: str = "",
-) -> Iterator[Front]:
+) -> Iterator[PipelineFrontend]:
     """Take the runs of a pipeline and watch them until the end of the block; others work.
 
     Spark checks the whole declaration first, so a wrong column is an error at the user's line
@@ -92,70 +92,72 @@ def fronting(
     """
     checked = check(pipeline, session, shards=shards)
     ensure_fit(session, place.root, checked.stages)
-    assembly = assemble(checked.plan)
+    task_graph = build_task_graph(checked.plan)
     database = place.database
     _refuse_other_plans(database, checked.plan)
-    database.transact(lambda c: record_plan(c, assembly))
+    database.transact(lambda c: record_plan(c, task_graph))
     with (
         CheckerPool(place.settings) as checkers,
-        Wakeups(database) as wakeups,
-        watching(place, assembly.name, wakeups, process) as watch,
+        Notifications(database) as notifications,
+        run_monitor(place, task_graph.name, notifications, process) as watch,
     ):
         checkers.warm()
-        server = Server(place, pipeline, assembly, lambda: session, wakeups, checkers)
+        server = RunService(place, pipeline, task_graph, lambda: session, notifications, checkers)
         with server.injection:
-            yield Front(checked, assembly, server, wakeups, watch, session)
+            yield PipelineFrontend(checked, task_graph, server, notifications, watch, session)
 
 
 @contextmanager
-def serving(
+def serve(
     place: Deployment,
     pipeline: Pipeline,
     session: Session,
     shards: int | None = None,
     stages: Sequence[str] = (),
     process: str = "",
-) -> Iterator[Service]:
+) -> Iterator[PipelineService]:
     """Take the runs of a pipeline, watch them and work on them until the end of the block.
 
     With `stages`, work on those of the plan only; others have to do the rest. What the `process`
     is called helps people to see whose a task is.
     """
     with ExitStack() as at_work:
-        front = at_work.enter_context(fronting(place, pipeline, session, shards, process))
+        front = at_work.enter_context(serve_frontend(place, pipeline, session, shards, process))
         its_end = partial(why_ended, session), partial(ended_under, session)
         trials = Trials(place.database, *its_end)
-        workshop = SparkWorkshop(front.checked, session, place.root, trials)
-        at_work.callback(workshop.close)
-        _refuse_unknown(front.assembly, stages)
-        its = (place.database, front.assembly, workshop, front.wakeups)
+        factory = SparkProcessorFactory(front.checked, session, place.root, trials)
+        at_work.callback(factory.close)
+        _refuse_unknown(front.task_graph, stages)
+        its = (place.database, front.task_graph, factory, front.notifications)
         most_losses = place.settings.run_losses
         worker = at_work.enter_context(
             Worker(*its, stages=stages, process=process, most_losses=most_losses)
         )
         at_work.enter_context(Sweeper(place))
-        yield Service(**vars(front), workshop=workshop, worker=worker)
+        yield PipelineService(**vars(front), factory=factory, worker=worker)
 
 
 @contextmanager
-def watching(
-    place: Deployment, pipeline: str, wakeups: Wakeups, process: str = ""
-) -> Iterator[Watch]:
+def run_monitor(
+    place: Deployment, pipeline: str, notifications: Notifications, process: str = ""
+) -> Iterator[Monitor]:
     """Watch the runs of a pipeline, or stand by while another does."""
-    explain, seal = partial(why_not_done, place.database), Storage(place.root).seal
-    with Watch(place.database, pipeline, wakeups, explain, seal, process=process) as watch:
+    explain, checksum = partial(why_not_done, place.database), Storage(place.root).checksum
+    with Monitor(
+        place.database, pipeline, notifications, explain, checksum, process=process
+    ) as watch:
         yield watch
 
 
-def _refuse_unknown(assembly: Assembly, stages: Sequence[str]) -> None:
-    known = [node.id for node in assembly.plan.nodes]
+def _refuse_unknown(task_graph: TaskGraph, stages: Sequence[str]) -> None:
+    known = [node.id for node in task_graph.plan.nodes]
     for stage in stages:
         if stage not in known:
-            raise UnknownStage(stage, assembly.name, listed(known, most=100))
+            raise UnknownStage(stage, task_graph.name, listed(known, most=100))
 
 
 def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:
-    """The lanes of an open run lead from task to task of the plan that it was begun with."""
+    """The channels of an open run lead from task to task of the plan that it was begun with."""
     ours = plan_hash(plan)
 
     def others(connection: Connection) -> list[str]:

@@ -27,14 +27,14 @@ from tidegate.plan.physical import (
 )
 from tidegate.runtime.task.processors import BarrierProcessor
 from tidegate.runtime.task.task_loop import Processor
-from tidegate.store import LaneName
+from tidegate.store import ChannelName
 
 HEAD = "head"
 """The upstream of tasks that read a source."""
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class TaskEdge:
     """One edge of the graph. The order of a processor's links numbers its inputs."""
 
     upstream: str
@@ -45,13 +45,13 @@ class Link:
     """Which input of the plan's node it belongs to; by default every link is an input."""
 
 
-def edges_into(links: Iterable[Link], name: str) -> tuple[InputEdge, ...]:
+def edges_into(links: Iterable[TaskEdge], name: str) -> tuple[InputEdge, ...]:
     """The input edges of a processor, in order."""
     feeding = (link for link in links if link.downstream == name)
     return tuple(InputEdge(index, link.upstream, link.input) for index, link in enumerate(feeding))
 
 
-class Workshop(Protocol):
+class ProcessorFactory(Protocol):
     """Who makes the processors that do the work."""
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> Processor:
@@ -64,11 +64,11 @@ class Workshop(Protocol):
 
 
 @dataclass(frozen=True)
-class Assembly:
+class TaskGraph:
     """The tasks of a plan and how they are linked."""
 
     plan: PhysicalPlan
-    links: tuple[Link, ...]
+    links: tuple[TaskEdge, ...]
     places: Mapping[str, tuple[PhysicalNode, int]]
     """Every task: its node, and which shard of it."""
 
@@ -100,23 +100,23 @@ class Assembly:
         wanted = {*stages, *barriers}
         return frozenset(task for task, (node, _) in self.places.items() if node.id in wanted)
 
-    def processor(self, task: str, workshop: Workshop) -> Processor:
+    def processor(self, task: str, factory: ProcessorFactory) -> Processor:
         """A fresh processor for a task."""
         node, shard = self.places[task]
         if isinstance(node, PhysicalStage):
-            return workshop.stage(task, node, shard)
+            return factory.stage(task, node, shard)
         if isinstance(node, PhysicalBarrier):
             return BarrierProcessor(task, edges_into(self.links, task))
-        return workshop.collector(task, node)
+        return factory.collector(task, node)
 
 
-def assemble(plan: PhysicalPlan) -> Assembly:
+def build_task_graph(plan: PhysicalPlan) -> TaskGraph:
     """The tasks and links of a plan, in its order."""
     links = tuple(link for node in plan.nodes for link in _links_into(plan, node))
     places = {
         task_name(node, shard): (node, shard) for node in plan.nodes for shard in range(node.shards)
     }
-    return Assembly(plan, links, places)
+    return TaskGraph(plan, links, places)
 
 
 def task_name(node: PhysicalNode, shard: int) -> str:
@@ -129,12 +129,12 @@ def tasks(node: PhysicalNode) -> tuple[str, ...]:
     return tuple(task_name(node, shard) for shard in range(node.shards))
 
 
-def _links_into(plan: PhysicalPlan, node: PhysicalNode) -> Iterator[Link]:
+def _links_into(plan: PhysicalPlan, node: PhysicalNode) -> Iterator[TaskEdge]:
     for shard in range(node.shards):
         for number, edge in enumerate(node.inputs):
             addressed = shard if edge.move is Move.EXCHANGE else None
             for upstream in _upstream_tasks(plan, edge, shard):
-                yield Link(upstream, task_name(node, shard), addressed, number)
+                yield TaskEdge(upstream, task_name(node, shard), addressed, number)
 
 
 def _upstream_tasks(plan: PhysicalPlan, edge: Edge, shard: int) -> tuple[str, ...]:
@@ -148,20 +148,20 @@ def _scans(stage: PhysicalStage) -> Iterator[Scan]:
     return (step for step in stage.steps if isinstance(step, Scan))
 
 
-def lane_names(links: Iterable[Link], sources: Iterable[str]) -> list[LaneName]:
-    """The lanes of one run of a graph, those from the head to its source tasks included."""
+def channel_names(links: Iterable[TaskEdge], sources: Iterable[str]) -> list[ChannelName]:
+    """The channels of one run of a graph, those from the head to its source tasks included."""
     links = tuple(links)
     receivers = {link.downstream for link in links}
     between = [
-        LaneName(edge.upstream, task, edge.index)
+        ChannelName(edge.upstream, task, edge.index)
         for task in sorted(receivers)
         for edge in edges_into(links, task)
     ]
-    return [*between, *(LaneName(HEAD, source) for source in sources)]
+    return [*between, *(ChannelName(HEAD, source) for source in sources)]
 
 
-def shards_by_lane(links: Sequence[Link], task: str) -> dict[tuple[str, int], int | None]:
-    """For each lane out of a task, the shard it leads to."""
+def shards_by_channel(links: Sequence[TaskEdge], task: str) -> dict[tuple[str, int], int | None]:
+    """For each channel out of a task, the shard it leads to."""
     shards: dict[tuple[str, int], int | None] = {}
     for receiver in {link.downstream for link in links}:
         arriving = [link for link in links if link.downstream == receiver]

@@ -26,10 +26,10 @@ from tidegate.spark.ingest.streams import (
     planned_batch,
     stream_id,
 )
-from tidegate.spark.jobs.compact_state import condensing
+from tidegate.spark.jobs.compact_state import compacting
 from tidegate.spark.jobs.exchange import Batch, Route
-from tidegate.spark.jobs.job_input import Share
-from tidegate.spark.jobs.run_stage import passes_through, run_shares
+from tidegate.spark.jobs.job_input import JobInput
+from tidegate.spark.jobs.run_stage import passes_through, run_stage_job
 from tidegate.spark.jobs.spark_errors import is_in_the_data
 from tidegate.spark.reference import reference
 from tidegate.spark.results.csv_result import write_csv
@@ -42,18 +42,18 @@ __all__ = [
     "Batch",
     "Checked",
     "CheckerPool",
+    "JobInput",
     "Offer",
     "PreparedStage",
     "Route",
     "Rows",
     "Schema",
     "Session",
-    "Share",
     "Stream",
     "analyze",
     "check",
     "check_stream",
-    "condensing",
+    "compacting",
     "copy_rows",
     "digest",
     "ended_under",
@@ -73,7 +73,7 @@ __all__ = [
     "prepare",
     "reference",
     "reported_end",
-    "run_shares",
+    "run_stage_job",
     "session_on",
     "stream_id",
     "watermark",

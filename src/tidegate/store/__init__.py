@@ -1,29 +1,29 @@
 """Store: what has happened, in PostgreSQL. The only room that speaks SQL.
 
-`open_database` finds the database of a deployment, by default an `EmbeddedServer` in its folder,
+`open_database` finds the database of a deployment, by default an `EmbeddedPostgres` in its folder,
 and brings its schema up to date. Everything is done by `Database.transact`, which runs a whole
 transaction again when the server went away under it. What has one owner at a time is owned by
 `Lease`, and whoever writes for it calls `guard` in the same transaction. Chunks come in by
 `record_chunk`, and `end_source` says how many there are. Messages travel from task to task on
-durable lanes: `commit_step` moves cursors, appends what followed, publishes and closes runs, at
+durable channels: `commit_step` moves cursors, appends what followed, publishes and closes runs, at
 once or not at all. The monitor decides on what `unreleased` tells, the coordinator of checkpoints
-on what `cuts.to_cut` does. `Wakeups` tell the sleepers.
+on what `checkpoints.runs_to_checkpoint` does. `Notifications` tell the sleepers.
 """
 
 from tidegate.store.checkpoints.checkpoints import (
     Acknowledged,
-    Held,
-    Kept,
-    SealedFile,
-    Settled,
+    FileChecksum,
+    RestoredEntry,
+    StateEntry,
+    StateUpdate,
     Withdrawn,
     state_of,
     withdrawn_among,
 )
 from tidegate.store.core.clocks import ClockWatch
 from tidegate.store.core.database import Connection, Database, open_database
-from tidegate.store.core.embedded_postgres import EmbeddedServer, Listen
-from tidegate.store.core.lease_keeper import Heartbeat
+from tidegate.store.core.embedded_postgres import EmbeddedPostgres, Listen
+from tidegate.store.core.lease_keeper import LeaseKeeper
 from tidegate.store.core.leases import (
     Lease,
     acquire,
@@ -35,16 +35,22 @@ from tidegate.store.core.leases import (
     release,
     renew,
 )
-from tidegate.store.core.notifications import Wakeups, notify
+from tidegate.store.core.notifications import Notifications, notify
 from tidegate.store.core.text import refused_values, storable
-from tidegate.store.core.topics import cut_topic, monitor_topic, run_topic, seats_topic, task_topic
+from tidegate.store.core.topics import (
+    checkpoint_topic,
+    monitor_topic,
+    registrations_topic,
+    run_topic,
+    task_topic,
+)
 from tidegate.store.runs.channels import (
     FETCH,
-    LaneState,
+    ChannelState,
     Sent,
     Unread,
     append,
-    lanes_of,
+    channels_of,
     last_watermarks,
     unread,
 )
@@ -63,7 +69,7 @@ from tidegate.store.runs.results import (
     unfinished_among,
 )
 from tidegate.store.runs.runs import (
-    LaneName,
+    ChannelName,
     Run,
     RunState,
     begin_run,
@@ -77,7 +83,7 @@ from tidegate.store.runs.runs import (
     tardy_runs,
 )
 from tidegate.store.runs.status import (
-    LaneStatus,
+    ChannelStatus,
     Owner,
     RunFacts,
     RunSummary,
@@ -100,44 +106,45 @@ __all__ = [
     "FETCH",
     "Acknowledged",
     "Advance",
+    "ChannelName",
+    "ChannelState",
+    "ChannelStatus",
     "Chunk",
     "ClockWatch",
     "Committed",
     "Connection",
     "Database",
-    "EmbeddedServer",
+    "EmbeddedPostgres",
     "Failed",
-    "Heartbeat",
-    "Held",
-    "Kept",
-    "LaneName",
-    "LaneState",
-    "LaneStatus",
+    "FileChecksum",
     "Lease",
+    "LeaseKeeper",
     "Listen",
+    "Notifications",
     "Owner",
     "Published",
+    "RestoredEntry",
     "Run",
     "RunFacts",
     "RunState",
     "RunSummary",
-    "SealedFile",
     "Sent",
-    "Settled",
     "SinkRows",
     "SourceStatus",
+    "StateEntry",
+    "StateUpdate",
     "StepCommit",
     "Unread",
-    "Wakeups",
     "Withdrawn",
     "acquire",
     "append",
     "begin_batch",
     "begin_run",
+    "channels_of",
+    "checkpoint_topic",
     "close_run",
     "closed_among",
     "commit_step",
-    "cut_topic",
     "end_source",
     "facts_of",
     "fail_runs",
@@ -150,7 +157,6 @@ __all__ = [
     "guard",
     "holders",
     "holders_below",
-    "lanes_of",
     "last_watermarks",
     "message_id",
     "monitor_topic",
@@ -165,6 +171,7 @@ __all__ = [
     "reclaim",
     "record_chunk",
     "refused_values",
+    "registrations_topic",
     "release",
     "released",
     "remove_closed_runs",
@@ -173,7 +180,6 @@ __all__ = [
     "rows_in",
     "run_facts",
     "run_topic",
-    "seats_topic",
     "state_of",
     "storable",
     "tardy_runs",

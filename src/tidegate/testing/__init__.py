@@ -3,11 +3,11 @@
     for trial in chaos(Subject("coffee", data, folder), seed=7): …
 
 `runs` lets one process die at every step of the protocol, also one whose run is cut and goes back
-to a cut (`cutting`); `processes` lets the processes of a whole deployment die and freeze while
+to a cut (`checkpoints`); `processes` lets the processes of a whole deployment die and freeze while
 several clients wait for their results.
 """
 
-from tidegate.testing.cluster_chaos import Client, Company, chaos_of_processes
+from tidegate.testing.cluster_chaos import ChaosCluster, Client, chaos_of_processes
 from tidegate.testing.run_chaos import (
     IN_TURN,
     QUICK,
@@ -15,7 +15,7 @@ from tidegate.testing.run_chaos import (
     Subject,
     Trial,
     chaos,
-    chaos_of_cuts,
+    chaos_of_checkpoints,
     compare,
     generated,
     why_not_once,
@@ -24,13 +24,13 @@ from tidegate.testing.run_chaos import (
 __all__ = [
     "IN_TURN",
     "QUICK",
+    "ChaosCluster",
     "Client",
-    "Company",
     "Published",
     "Subject",
     "Trial",
     "chaos",
-    "chaos_of_cuts",
+    "chaos_of_checkpoints",
     "chaos_of_processes",
     "compare",
     "generated",

@@ -26,17 +26,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyarrow import parquet
 
-from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.errors import (
     ChaosFailed,
     CheckpointAborted,
     CheckpointUnderWay,
-    NoSuchCut,
+    UnknownCheckpoint,
 )
 from tidegate.pipeline import Pipeline
 from tidegate.runtime.deployment import Deployment, open_deployment
 from tidegate.runtime.ingestion.folder_run import chunks_in
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import session_on
 from tidegate.store import RunState
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
@@ -44,14 +44,14 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tidegate.runtime.checkpoints.client import Cut
+    from tidegate.runtime.checkpoints.client import CheckpointResults
     from tidegate.spark import Batch
 
 PIPELINES = "tidegate.pipelines"
 BOUND = 240.0
 """Seconds for a cut, and for the end."""
-PATIENT = Cutting(pause=0.0, tolerated=None, retained=1000)
-IMPATIENT = Cutting(pause=0.0, tolerated=None, retained=1000, acknowledgement=0.0)
+PATIENT = Checkpoints(pause=0.0, tolerated=None, retained=1000)
+IMPATIENT = Checkpoints(pause=0.0, tolerated=None, retained=1000, acknowledgement=0.0)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Seen:
 class Trip:
     """One run through a pipeline that is served here."""
 
-    service: Service
+    service: PipelineService
     place: Deployment
     run: str
     chunks: Mapping[str, Sequence[Path]]
@@ -79,11 +79,17 @@ class Trip:
     def go(self) -> dict[str, list[Batch]]:
         """To the end, from wherever it is: what the sinks gave."""
         server = self.service.server
-        found = server.find(self.run) or server.begin(self.run, cutting=PATIENT)
+        found = server.find(self.run) or server.begin(self.run, checkpoints=PATIENT)
         self.check()
         if found.state is RunState.OPEN:
             self._be(PATIENT)
-            for stop in (self._half, self._give_one_up, self._rest, self._go_back, self._cut):
+            for stop in (
+                self._half,
+                self._give_one_up,
+                self._rest,
+                self._go_back,
+                self._checkpoint,
+            ):
                 self._once(stop.__name__, stop)
             server.end(self.run)
         results = server.wait(self.run, BOUND)
@@ -106,19 +112,19 @@ class Trip:
             self._deliver(source, files[: (len(files) + 1) // 2])
             if len(files) == 1 < longest:
                 self.service.server.end(self.run, source)
-        self._cut()
+        self._checkpoint()
 
     def _rest(self) -> None:
         for source, files in self.chunks.items():
             self._deliver(source, files)
         self._settled(unaligned=True)
-        self._cut()
+        self._checkpoint()
 
     def _give_one_up(self) -> None:
         self._be(IMPATIENT)
         with suppress(CheckpointAborted, CheckpointUnderWay):
-            number = self.service.server.cuts.begin(self.run)
-            self.service.server.cuts.wait(self.run, number, BOUND)
+            number = self.service.server.checkpoints.begin(self.run)
+            self.service.server.checkpoints.wait(self.run, number, BOUND)
         self._be(PATIENT)
 
     def _go_back(self) -> None:
@@ -128,19 +134,19 @@ class Trip:
             server.restore(self.run, self._target)
         self.check()
 
-    def _cut(self) -> None:
-        self._note(self.service.server.cuts.read(self.run, self._settled()))
+    def _checkpoint(self) -> None:
+        self._note(self.service.server.checkpoints.read(self.run, self._settled()))
 
     def _settled(self, *, unaligned: bool = False) -> int:
         """Take a checkpoint; one that is under way may be of another kind."""
         server = self.service.server
         while True:
             try:
-                number = server.cuts.begin(self.run, unaligned=unaligned)
+                number = server.checkpoints.begin(self.run, unaligned=unaligned)
             except CheckpointUnderWay as other:
                 number = other.number
             with suppress(CheckpointAborted):  # one that was begun impatiently
-                taken = server.cuts.taken(self.run, number, BOUND)
+                taken = server.checkpoints.taken(self.run, number, BOUND)
                 if taken.is_aligned is not unaligned:
                     return number
 
@@ -150,10 +156,10 @@ class Trip:
         for number, file in enumerate(files, 1):
             self.service.server.deliver(self.run, source, number, str(file))
 
-    def _be(self, cutting: Cutting) -> None:
+    def _be(self, checkpoints: Checkpoints) -> None:
         known = self.service.server.known(self.run)
         self.place.database.transact(
-            partial(checkpoint_store.set_cutting, run=known, cutting=cutting)
+            partial(checkpoint_store.set_checkpoints, run=known, checkpoints=checkpoints)
         )
 
     # ── what was seen ──
@@ -164,24 +170,24 @@ class Trip:
             number = int(note.name.removeprefix("cut-"))
             seen = msgspec.json.decode(note.read_bytes(), type=Seen)
             try:
-                now = self._seen(self.service.server.cuts.read(self.run, number))
-            except NoSuchCut:
+                now = self._seen(self.service.server.checkpoints.read(self.run, number))
+            except UnknownCheckpoint:
                 self._expect_to_be_gone(number)
             else:
                 if now != seen:
                     raise ChaosFailed("none", f"cut {number} was {seen}, and is {now}")
 
-    def _note(self, cut: Cut) -> None:
-        note, draft = self.notes / f"cut-{cut.number}", self.notes / "draft"
+    def _note(self, checkpoint: CheckpointResults) -> None:
+        note, draft = self.notes / f"cut-{checkpoint.number}", self.notes / "draft"
         if not note.exists():
-            draft.write_bytes(msgspec.json.encode(self._seen(cut)))
+            draft.write_bytes(msgspec.json.encode(self._seen(checkpoint)))
             draft.rename(note)
         self.check()
 
-    def _seen(self, cut: Cut) -> Seen:
-        every = self.service.server.cuts.all(self.run)
-        (it,) = [each for each in every if each.number == cut.number]
-        rows = {sink: self._digest(batches) for sink, batches in cut.results.items()}
+    def _seen(self, checkpoint: CheckpointResults) -> Seen:
+        every = self.service.server.checkpoints.all(self.run)
+        (it,) = [each for each in every if each.number == checkpoint.number]
+        rows = {sink: self._digest(batches) for sink, batches in checkpoint.results.items()}
         return Seen(str(it.id), it.triggered_at.isoformat(), it.seconds, rows)
 
     def _digest(self, batches: Sequence[Batch]) -> str:
@@ -192,7 +198,7 @@ class Trip:
     @property
     def _target(self) -> int:
         """The cut that the run goes back to."""
-        every = self.service.server.cuts.all(self.run)
+        every = self.service.server.checkpoints.all(self.run)
         taken = (it for it in every if it.state is CheckpointState.COMMITTED)
         return next(it.number for it in taken if not it.is_aligned)
 
@@ -212,7 +218,7 @@ def main(arguments: Sequence[str]) -> None:
     with (
         open_deployment(asked.deployment) as place,
         session_on() as session,
-        serving(place, pipeline, session, asked.shards) as service,
+        serve(place, pipeline, session, asked.shards) as service,
     ):
         chunks = chunks_in(asked.data, pipeline)
         results = Trip(service, place, asked.run, chunks, notes).go()

@@ -22,9 +22,9 @@ from time import monotonic, sleep
 
 from tidegate.errors import ChaosFailed
 from tidegate.runtime.cluster.discovery import find
-from tidegate.runtime.cluster.peer import Colleague
+from tidegate.runtime.cluster.peer import GroupPeer
 from tidegate.runtime.monitor.monitor import MONITOR
-from tidegate.store import EmbeddedServer, holders_below, open_database
+from tidegate.store import EmbeddedPostgres, holders_below, open_database
 from tidegate.testing.run_chaos import Trial, publications_of, results_in, why_not_once
 
 BOUND = 900.0
@@ -57,7 +57,7 @@ class Client:
 
 
 @dataclass
-class Company:
+class ChaosCluster:
     """A deployment of several processes, and where its clients get their results."""
 
     pipeline: str
@@ -76,7 +76,7 @@ class Company:
         return self.folder / "deployment"
 
     @contextmanager
-    def up(self) -> Iterator[Colleague]:
+    def up(self) -> Iterator[GroupPeer]:
         """Start it, join its group, and stop it afterwards."""
         command = ["up", self.pipeline, "--deployment", str(self.deployment)]
         command += ["--workers", str(self.workers), "--monitors", str(self.monitors)]
@@ -103,21 +103,23 @@ class Company:
         """What a client got."""
         return results_in(self.folder / client.name)
 
-    def _joined(self, process: subprocess.Popen[bytes]) -> Colleague:
+    def _joined(self, process: subprocess.Popen[bytes]) -> GroupPeer:
         until = monotonic() + START_BOUND
         wanted = {f"worker-{n + 1}" for n in range(self.workers)} | {"server"}
         while monotonic() < until and process.poll() is None:
             place = find(self.deployment)
             if place is not None:
-                colleague = Colleague.join(NAME, place)
-                colleague.group.wait_for(wanted, until - monotonic())
-                return colleague
+                peer = GroupPeer.join(NAME, place)
+                peer.group.wait_for(wanted, until - monotonic())
+                return peer
             sleep(0.1)
         said = (self.folder / "up.log").read_text(errors="replace")[-2000:]
         raise ChaosFailed("none", f"the deployment did not come up: {said}")
 
 
-def chaos_of_processes(company: Company, clients: Sequence[Client], seed: int) -> Iterator[Trial]:
+def chaos_of_processes(
+    company: ChaosCluster, clients: Sequence[Client], seed: int
+) -> Iterator[Trial]:
     """Without faults first, each client alone; then all of them at once while processes die.
 
     They come again, each time with another run, until every kind of fault has hit somebody.
@@ -127,12 +129,12 @@ def chaos_of_processes(company: Company, clients: Sequence[Client], seed: int) -
     yield Trial(ALONE, 0, monotonic() - began)
     chance = random.Random(seed)  # noqa: S311  faults are no secrets
     left = chance.sample(FAULTS, len(FAULTS))
-    with company.up() as colleague:
+    with company.up() as peer:
         for wave in range(1, MOST_WAVES + 1):
             started = monotonic()
             its = [Client(f"{client.name}-{wave}", client.data) for client in clients]
             at_work = [company.submit(client) for client in its]
-            faults = list(_torment(company, colleague, at_work, left, chance))
+            faults = list(_torment(company, peer, at_work, left, chance))
             wanted = {
                 it.name: expected[client.name] for it, client in zip(its, clients, strict=True)
             }
@@ -141,12 +143,12 @@ def chaos_of_processes(company: Company, clients: Sequence[Client], seed: int) -
             yield Trial(", ".join(faults) or "none", deaths, monotonic() - started)
             if not left:
                 break
-        colleague.leave()
+        peer.leave()
     if left:
         raise ChaosFailed("processes", f"nobody was hit by: {', '.join(left)}")
 
 
-def _alone(company: Company, client: Client) -> dict[str, bytes]:
+def _alone(company: ChaosCluster, client: Client) -> dict[str, bytes]:
     """What one process gives for a client."""
     place = company.folder / "alone" / client.name
     command = ["run", company.pipeline, "--data", str(client.data), "--out", str(place / "out")]
@@ -159,8 +161,8 @@ def _alone(company: Company, client: Client) -> dict[str, bytes]:
 
 
 def _torment(
-    company: Company,
-    colleague: Colleague,
+    company: ChaosCluster,
+    peer: GroupPeer,
     at_work: Sequence[subprocess.Popen[bytes]],
     left: list[str],
     chance: random.Random,
@@ -168,7 +170,7 @@ def _torment(
     """One fault of those left after the other, while somebody waits for results."""
     until = monotonic() + BOUND
     while left and not _is_over(at_work, chance.uniform(*BETWEEN)):
-        if _befall(company, colleague, left[0], chance):
+        if _befall(company, peer, left[0], chance):
             yield left.pop(0)
         else:
             left.append(left.pop(0))  # nobody is there at the moment
@@ -187,10 +189,10 @@ def _is_over(at_work: Sequence[subprocess.Popen[bytes]], seconds: float) -> bool
     return all(process.poll() is not None for process in at_work)
 
 
-def _befall(company: Company, colleague: Colleague, fault: str, chance: random.Random) -> bool:
+def _befall(company: ChaosCluster, peer: GroupPeer, fault: str, chance: random.Random) -> bool:
     """Whether somebody was hit."""
     action, _, kind = fault.partition(" ")
-    pid = _victim(company, colleague, kind.split(" ")[-1], chance)
+    pid = _victim(company, peer, kind.split(" ")[-1], chance)
     is_hit = _hit(pid, signal.SIGKILL if action == "kill" else signal.SIGSTOP)
     if is_hit:
         company.say(f"{fault} (pid {pid})")
@@ -200,16 +202,16 @@ def _befall(company: Company, colleague: Colleague, fault: str, chance: random.R
     return is_hit
 
 
-def _victim(company: Company, colleague: Colleague, kind: str, chance: random.Random) -> int | None:
+def _victim(company: ChaosCluster, peer: GroupPeer, kind: str, chance: random.Random) -> int | None:
     if kind == "PostgreSQL":
-        return EmbeddedServer(company.deployment / "postgres").pid
+        return EmbeddedPostgres(company.deployment / "postgres").pid
     if kind == "leader":
         return _leader(company)
-    pids = [member.pid for member in colleague.members if member.name.startswith(kind)]
+    pids = [member.pid for member in peer.members if member.name.startswith(kind)]
     return chance.choice(sorted(pids)) if pids else None
 
 
-def _leader(company: Company) -> int | None:
+def _leader(company: ChaosCluster) -> int | None:
     """The process that leads the monitors: the owner of their lease begins with its id."""
     with open_database(None, company.deployment) as database:
         leaders = database.transact(lambda c: holders_below(c, MONITOR, ""))
@@ -226,7 +228,7 @@ def _hit(pid: int | None, sent: signal.Signals) -> bool:
 
 
 def _check(
-    company: Company,
+    company: ChaosCluster,
     clients: Sequence[Client],
     expected: dict[str, dict[str, bytes]],
     at_work: Sequence[subprocess.Popen[bytes]],

@@ -28,23 +28,25 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ChaosFailed, NoGeneratedData
 from tidegate.faults import CRASH_POINTS, VARIABLE
-from tidegate.store import EmbeddedServer, open_database, overview, publications, results_of
+from tidegate.store import EmbeddedPostgres, open_database, overview, publications, results_of
 
 if TYPE_CHECKING:
     from tidegate.store import Connection
 
 QUICK = ("files.after_write", "step.after_commit", "publish.before_commit")
 """A step is replayed, a step was committed unheard, a run is published: what `make test` tries."""
-OF_CUTS = frozenset(point for point in CRASH_POINTS if point.startswith(("cut.", "restore.")))
+OF_CHECKPOINTS = frozenset(
+    point for point in CRASH_POINTS if point.startswith(("checkpoint.", "restore."))
+)
 """Crash points that only a run passes that is cut."""
 IN_TURN = (
-    "cut.trigger.before_commit",
-    "cut.inject.before_commit",
-    "cut.acknowledge.before_commit",
-    "cut.commit.before_commit",
-    "cut.commit.after_commit",
-    "cut.abort.before_commit",
-    "cut.unalign.before_commit",
+    "checkpoint.trigger.before_commit",
+    "checkpoint.inject.before_commit",
+    "checkpoint.acknowledge.before_commit",
+    "checkpoint.commit.before_commit",
+    "checkpoint.commit.after_commit",
+    "checkpoint.abort.before_commit",
+    "checkpoint.unalign.before_commit",
     "restore.before_commit",
 )
 """All of them in the order in which a run passes them: what `make test` tries, in one run."""
@@ -54,8 +56,8 @@ GENERATORS = "tidegate.generators"
 """The entry-point group in which packages register generators of small data."""
 ONCE = frozenset(
     {
-        "cut.abort.before_commit",
-        "cut.unalign.before_commit",
+        "checkpoint.abort.before_commit",
+        "checkpoint.unalign.before_commit",
         "publish.after_commit",
         "publish.before_commit",
         "restore.before_commit",
@@ -86,7 +88,7 @@ class Subject:
     """The module that is run, and its first arguments."""
 
     @property
-    def cut(self) -> Subject:
+    def checkpoint(self) -> Subject:
         """The same, cut again and again."""
         return replace(self, program=("tidegate.testing.checkpoint_chaos",))
 
@@ -110,22 +112,22 @@ def chaos(
     chance = random.Random(seed)  # noqa: S311  faults are no secrets
     expected, seconds = _without_faults(subject)
     yield Trial("none", 0, seconds)
-    usual = sorted(CRASH_POINTS.keys() - ELSEWHERE - OF_CUTS) if points is None else points
+    usual = sorted(CRASH_POINTS.keys() - ELSEWHERE - OF_CHECKPOINTS) if points is None else points
     faults = _faults(usual, chance, random_kills, seconds)
     for fault in (*faults, _loss(chance, seconds)):
         yield _trial(subject, expected, str(fault), fault)
     if points is None:
-        faults = _faults(sorted(OF_CUTS), chance, random_kills, LONGER * seconds)
+        faults = _faults(sorted(OF_CHECKPOINTS), chance, random_kills, LONGER * seconds)
         for fault in (*faults, _loss(chance, LONGER * seconds)):
-            yield _trial(subject.cut, expected, f"cut, {fault}", fault)
+            yield _trial(subject.checkpoint, expected, f"cut, {fault}", fault)
 
 
-def chaos_of_cuts(subject: Subject, points: Sequence[str] = IN_TURN) -> Iterator[Trial]:
+def chaos_of_checkpoints(subject: Subject, points: Sequence[str] = IN_TURN) -> Iterator[Trial]:
     """A run that is cut, and dies at these points one after the other."""
     expected, seconds = _without_faults(subject)
     yield Trial("none", 0, seconds)
     fault = CrashInTurn(tuple(points))
-    yield _trial(subject.cut, expected, str(fault), fault)
+    yield _trial(subject.checkpoint, expected, str(fault), fault)
 
 
 def _faults(
@@ -141,7 +143,7 @@ def _passage(point: str, chance: random.Random) -> int:
     """How often it is passed before the process dies."""
     if point in ONCE:
         return 1
-    return chance.choice((1, 2) if point in OF_CUTS else (1, 1, 2, 5))
+    return chance.choice((1, 2) if point in OF_CHECKPOINTS else (1, 1, 2, 5))
 
 
 def _loss(chance: random.Random, seconds: float) -> LoseDatabase:
@@ -239,7 +241,7 @@ class LoseDatabase:
         """Kill the server, and again when it is back."""
         killed = 0
         while killed < self.times and _is_at_work(process, self.seconds / self.times):
-            pid = EmbeddedServer(folder / "postgres").pid
+            pid = EmbeddedPostgres(folder / "postgres").pid
             if pid is not None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

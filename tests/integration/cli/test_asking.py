@@ -16,9 +16,9 @@ from tests.waiting import wait_until
 from tidegate.cli import app
 from tidegate.plan import physical_plan, plan_hash
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.task_graph import assemble
-from tidegate.store import Database, Wakeups, acquire
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.task_graph import build_task_graph
+from tidegate.store import Database, Notifications, acquire
 from tidegate.store.runs.status import record_gates
 
 
@@ -46,9 +46,9 @@ def command(tmp_path: Path, database: Database) -> Command:
 def client(tmp_path: Path, database: Database) -> Client:
     """A client that owes chunks; nobody works on what it has delivered."""
     place = Deployment(database, str(tmp_path / "data"))
-    assembly = assemble(physical_plan(shop()))
-    with Wakeups(database) as wakeups:
-        server = Server(place, shop(), assembly, _no_spark, wakeups)
+    task_graph = build_task_graph(physical_plan(shop()))
+    with Notifications(database) as notifications:
+        server = RunService(place, shop(), task_graph, _no_spark, notifications)
         client = Client(server, "march", tmp_path)
         client.sales(2, (1, 1))
         server.end("march", "sales", chunks=3)
@@ -136,12 +136,12 @@ def told_why(command: Command) -> str:
 def test_where_end_waits_for_its_release_the_monitor_owes_it_and_not_the_tasks_worker(
     command: Command, client: Client, tmp_path: Path, database: Database
 ) -> None:
-    assembly = assemble(physical_plan(shop()))
-    record = plan_hash(assembly.plan), assembly.monitored
+    task_graph = build_task_graph(physical_plan(shop()))
+    record = plan_hash(task_graph.plan), task_graph.monitored
     database.transact(lambda c: record_gates(c, *record))
     client.sales(1, (1, 1))
     client.sales(3, (1, 1))
-    with working(Deployment(database, str(tmp_path / "data")), assembly) as worker:
+    with working(Deployment(database, str(tmp_path / "data")), task_graph) as worker:
         wait_until(lambda: table(command("status", "march").stdout)["stage b2"][0] == "0")
         wait_until(lambda: "the monitor" in told_why(command))
         owed = r"the monitor has not released task b2/0 to pass on END from s1/0, END from s1/1 for"

@@ -15,9 +15,9 @@ from tests.integration.runtime.shop import BOUND, Client, ask, rows, shop
 from tidegate.cli import app
 from tidegate.cli.loader import find_pipeline
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session
-from tidegate.store import Database, EmbeddedServer
+from tidegate.store import Database, EmbeddedPostgres
 
 DECLARED = "tests.integration.http.declared:pipeline"
 
@@ -32,15 +32,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def place(
-    template: str, new_database: Callable[[str], str], server: EmbeddedServer, folder: Path
+    template: str, new_database: Callable[[str], str], server: EmbeddedPostgres, folder: Path
 ) -> Iterator[Deployment]:
     with Database(new_database(template), revive=server.ensure_running).open() as database:
         yield Deployment(database, str(folder / "data"))
 
 
 @pytest.fixture(scope="module")
-def service(place: Deployment, spark: Session) -> Iterator[Service]:
-    with serving(place, shop(), spark) as service:
+def service(place: Deployment, spark: Session) -> Iterator[PipelineService]:
+    with serve(place, shop(), spark) as service:
         yield service
 
 
@@ -68,7 +68,7 @@ def command(folder: Path, place: Deployment) -> Command:
     return Command(folder, place.database)
 
 
-def dripping(service: Service, name: str, folder: Path) -> Client:
+def dripping(service: PipelineService, name: str, folder: Path) -> Client:
     client = Client(service.server, name, folder)
     client.items(1, (1, "tea"), (2, "rice"))
     client.sales(1, (1, 7), (2, 200))
@@ -76,7 +76,7 @@ def dripping(service: Service, name: str, folder: Path) -> Client:
 
 
 def test_a_cut_is_taken_listed_and_gone_back_to(
-    command: Command, service: Service, place: Deployment, spark: Session, tmp_path: Path
+    command: Command, service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = dripping(service, "march", tmp_path)
     taken = command("checkpoint", "march", "--timeout", str(BOUND))
@@ -105,7 +105,7 @@ def test_a_cut_is_taken_listed_and_gone_back_to(
 
 
 def test_the_plan_says_who_came_last_at_each_barrier(
-    command: Command, service: Service, tmp_path: Path
+    command: Command, service: PipelineService, tmp_path: Path
 ) -> None:
     dripping(service, "analysed", tmp_path)
     explain = ("explain", DECLARED, "--analyze", "analysed")
@@ -114,21 +114,23 @@ def test_the_plan_says_who_came_last_at_each_barrier(
         assert command("checkpoint", "analysed", "--timeout", str(BOUND)).exit_code == 0
     told = command(*explain)
     assert told.exit_code == 0, told.output
-    held = re.findall(r"cut 2: (\S+) came last, held \d+\.\d{3} s at (\S+)", told.stdout)
+    held = re.findall(r"checkpoint 2: (\S+) came last, held \d+\.\d{3} s at (\S+)", told.stdout)
     assert len(held) == len(re.findall(r"PhysicalBarrier \S+  upstream", told.stdout))
     assert all(task.startswith("b") and last for last, task in held)
     assert len(re.findall(r"2 cuts: held \d+\.\d{3} s in all; last came", told.stdout)) == len(held)
     barriers = command.json(*explain)["barriers"]
-    assert {it["cut"] for it in barriers.values()} == {2}
+    assert {it["checkpoint"] for it in barriers.values()} == {2}
     service.server.cancel("analysed")
 
 
-def test_what_cannot_be_done_is_told(command: Command, service: Service, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_told(
+    command: Command, service: PipelineService, tmp_path: Path
+) -> None:
     client = dripping(service, "refused", tmp_path)
     assert command("checkpoints", "refused").stdout == "no checkpoints\n"
     assert command.error("checkpoint", "nobody") == (1, "UnknownRun")
     restore = ("restore", "refused", "--declared", DECLARED)
-    assert command.error(*restore) == (1, "NoSuchCut")
+    assert command.error(*restore) == (1, "UnknownCheckpoint")
     assert "does not have any cut; there is: none" in command(*restore).stderr
     assert command.error("restore", "refused", "--declared", "coffee") == (2, "OtherPlan")
     assert command.error("restore", "refused") == (2, "UnknownPipeline")
@@ -169,7 +171,7 @@ def test_a_changed_declaration_is_taken_where_it_fits_and_told_where_it_does_not
     tmp_path: Path,
     declare: Callable[..., str],
 ) -> None:
-    with serving(place, find_pipeline(declare("as_it_was")), spark) as service:
+    with serve(place, find_pipeline(declare("as_it_was")), spark) as service:
         client = Client(service.server, "changed", tmp_path)
         client.sales(1, (1, 7), (2, 200))
         assert command("checkpoint", "changed", "--timeout", str(BOUND)).exit_code == 0
@@ -181,14 +183,14 @@ def test_a_changed_declaration_is_taken_where_it_fits_and_told_where_it_does_not
     assert "\n  filter quantity > 0 → filter quantity > 1\n" in told.stderr
     back = command(*restore, fitting)
     assert back.stdout == "run 'changed' goes on from cut 1, as incarnation 2\n", back.output
-    with serving(place, find_pipeline(fitting), spark) as service:
+    with serve(place, find_pipeline(fitting), spark) as service:
         service.server.end("changed")
         best = service.server.wait("changed", BOUND)["best"]
     assert sorted(rows(spark, place, best)) == [(1, 7), (2, 200)]
 
 
 def test_waiting_for_a_cut_that_nobody_takes_has_an_end(
-    command: Command, place: Deployment, service: Service, tmp_path: Path
+    command: Command, place: Deployment, service: PipelineService, tmp_path: Path
 ) -> None:
     dripping(service, "alone", tmp_path)
     # As if those who serve it had gone: they look after the runs of their own pipeline only.

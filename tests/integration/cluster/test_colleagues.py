@@ -15,39 +15,44 @@ from typer.testing import CliRunner, Result
 
 from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.cli.process_commands import colleague_in, refuse_taken_name
-from tidegate.errors import CompanyIncomplete, NameTaken, NoSecret, UnknownMember
+from tidegate.cli.process_commands import join_as_peer, refuse_taken_name
+from tidegate.errors import ClusterIncomplete, NameTaken, NoSecret, UnknownMember
 from tidegate.group import Coordinator, new_secret
 from tidegate.runtime.cluster import discovery
-from tidegate.runtime.cluster.discovery import MeetingPlace
-from tidegate.runtime.cluster.local_cluster import Chair, Company, Wanted, Warnings
+from tidegate.runtime.cluster.discovery import GroupAddress
+from tidegate.runtime.cluster.local_cluster import (
+    ClusterSpec,
+    CoordinatorSupervisor,
+    LocalCluster,
+    Warnings,
+)
 from tidegate.runtime.cluster.membership_probe import refuse_taken
-from tidegate.runtime.cluster.peer import DRAIN, STOP, Colleague, Gone, Stats
-from tidegate.runtime.cluster.process_supervisor import Crew, Post
-from tidegate.runtime.cluster.roles import stand
-from tidegate.store import Wakeups
+from tidegate.runtime.cluster.peer import DRAIN, STOP, Gone, GroupPeer, Stats
+from tidegate.runtime.cluster.process_supervisor import ProcessSpec, ProcessSupervisor
+from tidegate.runtime.cluster.roles import run_until_stopped
+from tidegate.store import Notifications
 
-Join = Callable[[str], Colleague]
+Join = Callable[[str], GroupPeer]
 
 
 @pytest.fixture
-def place() -> Iterator[MeetingPlace]:
+def place() -> Iterator[GroupAddress]:
     secret = new_secret()
     with Coordinator("tcp://127.0.0.1:0", secret=secret) as coordinator:
-        yield MeetingPlace(coordinator.address, secret)
+        yield GroupAddress(coordinator.address, secret)
 
 
 @pytest.fixture
-def join(place: MeetingPlace) -> Iterator[Join]:
-    joined: list[Colleague] = []
+def join(place: GroupAddress) -> Iterator[Join]:
+    joined: list[GroupPeer] = []
 
-    def join(name: str) -> Colleague:
-        joined.append(Colleague.join(name, place))
+    def join(name: str) -> GroupPeer:
+        joined.append(GroupPeer.join(name, place))
         return joined[-1]
 
     yield join
-    for colleague in joined:
-        colleague.group.close()
+    for peer in joined:
+        peer.group.close()
 
 
 class Duty:
@@ -72,15 +77,15 @@ class Duty:
         return ""
 
 
-def standing(duty: Duty, colleague: Colleague, stopped: Event) -> Thread:
-    thread = Thread(target=stand, args=(duty, colleague, stopped), daemon=True)
+def standing(duty: Duty, peer: GroupPeer, stopped: Event) -> Thread:
+    thread = Thread(target=run_until_stopped, args=(duty, peer, stopped), daemon=True)
     thread.start()
     return thread
 
 
-def test_news_reach_the_others(place: MeetingPlace, join: Join) -> None:
+def test_news_reach_the_others(place: GroupAddress, join: Join) -> None:
     heard = Event()
-    listening = Colleague.join("listening", place, on_news=heard.set)
+    listening = GroupPeer.join("listening", place, on_news=heard.set)
     join("telling").tell_news()
 
     assert heard.wait(10)
@@ -88,7 +93,7 @@ def test_news_reach_the_others(place: MeetingPlace, join: Join) -> None:
 
 
 def test_news_of_colleagues_wake_whoever_waits_in_a_process_of_the_deployment(
-    place: MeetingPlace, join: Join, tmp_path: Path
+    place: GroupAddress, join: Join, tmp_path: Path
 ) -> None:
     place.save(tmp_path)
     woken = Event()
@@ -97,13 +102,13 @@ def test_news_of_colleagues_wake_whoever_waits_in_a_process_of_the_deployment(
         def wake_everybody(self) -> None:
             woken.set()
 
-    with colleague_in(tmp_path, None, "worker-1", cast("Wakeups", Sleepers())):
+    with join_as_peer(tmp_path, None, "worker-1", cast("Notifications", Sleepers())):
         join("telling").tell_news()
         assert woken.wait(10)
 
 
 def test_one_that_goes_waits_until_everybody_is_through_with_the_news(
-    place: MeetingPlace,
+    place: GroupAddress,
 ) -> None:
     hears, goes_on, stopped = Event(), Event(), Event()
 
@@ -111,8 +116,8 @@ def test_one_that_goes_waits_until_everybody_is_through_with_the_news(
         hears.set()
         assert goes_on.wait(30)
 
-    busy = Colleague.join("busy", place, on_news=slowly)
-    going = Colleague.join("going", place)
+    busy = GroupPeer.join("busy", place, on_news=slowly)
+    going = GroupPeer.join("going", place)
     going.group.wait_for(["busy"])
     stopped.set()
     thread = standing(Duty(), going, stopped)
@@ -178,22 +183,22 @@ def test_one_that_is_lost_is_gone_without_a_last_word(join: Join) -> None:
 def test_nobody_is_gone_while_there_is_no_coordinator_to_tell() -> None:
     secret = new_secret()
     with Coordinator("tcp://127.0.0.1:0", secret=secret) as coordinator:
-        colleague = Colleague.join("left alone", MeetingPlace(coordinator.address, secret))
-    wait_until(lambda: not colleague.group.is_connected)
+        peer = GroupPeer.join("left alone", GroupAddress(coordinator.address, secret))
+    wait_until(lambda: not peer.group.is_connected)
 
-    assert colleague.wait_until_gone("somebody", 0.5) is None
-    colleague.group.close()
+    assert peer.wait_until_gone("somebody", 0.5) is None
+    peer.group.close()
 
 
-def test_without_a_coordinator_hints_are_lost_and_nothing_else(place: MeetingPlace) -> None:
+def test_without_a_coordinator_hints_are_lost_and_nothing_else(place: GroupAddress) -> None:
     secret = new_secret()
     with Coordinator("tcp://127.0.0.1:0", secret=secret) as coordinator:
-        colleague = Colleague.join("left alone", MeetingPlace(coordinator.address, secret))
-    wait_until(lambda: not colleague.group.is_connected)
-    colleague.tell_news()
+        peer = GroupPeer.join("left alone", GroupAddress(coordinator.address, secret))
+    wait_until(lambda: not peer.group.is_connected)
+    peer.tell_news()
     duty, stopped = Duty(), Event()
     stopped.set()
-    thread = standing(duty, colleague, stopped)
+    thread = standing(duty, peer, stopped)
     thread.join(60)
 
     assert not thread.is_alive()
@@ -212,7 +217,7 @@ def invoked(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(it) for it in arguments])
 
 
-def joining(name: str, place: MeetingPlace, then: str) -> list[str]:
+def joining(name: str, place: GroupAddress, then: str) -> list[str]:
     """The command of a process that joins a group."""
     program = (
         "import os, signal, sys; from tidegate.runtime.cluster.peer import Colleague;"
@@ -224,7 +229,7 @@ def joining(name: str, place: MeetingPlace, then: str) -> list[str]:
 
 @pytest.mark.parametrize("command", ["worker", "monitor", "serve"])
 def test_nobody_is_started_under_the_name_of_somebody_who_lives(
-    command: str, place: MeetingPlace, join: Join, tmp_path: Path
+    command: str, place: GroupAddress, join: Join, tmp_path: Path
 ) -> None:
     place.save(tmp_path)
     first = join("worker-1")
@@ -236,7 +241,7 @@ def test_nobody_is_started_under_the_name_of_somebody_who_lives(
 
 
 def test_up_may_give_its_processes_their_names(
-    place: MeetingPlace, join: Join, tmp_path: Path
+    place: GroupAddress, join: Join, tmp_path: Path
 ) -> None:
     place.save(tmp_path)
     join("worker-1")
@@ -246,7 +251,7 @@ def test_up_may_give_its_processes_their_names(
         refuse_taken_name(tmp_path, None, "worker-1", with_parent=False)
 
 
-def test_the_name_of_somebody_who_has_died_is_free(place: MeetingPlace, join: Join) -> None:
+def test_the_name_of_somebody_who_has_died_is_free(place: GroupAddress, join: Join) -> None:
     chief = join("chief")
     asked = joining("worker-1", place, "os.kill(os.getpid(), signal.SIGSTOP)")
     with subprocess.Popen(asked) as process:
@@ -280,7 +285,7 @@ def test_one_whose_name_another_process_has_taken_hands_over_and_ends(
     ],
 )
 def test_who_can_be_drained_is_said_to_whoever_names_somebody_else(
-    name: str, why: str, place: MeetingPlace, join: Join, tmp_path: Path
+    name: str, why: str, place: GroupAddress, join: Join, tmp_path: Path
 ) -> None:
     place.save(tmp_path)
     join("up")
@@ -299,7 +304,7 @@ def test_who_can_be_drained_is_said_to_whoever_names_somebody_else(
         thread.join(30)
 
 
-def test_a_worker_is_drained_by_its_name(place: MeetingPlace, join: Join, tmp_path: Path) -> None:
+def test_a_worker_is_drained_by_its_name(place: GroupAddress, join: Join, tmp_path: Path) -> None:
     place.save(tmp_path)
     thread = standing(Duty("worker"), join("worker-1"), Event())
     done = invoked("drain", "worker-1", "--deployment", tmp_path)
@@ -313,13 +318,13 @@ def test_a_worker_is_drained_by_its_name(place: MeetingPlace, join: Join, tmp_pa
 
 
 def test_the_folder_of_a_deployment_tells_where_its_processes_meet(tmp_path: Path) -> None:
-    place = MeetingPlace("tcp://127.0.0.1:7001", new_secret())
+    place = GroupAddress("tcp://127.0.0.1:7001", new_secret())
     assert discovery.find(tmp_path) is None
     place.save(tmp_path)
 
     assert discovery.find(tmp_path) == place
     assert (tmp_path / discovery.FILE).stat().st_mode & 0o077 == 0
-    discovery.forget(tmp_path, MeetingPlace("tcp://127.0.0.1:7002", new_secret()))
+    discovery.forget(tmp_path, GroupAddress("tcp://127.0.0.1:7002", new_secret()))
     assert discovery.find(tmp_path) == place  # somebody else's
     discovery.forget(tmp_path, place)
     assert discovery.find(tmp_path) is None
@@ -330,69 +335,73 @@ def test_whoever_gives_an_address_has_to_give_the_secret(tmp_path: Path) -> None
         discovery.find(tmp_path, "tcp://10.0.0.1:7001", {})
 
     found = discovery.find(tmp_path, "tcp://10.0.0.1:7001", {discovery.SECRET: "x" * 32})
-    assert found == MeetingPlace("tcp://10.0.0.1:7001", b"x" * 32)
+    assert found == GroupAddress("tcp://10.0.0.1:7001", b"x" * 32)
 
 
 # --- the beginning ---------------------------------------------------------------------------
 
 
 def test_whoever_does_not_come_is_named_with_what_it_said_last(join: Join, tmp_path: Path) -> None:
-    crew = Crew(tmp_path)
+    supervisor = ProcessSupervisor(tmp_path)
     here = "import os; os.read(0, 1)"
     absent = "print('no Spark here', flush=True); " + here
-    crew.start(Post(name, "test", [sys.executable, "-c", program])
+    supervisor.start(ProcessSpec(name, "test", [sys.executable, "-c", program])
                for name, program in (("worker-1", here), ("worker-2", absent)))  # fmt: skip
     try:
         join("worker-1")
-        wait_until(lambda: "no Spark" in crew.hands["worker-2"].said_last())
-        with pytest.raises(CompanyIncomplete) as raised:
-            Company(crew, join("chief")).gather(Event(), bound=1.0)
+        wait_until(lambda: "no Spark" in supervisor.hands["worker-2"].said_last())
+        with pytest.raises(ClusterIncomplete) as raised:
+            LocalCluster(supervisor, join("chief")).gather(Event(), bound=1.0)
         assert raised.value.reason == "worker-2 did not come"
         assert "worker-2 said last: no Spark here" in raised.value.said
     finally:
-        crew.close(10)
+        supervisor.close(10)
 
 
 def test_one_that_dies_again_and_again_before_it_is_at_work_is_not_waited_for(
     join: Join, tmp_path: Path
 ) -> None:
-    crew = Crew(tmp_path)
-    crew.start([Post("worker-1", "test", [sys.executable, "-c", "raise SystemExit('no')"])])
+    supervisor = ProcessSupervisor(tmp_path)
+    supervisor.start(
+        [ProcessSpec("worker-1", "test", [sys.executable, "-c", "raise SystemExit('no')"])]
+    )
     try:
-        with pytest.raises(CompanyIncomplete):
-            Company(crew, join("chief")).gather(Event(), bound=300.0)
-        assert crew.hands["worker-1"].deaths > 1
+        with pytest.raises(ClusterIncomplete):
+            LocalCluster(supervisor, join("chief")).gather(Event(), bound=300.0)
+        assert supervisor.hands["worker-1"].deaths > 1
     finally:
-        crew.close(10)
+        supervisor.close(10)
 
 
 def test_one_that_was_asked_for_what_makes_no_sense_ends_the_waiting_at_once(
     join: Join, tmp_path: Path
 ) -> None:
-    crew = Crew(tmp_path)
+    supervisor = ProcessSupervisor(tmp_path)
     refused = "import sys; print('there is no stage nope', flush=True); sys.exit(2)"
     programs = {"slow": "import os; os.read(0, 1)", "worker-1": refused}
-    crew.start(Post(it, "test", [sys.executable, "-c", programs[it]]) for it in programs)
+    supervisor.start(
+        ProcessSpec(it, "test", [sys.executable, "-c", programs[it]]) for it in programs
+    )
     try:
-        with pytest.raises(CompanyIncomplete) as raised:
-            Company(crew, join("chief")).gather(Event(), bound=300.0)
+        with pytest.raises(ClusterIncomplete) as raised:
+            LocalCluster(supervisor, join("chief")).gather(Event(), bound=300.0)
         assert raised.value.reason == "worker-1 did not come"
         assert raised.value.said == "worker-1 said last: there is no stage nope"
-        assert crew.hands["worker-1"].deaths == 1
+        assert supervisor.hands["worker-1"].deaths == 1
     finally:
-        crew.close(10)
+        supervisor.close(10)
 
 
 def test_whoever_looks_after_a_deployment_hears_of_deaths_and_of_those_who_are_back(
-    place: MeetingPlace, join: Join, tmp_path: Path
+    place: GroupAddress, join: Join, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    crew, chief = Crew(tmp_path), join("chief")
-    crew.start([Post("worker-1", "test", joining("worker-1", place, "os.read(0, 1)"))])
-    company = Company(crew, chief, say=said.append)
+    supervisor, chief = ProcessSupervisor(tmp_path), join("chief")
+    supervisor.start([ProcessSpec("worker-1", "test", joining("worker-1", place, "os.read(0, 1)"))])
+    company = LocalCluster(supervisor, chief, say=said.append)
     try:
         company.gather(Event(), bound=60.0)
-        hand = crew.hands["worker-1"]
+        hand = supervisor.hands["worker-1"]
         killed = hand.pid
         hand.kill()
 
@@ -404,11 +413,11 @@ def test_whoever_looks_after_a_deployment_hears_of_deaths_and_of_those_who_are_b
         died = f"worker-1 (pid {killed}) has died with signal 9; started again in 0.5 s"
         assert said == [died, "worker-1 is back"]
     finally:
-        crew.close(10)
+        supervisor.close(10)
 
 
 def test_lists_of_stages_are_dealt_out_to_the_workers() -> None:
-    wanted = Wanted("shop", Path("here"), 3, 0, stages=["s1,s2", "s3"])
+    wanted = ClusterSpec("shop", Path("here"), 3, 0, stages=["s1,s2", "s3"])
 
     assert [post.command[-2:] for post in wanted.posts()] == [
         ["--stages", "s1,s2"],
@@ -428,16 +437,16 @@ def test_a_warning_is_said_once_and_only_if_it_stays() -> None:
 
 def test_a_coordinator_that_a_fault_of_its_own_has_ended_is_begun_again() -> None:
     secret = new_secret()
-    with Chair("tcp://127.0.0.1:0", secret) as chair:
+    with CoordinatorSupervisor("tcp://127.0.0.1:0", secret) as chair:
         first = chair.coordinator
-        colleague = Colleague.join("worker-1", MeetingPlace(first.address, secret))
+        peer = GroupPeer.join("worker-1", GroupAddress(first.address, secret))
         first._fault = KeyError(3)  # noqa: SLF001  nothing else breaks it
         first.close()
         chair.look()
 
         assert chair.coordinator is not first
         assert chair.coordinator.address == first.address
-        other = Colleague.join("worker-2", MeetingPlace(first.address, secret))
+        other = GroupPeer.join("worker-2", GroupAddress(first.address, secret))
         other.group.wait_for(["worker-1"], 30.0)
-        for each in (colleague, other):
+        for each in (peer, other):
             each.group.close()

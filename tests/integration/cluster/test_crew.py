@@ -8,63 +8,63 @@ from pathlib import Path
 
 from tests.waiting import wait_until
 from tidegate.runtime.cluster.log_rotation import Rotation
-from tidegate.runtime.cluster.process_supervisor import Crew, Post
+from tidegate.runtime.cluster.process_supervisor import ProcessSpec, ProcessSupervisor
 
 WAITS = "import os; os.read(0, 1)"
 """Until whoever started it is gone."""
 
 
-def post(name: str, program: str) -> Post:
-    return Post(name, "test", [sys.executable, "-c", program])
+def post(name: str, program: str) -> ProcessSpec:
+    return ProcessSpec(name, "test", [sys.executable, "-c", program])
 
 
-def crewed(folder: Path, *posts: Post) -> Crew:
-    crew = Crew(folder)
-    crew.start(posts)
-    return crew
+def crewed(folder: Path, *posts: ProcessSpec) -> ProcessSupervisor:
+    supervisor = ProcessSupervisor(folder)
+    supervisor.start(posts)
+    return supervisor
 
 
 def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
-    crew = crewed(tmp_path, post("one", WAITS))
+    supervisor = crewed(tmp_path, post("one", WAITS))
     try:
-        hand = crew.hands["one"]
+        hand = supervisor.hands["one"]
         first = hand.pid
         hand.kill()
         wait_until(lambda: not hand.is_alive)
 
         def is_back() -> bool:
-            crew.look()
+            supervisor.look()
             return hand.is_alive and hand.pid != first
 
         wait_until(is_back)
         assert hand.deaths == 1
     finally:
-        crew.close(10)
+        supervisor.close(10)
 
 
 def test_one_that_ends_by_itself_stays_away(tmp_path: Path) -> None:
-    crew = crewed(tmp_path, post("one", "pass"), post("other", WAITS))
+    supervisor = crewed(tmp_path, post("one", "pass"), post("other", WAITS))
     try:
-        wait_until(lambda: crew.hands["one"].is_gone)
-        crew.look()
-        assert not crew.hands["one"].is_alive
-        assert not crew.is_gone
+        wait_until(lambda: supervisor.hands["one"].is_gone)
+        supervisor.look()
+        assert not supervisor.hands["one"].is_alive
+        assert not supervisor.is_gone
     finally:
-        crew.close(10)
+        supervisor.close(10)
 
 
 def test_what_it_said_last_is_known(tmp_path: Path) -> None:
-    crew = crewed(tmp_path, post("one", "raise SystemExit('no such pipeline')"))
-    wait_until(lambda: not crew.hands["one"].is_alive)
+    supervisor = crewed(tmp_path, post("one", "raise SystemExit('no such pipeline')"))
+    wait_until(lambda: not supervisor.hands["one"].is_alive)
 
-    assert crew.hands["one"].said_last() == "no such pipeline"
-    assert crew.close(10) == []
+    assert supervisor.hands["one"].said_last() == "no such pipeline"
+    assert supervisor.close(10) == []
 
 
 def test_what_earlier_lives_said_is_not_taken_for_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "one.log").write_text("words of another day\n")
-    crew = crewed(tmp_path, post("one", "print('here', flush=True); " + WAITS))
-    hand = crew.hands["one"]
+    supervisor = crewed(tmp_path, post("one", "print('here', flush=True); " + WAITS))
+    hand = supervisor.hands["one"]
     wait_until(lambda: hand.said_last() == "here")
     hand.kill()
     hand.wait(10)
@@ -74,22 +74,22 @@ def test_what_earlier_lives_said_is_not_taken_for_its_last_words(tmp_path: Path)
     assert hand.said_last() == "nothing"
     begun = re.findall(r"=== \d{4}-\d\d-\d\d \d\d:\d\d:\d\d one begins\n", hand.log.read_text())
     assert len(begun) == 2
-    crew.close(10)
+    supervisor.close(10)
 
 
 def test_who_has_died_or_gone_is_said_once(tmp_path: Path) -> None:
-    crew = crewed(tmp_path, post("one", WAITS), post("other", "pass"))
-    one, other = crew.hands["one"], crew.hands["other"]
+    supervisor = crewed(tmp_path, post("one", WAITS), post("other", "pass"))
+    one, other = supervisor.hands["one"], supervisor.hands["other"]
     pids = one.pid, other.pid
     one.kill()
     wait_until(lambda: not (one.is_alive or other.is_alive))
 
-    assert crew.look() == {
+    assert supervisor.look() == {
         "one": f"one (pid {pids[0]}) has died with signal 9; started again in 0.5 s",
         "other": f"other (pid {pids[1]}) has ended in good order and stays away",
     }
-    assert crew.look() == {}
-    crew.close(10)
+    assert supervisor.look() == {}
+    supervisor.close(10)
 
 
 def test_one_that_does_not_listen_is_killed_in_the_end(tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_one_that_does_not_listen_is_killed_in_the_end(tmp_path: Path) -> None:
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print(1, flush=True); time.sleep(60)"
     )
-    crew = crewed(tmp_path, post("deaf", deaf))
-    wait_until(lambda: "1" in crew.hands["deaf"].said_last())
+    supervisor = crewed(tmp_path, post("deaf", deaf))
+    wait_until(lambda: "1" in supervisor.hands["deaf"].said_last())
 
-    assert crew.close(0.2) == ["deaf"]
-    assert not crew.hands["deaf"].is_alive
+    assert supervisor.close(0.2) == ["deaf"]
+    assert not supervisor.hands["deaf"].is_alive
 
 
 def test_they_end_with_the_process_that_started_them(tmp_path: Path) -> None:
@@ -122,16 +122,16 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_log_of_a_process_that_says_much_is_put_aside(tmp_path: Path) -> None:
-    crew = Crew(tmp_path, Rotation(bytes=10_000, files=2))
-    crew.start([post("one", f"print('x' * 20_000, flush=True); {WAITS}; print('last')")])
+    supervisor = ProcessSupervisor(tmp_path, Rotation(bytes=10_000, files=2))
+    supervisor.start([post("one", f"print('x' * 20_000, flush=True); {WAITS}; print('last')")])
     try:
-        hand = crew.hands["one"]
+        hand = supervisor.hands["one"]
         wait_until(lambda: hand.log.stat().st_size > 10_000)
-        crew.look()
+        supervisor.look()
         assert hand.log.stat().st_size == 0
         assert (tmp_path / "one.log.1").stat().st_size > 10_000
     finally:
-        crew.close(10)
+        supervisor.close(10)
 
 
 def test_the_error_of_one_that_dies_is_told_and_not_what_java_said_last(tmp_path: Path) -> None:
@@ -140,13 +140,13 @@ def test_the_error_of_one_that_dies_is_told_and_not_what_java_said_last(tmp_path
         "print('26/11/18 00:00:01 WARN ShutdownHookManager: no such folder', file=sys.stderr);"
         "raise SystemExit(1)"
     )
-    crew = crewed(tmp_path, post("one", program))
-    one = crew.hands["one"]
+    supervisor = crewed(tmp_path, post("one", program))
+    one = supervisor.hands["one"]
     pid = one.pid
     wait_until(lambda: not one.is_alive)
 
     assert one.said_last() == "the database is gone"
-    assert crew.look()["one"] == (
+    assert supervisor.look()["one"] == (
         f"one (pid {pid}) has died with exit code 1 (the database is gone); started again in 0.5 s"
     )
-    crew.close(10)
+    supervisor.close(10)

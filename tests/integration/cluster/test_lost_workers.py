@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import RunFailed
-from tidegate.http import Calls, RemoteServer, remote_server
+from tidegate.http import HttpClient, HttpRunClient, http_run_client
 from tidegate.runtime.ingestion.folder_run import RunOptions, Telling, chunks_of, send
-from tidegate.testing import Company
+from tidegate.testing import ChaosCluster
 
 BOUND = 240.0
 """Seconds for anything that has to happen; far more than it takes."""
 
 
-def sent(server: RemoteServer, name: str, folder: Path, quantity: int) -> None:
+def sent(server: HttpRunClient, name: str, folder: Path, quantity: int) -> None:
     """Everything of a run, its END included."""
     file = folder / name / "sales" / "1.csv"
     file.parent.mkdir(parents=True)
@@ -30,9 +30,11 @@ def test_a_run_that_ends_the_java_of_its_workers_fails_and_the_others_are_comple
 ) -> None:
     monkeypatch.setenv("TIDEGATE_RUN_LOSSES", "1")
     pipeline = "tests.integration.cluster.deadly:pipeline"
-    company = Company(pipeline, tmp_path, monitors=0, shards=1)
-    with company.up() as colleague:
-        server = remote_server(Calls(f"http://{company.url}", None, BOUND), lambda served: served)
+    company = ChaosCluster(pipeline, tmp_path, monitors=0, shards=1)
+    with company.up() as peer:
+        server = http_run_client(
+            HttpClient(f"http://{company.url}", None, BOUND), lambda served: served
+        )
         sent(server, "bad", tmp_path, -1)
         for number in range(5):
             sent(server, f"good-{number}", tmp_path, 7)
@@ -42,7 +44,7 @@ def test_a_run_that_ends_the_java_of_its_workers_fails_and_the_others_are_comple
             assert (tmp_path / "total.csv").read_text() == "item_id,sold\n1,7\n"
         with pytest.raises(RunFailed) as failed:
             server.wait("bad", BOUND)
-        colleague.leave()
+        peer.leave()
     assert "1 lost while it was processed alone, the last in task" in failed.value.cause
     assert "exit code 3" in failed.value.cause
     logs = company.deployment / "logs"

@@ -20,12 +20,12 @@ import pytest
 
 from tests.waiting import wait_until
 from tidegate.group import Group, Member
-from tidegate.http import Calls, RemoteServer, remote_server
+from tidegate.http import HttpClient, HttpRunClient, http_run_client
 from tidegate.runtime.cluster.discovery import find
-from tidegate.runtime.cluster.peer import NEWS, Colleague
+from tidegate.runtime.cluster.peer import NEWS, GroupPeer
 from tidegate.runtime.ingestion.folder_run import RunOptions, Telling, chunks_of, send
 from tidegate.store import Database, open_database
-from tidegate.testing import Company
+from tidegate.testing import ChaosCluster
 
 PIPELINE = "tests.integration.http.declared:pipeline"
 BOUND = 180.0
@@ -38,13 +38,13 @@ pytestmark = pytest.mark.timeout(600)
 class AtWork:
     """A company, this process among its colleagues, and its database."""
 
-    company: Company
-    colleague: Colleague
+    company: ChaosCluster
+    peer: GroupPeer
     database: Database
-    server: RemoteServer
+    server: HttpRunClient
 
     def member(self, name: str) -> Member | None:
-        return next((it for it in self.colleague.members if it.name == name), None)
+        return next((it for it in self.peer.members if it.name == name), None)
 
     def pid(self, name: str) -> int:
         member = self.member(name)
@@ -75,7 +75,7 @@ class AtWork:
         return len(counts) == 2 and abs(counts[0] - counts[1]) <= 1
 
     def is_complete(self) -> bool:
-        names = {member.name for member in self.colleague.members}
+        names = {member.name for member in self.peer.members}
         return {"server", "monitor-1", "monitor-2", "worker-1", "worker-2"} <= names
 
     def _ask(self, sql: str) -> list[tuple[object, ...]]:
@@ -84,14 +84,16 @@ class AtWork:
 
 @pytest.fixture(scope="module")
 def at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AtWork]:
-    company = Company(PIPELINE, tmp_path_factory.mktemp("company"))
+    company = ChaosCluster(PIPELINE, tmp_path_factory.mktemp("company"))
     with (
-        company.up() as colleague,
+        company.up() as peer,
         open_database(None, company.deployment) as database,
     ):
-        server = remote_server(Calls(f"http://{company.url}", None, BOUND), lambda served: served)
-        yield AtWork(company, colleague, database, server)
-        colleague.leave()
+        server = http_run_client(
+            HttpClient(f"http://{company.url}", None, BOUND), lambda served: served
+        )
+        yield AtWork(company, peer, database, server)
+        peer.leave()
 
 
 def written(folder: Path, items: int, chunks: int = 4) -> Path:

@@ -16,13 +16,13 @@ from tests.waiting import wait_until
 from tidegate.group import Coordinator, new_secret
 from tidegate.plan import physical_plan
 from tidegate.runtime.cluster import discovery
-from tidegate.runtime.cluster.discovery import MeetingPlace
-from tidegate.runtime.cluster.peer import Colleague
+from tidegate.runtime.cluster.discovery import GroupAddress
+from tidegate.runtime.cluster.peer import GroupPeer
 from tidegate.runtime.deployment import open_deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.spark import Session
-from tidegate.store import Wakeups
+from tidegate.store import Notifications
 
 BOUND = 180.0
 
@@ -32,7 +32,7 @@ def no_session() -> Session:
 
 
 @contextmanager
-def worker(deployment: Path, place: MeetingPlace) -> Iterator[subprocess.Popen[bytes]]:
+def worker(deployment: Path, place: GroupAddress) -> Iterator[subprocess.Popen[bytes]]:
     """One that was started by hand, and joins by the address."""
     asked = [
         sys.executable,
@@ -64,16 +64,18 @@ def test_a_run_completes_without_a_coordinator_and_the_worker_joins_the_next_one
     secret = new_secret()
     deployment.mkdir(exist_ok=True)
     first = Coordinator("tcp://127.0.0.1:0", secret=secret)
-    place = MeetingPlace(first.address, secret)
+    place = GroupAddress(first.address, secret)
     with (
         open_deployment(deployment) as opened,
-        Wakeups(opened.database) as wakeups,
+        Notifications(opened.database) as notifications,
         worker(deployment, place) as process,
     ):
-        chief = Colleague.join("chief", place)
+        chief = GroupPeer.join("chief", place)
         chief.group.wait_for(["worker-1"], BOUND)
         first.close()
-        server = Server(opened, shop(), assemble(physical_plan(shop())), no_session, wakeups)
+        server = RunService(
+            opened, shop(), build_task_graph(physical_plan(shop())), no_session, notifications
+        )
         client = Client(server, "march", tmp_path)
         client.sell()
         server.wait("march", BOUND)

@@ -14,7 +14,7 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.cutover import Reindex
 from tidegate.cutover.values import Cutover, Filled, Portion
-from tidegate.flows.worker.executor import Done, Failed, Outcome, Performer
+from tidegate.flows.worker.executor import Done, Failed, Outcome, TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
@@ -46,7 +46,7 @@ class Steps:
         return self.settle(context, is_final=is_final)
 
     def settle(self, context: TaskContext, *, is_final: bool = True) -> Outcome:
-        outcome = Performer(self.shop.database).perform(context)
+        outcome = TaskExecutor(self.shop.database).perform(context)
         if isinstance(outcome, Done):
             self.hand.complete([outcome.claim], outcome.json)
         elif isinstance(outcome, Failed):

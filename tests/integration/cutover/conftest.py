@@ -12,7 +12,7 @@ import pytest
 from tidegate.cutover import Limits, PostgresTable, PostgresTarget, Reindex
 from tidegate.flows.client import begin, wait
 from tidegate.flows.worker.worker import FlowWorker
-from tidegate.store import Database, Wakeups
+from tidegate.store import Database, Notifications
 from tidegate.store.cutover.change_log import DELETED, VERSION
 
 ARTICLES = """
@@ -83,7 +83,7 @@ class Hall:
 
     shop: Shop
     reindex: Reindex
-    wakeups: Wakeups
+    notifications: Notifications
 
     def begin(self, index: str) -> int:
         from tidegate.cutover import Wanted
@@ -92,7 +92,7 @@ class Hall:
 
     def finish(self, index: str) -> int:
         run = self.begin(index)
-        wait(self.shop.database, run, 240, self.wakeups)
+        wait(self.shop.database, run, 240, self.notifications)
         return run
 
 
@@ -100,7 +100,7 @@ class Hall:
 def hall(shop: Shop, database: Database, spark: object) -> Iterator[Hall]:
     reindex = declared()
     with (
-        Wakeups(database) as wakeups,
-        FlowWorker(database, [reindex.flow, reindex.feed], wakeups),
+        Notifications(database) as notifications,
+        FlowWorker(database, [reindex.flow, reindex.feed], notifications),
     ):
-        yield Hall(shop, reindex, wakeups)
+        yield Hall(shop, reindex, notifications)

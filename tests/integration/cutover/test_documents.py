@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.change_consumer import ConsumerLoop
 from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.errors import ColumnReserved, IndexDiffers
@@ -40,7 +40,7 @@ def indexes(source: Source, database: Database) -> Iterator[PostgresIndexes]:
 def test_a_row_with_too_many_words_is_found_by_the_first_and_stops_no_other(
     shop: Shop, source: Source, indexes: PostgresIndexes
 ) -> None:
-    follower = Follower(source, indexes, "v1", source.register(indexes.identity("v1")))
+    follower = ConsumerLoop(source, indexes, "v1", source.register(indexes.identity("v1")))
     shop.do(f"UPDATE shop.articles SET body = {MANY_WORDS} WHERE id = 1")
     shop.do("UPDATE shop.articles SET title = 'innocent' WHERE id = 2")
     follower.catch_up()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.cutover.conftest import Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.change_consumer import ConsumerLoop
 from tidegate.cutover.values import Portion
 from tidegate.cutover.verify import compare
 from tidegate.store import Database
@@ -139,7 +139,7 @@ def test_an_index_is_as_its_table(name: str, shop: Shop, database: Database) -> 
     with PostgresTable(case.table).open(database) as source, TARGET.open(database) as indexes:
         offset = source.begin_log()
         indexes.create("v1", source.shape())
-        follower = Follower(source, indexes, "v1", offset)
+        follower = ConsumerLoop(source, indexes, "v1", offset)
         shape = source.shape(indexes.columns("v1"))
         for piece in source.pieces(KeyRange(), 2):
             rows = database.transact(

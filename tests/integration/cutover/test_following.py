@@ -13,13 +13,13 @@ from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover import change_consumer as module
-from tidegate.cutover.change_consumer import Follower, Following
+from tidegate.cutover.change_consumer import ChangeConsumer, ConsumerLoop
 from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.cutover.values import Portion
 from tidegate.cutover.verify import compare
 from tidegate.errors import FlowCancelled, OffsetAhead, RowsDiffer, StreamStalled
-from tidegate.flows.worker.executor import LetGo, Performer
+from tidegate.flows.worker.executor import LetGo, TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
@@ -32,7 +32,7 @@ WHOLE = Portion("v1", None, None)
 class Both:
     source: Source
     indexes: PostgresIndexes
-    follower: Follower
+    follower: ConsumerLoop
 
     def fill(self, shop: Shop) -> None:
         """What Spark does, in one go."""
@@ -54,7 +54,7 @@ def both(shop: Shop, database: Database) -> Iterator[Both]:
         offset = source.begin_log()
         indexes.create("v1", source.shape())
         source.register(indexes.identity("v1"))
-        yield Both(source, indexes, Follower(source, indexes, "v1", offset))
+        yield Both(source, indexes, ConsumerLoop(source, indexes, "v1", offset))
 
 
 def test_filling_and_following_in_any_order_give_the_table(shop: Shop, both: Both) -> None:
@@ -75,7 +75,7 @@ def test_a_follower_that_begins_again_repeats_and_changes_nothing(shop: Shop, bo
     shop.do("DELETE FROM shop.articles WHERE id < 50")
     both.follower.catch_up()
     before = shop.versions("v1")
-    again = Follower(both.source, both.indexes, "v1", begin)
+    again = ConsumerLoop(both.source, both.indexes, "v1", begin)
     assert again.catch_up() == both.follower.applied
     assert shop.versions("v1") == before
     assert shop.differences("v1") == []
@@ -125,10 +125,12 @@ def test_a_row_that_is_wrong_is_found_and_named(
     assert (differ.value.number, differ.value.examples) == (1, how)
 
 
-def told(both: Both, patience: float = 60.0) -> tuple[Following, list[int], list[str]]:
+def told(both: Both, patience: float = 60.0) -> tuple[ChangeConsumer, list[int], list[str]]:
     offsets: list[int] = []
     complaints: list[str] = []
-    following = Following(both.follower, both.source, offsets.append, complaints.append, patience)
+    following = ChangeConsumer(
+        both.follower, both.source, offsets.append, complaints.append, patience
+    )
     return following, offsets, complaints
 
 
@@ -217,7 +219,7 @@ def test_a_transaction_of_many_pages_can_be_left(
 ) -> None:
     monkeypatch.setattr(module, "PAGE", 10)
     shop.do("UPDATE shop.articles SET title = 'x'")
-    following = Following(both.follower, both.source, print, print, 60.0, cancelled)
+    following = ChangeConsumer(both.follower, both.source, print, print, 60.0, cancelled)
     with pytest.raises(FlowCancelled):
         following.round(None)
     assert both.follower.applied == 10
@@ -242,7 +244,7 @@ def test_a_run_that_is_cancelled_leaves_a_transaction_of_many_pages(
         return write(*given)
 
     monkeypatch.setattr(PostgresIndexes, "write", cancelling)
-    assert isinstance(Performer(shop.database).perform(context), LetGo)
+    assert isinstance(TaskExecutor(shop.database).perform(context), LetGo)
     assert len(shop.versions("articles_v1")) == 10
 
 
@@ -265,7 +267,7 @@ def test_the_shortening_of_a_log_can_be_left(
 ) -> None:
     monkeypatch.setattr(change_log, "TRIMMED", 10)
     shop.do("UPDATE shop.articles SET title = 'x'")
-    following = Following(both.follower, both.source, lambda _: None, print, 60.0, cancelled)
+    following = ChangeConsumer(both.follower, both.source, lambda _: None, print, 60.0, cancelled)
     with pytest.raises(FlowCancelled):
         following.round(None)
     assert logged(shop) == 90

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.conftest import NO_SYNC, temporary_folder
 from tests.integration.cutover.conftest import Shop
-from tidegate.store import EmbeddedServer
+from tidegate.store import EmbeddedPostgres
 from tidegate.store.cutover.change_log import Holder, holder
 
 
@@ -18,7 +18,7 @@ def preparing() -> Iterator[str]:
     """A server on which transactions can be prepared."""
     settings = {**NO_SYNC, "max_prepared_transactions": "5"}
     with temporary_folder() as folder:
-        with EmbeddedServer(folder / "postgres", settings=settings) as server:
+        with EmbeddedPostgres(folder / "postgres", settings=settings) as server:
             yield server.url
         server.wait_stopped()
 

@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.cutover.conftest import Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.change_consumer import ConsumerLoop
 from tidegate.errors import CodeRefused, IndexDiffers, TypeRefused, WriterTooStrong
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
@@ -88,7 +88,7 @@ def test_columns_are_read_without_the_casts_of_their_types(hers: Shop, database:
         offset = source.begin_log()
         as_owner(hers, "INSERT INTO hers.t VALUES (1, 'calm'), (2, 'wild'), (3, NULL)")
         indexes.create("v1", source.shape())
-        assert Follower(source, indexes, "v1", offset).catch_up() == 3
+        assert ConsumerLoop(source, indexes, "v1", offset).catch_up() == 3
         shape = source.shape(indexes.columns("v1"))
         rows = database.transact(
             lambda c: change_log.rows_within(c, source.table, shape, KeyRange())
@@ -215,7 +215,7 @@ def test_a_domain_of_its_owner_is_read_as_what_it_is_made_of(
         offset = source.begin_log()
         as_owner(hers, "INSERT INTO hers.u VALUES (1, 2)")
         indexes.create("v1", source.shape())
-        assert Follower(source, indexes, "v1", offset).catch_up() == 1
+        assert ConsumerLoop(source, indexes, "v1", offset).catch_up() == 1
         assert len(source.checksums(KeyRange(("0",), ("5",)), source.shape())) == 1
     assert strangers(hers) == []
 

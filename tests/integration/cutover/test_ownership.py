@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop, declared
 from tidegate.cutover import PostgresTarget, retire
-from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.change_consumer import ConsumerLoop
 from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.errors import AliasDiffers, IndexDiffers, NotFollowed
@@ -49,7 +49,7 @@ def test_rows_that_were_read_for_an_index_are_not_written_to_its_successor(
 def test_a_follower_of_an_index_that_was_retired_does_not_follow_its_successor(
     shop: Shop, source: Source, indexes: PostgresIndexes, database: Database
 ) -> None:
-    stale = Follower(source, indexes, "v1", source.head())
+    stale = ConsumerLoop(source, indexes, "v1", source.head())
     retire(database, declared(), "v1")
     indexes.create("v1", source.shape())
     shop.do("UPDATE shop.articles SET title = 'new'")
@@ -62,7 +62,7 @@ def test_a_follower_of_an_index_that_was_retired_does_not_follow_its_successor(
 def test_a_follower_of_an_index_that_was_retired_hears_that_there_is_none(
     shop: Shop, source: Source, indexes: PostgresIndexes, database: Database
 ) -> None:
-    late = Follower(source, indexes, "v1", source.head())
+    late = ConsumerLoop(source, indexes, "v1", source.head())
     indexes.columns("v1")  # which it knows already, as one that is at work does
     shop.do("UPDATE shop.articles SET title = 'new'")
     retire(database, declared(), "v1")

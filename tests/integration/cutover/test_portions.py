@@ -10,7 +10,7 @@ from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import Shop, declared
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover.source import Source
-from tidegate.flows.worker.executor import Performer
+from tidegate.flows.worker.executor import TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store.cutover.tables import Key
 from tidegate.store.flows import tasks as flow_tasks
@@ -51,7 +51,7 @@ def test_bounds_that_are_not_found_again_leave_no_gap(
     bound_after = Source.bound_after
     with monkeypatch.context() as patched:
         patched.setattr(Source, "bound_after", counted)
-        Performer(shop.database).perform(context)
+        TaskExecutor(shop.database).perform(context)
     hand.do(flow_tasks.put_back, hand.name, [claim])
     assert len(found) == BOUNDS
     shop.do("DELETE FROM shop.articles WHERE id <= 90 OR id BETWEEN 150 AND 289")

@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
-from tidegate.cutover.change_consumer import Follower
+from tidegate.cutover.change_consumer import ConsumerLoop
 from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.store import Database
@@ -82,7 +82,7 @@ class Keeper:
         self._chance = random.Random(seed)
         self._read: list[pa.Table] = []
         self._begin = offset
-        self.follower = Follower(source, indexes, "v1", offset)
+        self.follower = ConsumerLoop(source, indexes, "v1", offset)
 
     def work(self, database: Database, over: Event) -> None:
         steps = (self._follow, self._follow, self._trim, self._write, self._take_over)
@@ -113,7 +113,7 @@ class Keeper:
 
     def _take_over(self) -> None:
         """Another follower, which knows what was told and not what was done since."""
-        self.follower = Follower(self._source, self._indexes, "v1", self._begin)
+        self.follower = ConsumerLoop(self._source, self._indexes, "v1", self._begin)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from tidegate.cutover import Limits, PostgresTable, Reindex, reverse
 from tidegate.cutover.values import Switched
 from tidegate.flows import FlowStateReader
-from tidegate.flows.worker.executor import Done, Failed, Performer
+from tidegate.flows.worker.executor import Done, Failed, TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store.flows.runs import sweep_flows
 from tidegate.store.flows.tasks import Claim
@@ -133,7 +133,7 @@ def second(shop: Shop, hand: Hand) -> Steps:  # noqa: F811  fixtures
 def performed(steps: Steps, claim: Claim) -> Switched:
     """The switch, by whoever has this claim, and not yet said to be done."""
     context = TaskContext(steps.shop.database, steps.reindex.flow.definition, claim)
-    outcome = Performer(steps.shop.database).perform(context)
+    outcome = TaskExecutor(steps.shop.database).perform(context)
     assert isinstance(outcome, Done)
     return msgspec.json.decode(outcome.json, type=Switched)
 

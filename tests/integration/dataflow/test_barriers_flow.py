@@ -112,7 +112,7 @@ def drain(channel: Channel) -> list[StreamMessage]:
 
 
 def chain(length: int) -> tuple[list[Channel], list[Stage]]:
-    channels = [Channel(f"lane{number}") for number in range(length + 1)]
+    channels = [Channel(f"channel{number}") for number in range(length + 1)]
     stages = [Stage(before, [after]) for before, after in pairwise(channels)]
     return channels, stages
 
@@ -170,26 +170,26 @@ def test_events_before_and_after_a_barrier_stay_before_and_after_it() -> None:
 
 def test_a_coordinator_triggers_a_cut_over_two_sources_that_a_fan_in_aligns() -> None:
     bell = Bell()
-    lanes = [Channel(f"lane{number}", arrivals=bell) for number in range(2)]
-    sources = [Source(name, [lane]) for name, lane in zip("ab", lanes, strict=True)]
+    channels = [Channel(f"channel{number}", arrivals=bell) for number in range(2)]
+    sources = [Source(name, [channel]) for name, channel in zip("ab", channels, strict=True)]
     coordinator = Coordinator()
     coordinator.handles += [source.handle for source in sources]
     for source in sources:
         source.start()
-    forwarded = align_until(lanes, bell, begin=coordinator.begin, barriers=5)
+    forwarded = align_until(channels, bell, begin=coordinator.begin, barriers=5)
     for source in sources:
         source.stop()
-    check_cut(forwarded, [source.injector.source for source in sources])
+    check_checkpoint(forwarded, [source.injector.source for source in sources])
 
 
 def test_periodic_sources_under_load_share_numbers_that_only_grow() -> None:
     bell = Bell()
-    lanes = [Channel(f"lane{number}", arrivals=bell) for number in range(2)]
+    channels = [Channel(f"channel{number}", arrivals=bell) for number in range(2)]
     coordinator = Coordinator()
     asked: list[str] = []
     sources = [
-        Source(name, [lane], ask=partial(asked.append, name))
-        for name, lane in zip("ab", lanes, strict=True)
+        Source(name, [channel], ask=partial(asked.append, name))
+        for name, channel in zip("ab", channels, strict=True)
     ]
     coordinator.handles += [source.handle for source in sources]
     for source in sources:
@@ -200,22 +200,22 @@ def test_periodic_sources_under_load_share_numbers_that_only_grow() -> None:
         asked.clear()
         coordinator.begin()
 
-    forwarded = align_until(lanes, bell, begin=begin_when_asked, barriers=5, in_background=True)
+    forwarded = align_until(channels, bell, begin=begin_when_asked, barriers=5, in_background=True)
     for source in sources:
         source.stop()
-    check_cut(forwarded, [source.injector.source for source in sources])
+    check_checkpoint(forwarded, [source.injector.source for source in sources])
     assert sum(source.injector.questions for source in sources) >= 5
 
 
 def align_until(
-    lanes: Sequence[Channel],
+    channels: Sequence[Channel],
     bell: Bell,
     begin: Callable[[], None],
     barriers: int,
     in_background: bool = False,
 ) -> list[StreamMessage]:
     """What a fan-in forwards, up to so many barriers; the next is begun when one has passed."""
-    edges = [Edge(index, lane.name) for index, lane in enumerate(lanes)]
+    edges = [Edge(index, channel.name) for index, channel in enumerate(channels)]
     aligner = Aligner(edges, RUN)
     forwarded: list[StreamMessage] = []
     passed = 0
@@ -228,9 +228,9 @@ def align_until(
 
     start()
     while passed < barriers:
-        bell.sleep_unless(lambda: any(lane.depth for lane in lanes), LONG)
-        for edge, lane in zip(edges, lanes, strict=True):
-            if aligner.room(edge) == 0 or (message := lane.poll()) is None:
+        bell.sleep_unless(lambda: any(channel.depth for channel in channels), LONG)
+        for edge, channel in zip(edges, channels, strict=True):
+            if aligner.room(edge) == 0 or (message := channel.poll()) is None:
                 continue
             out = [delivery.message for delivery in aligner.accept(edge, message)]
             forwarded += out
@@ -241,7 +241,7 @@ def align_until(
     return forwarded
 
 
-def check_cut(forwarded: Sequence[StreamMessage], sources: Sequence[str]) -> None:
+def check_checkpoint(forwarded: Sequence[StreamMessage], sources: Sequence[str]) -> None:
     """Numbers only grow, and before each barrier is a prefix of what every source sent."""
     ids = [message.id for message in forwarded if isinstance(message, Barrier)]
     assert len(ids) == 5

@@ -16,7 +16,7 @@ from tidegate.flows import Flow
 from tidegate.flows.client import begin, result, wait
 from tidegate.flows.model.definition import Definition
 from tidegate.flows.worker.worker import FlowWorker
-from tidegate.store import Connection, Database, Wakeups, acquire
+from tidegate.store import Connection, Database, Notifications, acquire
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
 from tidegate.store.flows.tasks import FLOW_WORKER, Claim
@@ -87,8 +87,8 @@ def hand(database: Database, url: str) -> Hand:
 
 
 @pytest.fixture
-def wakeups(database: Database) -> Iterator[Wakeups]:
-    with Wakeups(database) as found:
+def notifications(database: Database) -> Iterator[Notifications]:
+    with Notifications(database) as found:
         assert found.wait_listening(30)
         yield found
 
@@ -98,13 +98,13 @@ class Works:
     """A worker in this process, and what tests ask about its flows."""
 
     database: Database
-    wakeups: Wakeups
+    notifications: Notifications
     worker: FlowWorker
 
     def finish(self, flow: Flow, value: object = None) -> int:
         """Begin a run and wait until it is completed."""
         run = begin(self.database, flow, value)
-        wait(self.database, run, 60, self.wakeups)
+        wait(self.database, run, 60, self.notifications)
         return run
 
     def give(self, flow: Flow, value: object, step: str) -> Any:
@@ -113,15 +113,19 @@ class Works:
 
 
 @pytest.fixture
-def work(hand: Hand, database: Database, wakeups: Wakeups) -> Iterator[Callable[..., Works]]:
+def work(
+    hand: Hand, database: Database, notifications: Notifications
+) -> Iterator[Callable[..., Works]]:
     """Starts workers, and closes them when the test is over."""
     with ExitStack() as open_workers:
 
         def start(
             *flows: Flow, threads: int = 4, seconds: float = 6.0, look_every: float = 0.25
         ) -> Works:
-            worker = FlowWorker(database, flows, wakeups, threads, seconds, look_every=look_every)
+            worker = FlowWorker(
+                database, flows, notifications, threads, seconds, look_every=look_every
+            )
             open_workers.enter_context(worker)
-            return Works(database, wakeups, worker)
+            return Works(database, notifications, worker)
 
         yield start

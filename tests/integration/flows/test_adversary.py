@@ -222,9 +222,9 @@ class Adversary:
 
     def sweep(self) -> None:
         self.do(store.sweep_flows)
-        self.hurry()
+        self.run_now()
 
-    def hurry(self) -> None:
+    def run_now(self) -> None:
         hurried = (
             b"UPDATE tidegate.flow_task SET available_at = now() WHERE (step_id, position) IN ("
             b"SELECT step_id, position FROM tidegate.flow_task WHERE state = 'ready'"

@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow
 from tidegate.flows.client import begin, result, wait
-from tidegate.flows.worker.executor import Failed, Performer
+from tidegate.flows.worker.executor import Failed, TaskExecutor
 from tidegate.flows.worker.in_flight import GENERATORS
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store.flows import runs as store
@@ -58,7 +58,7 @@ def test_waiting_for_handlers_does_not_count_towards_the_timeout(work: Start, ha
         assert generator_is(hand, run, "claimed")
     finally:
         released.set()
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert list(result(works.database, flow, run, "stream")) == list(range(30))
 
 
@@ -80,7 +80,7 @@ def test_generators_of_paused_runs_do_not_keep_others_from_their_threads(
         paused.set()
     for run in runs:
         hand.do(store.resume_flow, run)
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
         assert list(result(works.database, first, run, "stream")) == list(range(30))
 
 
@@ -101,7 +101,7 @@ def test_what_a_generator_fails_of_is_told_although_its_items_wait(work: Start) 
     try:
         run = begin(works.database, flow)
         with pytest.raises(FlowFailed) as failed:
-            wait(works.database, run, 20, works.wakeups)
+            wait(works.database, run, 20, works.notifications)
         assert "the source is gone" in failed.value.cause
     finally:
         released.set()
@@ -120,7 +120,7 @@ def test_a_worker_that_drains_spawns_no_more_than_may_be_in_flight(work: Start, 
     finally:
         released.set()
     second = work(flow)
-    wait(second.database, run, 60, second.wakeups)
+    wait(second.database, run, 60, second.notifications)
     assert list(result(second.database, flow, run, "stream")) == list(range(30))
 
 
@@ -140,7 +140,9 @@ def test_what_was_yielded_before_an_error_is_kept_with_its_cursor(hand: Hand) ->
 
     run = hand.begin(flow)
     (claim,) = hand.claim("flaky/stream")
-    outcome = Performer(hand.database).perform(TaskContext(hand.database, flow.definition, claim))
+    outcome = TaskExecutor(hand.database).perform(
+        TaskContext(hand.database, flow.definition, claim)
+    )
     assert isinstance(outcome, Failed)
     place = hand.do(flow_tasks.generator_place, claim.step_id)
     assert (place.spawned, place.cursor, place.cursor_position) == (3, "3", 3)

@@ -12,17 +12,19 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, StepState
 from tidegate.flows.client import begin, wait, write_state
-from tidegate.flows.worker.executor import Failed, Outcome, Performer, Settled
+from tidegate.flows.worker.executor import Failed, Outcome, Settled, TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.flows.worker.worker import FlowWorker
-from tidegate.store import Connection, Database, Wakeups
+from tidegate.store import Connection, Database, Notifications
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks as flow_tasks
 
 
 def perform(hand: Hand, flow: Flow, step: str) -> Outcome:
     (claim,) = hand.claim(f"{flow.name}/{step}")
-    outcome = Performer(hand.database).perform(TaskContext(hand.database, flow.definition, claim))
+    outcome = TaskExecutor(hand.database).perform(
+        TaskContext(hand.database, flow.definition, claim)
+    )
     if isinstance(outcome, Failed):
         hand.do(flow_tasks.fail, claim, outcome.error, 0.0, is_final=outcome.is_final)
     return outcome
@@ -74,7 +76,7 @@ def test_a_step_that_waits_behind_its_gate_is_not_put_before_it_again(
     wait_until(lambda: bool(hand.ask(inside)))
     write_state(works.database, run, is_open, False, "a clerk")
     write_state(works.database, run, is_done, True, "a clerk")
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
 
 
 def test_a_wait_of_a_step_that_reads_nothing_is_refused(hand: Hand) -> None:
@@ -112,7 +114,7 @@ def test_a_key_of_an_item_is_a_text(hand: Hand) -> None:
 
 
 def test_handlers_that_look_at_the_state_inside_of_a_transaction_need_no_other(
-    hand: Hand, url: str, wakeups: Wakeups
+    hand: Hand, url: str, notifications: Notifications
 ) -> None:
     flow, together = Flow("nested"), Barrier(2)
     last = flow.state("last", int)
@@ -128,10 +130,10 @@ def test_handlers_that_look_at_the_state_inside_of_a_transaction_need_no_other(
 
     with (
         Database(url, pool_size=2).attach() as small,
-        FlowWorker(small, [flow], wakeups, threads=2),
+        FlowWorker(small, [flow], notifications, threads=2),
     ):
         run = begin(hand.database, flow, [1, 2, 3, 4])
-        wait(hand.database, run, 30, wakeups)
+        wait(hand.database, run, 30, notifications)
 
 
 def test_what_is_written_inside_of_a_transaction_is_gone_with_it(hand: Hand) -> None:

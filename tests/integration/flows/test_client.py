@@ -185,6 +185,6 @@ def test_a_signal_for_a_run_of_another_flow_is_refused(hand: Hand) -> None:
 def test_results_are_there_once_the_run_was_waited_for(work: Start, hand: Hand) -> None:
     works = work(numbers)
     run = begin(works.database, numbers, 5)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert list(result(works.database, numbers, run, "count_up")) == [0, 2, 4, 6, 8]
     assert hand.claim(GENERATOR) == []

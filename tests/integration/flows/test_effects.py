@@ -93,5 +93,5 @@ def test_a_step_that_can_go_on_elsewhere_does_so_when_its_worker_stops(work: Sta
     work(flow)
     wait_until(lambda: len(calls.made) == 2)
     is_over.set()
-    wait(first.database, run, 60, first.wakeups)
+    wait(first.database, run, 60, first.notifications)
     assert result(first.database, flow, run, "follow") == 1

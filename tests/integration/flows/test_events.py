@@ -108,7 +108,7 @@ def test_a_wait_is_told_when_it_begins_and_when_it_is_passed(work: Start, hand: 
     for value in (3, 5, 7):
         wait_until(lambda: is_parked(hand, run))
         write_state(works.database, run, offset, value, "a feed")
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     begun, passed = events(hand, run, "wait")
     assert begun.detail == {"to": "begun", "keys": ["offset", "target"]}
     assert (passed.detail["to"], passed.detail["state"]) == ("passed", {"offset": 7, "target": 7})

@@ -13,7 +13,7 @@ from tidegate.errors import (
     SpawnRefused,
 )
 from tidegate.flows import Context, Flow, StepState
-from tidegate.flows.worker.executor import Performer
+from tidegate.flows.worker.executor import TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
 from tidegate.store.flows import runs as store
@@ -48,7 +48,7 @@ def test_items_become_tasks_a_hundred_in_each_transaction(hand: Hand) -> None:
 
     hand.begin(flow)
     (claim,) = hand.claim("batches/stream")
-    Performer(hand.database).perform(TaskContext(hand.database, flow.definition, claim))
+    TaskExecutor(hand.database).perform(TaskContext(hand.database, flow.definition, claim))
     batches = (
         "SELECT count(*) FROM tidegate.flow_task WHERE position >= 0"
         " GROUP BY xmin ORDER BY min(position)"

@@ -90,7 +90,7 @@ def test_a_handler_that_was_given_up_counts_until_it_has_ended(work: Start, hand
         assert len(entered.made) == 1
     finally:
         released.set()
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert len(entered.made) == 2
 
 

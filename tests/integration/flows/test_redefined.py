@@ -63,11 +63,11 @@ def test_a_step_of_another_kind_fails_the_run_and_says_so(
     hand.complete(hand.claim("changing/listed"), "[1, 2]")
     works = work(new)
     with pytest.raises(FlowFailed, match=r"FlowRedefined.*first.*of kind"):
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
     works.worker.close()
     hand.do(store.retry_flow, run)
     works = work(old)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
 
 
 def test_a_dependency_that_a_run_does_not_have_fails_it_and_is_named(
@@ -98,7 +98,7 @@ def test_a_dependency_that_a_run_does_not_have_fails_it_and_is_named(
     run = begin(hand.database, old)
     works = work(new)
     with pytest.raises(FlowFailed, match=r"FlowRedefined.*last.*'extra'"):
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
 
 
 def test_a_step_that_was_added_is_for_runs_that_begin_later(work: Start, hand: Hand) -> None:
@@ -110,7 +110,7 @@ def test_a_step_that_was_added_is_for_runs_that_begin_later(work: Start, hand: H
     old, new = declared(plain), declared(plain, more)
     run = begin(hand.database, old)
     works = work(new)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert list(hand.steps(run)) == ["first"]
     assert works.give(new, None, "last") == 3
 
@@ -130,7 +130,7 @@ def test_a_key_that_a_run_does_not_have_is_not_waited_for(work: Start, hand: Han
     run = begin(hand.database, old)
     works = work(new)
     with pytest.raises(FlowFailed, match=r"FlowRedefined.*'after'"):
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
 
 
 def stream(type_: Any, calls: Calls, retries: int = 0) -> Declare:
@@ -166,12 +166,12 @@ def test_items_that_are_of_the_type_no_more_fail_at_once_and_can_be_tried_again(
     hand.spawn(claim, range(3))
     works = work(new)
     with pytest.raises(FlowFailed, match=r"InvalidFlowValue.*Expected `str`, got `int`"):
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
     assert calls.made == []
     works.worker.close()
     hand.do(store.retry_flow, run)
     works = work(old)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert list(result(works.database, old, run, "items")) == ["0", "1", "2"]
 
 
@@ -180,7 +180,7 @@ def test_a_run_keeps_the_retries_that_it_began_with(work: Start, hand: Hand) -> 
     old, new = declared(stream(int, calls, 2)), declared(stream(int, calls, 0))
     run = begin(hand.database, old)
     works = work(new)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert calls.made.count(1) == 3
 
 
@@ -197,7 +197,7 @@ def test_old_and_new_workers_share_what_both_know(work: Start, hand: Hand) -> No
     works = [work(old), work(new)]
     runs = [(flow, begin(hand.database, flow)) for flow in (old, new) * 5]
     for flow, run in runs:
-        wait(hand.database, run, 60, works[0].wakeups)
+        wait(hand.database, run, 60, works[0].notifications)
         name = "old_end" if flow is old else "new_end"
         assert result(hand.database, flow, run, name) == name
 
@@ -218,6 +218,6 @@ def test_a_gate_that_was_removed_lets_parked_runs_through(work: Start, hand: Han
     works.worker.close()
     works = work(new)
     write_state(hand.database, run, old.keys["go"], True, "me")
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert result(hand.database, new, run, "first") == [1, 2]
     assert hand.steps(run)["first"].state is StepState.COMPLETED

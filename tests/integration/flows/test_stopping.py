@@ -82,7 +82,7 @@ def test_a_paused_run_rests_and_goes_on(work: Start, hand: Hand) -> None:
     wait_until(lambda: hand.steps(run)["stream"].generating == "complete")
     assert hand.steps(run)["stream"].in_flight == 50
     hand.do(store.resume_flow, run)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert hand.steps(run)["stream"].succeeded == 100
 
 
@@ -120,7 +120,7 @@ def test_a_handler_is_told_when_somebody_else_has_its_task(work: Start, hand: Ha
     assert is_told.wait(20)
     assert hand.state(run) == "running"
     assert hand.complete(hand.do(flow_tasks.held_by, hand.name), '"fresh"') == []
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert result(works.database, flow, run, "taken") == "fresh"
 
 
@@ -148,7 +148,7 @@ def test_a_worker_never_runs_more_of_a_step_than_it_may(work: Start, hand: Hand)
         assert len(entered.made) == 2
     finally:
         released.set()
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert len(entered.made) == 40
 
 
@@ -172,7 +172,7 @@ def test_a_worker_that_drains_lets_another_go_on(work: Start, hand: Hand) -> Non
     assert first.worker.drain(30)
     going.set()
     second = work(flow)
-    wait(second.database, run, 60, second.wakeups)
+    wait(second.database, run, 60, second.notifications)
     found = hand.steps(run)["stream"]
     assert (found.spawned, found.succeeded) == (300, 300)
     losses = "SELECT sum(losses)::integer FROM tidegate.flow_task"
@@ -203,7 +203,7 @@ def test_a_flow_that_lost_a_step_leaves_it_to_workers_that_have_it(work: Start, 
     run = begin(work(new).database, old)
     wait_until(lambda: hand.steps(run)["second"].state is StepState.RUNNING)
     works = work(old)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert result(works.database, old, run, "second") == 2
 
 
@@ -232,7 +232,7 @@ def test_a_claim_whose_answer_was_lost_is_put_back(work: Start, hand: Hand) -> N
         while not flow_tasks.claim(connection, works.worker.name, {"numbers/count_up": 1}):
             if hand.steps(run)["count_up"].state is StepState.COMPLETED:
                 run = hand.begin(numbers, "5")  # the worker was quicker
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
 
 
 def test_a_handler_that_listens_to_nobody_does_not_keep_its_run_canceling(
@@ -256,7 +256,7 @@ def test_a_handler_that_listens_to_nobody_does_not_keep_its_run_canceling(
         other = begin(works.database, flow)
     finally:
         released.set()
-    wait(works.database, other, 60, works.wakeups)
+    wait(works.database, other, 60, works.notifications)
 
 
 def test_the_context_is_what_was_promised(database: Database) -> None:

@@ -14,7 +14,7 @@ from tidegate.errors import FlowRunClosed, StateRegressed
 from tidegate.flows import Context, Flow
 from tidegate.flows.client import begin, result, wait, write_state
 from tidegate.flows.worker.worker import FlowWorker
-from tidegate.store import Database, Wakeups
+from tidegate.store import Database, Notifications
 from tidegate.store.flows import runs as store
 
 
@@ -36,22 +36,22 @@ def test_of_several_workers_one_runs_a_generator_and_all_handle_its_items(
     works = [work(flow, threads=2) for _ in range(3)]
     runs = [begin(hand.database, flow) for _ in range(6)]
     for run in runs:
-        wait(hand.database, run, 60, works[0].wakeups)
+        wait(hand.database, run, 60, works[0].notifications)
     assert len(calls.made) == len(set(calls.made)) == 6 * 61
     assert sum(it.worker.done for it in works) >= 6 * 61
 
 
 def test_workers_without_a_name_are_not_taken_for_each_other(
-    hand: Hand, database: Database, wakeups: Wakeups
+    hand: Hand, database: Database, notifications: Notifications
 ) -> None:
     with (
-        FlowWorker(database, [numbers], wakeups) as one,
-        FlowWorker(database, [numbers], wakeups) as other,
+        FlowWorker(database, [numbers], notifications) as one,
+        FlowWorker(database, [numbers], notifications) as other,
     ):
         assert one.name != other.name
         runs = [begin(database, numbers, 50) for _ in range(4)]
         for run in runs:
-            wait(database, run, 60, wakeups)
+            wait(database, run, 60, notifications)
     assert hand.ask("SELECT sum(losses)::integer FROM tidegate.flow_task") == [(0,)]
 
 
@@ -70,7 +70,7 @@ def test_a_watermark_gate_opens_exactly_when_it_is_reached_however_many_write(
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(advance, range(4)))
     for run in runs:
-        wait(hand.database, run, 60, works.wakeups)
+        wait(hand.database, run, 60, works.notifications)
         assert result(hand.database, gated, run, "switch") == 0
 
 
@@ -111,7 +111,7 @@ def test_the_generator_of_a_paused_run_goes_on_until_too_many_items_wait(
     found = hand.steps(run)["stream"]
     assert (found.spawned <= 25, found.succeeded) == (True, 0)
     hand.do(store.resume_flow, run)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert list(result(works.database, flow, run, "stream")) == list(range(200))
 
 
@@ -123,7 +123,7 @@ def test_a_worker_drains_although_its_generator_waits_for_handlers(work: Start, 
     assert first.worker.drain(30)
     hand.do(store.resume_flow, run)
     second = work(flow)
-    wait(second.database, run, 60, second.wakeups)
+    wait(second.database, run, 60, second.notifications)
     assert list(result(second.database, flow, run, "stream")) == list(range(200))
     assert hand.ask("SELECT sum(losses)::integer FROM tidegate.flow_task") == [(0,)]
 
@@ -143,5 +143,5 @@ def test_a_small_run_is_not_starved_by_other_flows_with_many_items(work: Start, 
     works = work(large, numbers, threads=1)
     runs = [begin(hand.database, large) for _ in range(10)]
     small = begin(hand.database, numbers, 3)
-    wait(hand.database, small, 60, works.wakeups)
+    wait(hand.database, small, 60, works.notifications)
     assert any(hand.state(run) == "running" for run in runs)

@@ -65,4 +65,4 @@ def test_a_task_does_not_fail_because_the_database_would_not_write(
         wait_until(lambda: works.worker.name != life)
     if flow is gated:
         write_state(hand.database, run, offset, 0, "a feed")
-    wait(hand.database, run, 60, works.wakeups)
+    wait(hand.database, run, 60, works.notifications)

@@ -16,7 +16,7 @@ from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, FlowStateReader, is_set, reached
 from tidegate.flows.client import begin, result, wait, write_state
 from tidegate.flows.worker.worker import FlowWorker
-from tidegate.store import Database, Wakeups
+from tidegate.store import Database, Notifications
 from tidegate.store.flows import runs as store
 
 
@@ -36,17 +36,17 @@ def test_a_wait_holds_no_thread_and_is_woken_by_the_write_alone(work: Start, han
     for run in runs:
         began = monotonic()
         write_state(works.database, run, offset, 7, "a feed")
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
         assert monotonic() - began < 10.0  # nobody looks by itself
     assert result(works.database, gated, runs[0], "switch") == 2
 
 
-def test_waits_hold_no_connection(hand: Hand, url: str, wakeups: Wakeups) -> None:
+def test_waits_hold_no_connection(hand: Hand, url: str, notifications: Notifications) -> None:
     named = make_conninfo(url, application_name="waiting")
     pool = 3
     with (
         Database(named, pool_size=pool, bound=20.0).open() as database,
-        FlowWorker(database, [gated], wakeups, threads=2) as worker,
+        FlowWorker(database, [gated], notifications, threads=2) as worker,
     ):
         for number in range(50):
             begin(hand.database, gated, number)
@@ -96,7 +96,7 @@ def test_a_watermark_that_is_set_once_stays_when_the_step_is_run_again(
     wait_until(lambda: len(head.made) == 2)
     wait_until(lambda: is_parked(hand, run))
     write_state(works.database, run, position, 10, "a feed")
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert result(works.database, flow, run, "switch") == 10
 
 
@@ -134,7 +134,7 @@ def test_a_wait_that_reaches_its_bound_names_the_key_and_its_last_writer(
     run = begin(works.database, flow)
     write_state(works.database, run, position, 7, "a feed")
     with pytest.raises(FlowFailed, match=r"'position', which stands at 7, last written by a feed"):
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
 
 
 def test_a_gate_that_reaches_its_bound_says_how_far_it_is_and_who_wrote_last(work: Start) -> None:
@@ -157,7 +157,7 @@ def test_a_gate_that_reaches_its_bound_says_how_far_it_is_and_who_wrote_last(wor
         r" position is 4,100 of 5,000 \(mark\): 900 behind; is_filled was never written"
     )
     with pytest.raises(FlowFailed, match=said):
-        wait(works.database, run, 60, works.wakeups)
+        wait(works.database, run, 60, works.notifications)
 
 
 def test_a_gate_opens_when_all_of_it_holds_and_is_woken_by_its_own_keys_alone(
@@ -179,7 +179,7 @@ def test_a_gate_opens_when_all_of_it_holds_and_is_woken_by_its_own_keys_alone(
     assert hand.ask(waits, run) == [(["position", "is_filled"],)]
     write_state(works.database, run, position, 5, "a feed")
     write_state(works.database, run, is_filled, True, "a feed")
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
 
 
 def test_a_wait_ends_at_once_when_the_run_is_cancelled(work: Start, hand: Hand) -> None:

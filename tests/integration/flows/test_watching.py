@@ -24,7 +24,7 @@ from tidegate.cli.flow.watch import watching
 from tidegate.errors import FlowFailed, NoStepWithItems
 from tidegate.flows import Context, FailAtFirst, Flow, Tolerate, reached
 from tidegate.flows.client import begin, tolerate, wait, write_state
-from tidegate.flows.inspect import follow_events, see
+from tidegate.flows.inspect import follow_events, inspect
 from tidegate.store import Connection, Database
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
@@ -43,7 +43,7 @@ def test_on_a_terminal_a_run_is_drawn_until_it_is_over(work: Start) -> None:
     run = begin(works.database, numbers, 30)
     screen = Console(file=StringIO(), force_terminal=True, width=80, color_system=None)
     with watching(works.database, quiet=False, console=screen) as look:
-        wait(works.database, run, 60, works.wakeups, look)
+        wait(works.database, run, 60, works.notifications, look)
     assert isinstance(screen.file, StringIO)
     *_, last = screen.file.getvalue().split("\x1b[2K")
     assert f"run {run} of flow 'numbers' is completed" in last
@@ -56,7 +56,7 @@ def test_elsewhere_what_happened_is_told_in_plain_lines(work: Start) -> None:
     write_state(works.database, run, offset, 7, "a feed")
     page = Console(file=StringIO(), width=40, highlight=False)
     with watching(works.database, quiet=False, console=page) as look:
-        wait(works.database, run, 60, works.wakeups, look)
+        wait(works.database, run, 60, works.notifications, look)
     assert isinstance(page.file, StringIO)
     text = page.file.getvalue()
     assert "\x1b" not in text
@@ -119,7 +119,7 @@ def test_a_wait_is_shown_with_what_for_since_when_and_until_when(
     )
     assert waited["standing"]["target"] == waited["standing"]["condition"]["target"] == 5000
     assert waited["waiting_since"].endswith("Z")
-    assert see(works.database, run).wait_of("answer")[0].standing is not None
+    assert inspect(works.database, run).wait_of("answer")[0].standing is not None
 
 
 def test_a_signal_that_is_awaited_is_told_while_a_run_is_watched(
@@ -184,18 +184,18 @@ def test_items_that_nobody_takes_are_told_and_not_those_behind_others(hand: Hand
     run, generator = hand.generating()
     hand.spawn(generator, range(3))
     grow_old(hand, run)
-    assert see(hand.database, run).not_taken["count_up"] >= 60
+    assert inspect(hand.database, run).not_taken["count_up"] >= 60
     hand.claim(ITEMS, room=1)  # somebody works on them
-    assert see(hand.database, run).not_taken == {}
+    assert inspect(hand.database, run).not_taken == {}
 
 
 def test_a_run_that_is_paused_or_over_waits_for_no_worker(hand: Hand) -> None:
     run = hand.begin(numbers, "5")
     grow_old(hand, run)
     hand.do(store.pause_flow, run)
-    assert see(hand.database, run).ready == {}
+    assert inspect(hand.database, run).ready == {}
     hand.do(store.cancel_flow, run, "enough")
-    assert see(hand.database, run).ready == {}
+    assert inspect(hand.database, run).ready == {}
 
 
 def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Hand) -> None:
@@ -204,7 +204,7 @@ def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Ha
     hand.do(tasks.park, switch, ["offset"], 0, 0, 0.0, None)
     grow_old(hand, run)
     hand.do(store.set_external_state, run, "offset", "3", "a feed")  # which wakes it
-    sight = see(hand.database, run)
+    sight = inspect(hand.database, run)
     assert (sight.ready["switch"] >= 60, sight.not_taken) == (True, {})
 
 
@@ -349,7 +349,7 @@ def test_a_key_is_written_from_outside_and_wakes_who_waits(command: Command, wor
     works = work(gated)
     run = begin(works.database, gated, 5)
     assert command("set", str(run), "offset", "7").output == f"state 'offset' of run {run} is 7\n"
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
 
 
 @pytest.mark.parametrize(

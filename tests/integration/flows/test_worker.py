@@ -126,7 +126,7 @@ def test_items_are_handled_as_soon_as_they_are_spawned_although_nobody_looks(
         wait_until(lambda: hand.steps(run)["count_up"].succeeded > number, 10.0)  # noqa: B023  waits here
         wait_until(lambda: works.worker.in_hand == 0)
     hand.do(finish_generator, generator)
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert result(works.database, numbers, run, "total") == 20
 
 
@@ -241,7 +241,7 @@ def test_a_generator_waits_when_its_handlers_fall_behind(work: Start, hand: Hand
     assert len(yielded.made) <= most
     assert hand.steps(run)["ahead"].in_flight == 12
     released.set()
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert hand.steps(run)["ahead"].spawned == 200
 
 
@@ -312,7 +312,7 @@ def test_a_step_waits_for_its_signal(work: Start, hand: Hand) -> None:
     run = begin(works.database, approved, "really?")
     wait_until(lambda: hand.steps(run)["ask"].state is StepState.COMPLETED)
     with pytest.raises(FlowTimeout):
-        wait(works.database, run, 0.1, works.wakeups)
+        wait(works.database, run, 0.1, works.notifications)
     signal(works.database, approved, run, "act", True, "test")
-    wait(works.database, run, 60, works.wakeups)
+    wait(works.database, run, 60, works.notifications)
     assert result(works.database, approved, run, "act") == "really? True"

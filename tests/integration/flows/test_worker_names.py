@@ -14,7 +14,7 @@ from tests.integration.flows.declared import numbers
 from tidegate.errors import NameTaken
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.flows.worker.worker_name import KIND, Process, take_name
-from tidegate.store import Database, Wakeups, acquire
+from tidegate.store import Database, Notifications, acquire
 
 
 def owned_by(pid: int, host: str | None = None) -> str:
@@ -31,15 +31,15 @@ def gone() -> int:
 
 
 def test_a_second_flow_worker_under_a_living_name_is_refused(
-    hand: Hand, database: Database, wakeups: Wakeups
+    hand: Hand, database: Database, notifications: Notifications
 ) -> None:
-    with FlowWorker(database, [numbers], wakeups, process="night-shift"):
+    with FlowWorker(database, [numbers], notifications, process="night-shift"):
         with pytest.raises(NameTaken) as refused:
-            FlowWorker(database, [numbers], wakeups, process="night-shift")
+            FlowWorker(database, [numbers], notifications, process="night-shift")
         assert (refused.value.name, refused.value.pid) == ("night-shift", os.getpid())
-        with FlowWorker(database, [numbers], wakeups, process="day-shift"):
+        with FlowWorker(database, [numbers], notifications, process="day-shift"):
             pass
-    with FlowWorker(database, [numbers], wakeups, process="night-shift") as later:
+    with FlowWorker(database, [numbers], notifications, process="night-shift") as later:
         assert later.name.startswith("night-shift-")
 
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 from tests.integration.group.talking import obey, tell_events
 from tidegate.group import Coordinator
-from tidegate.group.coordinator_state import Coordination
+from tidegate.group.coordinator_state import CoordinatorState
 
 
 def lack_descriptors(*, lack: bool) -> None:
@@ -21,7 +21,7 @@ def lack_descriptors(*, lack: bool) -> None:
 def have_a_fault() -> None:
     """Let the coordinator run into a mistake of its own."""
     fault = ZeroDivisionError("one too many")
-    mock.patch.object(Coordination, "tick", side_effect=fault).start()
+    mock.patch.object(CoordinatorState, "tick", side_effect=fault).start()
 
 
 def main(address: str, secret: str, heartbeat: str, silence: str, admission: str) -> None:

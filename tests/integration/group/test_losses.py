@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from tests.integration.group.lanes import admitted, trickling
+from tests.integration.group.channels import admitted, trickling
 from tests.integration.group.processes import Cluster, Raised, all_at
 from tests.waiting import wait_until
 from tidegate.group import INBOUND, OUTBOUND, PROCESSING
@@ -271,7 +271,7 @@ def test_a_member_that_takes_a_little_now_and_then_is_lost_and_the_others_go_on(
 ) -> None:
     group = paced(**FREEZABLE)
     a, b = group.join("a", "b")
-    with admitted(group, "slow") as lanes, trickling(lanes):
+    with admitted(group, "slow") as channels, trickling(channels):
         a.do("wait_for", names=["slow"])
         b.do("wait_for", names=["slow"])
         calls = [a.barrier("noon"), b.barrier("noon")]
@@ -281,7 +281,7 @@ def test_a_member_that_takes_a_little_now_and_then_is_lost_and_the_others_go_on(
             lost = call.outcome().rendezvous
             assert (lost.failure, lost.offender) == ("peer lost", "slow")
 
-    late = group.coordinator.wait_event("member.too_slow", lane="messages")
+    late = group.coordinator.wait_event("member.too_slow", channel="messages")
     assert late.facts["member"].startswith("slow (pid 7 on nowhere;")
     assert 4 << 20 <= late.facts["untaken"] <= 16 << 20
     assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND | OUTBOUND))

@@ -14,24 +14,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.group.lanes import admitted, connected, read_to_the_end
+from tests.integration.group.channels import admitted, connected, read_to_the_end
 from tests.integration.group.processes import Cluster, Nursery, Peer, Raised, all_at
 from tests.unit.group.test_wire import any_frame
 from tests.waiting import wait_until
 from tidegate.group import new_secret
 from tidegate.group.address import Address
 from tidegate.group.authentication import challenge
-from tidegate.group.handshake import Applicant, open_lane
+from tidegate.group.handshake import Applicant, open_channel
 from tidegate.group.wire import (
     BOOT,
     HEADER,
     KINDS,
     VERSION,
+    ChannelKind,
     Configure,
     Frame,
     Goodbye,
     Heartbeat,
-    Lane,
     Posted,
     Reason,
     Welcome,
@@ -79,15 +79,15 @@ def test_a_stranger_that_talks_nonsense_cannot_end_the_coordinator(
 
 
 @GARBAGE
-@given(nonsense(), st.sampled_from(Lane))
+@given(nonsense(), st.sampled_from(ChannelKind))
 def test_a_member_that_talks_nonsense_cannot_end_the_coordinator(
-    busy: tuple[Cluster, list[Peer]], garbage: bytes, lane: Lane
+    busy: tuple[Cluster, list[Peer]], garbage: bytes, channel: ChannelKind
 ) -> None:
     group, peers = busy
-    with admitted(group, "fool") as lanes:
-        lanes[lane].sendall(garbage)
-        lanes[lane].shutdown(socket.SHUT_WR)
-        read_to_the_end(lanes[lane])
+    with admitted(group, "fool") as channels:
+        channels[channel].sendall(garbage)
+        channels[channel].shutdown(socket.SHUT_WR)
+        read_to_the_end(channels[channel])
 
     assert_all_is_well(peers)
 
@@ -98,14 +98,14 @@ def test_a_member_that_says_anything_in_the_right_form_cannot_end_the_coordinato
     busy: tuple[Cluster, list[Peer]], words: list[Frame]
 ) -> None:
     group, peers = busy
-    with admitted(group, "fool") as lanes:
+    with admitted(group, "fool") as channels:
         for place, word in enumerate(words):
             with suppress(ConnectionError):
-                lanes[list(Lane)[place % 2]].sendall(word.pack())
-        for lane in lanes.values():
+                channels[list(ChannelKind)[place % 2]].sendall(word.pack())
+        for channel in channels.values():
             with suppress(OSError):
-                lane.shutdown(socket.SHUT_WR)
-            read_to_the_end(lane)
+                channel.shutdown(socket.SHUT_WR)
+            read_to_the_end(channel)
 
     assert_all_is_well(peers)
 
@@ -123,9 +123,9 @@ def test_who_talks_nonsense_is_named(group: Cluster) -> None:
     named = group.coordinator.wait_event("member.garbage")
     assert named.facts["peer"] == f"a stranger at {where}"
 
-    with admitted(group, "fool") as lanes:
-        lanes[Lane.MESSAGES].sendall(b"nonsense")
-        read_to_the_end(lanes[Lane.CONTROL])
+    with admitted(group, "fool") as channels:
+        channels[ChannelKind.MESSAGES].sendall(b"nonsense")
+        read_to_the_end(channels[ChannelKind.CONTROL])
     group.coordinator.wait_until(
         lambda: any(
             it.event == "member.garbage" and it.facts["peer"].startswith("fool (pid 7 on nowhere;")
@@ -146,11 +146,11 @@ def test_a_member_that_says_what_no_member_says_is_lost_to_a_round(
     group: Cluster, words: bytes
 ) -> None:
     (a,) = group.join("a")
-    with admitted(group, "fool") as lanes:
+    with admitted(group, "fool") as channels:
         a.do("wait_for", names=["fool"])
         call = a.barrier("noon")
         group.coordinator.wait_arrived("noon", "a")
-        lanes[Lane.MESSAGES].sendall(words)
+        channels[ChannelKind.MESSAGES].sendall(words)
         outcome = call.outcome()
 
     assert (outcome.rendezvous.failure, outcome.rendezvous.offender) == ("peer lost", "fool")
@@ -204,7 +204,7 @@ def test_a_member_with_one_connection_only_is_dropped_after_its_bound(
     (a,) = group.join("a")
     address = Address.parse(group.address)
     who = Applicant("half", bytes(BOOT), 7, "nowhere", group.secret.encode(), address)
-    with open_lane(who, Lane.CONTROL, 5.0).socket as half:
+    with open_channel(who, ChannelKind.CONTROL, 5.0).socket as half:
         half.settimeout(20.0)
         read_to_the_end(half)
 

@@ -15,9 +15,9 @@ from tests.integration.runtime.shop import shop
 from tidegate.http import Limits, Listening, Tokens, serving_http
 from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session
-from tidegate.store import Database, EmbeddedServer
+from tidegate.store import Database, EmbeddedPostgres
 
 ANN, BEN = "ann's secret", "ben's secret"
 TOKENS = Tokens((("ann", digest_of(ANN)), ("ben", digest_of(BEN))))
@@ -95,7 +95,7 @@ class RunAsking:
 def place(
     template: str,
     new_database: Callable[[str], str],
-    server: EmbeddedServer,
+    server: EmbeddedPostgres,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployment]:
     """A deployment for all tests of a file; every test has runs of its own."""
@@ -105,13 +105,13 @@ def place(
 
 
 @pytest.fixture(scope="module")
-def service(place: Deployment, spark: Session) -> Iterator[Service]:
-    with serving(place, shop(), spark) as service:
+def service(place: Deployment, spark: Session) -> Iterator[PipelineService]:
+    with serve(place, shop(), spark) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
-def listening(service: Service, place: Deployment) -> Iterator[Listening]:
+def listening(service: PipelineService, place: Deployment) -> Iterator[Listening]:
     with serving_http(service, place, "127.0.0.1:0", TOKENS, Limits(MOST)) as listening:
         yield listening
 

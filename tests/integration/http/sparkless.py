@@ -12,11 +12,11 @@ from tests.integration.runtime.shop import shop
 from tidegate.http import Listening, serving_http
 from tidegate.plan import physical_plan
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.service import Front
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.service import PipelineFrontend
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.spark import Session
-from tidegate.store import Wakeups
+from tidegate.store import Notifications
 
 
 def _no_spark() -> Session:
@@ -25,14 +25,16 @@ def _no_spark() -> Session:
 
 @contextmanager
 def shop_without_spark(place: Deployment) -> Iterator[Listening]:
-    assembly = assemble(physical_plan(shop()))
-    with Wakeups(place.database) as wakeups:
-        server = Server(place, shop(), assembly, _no_spark, wakeups)
+    task_graph = build_task_graph(physical_plan(shop()))
+    with Notifications(place.database) as notifications:
+        server = RunService(place, shop(), task_graph, _no_spark, notifications)
         front = SimpleNamespace(
             server=server,
-            assembly=assembly,
+            task_graph=task_graph,
             checked=SimpleNamespace(stages={}),
             check=lambda: None,
         )
-        with serving_http(cast("Front", front), place, "127.0.0.1:0", TOKENS) as listening:
+        with serving_http(
+            cast("PipelineFrontend", front), place, "127.0.0.1:0", TOKENS
+        ) as listening:
             yield listening

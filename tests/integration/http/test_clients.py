@@ -13,7 +13,7 @@ from tidegate.errors import InvalidListen, UnsafeListen
 from tidegate.http import Listening, serving_http
 from tidegate.runtime import service as services
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service
+from tidegate.runtime.service import PipelineService
 from tidegate.store.core import database
 
 ASKED = [
@@ -84,20 +84,22 @@ def test_health_needs_no_token(listening: Listening) -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 def test_without_tokens_an_address_that_others_reach_is_refused(
-    address: str, service: Service, place: Deployment
+    address: str, service: PipelineService, place: Deployment
 ) -> None:
     with pytest.raises(UnsafeListen), serving_http(service, place, address):
         pass
 
 
 @pytest.mark.parametrize("address", ["", "8420", "localhost:", "localhost:http", "127.0.0.1:99999"])
-def test_what_is_no_address_is_refused(address: str, service: Service, place: Deployment) -> None:
+def test_what_is_no_address_is_refused(
+    address: str, service: PipelineService, place: Deployment
+) -> None:
     with pytest.raises(InvalidListen), serving_http(service, place, address):
         pass
 
 
 def test_an_address_that_is_taken_is_refused(
-    listening: Listening, service: Service, place: Deployment
+    listening: Listening, service: PipelineService, place: Deployment
 ) -> None:
     taken = f"{listening.host}:{listening.port}"
     with pytest.raises(InvalidListen, match="in use"), serving_http(service, place, taken):
@@ -105,7 +107,7 @@ def test_an_address_that_is_taken_is_refused(
 
 
 def test_without_tokens_this_machine_is_one_client_and_web_pages_are_none(
-    service: Service, place: Deployment
+    service: PipelineService, place: Deployment
 ) -> None:
     with serving_http(service, place, "127.0.0.1:0") as listening:
         local = Asking(listening, None)

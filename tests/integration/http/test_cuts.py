@@ -14,10 +14,10 @@ from tests.integration.http.conftest import ANN, Asking, RunAsking
 from tests.integration.http.test_following import heard, kinds
 from tests.integration.runtime.shop import BOUND, ask
 from tests.waiting import wait_until
-from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.cli import app
-from tidegate.errors import NoSuchCut
-from tidegate.http import Calls, Listening, RemoteServer, remote_server
+from tidegate.errors import UnknownCheckpoint
+from tidegate.http import HttpClient, HttpRunClient, Listening, http_run_client
 from tidegate.runtime.deployment import Deployment
 
 
@@ -39,50 +39,57 @@ def take(run: RunAsking) -> int:
     begun = run.post("/checkpoints")
     assert begun.status == 202, begun.body
     number: int = begun.json["number"]
-    wait_until(lambda: run.get(f"/cuts/{number}").status == 200, BOUND)
+    wait_until(lambda: run.get(f"/checkpoints/{number}").status == 200, BOUND)
     return number
 
 
 def test_a_cut_is_taken_read_in_every_form_and_gone_back_to(ann: Asking, ben: Asking) -> None:
-    run = dripping(ann, "cut")
+    run = dripping(ann, "checkpoint")
     assert take(run) == 1
     sell(run, 2, 2, 300)
     assert take(run) == 2
 
-    first = run.get("/cuts/1").json
+    first = run.get("/checkpoints/1").json
     assert (first["number"], first["results"]) == (1, {"best": 1, "bulk": 1})
     assert first["manifest"]["sources"]["sales"] == {"chunks": 1, "ended": False}
-    assert run.get("/cuts/latest").json["number"] == 2
+    assert run.get("/checkpoints/latest").json["number"] == 2
     listed = run.get("/checkpoints").json["checkpoints"]
     assert [(it["number"], it["state"]) for it in listed] == [(1, "committed"), (2, "committed")]
 
-    assert run.get("/results/best?cut=1&format=csv").body == b"item_name,sold\ntea,200000\n"
-    assert run.get("/results/best?cut=latest&format=csv").body == b"item_name,sold\nrice,300000\n"
-    bulk = run.get("/results/bulk?cut=2&format=parquet").body
+    assert run.get("/results/best?checkpoint=1&format=csv").body == b"item_name,sold\ntea,200000\n"
+    assert (
+        run.get("/results/best?checkpoint=latest&format=csv").body
+        == b"item_name,sold\nrice,300000\n"
+    )
+    bulk = run.get("/results/bulk?checkpoint=2&format=parquet").body
     assert pq.read_table(BufferReader(bulk)).num_rows == 2
-    assert run.get("/results?cut=latest").json == {"results": {"best": 1, "bulk": 2}}
+    assert run.get("/results?checkpoint=latest").json == {"results": {"best": 1, "bulk": 2}}
     assert run.get("/results").refusal == (409, "ResultsNotReady")
     assert ben("GET", "/pipelines/shop/runs/cut/checkpoints").refusal == (404, "UnknownRun")
 
     restored = run.post("/restore", {"checkpoint": 1})
-    assert (restored.status, restored.json["name"], restored.json["incarnation"]) == (201, "cut", 2)
+    assert (restored.status, restored.json["name"], restored.json["incarnation"]) == (
+        201,
+        "checkpoint",
+        2,
+    )
     sell(run, 3, 1, 150)
     for source in ("items", "sales"):
         assert run.post(f"/sources/{source}/end").status == 200
     wait_until(lambda: run.get("/results").status == 200, BOUND)
     assert run.get("/results/best?format=csv").body == b"item_name,sold\ntea,350000\n"
-    assert kinds(heard(run)) == ["cut", "query-end", "query-end", "complete"]
+    assert kinds(heard(run)) == ["checkpoint", "query-end", "query-end", "complete"]
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "refusal"),
     [
-        ("GET", "/cuts/latest", None, (404, "NoSuchCut")),
-        ("GET", "/cuts/7", None, (404, "NoSuchCut")),
-        ("GET", "/cuts/first", None, (400, "InvalidRequest")),
-        ("GET", "/results/best?cut=7", None, (404, "NoSuchCut")),
-        ("GET", "/results?cut=0", None, (400, "InvalidRequest")),
-        ("POST", "/restore", {}, (404, "NoSuchCut")),
+        ("GET", "/checkpoints/latest", None, (404, "UnknownCheckpoint")),
+        ("GET", "/checkpoints/7", None, (404, "UnknownCheckpoint")),
+        ("GET", "/checkpoints/first", None, (400, "InvalidRequest")),
+        ("GET", "/results/best?checkpoint=7", None, (404, "UnknownCheckpoint")),
+        ("GET", "/results?checkpoint=0", None, (400, "InvalidRequest")),
+        ("POST", "/restore", {}, (404, "UnknownCheckpoint")),
         ("POST", "/restore", {"checkpoint": 0}, (400, "InvalidRequest")),
         ("PUT", "/checkpoints", None, (405, "WrongMethod")),
     ],
@@ -103,19 +110,19 @@ def test_a_run_that_cannot_be_cut_says_why(ann: Asking) -> None:
     assert run.post("/checkpoints").refusal[0] == 409
     wait_until(lambda: run.get("/results").status == 200, BOUND)
     assert run.post("/checkpoints").refusal == (409, "RunEnded")
-    refused = ann("POST", "/pipelines/shop/runs", {"run": "x", "cutting": {"every": 0}})
+    refused = ann("POST", "/pipelines/shop/runs", {"run": "x", "checkpoints": {"every": 0}})
     assert refused.refusal == (400, "InvalidRequest")
 
 
 @pytest.fixture
-def remote(listening: Listening) -> RemoteServer:
-    return remote_server(Calls(listening.url, ANN, BOUND), lambda served: served)
+def remote(listening: Listening) -> HttpRunClient:
+    return http_run_client(HttpClient(listening.url, ANN, BOUND), lambda served: served)
 
 
 def test_a_program_elsewhere_has_its_run_cut_and_fetches_a_sink_of_a_cut(
-    remote: RemoteServer, tmp_path: Path
+    remote: HttpRunClient, tmp_path: Path
 ) -> None:
-    remote.begin("remote", cutting=Cutting(every=0.5, retained=100))
+    remote.begin("remote", checkpoints=Checkpoints(every=0.5, retained=100))
     (tmp_path / "items.csv").write_text("item_id,item_name\n1,tea\n")
     (tmp_path / "sales.csv").write_text("item_id,quantity\n1,200\n")
     remote.deliver("remote", "items", 1, str(tmp_path / "items.csv"))
@@ -123,18 +130,18 @@ def test_a_program_elsewhere_has_its_run_cut_and_fetches_a_sink_of_a_cut(
 
     def has_sold() -> bool:
         try:
-            return remote.cut("remote").results == {"best": 1, "bulk": 1}
-        except NoSuchCut:
+            return remote.checkpoint("remote").results == {"best": 1, "bulk": 1}
+        except UnknownCheckpoint:
             return False
 
     wait_until(has_sold, BOUND)
     restored = remote.restore("remote")
     assert restored.incarnation == 2
-    number = remote.take_cut("remote")
-    wait_until(lambda: remote.cut("remote").number >= number, BOUND)
+    number = remote.take_checkpoint("remote")
+    wait_until(lambda: remote.checkpoint("remote").number >= number, BOUND)
     states = {it.number: it.state for it in remote.checkpoints("remote")}
     assert states[number] is CheckpointState.COMMITTED
-    remote.write("remote", "best", tmp_path / "best.csv", cut=number)
+    remote.write("remote", "best", tmp_path / "best.csv", checkpoint=number)
     assert (tmp_path / "best.csv").read_text() == "item_name,sold\ntea,200000\n"
 
 
@@ -147,7 +154,16 @@ def test_submit_says_how_often_its_run_is_cut(
     }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.csv").write_text(text)
-    given = ["submit", "shop", "--run", "often", "--data", str(tmp_path), "--cut-every", "30"]
+    given = [
+        "submit",
+        "shop",
+        "--run",
+        "often",
+        "--data",
+        str(tmp_path),
+        "--checkpoint-every",
+        "30",
+    ]
     answer = CliRunner().invoke(
         app, [*given, "--server", listening.url], env={"TIDEGATE_TOKEN": ANN}
     )

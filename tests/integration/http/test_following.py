@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 from tidegate.http import Listening, TokenFile, serving_http
 from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service
+from tidegate.runtime.service import PipelineService
 
 Event = dict[str, str]
 
@@ -126,7 +126,7 @@ def test_a_run_that_fails_says_why_to_who_follows_and_to_who_wants_results(ann: 
 
 
 def test_a_server_that_stops_lets_its_followers_go_and_leaves_no_thread(
-    service: Service, place: Deployment, ann: Asking
+    service: PipelineService, place: Deployment, ann: Asking
 ) -> None:
     before = active_count()
     with serving_http(service, place, "127.0.0.1:0") as listening:
@@ -139,7 +139,7 @@ def test_a_server_that_stops_lets_its_followers_go_and_leaves_no_thread(
 
 
 def test_a_follower_whose_token_is_withdrawn_is_let_go(
-    service: Service, place: Deployment, tmp_path: Path
+    service: PipelineService, place: Deployment, tmp_path: Path
 ) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"ann: {digest_of(ANN)}\n")

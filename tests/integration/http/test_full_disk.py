@@ -14,7 +14,7 @@ from tests.integration.http.conftest import ANN, BEN, Answer, Asking
 from tests.integration.http.sparkless import shop_without_spark
 from tidegate.runtime.deployment import Deployment, open_deployment
 from tidegate.spark.ingest.disk_space import reserve_of, space_at
-from tidegate.store import EmbeddedServer
+from tidegate.store import EmbeddedPostgres
 
 MEGABYTE = 1 << 20
 SIZE = 512 * MEGABYTE
@@ -30,7 +30,7 @@ def small_disk() -> Iterator[Path]:
             pytest.skip("only root can mount a small disk")
         try:
             yield folder
-            EmbeddedServer(folder / "postgres").wait_stopped()
+            EmbeddedPostgres(folder / "postgres").wait_stopped()
         finally:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

@@ -16,9 +16,9 @@ from tests.integration.runtime.shop import ask, files_of
 from tests.waiting import wait_until
 from tidegate.errors import DatabaseUnreachable
 from tidegate.http import Limits, Listening, serving_http
-from tidegate.http.client_api import Account
+from tidegate.http.client_api import ClientApi
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service
+from tidegate.runtime.service import PipelineService
 
 SALES = b"item_id,quantity\n1,2\n"
 
@@ -113,8 +113,8 @@ def upload(listening: Listening, run: RunAsking, headers: list[str], body: bytes
 def test_an_upload_that_is_cut_off_leaves_nothing_and_may_be_sent_again(
     headers: list[str], run: RunAsking, listening: Listening, place: Deployment
 ) -> None:
-    cut = SALES if "content-length" in headers[0] else b"3e8\r\n" + SALES
-    upload(listening, run, headers, cut)
+    checkpoint = SALES if "content-length" in headers[0] else b"3e8\r\n" + SALES
+    upload(listening, run, headers, checkpoint)
     wait_until(lambda: spooled(place) == [])
     assert recorded(place, run) == []
     assert run.put("sales", 1, SALES).status == 201
@@ -229,7 +229,7 @@ def test_the_same_key_with_another_body_begins_no_second_run(
 
 
 def test_an_upload_that_does_not_go_on_is_given_up_and_leaves_nothing(
-    service: Service, place: Deployment
+    service: PipelineService, place: Deployment
 ) -> None:
     with serving_http(service, place, "127.0.0.1:0", TOKENS, Limits(MOST, gap=0.2)) as listening:
         run = Asking(listening).run("stalled")
@@ -250,7 +250,7 @@ def test_a_mistake_of_the_server_is_told_without_its_traceback(
     def fail(*_: object) -> None:
         raise RuntimeError("a secret of the house")
 
-    monkeypatch.setattr(Account, "runs", fail)
+    monkeypatch.setattr(ClientApi, "runs", fail)
     answer = ann("GET", "/pipelines/shop/runs")
     assert answer.refusal == (500, "ServerFailed")
     assert b"secret" not in answer.body
@@ -263,7 +263,7 @@ def test_a_database_that_is_away_is_a_passing_trouble_without_an_address(
     def fail(*_: object) -> None:
         raise DatabaseUnreachable("shop on db.example:5433", 60, "refused")
 
-    monkeypatch.setattr(Account, "runs", fail)
+    monkeypatch.setattr(ClientApi, "runs", fail)
     answer = ann("GET", "/pipelines/shop/runs")
     assert answer.refusal == (503, "ServerTrouble")
     assert answer.json["retryable"]

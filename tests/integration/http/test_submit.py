@@ -14,7 +14,7 @@ from tests.integration.http.conftest import ANN, MOST, TOKENS, spooled
 from tests.integration.runtime.shop import BOUND, ask, shop
 from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.http import Calls, Limits, Listening, listening_at, remote_server, serving_http
+from tidegate.http import HttpClient, Limits, Listening, http_run_client, listening_at, serving_http
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.folder_run import (
     RunOptions,
@@ -24,8 +24,8 @@ from tidegate.runtime.ingestion.folder_run import (
     send,
     wait,
 )
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.service import Service
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.service import PipelineService
 from tidegate.spark import Session
 from tidegate.store import Database
 
@@ -122,13 +122,13 @@ def test_without_wait_the_run_goes_on_and_the_same_command_with_it_fetches_the_r
 def arrivals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The chunks that were sent, whether or not they were taken."""
     sent: list[tuple[str, int]] = []
-    deliver = Server.deliver
+    deliver = RunService.deliver
 
-    def noted(self: Server, run: str, source: str, number: int, file: str) -> bool:
+    def noted(self: RunService, run: str, source: str, number: int, file: str) -> bool:
         sent.append((source, number))
         return deliver(self, run, source, number, file)
 
-    monkeypatch.setattr(Server, "deliver", noted)
+    monkeypatch.setattr(RunService, "deliver", noted)
     return sent
 
 
@@ -220,13 +220,15 @@ def test_waiting_has_an_end_and_the_run_goes_on(
     submit: Submitting, monkeypatch: pytest.MonkeyPatch, place: Deployment
 ) -> None:
     released = Event()
-    end = Server.end
+    end = RunService.end
 
-    def held(self: Server, run: str, source: str | None = None, chunks: int | None = None) -> None:
+    def held(
+        self: RunService, run: str, source: str | None = None, chunks: int | None = None
+    ) -> None:
         if released.is_set() or source != "sales":
             end(self, run, source, chunks)
 
-    monkeypatch.setattr(Server, "end", held)
+    monkeypatch.setattr(RunService, "end", held)
     answer = submit("endless", "--wait", "--timeout", "0.2")
     assert answer.exit_code == 3, answer.output
     assert "goes on" in answer.stderr
@@ -262,22 +264,22 @@ def test_wait_without_out_and_a_chunk_too_large_are_refused_before_anything_is_s
 
 
 def test_a_server_that_restarts_while_chunks_are_sent_is_not_noticed_by_its_client(
-    service: Service, place: Deployment, data: Path, monkeypatch: pytest.MonkeyPatch
+    service: PipelineService, place: Deployment, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken, gone = Event(), Event()
-    deliver, first = Server.deliver, Lock()
+    deliver, first = RunService.deliver, Lock()
 
-    def slow(self: Server, run: str, source: str, number: int, file: str) -> bool:
+    def slow(self: RunService, run: str, source: str, number: int, file: str) -> bool:
         is_new = deliver(self, run, source, number, file)
         if first.acquire(blocking=False):
             taken.set()
             assert gone.wait(BOUND)
         return is_new
 
-    monkeypatch.setattr(Server, "deliver", slow)
+    monkeypatch.setattr(RunService, "deliver", slow)
 
     def submitted(url: str) -> dict[str, int]:
-        remote = remote_server(Calls(url, ANN, BOUND), lambda served: served)
+        remote = http_run_client(HttpClient(url, ANN, BOUND), lambda served: served)
         chunks = chunks_of(data, remote.served.sources)
         send(remote, chunks, RunOptions("august"), Telling())
         return wait(remote, "august", Telling(), remote.check)
@@ -297,14 +299,14 @@ def test_a_server_that_restarts_while_chunks_are_sent_is_not_noticed_by_its_clie
 
 
 def test_a_client_outlasts_a_start_of_its_server_that_takes_longer_than_its_patience(
-    service: Service, place: Deployment, data: Path
+    service: PipelineService, place: Deployment, data: Path
 ) -> None:
     said: list[str] = []
 
     def submitted(url: str) -> dict[str, int]:
-        calls = Calls(url, ANN, patience=0)
+        calls = HttpClient(url, ANN, patience=0)
         calls.say = said.append
-        remote = remote_server(calls, lambda served: served)
+        remote = http_run_client(calls, lambda served: served)
         send(remote, chunks_of(data, remote.served.sources), RunOptions("september"), Telling())
         return wait(remote, "september", Telling(), remote.check)
 
@@ -314,6 +316,6 @@ def test_a_client_outlasts_a_start_of_its_server_that_takes_longer_than_its_pati
     ):
         result = pool.submit(submitted, entrance.at.url)
         wait_until(lambda: len(said) > 0 or result.done())
-        with entrance.serving(service, place):
+        with entrance.serve(service, place):
             assert result.result(BOUND) == {"best": 1, "bulk": 2}
     assert said[0].startswith("the server is starting")

@@ -12,7 +12,7 @@ from pyarrow import ipc, parquet
 from tests.integration.http.conftest import Asking, RunAsking
 from tests.integration.runtime.shop import BOUND
 from tests.waiting import wait_until
-from tidegate.runtime.service import Service
+from tidegate.runtime.service import PipelineService
 
 
 def complete(run: RunAsking) -> None:
@@ -21,7 +21,7 @@ def complete(run: RunAsking) -> None:
 
 
 def test_a_run_is_begun_fed_ended_and_its_results_are_given_in_every_format(
-    ann: Asking, service: Service, tmp_path: Path
+    ann: Asking, service: PipelineService, tmp_path: Path
 ) -> None:
     run = ann.run("march")
     run.sell("tea, green", 700)

@@ -14,12 +14,12 @@ from tests.integration.runtime.names import Hub
 from tests.integration.runtime.shop import shop
 from tidegate.plan import physical_plan
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.jobs import processor_factory as factories
-from tidegate.runtime.service import Service, serving
-from tidegate.runtime.task_graph import Assembly, assemble
+from tidegate.runtime.service import PipelineService, serve
+from tidegate.runtime.task_graph import TaskGraph, build_task_graph
 from tidegate.spark import Session
-from tidegate.store import Database, EmbeddedServer, Wakeups
+from tidegate.store import Database, EmbeddedPostgres, Notifications
 
 
 @pytest.fixture
@@ -30,20 +30,22 @@ def place(database: Database, tmp_path: Path) -> Deployment:
 
 
 @pytest.fixture(scope="module")
-def hub(template: str, new_database: Callable[[str], str], server: EmbeddedServer) -> Iterator[Hub]:
+def hub(
+    template: str, new_database: Callable[[str], str], server: EmbeddedPostgres
+) -> Iterator[Hub]:
     """One database for all benches of a file."""
     with (
         Database(new_database(template), revive=server.ensure_running).open() as database,
-        Wakeups(database) as wakeups,
+        Notifications(database) as notifications,
     ):
-        yield database, wakeups
+        yield database, notifications
 
 
 @pytest.fixture(scope="module")
 def common_place(
     template: str,
     new_database: Callable[[str], str],
-    server: EmbeddedServer,
+    server: EmbeddedPostgres,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployment]:
     """A deployment for all tests of a file; every test has runs of its own."""
@@ -53,36 +55,36 @@ def common_place(
 
 
 @pytest.fixture(scope="module")
-def common(common_place: Deployment, spark: Session) -> Iterator[Service]:
+def common(common_place: Deployment, spark: Session) -> Iterator[PipelineService]:
     """The shop, served for all tests of a file: checking it again would cost more than a test."""
-    with serving(common_place, shop(), spark) as service:
+    with serve(common_place, shop(), spark) as service:
         yield service
 
 
 @pytest.fixture
-def assembly() -> Assembly:
+def task_graph() -> TaskGraph:
     """The tasks of the shop."""
-    return assemble(physical_plan(shop()))
+    return build_task_graph(physical_plan(shop()))
 
 
 @pytest.fixture
 def counter(
-    place: Deployment, assembly: Assembly, request: pytest.FixtureRequest
-) -> Iterator[Server]:
+    place: Deployment, task_graph: TaskGraph, request: pytest.FixtureRequest
+) -> Iterator[RunService]:
     """A server of the shop without anybody who works behind it; starts Spark only when needed."""
 
     def session() -> Session:
         return cast("Session", request.getfixturevalue("spark"))
 
-    with Wakeups(place.database) as wakeups:
-        yield Server(place, shop(), assembly, session, wakeups)
+    with Notifications(place.database) as notifications:
+        yield RunService(place, shop(), task_graph, session, notifications)
 
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     """Every job of the services of a test goes through it."""
     jobs = Jobs()
-    monkeypatch.setattr(factories, "run_shares", jobs)
+    monkeypatch.setattr(factories, "run_stage_job", jobs)
     return jobs
 
 

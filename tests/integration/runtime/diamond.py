@@ -1,4 +1,4 @@
-"""A diamond over durable lanes, run by a process that may be killed at any moment.
+"""A diamond over durable channels, run by a process that may be killed at any moment.
 
     python diamond.py URL RUN
 
@@ -23,16 +23,16 @@ from uuid import uuid4
 from tidegate.dataflow import Barrier, BarrierKind, Edge, Event, StreamMessage
 from tidegate.runtime.task.processor import DurableProcessor
 from tidegate.runtime.task.processors import BarrierProcessor, Operator
-from tidegate.runtime.task.task_channels import DurableLanes, Ownership
+from tidegate.runtime.task.task_channels import Ownership, TaskChannels
 from tidegate.runtime.task.task_loop import StepLoop
-from tidegate.runtime.task_graph import HEAD, Link, edges_into, lane_names
+from tidegate.runtime.task_graph import HEAD, TaskEdge, channel_names, edges_into
 from tidegate.store import (
+    ChannelName,
     Database,
-    LaneName,
     Lease,
+    Notifications,
     Run,
     RunState,
-    Wakeups,
     acquire,
     append,
     begin_run,
@@ -43,12 +43,12 @@ from tidegate.store import (
 
 PIPELINE = "diamond"
 LINKS = (
-    Link("split", "left"),
-    Link("split", "right"),
-    Link("left", "meet"),
-    Link("right", "meet"),
-    Link("meet", "gather"),
-    Link("gather", "end"),
+    TaskEdge("split", "left"),
+    TaskEdge("split", "right"),
+    TaskEdge("left", "meet"),
+    TaskEdge("right", "meet"),
+    TaskEdge("meet", "gather"),
+    TaskEdge("gather", "end"),
 )
 LEASE = 0.3
 
@@ -100,12 +100,12 @@ def traffic(run: Run) -> Iterator[StreamMessage]:
 
 def submit(database: Database, name: str) -> Run:
     """Begin a run and send all its data."""
-    lanes = lane_names(LINKS, ["split"])
-    run = database.transact(lambda c: begin_run(c, PIPELINE, name, lanes))
-    inlet = LaneName(HEAD, "split")
+    channels = channel_names(LINKS, ["split"])
+    run = database.transact(lambda c: begin_run(c, PIPELINE, name, channels))
+    inlet = ChannelName(HEAD, "split")
     for number, message in enumerate(traffic(run)):
         sent = [(message_id(run.key, number), message)]
-        database.transact(partial(append, run=run, lane=inlet, messages=sent))
+        database.transact(partial(append, run=run, channel=inlet, messages=sent))
     return run
 
 
@@ -123,32 +123,36 @@ def own(database: Database, task: str) -> Lease:
 
 @contextmanager
 def running(
-    database: Database, wakeups: Wakeups, processor: DurableProcessor, ended: Flag
+    database: Database, notifications: Notifications, processor: DurableProcessor, ended: Flag
 ) -> Iterator[None]:
     """One task on a thread."""
     owned = Ownership(own(database, processor.name))
-    lanes = DurableLanes(database, PIPELINE, processor, LINKS, owned)
-    wakeups.subscribe(task_topic(PIPELINE, processor.name), lanes.wake)
+    channels = TaskChannels(database, PIPELINE, processor, LINKS, owned)
+    notifications.subscribe(task_topic(PIPELINE, processor.name), channels.wake)
 
     def on_forwarded(task: str, barrier: Barrier) -> None:
         if task == "end" and barrier.is_end:
             ended.set()
 
-    thread = Thread(target=StepLoop(processor, lanes, on_forwarded).run, daemon=True)
+    thread = Thread(target=StepLoop(processor, channels, on_forwarded).run, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        lanes.close()
+        channels.close()
         thread.join(30)
 
 
 def work(url: str, run_name: str) -> None:
     """Run all tasks until the run has ended."""
-    with Database(url).open() as database, Wakeups(database) as wakeups, ExitStack() as tasks:
+    with (
+        Database(url).open() as database,
+        Notifications(database) as notifications,
+        ExitStack() as tasks,
+    ):
         ended = Flag()
         for processor in processors():
-            tasks.enter_context(running(database, wakeups, processor, ended))
+            tasks.enter_context(running(database, notifications, processor, ended))
         run = database.transact(lambda c: find_run(c, PIPELINE, run_name))
         if run is not None and run.state is RunState.OPEN and not ended.wait(60):
             raise TimeoutError(f"run {run_name} did not end")

@@ -13,10 +13,10 @@ from itertools import count
 from typing import cast
 from zlib import crc32
 
-from tests.integration.runtime.names import Bench, Hands, NamesWorkshop
+from tests.integration.runtime.names import Bench, Hands, NamesProcessorFactory
 from tidegate.plan import PhysicalPlan
-from tidegate.runtime.jobs.job_batcher import Desk, Made
-from tidegate.spark import Batch, Share
+from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
+from tidegate.spark import Batch, JobInput
 from tidegate.store import files_named
 from tidegate.store.runs import retention
 
@@ -47,7 +47,7 @@ class WritingHands(Hands):
         super().__init__(shards)
         self._disk = disk
 
-    def _made(self, share: Share) -> Made:
+    def _made(self, share: JobInput) -> ShardOutputs:
         files = [file for its in share.inputs for batch in its for file in batch.files]
         rows = [row for file in files for row in self._disk.read(file)]
         if self._shards is None:
@@ -58,17 +58,17 @@ class WritingHands(Hands):
         return {shard: self._disk.write(its) for shard, its in shards.items()}
 
 
-class WritingWorkshop(NamesWorkshop):
+class WritingProcessorFactory(NamesProcessorFactory):
     """Its processors have hands that write."""
 
     def __init__(self, plan: PhysicalPlan, disk: Disk) -> None:
         super().__init__(plan)
         self._disk = disk
 
-    def _hire(self, shards: int | None) -> Desk:
+    def _hire(self, shards: int | None) -> JobBatcher:
         hands = WritingHands(shards, self._disk)
         self.hands.append(hands)
-        return cast("Desk", hands)
+        return cast("JobBatcher", hands)
 
 
 @dataclass
@@ -77,8 +77,8 @@ class DiskBench(Bench):
 
     disk: Disk = field(default_factory=Disk)
 
-    def workshop_of(self, plan: PhysicalPlan) -> NamesWorkshop:
-        return WritingWorkshop(plan, self.disk)
+    def factory_of(self, plan: PhysicalPlan) -> NamesProcessorFactory:
+        return WritingProcessorFactory(plan, self.disk)
 
     def names_in(self, batches: Sequence[object]) -> Counter[str]:
         files = super().names_in(batches).elements()

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.integration.runtime.shop import BOUND
 from tidegate.errors import StageFailed
-from tidegate.spark import Batch, PreparedStage, Session, Share, run_shares
+from tidegate.spark import Batch, JobInput, PreparedStage, Session, run_stage_job
 
 
 def _set() -> Event:
@@ -20,7 +20,7 @@ def _set() -> Event:
 
 @dataclass
 class Jobs:
-    """Stands for `run_shares`, and calls it: once it goes on, and once enough jobs have failed."""
+    """Wraps `run_stage_job`: holds jobs until released, and fails the first ones."""
 
     failures: int = 0
     tried: int = 0
@@ -29,11 +29,11 @@ class Jobs:
     """Whether a job has begun."""
 
     def __call__(
-        self, session: Session, prepared: PreparedStage, shares: Sequence[Share], **where: Any
+        self, session: Session, prepared: PreparedStage, shares: Sequence[JobInput], **where: Any
     ) -> list[dict[int | None, Batch]]:
         self.reached.set()
         assert self.goes_on.wait(BOUND)
         self.tried += 1
         if self.tried <= self.failures:
             raise StageFailed(prepared.stage.id, "EXECUTOR_LOST", "an executor was lost")
-        return run_shares(session, prepared, shares, **where)
+        return run_stage_job(session, prepared, shares, **where)

@@ -1,4 +1,4 @@
-"""A whole pipeline over durable lanes without Spark: its rows are the names of their files.
+"""A whole pipeline over durable channels without Spark: its rows are the names of their files.
 
 Every stage passes on the names it got: a narrow one at once, a stateful one all of them at each
 barrier, by hash to the shards of its reader where rows are exchanged. So what a sink shows says
@@ -23,30 +23,30 @@ from pyspark.sql.types import StructType
 
 from tidegate.completion import Release, decide
 from tidegate.dataflow import CheckpointBarrier, CheckpointId
-from tidegate.dataflow.checkpoint_barrier import QUIET
+from tidegate.dataflow.checkpoint_barrier import UNPUBLISHED
 from tidegate.plan import PhysicalPlan, PhysicalResultCollect, plan_hash
 from tidegate.plan.physical import PhysicalStage, Scan, Write
-from tidegate.runtime.checkpoints.client import Cuts
+from tidegate.runtime.checkpoints.client import CheckpointClient
 from tidegate.runtime.checkpoints.restore import graph_of
-from tidegate.runtime.jobs.job_batcher import Desk, Made
-from tidegate.runtime.monitor.checkpoint_coordinator import Coordinator
+from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
+from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
 from tidegate.runtime.task.processor import DurableProcessor
 from tidegate.runtime.task.result_collector import ResultCollector
 from tidegate.runtime.task.stage_processor import StageOperator
-from tidegate.runtime.task.task_channels import DurableLanes, Ownership
-from tidegate.runtime.task_graph import HEAD, Assembly, assemble
-from tidegate.spark import Batch, PreparedStage, Share
+from tidegate.runtime.task.task_channels import Ownership, TaskChannels
+from tidegate.runtime.task_graph import HEAD, TaskGraph, build_task_graph
+from tidegate.spark import Batch, JobInput, PreparedStage
 from tidegate.spark.analyze.prepare import route_of
 from tidegate.store import (
+    ChannelName,
     Chunk,
     Connection,
     Database,
-    LaneName,
+    FileChecksum,
     Lease,
+    Notifications,
     Run,
     RunState,
-    SealedFile,
-    Wakeups,
     acquire,
     begin_run,
     end_source,
@@ -61,15 +61,15 @@ from tidegate.store.runs.releases import release
 from tidegate.store.runs.results import look_again
 from tidegate.store.runs.status import record_gates
 
-Hub = tuple[Database, Wakeups]
+Hub = tuple[Database, Notifications]
 """What several benches share; each has a pipeline of its own."""
 Shown = dict[str, Counter[str]]
 """For each sink which names it shows, and how often."""
 LONG = 3600.0
 
 
-def sealed(files: Sequence[str]) -> list[SealedFile]:
-    return [SealedFile(file, 1, file) for file in files]
+def checksums(files: Sequence[str]) -> list[FileChecksum]:
+    return [FileChecksum(file, 1, file) for file in files]
 
 
 class Hands:
@@ -77,10 +77,10 @@ class Hands:
 
     def __init__(self, shards: int | None) -> None:
         self._shards = shards
-        self._orders: list[tuple[Future[Made], Share]] = []
+        self._orders: list[tuple[Future[ShardOutputs], JobInput]] = []
 
-    def submit(self, share: Share) -> Future[Made]:
-        answer: Future[Made] = Future()
+    def submit(self, share: JobInput) -> Future[ShardOutputs]:
+        answer: Future[ShardOutputs] = Future()
         self._orders.append((answer, share))
         return answer
 
@@ -93,7 +93,7 @@ class Hands:
                 return True
         return False
 
-    def _made(self, share: Share) -> Made:
+    def _made(self, share: JobInput) -> ShardOutputs:
         names = [file for its in share.inputs for batch in its for file in batch.files]
         if self._shards is None:
             return {None: Batch(tuple(names), len(names))} if names else {}
@@ -103,7 +103,7 @@ class Hands:
         return {shard: Batch(tuple(its), len(its)) for shard, its in shards.items()}
 
 
-class NamesWorkshop:
+class NamesProcessorFactory:
     """Makes the processors of a plan."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
@@ -112,9 +112,11 @@ class NamesWorkshop:
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
         prepared = self.prepared(stage)
-        desk = self._hire(prepared.route.shards if prepared.route else None)
-        condensing = self._hire(None)
-        return StageOperator(name, shard, prepared, desk, lambda _, share: condensing.submit(share))
+        batcher = self._hire(prepared.route.shards if prepared.route else None)
+        compacting = self._hire(None)
+        return StageOperator(
+            name, shard, prepared, batcher, lambda _, share: compacting.submit(share)
+        )
 
     def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
         return ResultCollector(name, collect.sinks)
@@ -124,30 +126,30 @@ class NamesWorkshop:
         route = route_of(self._plan, stage)
         return PreparedStage(stage, inputs, StructType([]), ({},) * len(stage.steps), route)
 
-    def _hire(self, shards: int | None) -> Desk:
+    def _hire(self, shards: int | None) -> JobBatcher:
         hands = Hands(shards)
         self.hands.append(hands)
-        return cast("Desk", hands)
+        return cast("JobBatcher", hands)
 
 
 @dataclass
 class Task:
-    """A processor on its lanes."""
+    """A processor on its channels."""
 
     processor: DurableProcessor
-    lanes: DurableLanes
+    channels: TaskChannels
 
     def turn(self) -> bool:
         """Commit what was worked on, else take one step; whether there was anything to do."""
         finished = self.processor.finished()
         for earlier, outcome in finished:
-            self.lanes.commit(earlier, outcome)
+            self.channels.commit(earlier, outcome)
         if finished:
             return True
-        self.lanes.wake()
-        step = self.lanes.read(self.processor.room)
+        self.channels.wake()
+        step = self.channels.read(self.processor.room)
         if step is not None:
-            self.lanes.commit(step, self.processor.handle(step))
+            self.channels.commit(step, self.processor.handle(step))
         return step is not None
 
 
@@ -156,7 +158,7 @@ class Bench:
     """One run of a pipeline, and everybody who works on it."""
 
     database: Database
-    wakeups: Wakeups
+    notifications: Notifications
     plan: PhysicalPlan
     delivered: dict[str, list[list[str]]] = field(default_factory=dict)
     """By source the names in each chunk."""
@@ -165,44 +167,46 @@ class Bench:
     """By checkpoint and source how many chunks were delivered when the barrier was injected."""
 
     def __post_init__(self) -> None:
-        self.workshop = self.workshop_of(self.plan)
-        self.delivered = {source: [] for source in self.assembly.sources}
-        gates = self.assembly.monitored
+        self.factory = self.factory_of(self.plan)
+        self.delivered = {source: [] for source in self.task_graph.sources}
+        gates = self.task_graph.monitored
         self.database.transact(lambda c: record_gates(c, plan_hash(self.plan), gates))
         self.run = self.database.transact(self._begin)
-        self.tasks = {task: self._built(task) for task in self.assembly.places}
-        self.coordinator = Coordinator(self.database, self.plan.pipeline, sealed)
+        self.tasks = {task: self._built(task) for task in self.task_graph.places}
+        self.coordinator = CheckpointCoordinator(self.database, self.plan.pipeline, checksums)
         self.watch = self._lease("monitor", self.plan.pipeline)
-        self.cuts = Cuts(self.database, self.plan, self.wakeups, lambda _: self.run, lambda: None)
+        self.checkpoints = CheckpointClient(
+            self.database, self.plan, self.notifications, lambda _: self.run, lambda: None
+        )
 
-    def workshop_of(self, plan: PhysicalPlan) -> NamesWorkshop:
-        return NamesWorkshop(plan)
+    def factory_of(self, plan: PhysicalPlan) -> NamesProcessorFactory:
+        return NamesProcessorFactory(plan)
 
     @cached_property
-    def assembly(self) -> Assembly:
-        return assemble(self.plan)
+    def task_graph(self) -> TaskGraph:
+        return build_task_graph(self.plan)
 
     # ── what may happen ──
 
     def deliver(self, source: str, rows: int = 2, watermark: int | None = None) -> None:
         number = len(self.delivered[source]) + 1
         names = [f"{source} {number}.{row}" for row in range(rows)]
-        readers = self.assembly.sources[source]
+        readers = self.task_graph.sources[source]
         shard = (number - 1) % len(readers[0])
         chunk = Chunk(source, number, "-", rows, rows, tuple(names), shard, watermark)
-        lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
-        ends = self._lanes(source)
-        self.database.transact(lambda c: record_chunk(c, self.run, chunk, lanes, ends))
+        channels = [ChannelName(HEAD, tasks[shard]) for tasks in readers]
+        ends = self._channels(source)
+        self.database.transact(lambda c: record_chunk(c, self.run, chunk, channels, ends))
         self.delivered[source].append(names)
 
     def end(self, source: str) -> None:
-        ends = self._lanes(source)
+        ends = self._channels(source)
         self.database.transact(lambda c: end_source(c, self.run, source, None, ends))
         self.ended.add(source)
 
-    def trigger(self, *, quiet: bool = False) -> int | None:
+    def trigger(self, *, unpublished: bool = False) -> int | None:
         trigger = partial(
-            checkpoint_store.trigger, run=self.run, id=CheckpointId.new(), quiet=quiet
+            checkpoint_store.trigger, run=self.run, id=CheckpointId.new(), unpublished=unpublished
         )
         return self.database.transact(trigger)
 
@@ -211,17 +215,19 @@ class Bench:
         return self.database.transact(lambda c: unaligned.unalign(c, self.run, number))
 
     def inject(self, source: str) -> bool:
-        """Put the barrier that a source owes on its lanes; whether it owed one."""
+        """Put the barrier that a source owes on its channels; whether it owed one."""
         for owed in self.database.transact(lambda c: checkpoint_store.owed(c, self.plan.pipeline)):
             if owed.source == source:
-                barrier = CheckpointBarrier(owed.number, owed.epoch, QUIET * owed.is_quiet)
-                lanes = self._lanes(source)
+                barrier = CheckpointBarrier(
+                    owed.number, owed.epoch, UNPUBLISHED * owed.is_unpublished
+                )
+                channels = self._channels(source)
                 inject = partial(
                     checkpoint_store.inject,
                     run=owed.run,
                     source=source,
                     barrier=barrier,
-                    lanes=lanes,
+                    channels=channels,
                 )
                 assert self.database.transact(inject)
                 self.before[owed.number, source] = len(self.delivered[source])
@@ -240,7 +246,7 @@ class Bench:
 
     def restore(self, number: int) -> None:
         """The run begins again at a cut; nobody of those at work knows."""
-        graph = graph_of(self.assembly)
+        graph = graph_of(self.task_graph)
         earlier = self.run
         self.run = self.database.transact(
             lambda c: restore_store.restore(c, earlier, number, graph)
@@ -253,7 +259,7 @@ class Bench:
 
     def work(self) -> bool:
         """Do one job of each stage; whether there was any."""
-        return bool([hands for hands in self.workshop.hands if hands.work()])
+        return bool([hands for hands in self.factory.hands if hands.work()])
 
     # ── until the end ──
 
@@ -267,7 +273,7 @@ class Bench:
 
     def finish(self) -> Shown:
         """End all sources and go on until the run has ended: what its sinks gave."""
-        for source in self.assembly.sources.keys() - self.ended:
+        for source in self.task_graph.sources.keys() - self.ended:
             self.end(source)
         self.settle()
         now = self.database.transact(lambda c: look_again(c, self.run))
@@ -277,7 +283,7 @@ class Bench:
         return {sink: self.names_in(its.batches) for sink, its in found.items()}
 
     def _round(self, asleep: Collection[str]) -> bool:
-        injected = [self.inject(source) for source in self.assembly.sources]
+        injected = [self.inject(source) for source in self.task_graph.sources]
         turns = [task.turn() for name, task in self.tasks.items() if name not in asleep]
         worked = self.work()
         released = self.watch_over()
@@ -287,7 +293,7 @@ class Bench:
 
     def shown(self, number: int) -> Shown:
         """What all sinks show at a cut."""
-        results = self.cuts.read(self.run.name, number).results
+        results = self.checkpoints.read(self.run.name, number).results
         return {sink: self.names_in(batches) for sink, batches in results.items()}
 
     def names_in(self, batches: Sequence[object]) -> Counter[str]:
@@ -305,17 +311,17 @@ class Bench:
     @property
     def committed(self) -> list[int]:
         """The cuts that sinks show."""
-        every = self.cuts.all(self.run.name)
+        every = self.checkpoints.all(self.run.name)
         return [it.number for it in every if it.state.value == "committed" and it.is_published]
 
     @property
     def totalling(self) -> list[str]:
         """The stages that keep what they have read, up to a barrier."""
-        return [it.id for it in self.plan.stages if self.workshop.prepared(it).is_stateful]
+        return [it.id for it in self.plan.stages if self.factory.prepared(it).is_stateful]
 
     @property
     def restorable(self) -> list[int]:
-        every = self.cuts.all(self.run.name)
+        every = self.checkpoints.all(self.run.name)
         return [it.number for it in every if it.state.value == "committed"]
 
     def _before(self, source: str, number: int | None) -> Iterator[str]:
@@ -333,28 +339,30 @@ class Bench:
     # ── how ──
 
     def _begin(self, connection: Connection) -> Run:
-        graph = graph_of(self.assembly)
+        graph = graph_of(self.task_graph)
         name, sources = self.plan.pipeline, tuple(graph.sources)
-        return begin_run(connection, name, "march", graph.lanes, sources=sources, plan=graph.plan)
+        return begin_run(
+            connection, name, "march", graph.channels, sources=sources, plan=graph.plan
+        )
 
     def _built(self, task: str) -> Task:
-        processor = cast("DurableProcessor", self.assembly.processor(task, self.workshop))
+        processor = cast("DurableProcessor", self.task_graph.processor(task, self.factory))
         owned = Ownership(self._lease("task", f"{self.plan.pipeline}/{task}"))
-        return Task(processor, DurableLanes(self.database, self.plan.pipeline, processor,
-                                            self.assembly.links, owned, self.assembly.monitored,
-                                            sealed))  # fmt: skip
+        return Task(processor, TaskChannels(self.database, self.plan.pipeline, processor,
+                                            self.task_graph.links, owned, self.task_graph.monitored,
+                                            checksums))  # fmt: skip
 
     def _lease(self, kind: str, key: str) -> Lease:
         lease = self.database.transact(lambda c: acquire(c, kind, key, "the bench", LONG))
         assert lease is not None
         return lease
 
-    def _lanes(self, source: str) -> list[LaneName]:
-        readers = self.assembly.sources[source]
-        return [LaneName(HEAD, task) for tasks in readers for task in tasks]
+    def _channels(self, source: str) -> list[ChannelName]:
+        readers = self.task_graph.sources[source]
+        return [ChannelName(HEAD, task) for tasks in readers for task in tasks]
 
     def _release(self, connection: Connection) -> bool:
-        waiting = unreleased(connection, self.plan.pipeline, self.assembly.monitored)
+        waiting = unreleased(connection, self.plan.pipeline, self.task_graph.monitored)
         let_go = [release(connection, run, task) for run, task, facts in waiting
                   if isinstance(decide(facts), Release)]  # fmt: skip
         return any(let_go)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
-from tests.integration.runtime.names import Bench, Hands, NamesWorkshop
+from tests.integration.runtime.names import Bench, Hands, NamesProcessorFactory
 from tidegate.runtime.checkpoints.plan_compatibility import record_plan
 from tidegate.runtime.checkpoints.restore import graph_of
-from tidegate.runtime.jobs.job_batcher import Desk, Made
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.spark import Batch
 from tidegate.store.checkpoints import restore as restore_store
 
@@ -17,25 +17,28 @@ if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
     from tidegate.plan.physical import PhysicalStage
     from tidegate.runtime.task.stage_processor import StageOperator
-    from tidegate.spark import Share
+    from tidegate.spark import JobInput
 
 
 def replan(
-    bench: Bench, after: PhysicalPlan, number: int, workshop: type[NamesWorkshop] = NamesWorkshop
+    bench: Bench,
+    after: PhysicalPlan,
+    number: int,
+    factory: type[NamesProcessorFactory] = NamesProcessorFactory,
 ) -> None:
     """The run begins again at a cut under another plan, whether it fits or not."""
-    assembly, earlier = assemble(after), bench.run
-    bench.database.transact(lambda c: record_plan(c, assembly))
-    graph = graph_of(assembly)
+    task_graph, earlier = build_task_graph(after), bench.run
+    bench.database.transact(lambda c: record_plan(c, task_graph))
+    graph = graph_of(task_graph)
     bench.run = bench.database.transact(lambda c: restore_store.restore(c, earlier, number, graph))
     bench.plan = after
-    del bench.assembly
-    rebuild(bench, workshop)
+    del bench.task_graph
+    rebuild(bench, factory)
 
 
-def rebuild(bench: Bench, workshop: type[NamesWorkshop]) -> None:
+def rebuild(bench: Bench, factory: type[NamesProcessorFactory]) -> None:
     """Others work on the run from here on."""
-    bench.workshop = workshop(bench.plan)
+    bench.factory = factory(bench.plan)
     for task in bench.tasks:
         bench.kill(task)
 
@@ -45,7 +48,7 @@ class MarkingHands(Hands):
 
     mark = ""
 
-    def _made(self, share: Share) -> Made:
+    def _made(self, share: JobInput) -> ShardOutputs:
         inputs = tuple(tuple(self._marked(batch) for batch in its) for its in share.inputs)
         return super()._made(type(share)(share.run, share.shard, inputs))
 
@@ -53,7 +56,7 @@ class MarkingHands(Hands):
         return Batch(tuple(f"{name}{self.mark}" for name in batch.files), batch.rows)
 
 
-class MarkingWorkshop(NamesWorkshop):
+class MarkingProcessorFactory(NamesProcessorFactory):
     """Every stage marks names with a digest of its steps, except while it condenses."""
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
@@ -62,7 +65,7 @@ class MarkingWorkshop(NamesWorkshop):
         working.mark = f" {stage.id}:{sha256(repr(stage.steps).encode()).hexdigest()[:6]}"
         return operator
 
-    def _hire(self, shards: int | None) -> Desk:
+    def _hire(self, shards: int | None) -> JobBatcher:
         hands = MarkingHands(shards)
         self.hands.append(hands)
-        return cast("Desk", hands)
+        return cast("JobBatcher", hands)

@@ -9,11 +9,11 @@ from pathlib import Path
 from tests.integration.runtime.shop import BOUND, Client, rows, shop
 from tidegate.errors import RunFailed, RunTimeout, StreamOverConnect
 from tidegate.runtime.deployment import Deployment, open_deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session, open_session
 
 
-def sell(service: Service, run: str, folder: Path, most: int) -> Client:
+def sell(service: PipelineService, run: str, folder: Path, most: int) -> Client:
     """Several chunks on both shards, of which the second comes twice; its items are not closed."""
     client = Client(service.server, run, folder)
     client.sales(1, (1, 5), (2, 6))
@@ -43,7 +43,7 @@ def results(client: Client, place: Deployment, session: Session) -> str:
 def seen(session: Session, folder: Path) -> Iterator[str]:
     with (
         open_deployment(folder / "deployment") as place,
-        serving(place, shop(), session) as service,
+        serve(place, shop(), session) as service,
     ):
         sold = {"tea": 9, "beans": 200, "too many": 2_000_000_000}
         clients = [sell(service, run, folder, most) for run, most in sold.items()]
@@ -57,7 +57,7 @@ def seen(session: Session, folder: Path) -> Iterator[str]:
         yield followed(service, session, folder)
 
 
-def followed(service: Service, session: Session, folder: Path) -> str:
+def followed(service: PipelineService, session: Session, folder: Path) -> str:
     """What is said to a stream of such a session."""
     client, stream = Client(service.server, "streamed", folder), session.readStream.format("rate")
     try:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import tidegate as tg
-from tidegate.checkpoint import Cutting
+from tidegate.checkpoint import Checkpoints
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.spark import Batch, Session
 from tidegate.store import Connection, Database
 
@@ -37,17 +37,17 @@ class Client:
 
     def __init__(
         self,
-        server: Server,
+        server: RunService,
         run: str,
         folder: Path,
-        cutting: Cutting | None = None,
+        checkpoints: Checkpoints | None = None,
         **bounds: float,
     ) -> None:
         self.server = server
         self.run = run
         self._folder = folder / run
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.id = server.begin(run, cutting=cutting, **bounds).id
+        self.id = server.begin(run, checkpoints=checkpoints, **bounds).id
 
     def sales(self, number: int, *rows: tuple[int, int]) -> bool:
         return self.deliver("sales", number, self.sales_file(number, rows))

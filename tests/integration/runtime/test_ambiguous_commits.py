@@ -12,15 +12,15 @@ from tidegate.errors import DatabaseUnreachable, SourceEnded
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.ingestion import run_service as servers
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.store import Chunk, Connection, LaneName, Run, record_chunk
+from tidegate.store import ChannelName, Chunk, Connection, Run, record_chunk
 
 TEA = (1, 7)
 
 
 @pytest.fixture
-def client(counter: Server, tmp_path: Path) -> Client:
+def client(counter: RunService, tmp_path: Path) -> Client:
     return Client(counter, "march", tmp_path)
 
 
@@ -36,10 +36,10 @@ class Losing:
         connection: Connection,
         run: Run,
         chunk: Chunk,
-        lanes: list[LaneName],
-        ends: list[LaneName],
+        channels: list[ChannelName],
+        ends: list[ChannelName],
     ) -> bool:
-        is_new = record_chunk(connection, run, chunk, lanes, ends)
+        is_new = record_chunk(connection, run, chunk, channels, ends)
         if (error := self._error) is None:
             return is_new
         self._error = None

@@ -18,7 +18,7 @@ from tests.integration.runtime.shop import BOUND, Client, Row, rows, shop
 from tests.waiting import wait_until
 from tidegate.errors import RunEnded
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Batch, Session, write_csv
 from tidegate.store import Database, RunState
 
@@ -34,7 +34,7 @@ Read = Callable[[dict[str, list[Batch]]], Results]
 
 
 def test_a_source_without_chunks_is_an_empty_table(
-    common: Service, read: Read, tmp_path: Path
+    common: PipelineService, read: Read, tmp_path: Path
 ) -> None:
     client = Client(common.server, "no items", tmp_path)
     client.sales(1, (1, 500))
@@ -44,7 +44,7 @@ def test_a_source_without_chunks_is_an_empty_table(
 
 
 def test_a_run_of_nothing_at_all_is_published_too(
-    common: Service, read: Read, tmp_path: Path
+    common: PipelineService, read: Read, tmp_path: Path
 ) -> None:
     client = Client(common.server, "nothing", tmp_path)
     client.end()
@@ -53,7 +53,7 @@ def test_a_run_of_nothing_at_all_is_published_too(
 
 
 def test_chunks_without_rows_and_rows_that_no_filter_lets_through_give_an_empty_result(
-    common: Service, read: Read, tmp_path: Path
+    common: PipelineService, read: Read, tmp_path: Path
 ) -> None:
     client = Client(common.server, "nothing left", tmp_path)
     client.sales(1)
@@ -64,7 +64,9 @@ def test_chunks_without_rows_and_rows_that_no_filter_lets_through_give_an_empty_
     assert read(client.wait()) == {"best": [], "bulk": []}
 
 
-def test_nulls_are_neither_lost_nor_sold(common: Service, read: Read, tmp_path: Path) -> None:
+def test_nulls_are_neither_lost_nor_sold(
+    common: PipelineService, read: Read, tmp_path: Path
+) -> None:
     client = Client(common.server, "nulls", tmp_path)
     client.deliver("sales", 1, client.file("sales", 1, "item_id,quantity", [",", "1,", ",200"]))
     client.items(1, (1, "tea"))
@@ -86,7 +88,7 @@ def many_sales(file: Path, number: int) -> Path:
     return file
 
 
-def sell_much(service: Service, file: Path, name: str, chunks: int) -> Client:
+def sell_much(service: PipelineService, file: Path, name: str, chunks: int) -> Client:
     """A run of which everything is there, END included."""
     client = Client(service.server, name, file.parent)
     client.items(1, (0, "tea"))
@@ -98,7 +100,7 @@ def sell_much(service: Service, file: Path, name: str, chunks: int) -> Client:
 
 @pytest.mark.timeout(300)
 def test_small_runs_behind_a_huge_one_take_a_small_multiple_of_their_own_time(
-    common: Service, read: Read, tmp_path: Path
+    common: PipelineService, read: Read, tmp_path: Path
 ) -> None:
     """Two of them, one after the other: the first could have come between two stages."""
     little = many_sales(tmp_path / "little.parquet", SMALL)
@@ -123,7 +125,7 @@ def test_small_runs_behind_a_huge_one_take_a_small_multiple_of_their_own_time(
 # --- giving up -------------------------------------------------------------------------------
 
 
-def sell_in_pieces(service: Service, name: str, price: int, folder: Path) -> None:
+def sell_in_pieces(service: PipelineService, name: str, price: int, folder: Path) -> None:
     client = Client(service.server, name, folder)
     with suppress(RunEnded):  # cancelled under our hands
         client.items(1, (1, name))
@@ -132,7 +134,7 @@ def sell_in_pieces(service: Service, name: str, price: int, folder: Path) -> Non
         client.end()
 
 
-def give_up(service: Service, name: str, after: float) -> bool:
+def give_up(service: PipelineService, name: str, after: float) -> bool:
     """Whether it was given up before it was complete."""
     wait_until(lambda: service.server.find(name) is not None)
     sleep(after)
@@ -141,7 +143,7 @@ def give_up(service: Service, name: str, after: float) -> bool:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_runs_that_are_cancelled_at_any_moment_disturb_nobody_and_their_names_are_free(
-    seed: int, common: Service, read: Read, tmp_path: Path
+    seed: int, common: PipelineService, read: Read, tmp_path: Path
 ) -> None:
     chance, server = Random(seed), common.server
     names = [f"{seed}: client {number}" for number in range(6)]
@@ -166,7 +168,7 @@ def test_a_deployment_may_live_in_a_folder_of_any_name(
     folder = tmp_path / "März [1] {a,b} 100%25 #"
     folder.mkdir()
     place = Deployment(database, str(folder))
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", folder)
         client.sell()
         out = folder / "best.csv"

@@ -17,41 +17,49 @@ from tests.waiting import wait_until
 from tidegate.errors import RunFailed
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor import monitor as monitors
 from tidegate.runtime.monitor.diagnosis import why_not_done
-from tidegate.runtime.monitor.monitor import Watch
-from tidegate.runtime.task_graph import Assembly
-from tidegate.store import Run, RunState, Wakeups
+from tidegate.runtime.monitor.monitor import Monitor
+from tidegate.runtime.task_graph import TaskGraph
+from tidegate.store import Notifications, Run, RunState
 
 
 @contextmanager
 def watching(
-    place: Deployment, assembly: Assembly, explain: Callable[[Run], str] | None = None
-) -> Iterator[Watch]:
+    place: Deployment, task_graph: TaskGraph, explain: Callable[[Run], str] | None = None
+) -> Iterator[Monitor]:
     explain = explain or partial(why_not_done, place.database)
     with (
-        Wakeups(place.database) as wakeups,
-        Watch(place.database, assembly.name, wakeups, explain, Storage(place.root).seal) as watch,
+        Notifications(place.database) as notifications,
+        Monitor(
+            place.database, task_graph.name, notifications, explain, Storage(place.root).checksum
+        ) as watch,
     ):
         yield watch
 
 
 @pytest.fixture
-def watch(place: Deployment, assembly: Assembly) -> Iterator[Watch]:
-    with watching(place, assembly) as watch:
+def watch(place: Deployment, task_graph: TaskGraph) -> Iterator[Monitor]:
+    with watching(place, task_graph) as watch:
         yield watch
 
 
-def test_whoever_leads_is_known_by_its_process(place: Deployment, assembly: Assembly) -> None:
+def test_whoever_leads_is_known_by_its_process(place: Deployment, task_graph: TaskGraph) -> None:
     def leaders() -> list[str]:
         asked = "SELECT owner FROM tidegate.lease WHERE kind = 'monitor' AND owner IS NOT NULL"
         return [str(owner) for (owner,) in ask(place.database, asked)]
 
     explain = partial(why_not_done, place.database)
-    with Wakeups(place.database) as wakeups:
-        its = (place.database, assembly.name, wakeups, explain, Storage(place.root).seal)
-        with Watch(*its, process="monitor-1"):
+    with Notifications(place.database) as notifications:
+        its = (
+            place.database,
+            task_graph.name,
+            notifications,
+            explain,
+            Storage(place.root).checksum,
+        )
+        with Monitor(*its, process="monitor-1"):
             wait_until(lambda: bool(leaders()))
             (leader,) = leaders()
 
@@ -59,7 +67,7 @@ def test_whoever_leads_is_known_by_its_process(place: Deployment, assembly: Asse
 
 
 def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(
-    watch: Watch, counter: Server, tmp_path: Path
+    watch: Monitor, counter: RunService, tmp_path: Path
 ) -> None:
     client = Client(counter, "march", tmp_path, deadline=1.0)
     client.sales(2, (1, 1))
@@ -72,7 +80,7 @@ def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(
 
 
 def test_a_run_that_nobody_works_on_fails_at_its_deadline_and_names_the_tasks(
-    watch: Watch, counter: Server, tmp_path: Path
+    watch: Monitor, counter: RunService, tmp_path: Path
 ) -> None:
     client = Client(counter, "march", tmp_path, deadline=1.0)
     client.sell()
@@ -83,7 +91,7 @@ def test_a_run_that_nobody_works_on_fails_at_its_deadline_and_names_the_tasks(
 
 
 def test_a_late_run_is_warned_of_once_with_what_is_missing_and_goes_on(
-    watch: Watch, counter: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    watch: Monitor, counter: RunService, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "tidegate.runtime.monitor.monitor"):
         client = Client(counter, "march", tmp_path, warn_after=0.2)
@@ -98,7 +106,7 @@ def test_a_late_run_is_warned_of_once_with_what_is_missing_and_goes_on(
 
 
 def test_a_run_without_bounds_is_left_alone(
-    watch: Watch, counter: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    watch: Monitor, counter: RunService, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Client(counter, "march", tmp_path)
     Client(counter, "other", tmp_path, deadline=0.5)
@@ -108,10 +116,10 @@ def test_a_run_without_bounds_is_left_alone(
 
 
 def test_another_watch_takes_over_when_the_first_is_closed(
-    watch: Watch, place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    watch: Monitor, place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     wait_until(lambda: watch.is_leading)
-    with watching(place, assembly) as second:
+    with watching(place, task_graph) as second:
         assert not second.is_leading
         watch.close()
         wait_until(lambda: second.is_leading)
@@ -128,9 +136,9 @@ DISK_FULL, INTERNAL_ERROR = "53100", "XX000"
 @pytest.mark.parametrize("code", [DISK_FULL, INTERNAL_ERROR])
 def test_a_watch_whose_writes_are_refused_goes_on_by_itself_when_they_are_not_any_more(
     code: str,
-    watch: Watch,
+    watch: Monitor,
     place: Deployment,
-    counter: Server,
+    counter: RunService,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -147,8 +155,8 @@ def test_a_watch_whose_writes_are_refused_goes_on_by_itself_when_they_are_not_an
 def test_a_watch_that_cannot_go_on_lets_another_take_over(
     trouble: BaseException,
     place: Deployment,
-    assembly: Assembly,
-    counter: Server,
+    task_graph: TaskGraph,
+    counter: RunService,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -156,9 +164,9 @@ def test_a_watch_that_cannot_go_on_lets_another_take_over(
         raise trouble
 
     monkeypatch.setattr(monitors, "NET", 0.2)
-    with watching(place, assembly, broken) as first:
+    with watching(place, task_graph, broken) as first:
         wait_until(lambda: first.is_leading)
-        with watching(place, assembly) as second:
+        with watching(place, task_graph) as second:
             client = Client(counter, "march", tmp_path, deadline=0.1)
             with pytest.raises(RunFailed):
                 client.wait()

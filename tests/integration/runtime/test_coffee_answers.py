@@ -19,8 +19,8 @@ from tests.coffee_answers import answers, csv_text
 from tests.integration.runtime.shop import BOUND
 from tidegate.errors import RefusedBySpark
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session, write_csv
 from tidegate.store import open_runs, publications
 from tidegate_examples.coffee import pipeline
@@ -80,7 +80,7 @@ def test_the_answers_are_the_same_whatever_the_way_of_the_data(
     shards: int, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     ways = CLIENTS[shards]
-    with serving(place, pipeline, spark, shards) as service:
+    with serve(place, pipeline, spark, shards) as service:
         with ThreadPoolExecutor(len(ways)) as clients:
             for sent in [
                 clients.submit(deliver, service.server, way, tmp_path / way.name, seed)
@@ -99,7 +99,7 @@ def test_what_spark_refuses_is_reported_at_start_up_with_the_users_line(
     typo = tg.Pipeline("typo")
     sales = typo.source("sales", "id bigint, amount bigint")
     sales.filter("amuont > 0").sink("wrong")  # the line that is reported
-    with pytest.raises(RefusedBySpark) as refused, serving(place, typo, spark):
+    with pytest.raises(RefusedBySpark) as refused, serve(place, typo, spark):
         pass
     assert refused.value.at.text.endswith("# the line that is reported")
     assert place.database.transact(lambda c: open_runs(c, "typo")) == []
@@ -110,7 +110,7 @@ def test_what_spark_refuses_is_reported_at_start_up_with_the_users_line(
 
 
 def found(
-    service: Service, spark: Session, place: Deployment, way: Way, folder: Path
+    service: PipelineService, spark: Session, place: Deployment, way: Way, folder: Path
 ) -> dict[str, str]:
     """The results as files."""
     texts = {}
@@ -128,13 +128,13 @@ def expected(folder: Path) -> dict[str, str]:
 # --- what goes in ----------------------------------------------------------------------------
 
 
-def deliver(server: Server, way: Way, folder: Path, seed: int) -> None:
+def deliver(server: RunService, way: Way, folder: Path, seed: int) -> None:
     """All chunks in any order, some twice; the ends come whenever they come."""
     chance = Random(seed)
     folder.mkdir()
     write(folder, way.size, seed, way.format)
     server.begin(way.name)
-    chunks = {source: list(cut(way, folder / source, chance)) for source in pipeline.sources}
+    chunks = {source: list(checkpoint(way, folder / source, chance)) for source in pipeline.sources}
     calls = [
         (source, number, file)
         for source, files in chunks.items()
@@ -150,7 +150,7 @@ def deliver(server: Server, way: Way, folder: Path, seed: int) -> None:
         server.end(way.name, source)
 
 
-def _send(server: Server, way: Way, calls: Sequence[tuple[str, int, Path]]) -> None:
+def _send(server: RunService, way: Way, calls: Sequence[tuple[str, int, Path]]) -> None:
     with ThreadPoolExecutor(way.threads) as pool:
         for sent in [
             pool.submit(server.deliver, way.name, source, number, str(file))
@@ -159,7 +159,7 @@ def _send(server: Server, way: Way, calls: Sequence[tuple[str, int, Path]]) -> N
             sent.result()
 
 
-def cut(way: Way, folder: Path, chance: Random) -> Iterator[Path]:
+def checkpoint(way: Way, folder: Path, chance: Random) -> Iterator[Path]:
     """The files of a source, or other files with the same rows."""
     files = sorted(folder.glob(f"*.{way.format}"))
     if way.rows is None:

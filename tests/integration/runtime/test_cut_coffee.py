@@ -15,10 +15,10 @@ import pytest
 from tests.coffee_answers import answers, csv_text
 from tests.integration.runtime.shop import BOUND
 from tests.waiting import wait_until
-from tidegate.checkpoint import CheckpointState, Cutting
-from tidegate.runtime.checkpoints.client import Cut
+from tidegate.checkpoint import Checkpoints, CheckpointState
+from tidegate.runtime.checkpoints.client import CheckpointResults
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session, write_csv
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
@@ -34,9 +34,9 @@ def chunks(folder: Path, source: str) -> list[Path]:
     return sorted((folder / source).glob("*.csv"))
 
 
-def admitted(folder: Path, cut: Cut, to: Path) -> Path:
+def admitted(folder: Path, checkpoint: CheckpointResults, to: Path) -> Path:
     """A folder with exactly the chunks that a cut's manifest names."""
-    for source, said in cut.manifest["sources"].items():
+    for source, said in checkpoint.manifest["sources"].items():
         (to / source).mkdir(parents=True)
         for file in chunks(folder, source)[: said["chunks"]]:
             copy(file, to / source)
@@ -44,11 +44,15 @@ def admitted(folder: Path, cut: Cut, to: Path) -> Path:
 
 
 def shown(
-    service: Service, spark: Session, place: Deployment, cut: Cut, to: Path
+    service: PipelineService,
+    spark: Session,
+    place: Deployment,
+    checkpoint: CheckpointResults,
+    to: Path,
 ) -> Iterator[tuple[str, str]]:
     """What each sink shows at a cut, as the text of a file."""
     to.mkdir()
-    for sink, batches in cut.results.items():
+    for sink, batches in checkpoint.results.items():
         file = to / f"{sink}.csv"
         write_csv(spark, place.root, batches, service.schema_of(sink), file)
         yield sink, file.read_bytes().decode()
@@ -73,12 +77,12 @@ def daytime_amount(folder: Path) -> Decimal:
     return total
 
 
-def latest(service: Service) -> int:
-    every = service.server.cuts.all(RUN)
+def latest(service: PipelineService) -> int:
+    every = service.server.checkpoints.all(RUN)
     return max((it.number for it in every if it.state is CheckpointState.COMMITTED), default=0)
 
 
-def drip(service: Service, data: Path) -> Iterator[Cut]:
+def drip(service: PipelineService, data: Path) -> Iterator[CheckpointResults]:
     """The first chunks, the next ones, and so on; whatever cut there is after each."""
     server = service.server
     for source in DIMENSIONS:
@@ -89,12 +93,12 @@ def drip(service: Service, data: Path) -> Iterator[Cut]:
         for source in DRIPPING:
             server.deliver(RUN, source, number, str(chunks(data, source)[number - 1]))
         wait_until(partial(_is_beyond, service, before), BOUND)
-        yield server.cuts.read(RUN)
+        yield server.checkpoints.read(RUN)
     for source in DRIPPING:
         server.end(RUN, source)
 
 
-def _is_beyond(service: Service, number: int) -> bool:
+def _is_beyond(service: PipelineService, number: int) -> bool:
     return latest(service) > number
 
 
@@ -104,17 +108,19 @@ def test_all_answers_of_a_cut_follow_from_the_rows_admitted_up_to_it(
 ) -> None:
     data = tmp_path / "in"
     write(data, Size(600, files=FILES, stores=4), seed=5)
-    with serving(place, pipeline, spark) as service:
-        service.server.begin(RUN, cutting=Cutting(every=0.5, retained=100))
+    with serve(place, pipeline, spark) as service:
+        service.server.begin(RUN, checkpoints=Checkpoints(every=0.5, retained=100))
         read = list(drip(service, data))
         final = service.server.wait(RUN, BOUND)
-        for cut in read:
-            folder = admitted(data, cut, tmp_path / f"admitted-{cut.number}")
-            texts = dict(shown(service, spark, place, cut, tmp_path / f"cut-{cut.number}"))
-            assert texts == expected(folder), f"cut {cut.number}"
-            assert tpv(texts["q3"]) == daytime_amount(folder), f"cut {cut.number}"
+        for checkpoint in read:
+            folder = admitted(data, checkpoint, tmp_path / f"admitted-{checkpoint.number}")
+            texts = dict(
+                shown(service, spark, place, checkpoint, tmp_path / f"cut-{checkpoint.number}")
+            )
+            assert texts == expected(folder), f"cut {checkpoint.number}"
+            assert tpv(texts["q3"]) == daytime_amount(folder), f"cut {checkpoint.number}"
     rows = {sink: sum(batch.rows for batch in batches) for sink, batches in final.items()}
     assert rows == {sink: len(its) for sink, its in answers(data).items()}
-    came = [cut.manifest["sources"]["transactions"]["chunks"] for cut in read]
+    came = [checkpoint.manifest["sources"]["transactions"]["chunks"] for checkpoint in read]
     assert came == sorted(came)
     assert len(set(came)) > 1, "chunks came between two cuts"

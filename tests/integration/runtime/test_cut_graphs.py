@@ -43,7 +43,7 @@ def bench(hub: Hub, declared: tg.Pipeline) -> DiskBench:
     return DiskBench(*hub, physical_plan(declared))
 
 
-def cut(bench: DiskBench, *, without: Collection[str] = ()) -> int:
+def checkpoint(bench: DiskBench, *, without: Collection[str] = ()) -> int:
     """Take a cut, while at first some tasks are asleep: it shows what it has to."""
     number = bench.trigger()
     assert number is not None
@@ -63,9 +63,9 @@ def test_a_union_shows_what_has_ended_beside_what_goes_on(hub: Hub) -> None:
     it.deliver("a")
     it.deliver("b")
     it.end("a")
-    cut(it, without={"s5"})
+    checkpoint(it, without={"s5"})
     it.deliver("b")
-    cut(it)
+    checkpoint(it)
     assert it.finish() == it.expected()
 
 
@@ -77,7 +77,7 @@ def test_a_union_shows_rows_that_stay_beside_answers_for_one_cut(hub: Hub) -> No
     for _ in range(2):
         it.deliver("a")
         it.deliver("b")
-        cut(it, without={"s4"})
+        checkpoint(it, without={"s4"})
     assert it.finish() == it.expected()
 
 
@@ -122,18 +122,18 @@ def test_a_run_is_restored_twice_to_ever_earlier_cuts(hub: Hub) -> None:
     it = bench(hub, declared)
     it.deliver("a")
     it.deliver("b")
-    first = cut(it)
+    first = checkpoint(it)
     it.deliver("a")
     it.end("a")
     it.deliver("b")
-    second = cut(it)
+    second = checkpoint(it)
     it.deliver("b")
     it.restore(second)
     assert it.shown(first) == it.expected(first)
     it.settle()
     it.restore(first)
     it.deliver("b")
-    cut(it)
+    checkpoint(it)
     assert it.finish() == it.expected()
 
 
@@ -177,7 +177,7 @@ class Adversary:
             self._step: 12,
             self._deliver: 5,
             self._look: 5,
-            self._cut: 3,
+            self._checkpoint: 3,
             self._settle: 2,
             self._kill: 2,
             self._abort: 0.3,
@@ -198,7 +198,7 @@ class Adversary:
 
     @property
     def _sources(self) -> list[str]:
-        return sorted(self._bench.assembly.sources.keys() - self._bench.ended)
+        return sorted(self._bench.task_graph.sources.keys() - self._bench.ended)
 
     def _deliver(self) -> None:
         if self._sources:
@@ -227,21 +227,21 @@ class Adversary:
         if self._sources:
             self._bench.end(self._chance.choice(self._sources))
 
-    def _cut(self) -> None:
+    def _checkpoint(self) -> None:
         if self._sources:
-            self._bench.trigger(quiet=self._chance.random() < 0.3)
+            self._bench.trigger(unpublished=self._chance.random() < 0.3)
 
     def _kill(self) -> None:
         for task in self._chance.sample([*self._bench.tasks], k=1):
             self._bench.kill(task)
 
     def _abort(self) -> None:
-        numbers = [it.number for it in self._bench.cuts.all(self._bench.run.name)]
+        numbers = [it.number for it in self._bench.checkpoints.all(self._bench.run.name)]
         if numbers:
             self._bench.abort(numbers[-1])
 
     def _unalign(self) -> None:
-        numbers = [it.number for it in self._bench.cuts.all(self._bench.run.name)]
+        numbers = [it.number for it in self._bench.checkpoints.all(self._bench.run.name)]
         if numbers:
             self._bench.unalign(numbers[-1])
 

@@ -8,20 +8,20 @@ import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable
 
-from tests.integration.runtime.names import sealed
-from tidegate.checkpoint import CheckpointState, Cutting
+from tests.integration.runtime.names import checksums
+from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.dataflow import CheckpointBarrier, CheckpointId
-from tidegate.errors import Fenced, NoSuchCut
-from tidegate.runtime.monitor.checkpoint_coordinator import Coordinator
+from tidegate.errors import Fenced, UnknownCheckpoint
+from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
 from tidegate.store import (
     Acknowledged,
+    ChannelName,
     Chunk,
     Database,
-    Kept,
-    LaneName,
     Lease,
     Run,
     RunState,
+    StateEntry,
     StepCommit,
     acquire,
     begin_run,
@@ -34,7 +34,7 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints import restore as restore_store
 from tidegate.store.runs import retention
 
-INTO, OUT = LaneName("head", "scan"), LaneName("scan", "end")
+INTO, OUT = ChannelName("head", "scan"), ChannelName("scan", "end")
 GRAPH = restore_store.Graph("", [INTO, OUT], {"orders": [[INTO]]})
 GIVEN = {"sink": "all"}
 CLOSED = "it is over"
@@ -83,7 +83,7 @@ def begin(session: psycopg.Connection, run: Run) -> int:
 def acknowledge(session: psycopg.Connection, run: Run, number: int) -> None:
     """The barrier leaves the last task, which has something for this checkpoint alone."""
     end = lease(session, "task", "sales/end", "ann")
-    said = Acknowledged(run.id, number, "end", outputs=(Kept(0, GIVEN),))
+    said = Acknowledged(run.id, number, "end", outputs=(StateEntry(0, GIVEN),))
     with session.transaction():
         commit_step(session, StepCommit(end, acknowledged=(said,), runs=(run.id,)))
 
@@ -106,12 +106,12 @@ def test_a_cut_that_is_being_read_is_not_retired(
     first = commit(session, run)
     commit(session, run)
     with session.transaction():
-        assert checkpoint_store.cut_of(session, run, first) is not None
+        assert checkpoint_store.committed_checkpoint(session, run, first) is not None
         with pytest.raises(LockNotAvailable), other.transaction():
             retention.retire(other, run, 1)
         assert checkpoint_store.given_by(session, run, "end", first) == [GIVEN]
     assert retention.retire(other, run, 1) == 1
-    assert checkpoint_store.cut_of(session, run, first) is None
+    assert checkpoint_store.committed_checkpoint(session, run, first) is None
 
 
 def test_a_run_is_not_restored_to_a_cut_that_was_retired_meanwhile(
@@ -119,10 +119,10 @@ def test_a_run_is_not_restored_to_a_cut_that_was_retired_meanwhile(
 ) -> None:
     first, second = commit(session, run), commit(session, run)
     retention.retire(session, run, 1)
-    with pytest.raises(NoSuchCut) as told, session.transaction():
+    with pytest.raises(UnknownCheckpoint) as told, session.transaction():
         restore_store.restore(session, run, first, GRAPH)
     assert told.value.known == str(second)
-    assert checkpoint_store.to_cut(session, "sales") == []
+    assert checkpoint_store.runs_to_checkpoint(session, "sales") == []
 
 
 def test_what_sinks_gave_for_a_checkpoint_after_it_was_given_up_is_never_seen(
@@ -132,7 +132,7 @@ def test_what_sinks_gave_for_a_checkpoint_after_it_was_given_up_is_never_seen(
     assert checkpoint_store.abort(session, run, number, "too slow", "end")
     acknowledge(session, run, number)
     assert not checkpoint_store.commit(session, run, number, {})
-    assert checkpoint_store.cut_of(session, run) is None
+    assert checkpoint_store.committed_checkpoint(session, run) is None
     following = commit(session, run)
     assert checkpoint_store.given_by(session, run, "end", following) == [GIVEN]
 
@@ -188,9 +188,9 @@ def test_a_source_that_ends_before_its_barrier_counts_with_all_it_has(
         )
     acknowledge(session, run, number)
     assert checkpoint_store.commit(session, run, number, {})
-    cut = checkpoint_store.cut_of(session, run)
-    assert cut is not None
-    assert cut.manifest["sources"] == {"orders": {"chunks": 1, "ended": True}}
+    checkpoint = checkpoint_store.committed_checkpoint(session, run)
+    assert checkpoint is not None
+    assert checkpoint.manifest["sources"] == {"orders": {"chunks": 1, "ended": True}}
 
 
 def test_a_coordinator_that_was_replaced_changes_nothing(
@@ -200,7 +200,7 @@ def test_a_coordinator_that_was_replaced_changes_nothing(
     lease(session, "monitor", "sales", "bob")
     number = begin(session, run)
     with pytest.raises(Fenced):
-        Coordinator(database, "sales", sealed).look(stale)
+        CheckpointCoordinator(database, "sales", checksums).look(stale)
     assert state(session, run, number) is CheckpointState.TRIGGERED
 
 
@@ -211,11 +211,11 @@ def test_a_run_that_is_closed_before_its_checkpoint_is_begun_is_no_trouble(
     watch: Lease,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checkpoint_store.set_cutting(session, run, Cutting(every=0.0, pause=0.0))
-    facts = checkpoint_store.to_cut(session, "sales")
+    checkpoint_store.set_checkpoints(session, run, Checkpoints(every=0.0, pause=0.0))
+    facts = checkpoint_store.runs_to_checkpoint(session, "sales")
     close_run(session, run, RunState.CANCELLED, CLOSED)
-    monkeypatch.setattr(checkpoint_store, "to_cut", lambda *_: facts)
-    Coordinator(database, "sales", sealed).look(watch)
+    monkeypatch.setattr(checkpoint_store, "runs_to_checkpoint", lambda *_: facts)
+    CheckpointCoordinator(database, "sales", checksums).look(watch)
     assert checkpoint_store.checkpoints_of(session, run) == []
 
 
@@ -225,7 +225,7 @@ def test_a_checkpoint_of_a_run_that_was_closed_is_given_up(
 ) -> None:
     number = begin(session, run)
     close_run(session, run, how, CLOSED)
-    Coordinator(database, "sales", sealed).look(watch)
+    CheckpointCoordinator(database, "sales", checksums).look(watch)
     (it,) = checkpoint_store.checkpoints_of(session, run)
     assert (it.number, it.state) == (number, CheckpointState.ABORTED)
     assert it.reason == "the run was closed"
@@ -238,7 +238,7 @@ def test_a_checkpoint_under_way_is_not_part_of_the_run_that_is_restored(
     under_way = begin(session, run)
     with session.transaction():
         restored = restore_store.restore(session, run, first, GRAPH)
-    Coordinator(database, "sales", sealed).look(watch)
+    CheckpointCoordinator(database, "sales", checksums).look(watch)
     assert state(session, run, under_way) is CheckpointState.ABORTED
     assert state(session, restored, under_way) is CheckpointState.ABORTED
     assert checkpoint_store.given_by(session, restored, "end", first) == [GIVEN]

@@ -10,21 +10,21 @@ from tests.integration.runtime.shop import BOUND, Client, files_of, rows
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.runtime.service import Service
+from tidegate.runtime.service import PipelineService
 from tidegate.spark import Session
 from tidegate.store import RunState, close_run, remove_closed_runs
 
 
 @pytest.mark.parametrize("how", [RunState.CANCELLED, RunState.FAILED])
 def test_a_run_that_was_given_up_goes_on_at_its_cut_after_everything_was_swept(
-    how: RunState, common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    how: RunState, common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     server, database = common.server, common_place.database
     client = Client(server, f"run-{how.value}", tmp_path)
     client.items(1, (1, "tea"), (2, "rice"))
     client.sales(1, (1, 7), (2, 200))
-    number = server.cuts.begin(client.run)
-    server.cuts.wait(client.run, number, BOUND)
+    number = server.checkpoints.begin(client.run)
+    server.checkpoints.wait(client.run, number, BOUND)
     client.sales(2, (1, 300))
     earlier = server.known(client.run)
     database.transact(lambda c: close_run(c, earlier, how, "somebody has enough of it"))

@@ -10,19 +10,19 @@ import pytest
 from tests.integration.runtime.jobs import Jobs
 from tests.integration.runtime.shop import BOUND, Client, Row, ask, files_of, rows, shop
 from tests.waiting import wait_until
-from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.errors import (
     CheckpointAborted,
+    CheckpointDamaged,
     CheckpointUnderWay,
-    CutDamaged,
-    NoSuchCut,
-    NothingToCut,
+    NothingToCheckpoint,
+    UnknownCheckpoint,
 )
-from tidegate.runtime.checkpoints.client import Cut
+from tidegate.runtime.checkpoints.client import CheckpointResults
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.runtime.task import stage_state
 from tidegate.spark import Session
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
@@ -31,17 +31,17 @@ from tidegate.store.runs import retention
 RICE_AND_TEA = ((1, "tea"), (2, "rice"))
 
 
-def shown(spark: Session, place: Deployment, cut: Cut) -> dict[str, list[Row]]:
-    return {sink: sorted(rows(spark, place, its)) for sink, its in cut.results.items()}
+def shown(spark: Session, place: Deployment, checkpoint: CheckpointResults) -> dict[str, list[Row]]:
+    return {sink: sorted(rows(spark, place, its)) for sink, its in checkpoint.results.items()}
 
 
-def take(service: Service, client: Client) -> Cut:
-    number = service.server.cuts.begin(client.run)
-    return service.server.cuts.wait(client.run, number, BOUND)
+def take(service: PipelineService, client: Client) -> CheckpointResults:
+    number = service.server.checkpoints.begin(client.run)
+    return service.server.checkpoints.wait(client.run, number, BOUND)
 
 
 def test_every_cut_shows_all_sinks_at_one_point(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "dripping", tmp_path)
     client.items(1, *RICE_AND_TEA)
@@ -60,12 +60,12 @@ def test_every_cut_shows_all_sinks_at_one_point(
     }
     assert sorted(rows(spark, common_place, final["bulk"])) == [(1, 300), (2, 200), (2, 400)]
     assert rows(spark, common_place, final["best"]) == [("rice", 600_000)]
-    again = common.server.cuts.read(client.run, first.number)
+    again = common.server.checkpoints.read(client.run, first.number)
     assert shown(spark, common_place, again) == shown(spark, common_place, first)
 
 
 def test_a_run_that_is_restored_ends_with_what_it_would_have_ended_with(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "restored", tmp_path)
     client.items(1, *RICE_AND_TEA)
@@ -88,7 +88,7 @@ def test_a_run_that_is_restored_ends_with_what_it_would_have_ended_with(
 
 
 def test_a_source_that_has_ended_counts_as_delivered_also_after_a_restore(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "ended", tmp_path)
     client.items(1, *RICE_AND_TEA)
@@ -108,48 +108,48 @@ def test_a_source_that_has_ended_counts_as_delivered_also_after_a_restore(
     assert rows(spark, common_place, final["best"]) == [("tea", 307_000)]
 
 
-def test_a_run_without_open_sources_is_not_cut(common: Service, tmp_path: Path) -> None:
+def test_a_run_without_open_sources_is_not_cut(common: PipelineService, tmp_path: Path) -> None:
     client = Client(common.server, "whole", tmp_path)
     client.sell()
 
-    with pytest.raises(NothingToCut):
-        common.server.cuts.begin(client.run)
+    with pytest.raises(NothingToCheckpoint):
+        common.server.checkpoints.begin(client.run)
     client.wait()
 
 
 def test_a_cut_that_is_not_there_is_an_error_that_names_those_that_are(
-    common: Service, tmp_path: Path
+    common: PipelineService, tmp_path: Path
 ) -> None:
     client = Client(common.server, "few", tmp_path)
     take(common, client)
 
-    with pytest.raises(NoSuchCut) as told:
-        common.server.cuts.read(client.run, 9)
+    with pytest.raises(UnknownCheckpoint) as told:
+        common.server.checkpoints.read(client.run, 9)
     assert (told.value.wanted, told.value.known) == ("cut 9", "1")
     common.server.cancel(client.run)
 
 
 def test_a_run_is_cut_by_itself_and_only_the_last_cuts_are_kept(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    client = Client(common.server, "periodic", tmp_path, Cutting(every=0.5, retained=2))
+    client = Client(common.server, "periodic", tmp_path, Checkpoints(every=0.5, retained=2))
     client.items(1, *RICE_AND_TEA)
     client.sales(1, (1, 7))
 
     def numbers() -> list[int]:
-        every = common.server.cuts.all(client.run)
+        every = common.server.checkpoints.all(client.run)
         return [it.number for it in every if it.state is CheckpointState.COMMITTED]
 
     wait_until(lambda: max(numbers(), default=0) >= 4, BOUND)
     assert len(numbers()) <= 2
-    latest = common.server.cuts.read(client.run)
+    latest = common.server.checkpoints.read(client.run)
     assert shown(spark, common_place, latest)["best"] == [("tea", 7000)]
     client.end()
     assert rows(spark, common_place, client.wait()["best"]) == [("tea", 7000)]
 
 
 def test_a_cut_with_a_damaged_file_is_refused_and_an_intact_one_is_named(
-    common: Service, common_place: Deployment, tmp_path: Path
+    common: PipelineService, common_place: Deployment, tmp_path: Path
 ) -> None:
     client = Client(common.server, "damaged", tmp_path)
     client.items(1, *RICE_AND_TEA)
@@ -162,7 +162,7 @@ def test_a_cut_with_a_damaged_file_is_refused_and_an_intact_one_is_named(
     path = Path(common_place.root, broken)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
 
-    with pytest.raises(CutDamaged) as told:
+    with pytest.raises(CheckpointDamaged) as told:
         common.server.restore(client.run)
     assert (told.value.files, told.value.intact) == (broken, f"cut {intact.number}")
     assert common.server.known(client.run) == run, "nothing was changed"
@@ -171,7 +171,7 @@ def test_a_cut_with_a_damaged_file_is_refused_and_an_intact_one_is_named(
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_chunk_behind_a_cut_has_to_be_what_was_delivered(
-    common: Service, common_place: Deployment, tmp_path: Path, *, is_gone: bool
+    common: PipelineService, common_place: Deployment, tmp_path: Path, *, is_gone: bool
 ) -> None:
     """A later cut does not need it any more, and is named."""
     client = Client(common.server, f"damaged-chunk-{is_gone}", tmp_path)
@@ -191,7 +191,7 @@ def test_a_chunk_behind_a_cut_has_to_be_what_was_delivered(
     if not is_gone:
         path.write_bytes(content[:-1] + b"!")
 
-    with pytest.raises(CutDamaged) as told:
+    with pytest.raises(CheckpointDamaged) as told:
         common.server.restore(client.run, first.number)
     assert (told.value.files, told.value.intact) == (row[0], f"cut {second.number}")
     assert common.server.known(client.run) == run, "nothing was changed"
@@ -199,13 +199,13 @@ def test_a_chunk_behind_a_cut_has_to_be_what_was_delivered(
 
 
 def test_a_state_survives_whoever_had_it(place: Deployment, spark: Session, tmp_path: Path) -> None:
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.items(1, *RICE_AND_TEA)
         client.sales(1, (1, 7), (2, 200))
         take(service, client)
     sweep(place.database, Storage(place.root))
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client.server = service.server
         client.sales(2, (1, 300))
         second = take(service, client)
@@ -224,20 +224,20 @@ def test_a_state_survives_whoever_had_it(place: Deployment, spark: Session, tmp_
 def test_a_checkpoint_that_is_held_up_is_given_up_and_the_next_one_is_right(
     place: Deployment, spark: Session, tmp_path: Path, jobs: Jobs
 ) -> None:
-    with serving(place, shop(), spark) as service:
-        client = Client(service.server, "march", tmp_path, Cutting(acknowledgement=1.0))
+    with serve(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path, Checkpoints(acknowledgement=1.0))
         run = service.server.known(client.run)
         client.items(1, *RICE_AND_TEA)
         jobs.goes_on.clear()
         client.sales(1, (1, 7), (2, 200))
-        number = service.server.cuts.begin(client.run)
+        number = service.server.checkpoints.begin(client.run)
         with pytest.raises(CheckpointUnderWay):
-            service.server.cuts.begin(client.run)
+            service.server.checkpoints.begin(client.run)
         with pytest.raises(CheckpointAborted) as told:
-            service.server.cuts.wait(client.run, number, BOUND)
+            service.server.checkpoints.wait(client.run, number, BOUND)
         assert "within 1 s" in told.value.reason
         assert set(told.value.offender.split(", ")) <= {"s1/0", "s5/0"}, "who has a job at work"
-        place.database.transact(lambda c: checkpoint_store.set_cutting(c, run, Cutting()))
+        place.database.transact(lambda c: checkpoint_store.set_checkpoints(c, run, Checkpoints()))
         jobs.goes_on.set()
         client.sales(2, (1, 300))
         second = take(service, client)
@@ -264,8 +264,8 @@ def test_a_state_of_many_batches_becomes_one_and_earlier_cuts_stay_as_they_were(
             " GROUP BY 1 ORDER BY 1",
         )
 
-    with serving(place, shop(), spark) as service:
-        client = Client(service.server, "march", tmp_path, Cutting(retained=99))
+    with serve(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path, Checkpoints(retained=99))
         client.items(1, *RICE_AND_TEA)
         client.sales(1, (1, 7))
         first = take(service, client)
@@ -287,19 +287,19 @@ def test_a_state_of_many_batches_becomes_one_and_earlier_cuts_stay_as_they_were(
 
 
 def test_quiet_cuts_keep_states_and_only_those_in_between_are_shown(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    client = Client(common.server, "quiet", tmp_path, Cutting(every=0.5, publish=3600.0))
+    client = Client(common.server, "unpublished", tmp_path, Checkpoints(every=0.5, publish=3600.0))
     client.items(1, *RICE_AND_TEA)
     client.sales(1, (1, 7), (2, 200))
 
-    def quiet() -> list[int]:
-        return [it.number for it in common.server.cuts.all(client.run)
+    def unpublished() -> list[int]:
+        return [it.number for it in common.server.checkpoints.all(client.run)
                 if it.state is CheckpointState.COMMITTED]  # fmt: skip
 
-    wait_until(lambda: max(quiet(), default=0) >= 2, BOUND)
-    with pytest.raises(NoSuchCut):
-        common.server.cuts.read(client.run)
+    wait_until(lambda: max(unpublished(), default=0) >= 2, BOUND)
+    with pytest.raises(UnknownCheckpoint):
+        common.server.checkpoints.read(client.run)
     common.server.restore(client.run)
     client.end()
     final = client.wait()
@@ -310,7 +310,7 @@ def test_quiet_cuts_keep_states_and_only_those_in_between_are_shown(
 def test_what_has_not_changed_is_not_computed_again(
     place: Deployment, spark: Session, tmp_path: Path, jobs: Jobs
 ) -> None:
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.items(1, *RICE_AND_TEA)
         client.sales(1, (1, 7), (2, 200))
@@ -334,8 +334,8 @@ def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
     monkeypatch.setattr(retention.prune, "__defaults__", (0.0,))
     monkeypatch.setattr(retention.noted, "__defaults__", (10_000, 0.0))
     storage = Storage(place.root)
-    with serving(place, shop(), spark) as service:
-        client = Client(service.server, "march", tmp_path, Cutting(retained=1))
+    with serve(place, shop(), spark) as service:
+        client = Client(service.server, "march", tmp_path, Checkpoints(retained=1))
         client.items(1, *RICE_AND_TEA)
         there = []
         for number in range(1, 13):
@@ -343,7 +343,7 @@ def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
             take(service, client)
             sweep(place.database, storage)
             there.append(len(files_of(place, client.id)))
-        latest = service.server.cuts.read(client.run)
+        latest = service.server.checkpoints.read(client.run)
         assert shown(spark, place, latest)["best"] == [("rice", 12 * 200_000)]
         for_good = 8
         """Files that the sink `bulk` got since the fourth cut."""
@@ -356,7 +356,7 @@ def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
 
 
 def test_whoever_waits_for_a_run_goes_on_waiting_when_it_is_restored(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "awaited", tmp_path, deadline=600.0)
     client.items(1, *RICE_AND_TEA)

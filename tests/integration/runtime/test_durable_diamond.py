@@ -1,4 +1,4 @@
-"""The same processors over durable lanes: whatever is killed, the outcome is the same."""
+"""The same processors over durable channels: whatever is killed, the outcome is the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.runtime import diamond
 from tidegate.faults import VARIABLE
-from tidegate.store import Database, EmbeddedServer
+from tidegate.store import Database, EmbeddedPostgres
 
 SCRIPT = Path(diamond.__file__)
 TAGGED = {n: [f"left split {n}", f"right split {n}"] for n in range(1, 9)}
@@ -39,20 +39,21 @@ def arrived(url: str) -> list[tuple[str, object]]:
     with psycopg.connect(url) as connection:
         rows = connection.execute(
             "SELECT kind, coalesce(payload -> 'payload', payload -> 'id')"
-            " FROM tidegate.message JOIN tidegate.lane ON lane.id = lane_id"
+            " FROM tidegate.message JOIN tidegate.channel ON channel.id = channel_id"
             " WHERE to_task = 'end' ORDER BY seq"
         )
         return [(kind, value) for kind, value in rows]
 
 
-def check_every_lane(url: str) -> None:
+def check_every_channel(url: str) -> None:
     """Numbers are dense, ENDs count what came before, cursors stand at the end, the run is over."""
     with psycopg.connect(url) as connection:
         rows = connection.execute(
-            "SELECT array_agg(message.seq ORDER BY message.seq), lane.sent, cursor.seq,"
+            "SELECT array_agg(message.seq ORDER BY message.seq), channel.sent, cursor.seq,"
             " max((payload ->> 'count')::int)"
-            " FROM tidegate.lane JOIN tidegate.cursor ON cursor.lane_id = lane.id"
-            " JOIN tidegate.message ON message.lane_id = lane.id GROUP BY lane.id, cursor.seq"
+            " FROM tidegate.channel JOIN tidegate.cursor ON cursor.channel_id = channel.id"
+            " JOIN tidegate.message ON message.channel_id = channel.id"
+            " GROUP BY channel.id, cursor.seq"
         ).fetchall()
         states = connection.execute("SELECT state FROM tidegate.run").fetchall()
     assert len(rows) == len(diamond.LINKS) + 1
@@ -66,7 +67,7 @@ def test_an_undisturbed_run_ends_with_the_expected_outcome(database: Database, u
     diamond.submit(database, "march")
     assert run_process(url) == 0
     assert arrived(url) == EXPECTED
-    check_every_lane(url)
+    check_every_channel(url)
 
 
 @pytest.mark.parametrize("point", ["step.before_commit", "step.after_commit"])
@@ -78,7 +79,7 @@ def test_a_run_whose_process_was_killed_once_ends_as_if_it_had_not(
     assert run_process(url, f"{point}:{nth}") == -signal.SIGKILL
     assert run_process(url) == 0
     assert arrived(url) == EXPECTED
-    check_every_lane(url)
+    check_every_channel(url)
 
 
 def test_a_run_whose_process_is_killed_again_and_again_ends_as_if_it_had_not(
@@ -91,11 +92,11 @@ def test_a_run_whose_process_is_killed_again_and_again_ends_as_if_it_had_not(
         assert kills < 60
     assert kills > 2
     assert arrived(url) == EXPECTED
-    check_every_lane(url)
+    check_every_channel(url)
 
 
 def test_a_run_whose_database_is_killed_ends_as_if_it_had_not(
-    database: Database, url: str, server: EmbeddedServer
+    database: Database, url: str, server: EmbeddedPostgres
 ) -> None:
     diamond.submit(database, "march")
     worker = Thread(target=diamond.work, args=(url, "march"))
@@ -107,4 +108,4 @@ def test_a_run_whose_database_is_killed_ends_as_if_it_had_not(
         server.ensure_running()
         worker.join(0.3)
     assert arrived(url) == EXPECTED
-    check_every_lane(url)
+    check_every_channel(url)

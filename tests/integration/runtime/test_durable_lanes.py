@@ -1,4 +1,6 @@
-"""One task over durable lanes, step by step: what it holds back, what it recalls, who may write."""
+"""One task over durable channels, step by step: what it holds back, what it recalls, who may
+write.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,15 @@ import psycopg
 import pytest
 
 from tidegate.dataflow import BarrierKind, Edge, Event, InstantKind, StreamMessage, Watermark
-from tidegate.errors import CountMismatch, Fenced, LaneConflict
+from tidegate.errors import ChannelConflict, CountMismatch, Fenced
 from tidegate.runtime.task.processor import DurableProcessor
 from tidegate.runtime.task.processors import BarrierProcessor, Operator
-from tidegate.runtime.task.task_channels import DurableLanes, Ownership
+from tidegate.runtime.task.task_channels import Ownership, TaskChannels
 from tidegate.runtime.task.task_loop import Outcome, Step, StepLoop
-from tidegate.runtime.task_graph import Link, edges_into, lane_names
+from tidegate.runtime.task_graph import TaskEdge, channel_names, edges_into
 from tidegate.store import (
+    ChannelName,
     Database,
-    LaneName,
     Lease,
     Run,
     acquire,
@@ -29,32 +31,36 @@ from tidegate.store import (
     task_topic,
 )
 
-FAN_IN = (Link("left", "meet"), Link("right", "meet"), Link("meet", "after"))
-EXCHANGE = (Link("before", "op"), Link("op", "next/0", shard=0), Link("op", "next/1", shard=1))
-LEFT, RIGHT = LaneName("left", "meet", 0), LaneName("right", "meet", 1)
+FAN_IN = (TaskEdge("left", "meet"), TaskEdge("right", "meet"), TaskEdge("meet", "after"))
+EXCHANGE = (
+    TaskEdge("before", "op"),
+    TaskEdge("op", "next/0", shard=0),
+    TaskEdge("op", "next/1", shard=1),
+)
+LEFT, RIGHT = ChannelName("left", "meet", 0), ChannelName("right", "meet", 1)
 
 
 class Rig:
-    """One run of a graph, and the lanes around one of its tasks."""
+    """One run of a graph, and the channels around one of its tasks."""
 
-    def __init__(self, database: Database, links: Sequence[Link], name: str = "march") -> None:
+    def __init__(self, database: Database, links: Sequence[TaskEdge], name: str = "march") -> None:
         self.database = database
         self.links = links
-        lanes = lane_names(links, ())
-        self.run: Run = database.transact(lambda c: begin_run(c, "test", name, lanes))
+        channels = channel_names(links, ())
+        self.run: Run = database.transact(lambda c: begin_run(c, "test", name, channels))
         self._numbers = count()
 
-    def send(self, lane: LaneName, *messages: StreamMessage) -> None:
+    def send(self, channel: ChannelName, *messages: StreamMessage) -> None:
         sent = [(message_id(self.run.key, next(self._numbers)), message) for message in messages]
-        self.database.transact(lambda c: append(c, self.run, lane, sent))
+        self.database.transact(lambda c: append(c, self.run, channel, sent))
 
-    def work(self, processor: DurableProcessor) -> DurableLanes:
+    def work(self, processor: DurableProcessor) -> TaskChannels:
         """Take the task over and do all that can be done."""
         owned = Ownership(self.own(processor.name))
-        lanes = DurableLanes(self.database, "test", processor, self.links, owned)
-        while (step := lanes.read(processor.room)) is not None:
-            lanes.commit(step, processor.handle(step))
-        return lanes
+        channels = TaskChannels(self.database, "test", processor, self.links, owned)
+        while (step := channels.read(processor.room)) is not None:
+            channels.commit(step, processor.handle(step))
+        return channels
 
     def meet(self) -> None:
         """A worker for the fan-in comes, does what can be done, and dies."""
@@ -77,8 +83,8 @@ class Rig:
         return self.database.transact(
             lambda c: c.execute(
                 "SELECT coalesce(payload -> 'payload', payload -> 'time', payload -> 'id'),"
-                " message.id FROM tidegate.message JOIN tidegate.lane ON lane.id = lane_id"
-                " WHERE to_task = %s ORDER BY lane_id, message.seq",
+                " message.id FROM tidegate.message JOIN tidegate.channel ON channel.id = channel_id"
+                " WHERE to_task = %s ORDER BY channel_id, message.seq",
                 (task,),
             ).fetchall()
         )
@@ -99,7 +105,7 @@ def fan_in(database: Database) -> Rig:
     return Rig(database, FAN_IN)
 
 
-def test_what_comes_after_a_barrier_stays_on_its_lane_until_all_have_delivered_it(
+def test_what_comes_after_a_barrier_stays_on_its_channel_until_all_have_delivered_it(
     fan_in: Rig,
 ) -> None:
     later = [fan_in.event("a2"), fan_in.barrier(2), fan_in.event("a3"), fan_in.end]
@@ -142,8 +148,8 @@ def test_a_watermark_that_an_end_let_forward_does_not_go_forward_again(fan_in: R
 
 def test_an_exchange_gives_events_to_their_shard_and_signals_to_all(database: Database) -> None:
     rig = Rig(database, EXCHANGE)
-    lane = LaneName("before", "op")
-    rig.send(lane, rig.event("a", 0), rig.event("b", 1), rig.event("all"), rig.end)
+    channel = ChannelName("before", "op")
+    rig.send(channel, rig.event("a", 0), rig.event("b", 1), rig.event("all"), rig.end)
     rig.work(Operator("op"))
     assert rig.sent_to("next/0") == ["a", "all", 99]
     assert rig.sent_to("next/1") == ["b", "all", 99]
@@ -153,7 +159,7 @@ def test_same_input_gives_same_ids(template: str, new_database: Callable[[str], 
     def ids() -> list[object]:
         with Database(new_database(template)).open() as database:
             rig = Rig(database, EXCHANGE)
-            rig.send(LaneName("before", "op"), rig.event("a", 0), rig.event("b", 0), rig.end)
+            rig.send(ChannelName("before", "op"), rig.event("a", 0), rig.event("b", 0), rig.end)
             rig.work(Operator("op"))
             return rig.ids_at("next/0") + rig.ids_at("next/1")
 
@@ -166,19 +172,19 @@ def test_who_lost_the_task_while_it_worked_writes_nothing(fan_in: Rig) -> None:
     fan_in.send(LEFT, fan_in.event("a"))
     processor = BarrierProcessor("meet", edges_into(FAN_IN, "meet"))
     lease = fan_in.own("meet")
-    lanes = DurableLanes(fan_in.database, "test", processor, FAN_IN, Ownership(lease))
-    step = lanes.read(processor.room)
+    channels = TaskChannels(fan_in.database, "test", processor, FAN_IN, Ownership(lease))
+    step = channels.read(processor.room)
     assert step is not None
     fan_in.meet()
     with pytest.raises(Fenced):
-        lanes.commit(step, processor.handle(step))
+        channels.commit(step, processor.handle(step))
     assert fan_in.sent_to("after") == ["a"]
 
 
-def test_a_lane_that_lost_a_message_is_an_error(fan_in: Rig) -> None:
+def test_a_channel_that_lost_a_message_is_an_error(fan_in: Rig) -> None:
     fan_in.send(LEFT, fan_in.event("a"), fan_in.event("b"), fan_in.event("c"))
     _execute(fan_in.database, "DELETE FROM tidegate.message WHERE seq = 2")
-    with pytest.raises(LaneConflict):
+    with pytest.raises(ChannelConflict):
         fan_in.meet()
 
 
@@ -200,14 +206,14 @@ def _execute(database: Database, sql: str) -> None:
     database.transact(work)
 
 
-def test_an_instant_that_ends_the_loop_leaves_the_rest_on_the_lanes(database: Database) -> None:
+def test_an_instant_that_ends_the_loop_leaves_the_rest_on_the_channels(database: Database) -> None:
     rig = Rig(database, EXCHANGE)
-    rig.send(LaneName("before", "op"), rig.event("a", 0))
+    rig.send(ChannelName("before", "op"), rig.event("a", 0))
     operator = Operator("op")
-    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
     quick_end = InstantKind.QUICK_END.with_id(1)
-    lanes.send(quick_end)
-    assert StepLoop(operator, lanes, lambda task, barrier: None).run() == quick_end
+    channels.send(quick_end)
+    assert StepLoop(operator, channels, lambda task, barrier: None).run() == quick_end
     assert rig.sent_to("next/0") == []
     rig.work(Operator("op"))
     assert rig.sent_to("next/0") == ["a"]
@@ -222,20 +228,20 @@ class Modest(Operator):
 
 
 def test_runs_that_wait_share_the_bytes_of_a_step_evenly(database: Database) -> None:
-    lane = LaneName("before", "op")
+    channel = ChannelName("before", "op")
     large, small = Rig(database, EXCHANGE, "large"), Rig(database, EXCHANGE, "small")
-    large.send(lane, *(large.event({"bytes": 6}) for _ in range(9)))
+    large.send(channel, *(large.event({"bytes": 6}) for _ in range(9)))
     operator = Modest("op")
-    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
-    alone = lanes.read(operator.room)
+    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    alone = channels.read(operator.room)
     assert alone is not None
     assert len(alone.messages) == 4
-    lanes.commit(alone, operator.handle(alone))
-    small.send(lane, small.event({"bytes": 6}), small.end)
-    lanes.close()
+    channels.commit(alone, operator.handle(alone))
+    small.send(channel, small.event({"bytes": 6}), small.end)
+    channels.close()
 
-    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
-    shared = lanes.read(operator.room)
+    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    shared = channels.read(operator.room)
     assert shared is not None
     taken = [message.run for message in shared.messages]
     assert (taken.count(large.run.key), taken.count(small.run.key)) == (2, 2)
@@ -250,18 +256,18 @@ class Patient(Modest):
 
 
 def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Database) -> None:
-    lane = LaneName("before", "op")
+    channel = ChannelName("before", "op")
     rig = Rig(database, EXCHANGE)
     operator = Patient("op")
-    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
-    rig.send(lane, rig.event({"bytes": 6}))
-    assert lanes.read(operator.room) is None
-    rig.send(lane, rig.event({"bytes": 6}))
-    lanes.wake()
-    assert lanes.read(operator.room) is None, "two are still little"
-    rig.send(lane, rig.event({"bytes": 6}), rig.end)
-    lanes.wake()
-    step = lanes.read(operator.room)
+    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    rig.send(channel, rig.event({"bytes": 6}))
+    assert channels.read(operator.room) is None
+    rig.send(channel, rig.event({"bytes": 6}))
+    channels.wake()
+    assert channels.read(operator.room) is None, "two are still little"
+    rig.send(channel, rig.event({"bytes": 6}), rig.end)
+    channels.wake()
+    step = channels.read(operator.room)
     assert step is not None
     assert len(step.messages) == 4, "END is somebody who waits"
 
@@ -269,12 +275,12 @@ def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Dat
 def test_data_that_nothing_follows_is_taken_after_a_while(database: Database) -> None:
     rig = Rig(database, EXCHANGE)
     operator = Patient("op")
-    lanes = DurableLanes(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
-    rig.send(LaneName("before", "op"), rig.event("a"))
-    assert lanes.read(operator.room) is None
+    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    rig.send(ChannelName("before", "op"), rig.event("a"))
+    assert channels.read(operator.room) is None
     started = monotonic()
-    while lanes.read(operator.room) is None:
-        lanes.wait(operator.room, timeout=60)
+    while channels.read(operator.room) is None:
+        channels.wait(operator.room, timeout=60)
     assert monotonic() - started < 30, "it slept until the data was ripe, not longer"
 
 
@@ -310,29 +316,29 @@ class Slow(Operator):
 def test_work_that_goes_on_for_one_run_holds_up_no_other_and_is_committed_by_itself(
     database: Database,
 ) -> None:
-    lane = LaneName("before", "op")
+    channel = ChannelName("before", "op")
     slow, quick = Rig(database, EXCHANGE, "slow"), Rig(database, EXCHANGE, "quick")
-    slow.send(lane, slow.event("a", 0), slow.event("b", 0))
+    slow.send(channel, slow.event("a", 0), slow.event("b", 0))
     operator = Slow()
-    lanes = slow.work(operator)
+    channels = slow.work(operator)
     assert slow.sent_to("next/0") == []
-    slow.send(lane, slow.event("c", 0))
-    quick.send(lane, quick.event("q", 0), quick.end)
-    lanes.wake()
-    while (step := lanes.read(operator.room)) is not None:
-        lanes.commit(step, operator.handle(step))
+    slow.send(channel, slow.event("c", 0))
+    quick.send(channel, quick.event("q", 0), quick.end)
+    channels.wake()
+    while (step := channels.read(operator.room)) is not None:
+        channels.commit(step, operator.handle(step))
     assert slow.sent_to("next/0") == ["q", 99], "the other run is through"
     for step, outcome in operator.end_work():
-        lanes.commit(step, outcome)
+        channels.commit(step, outcome)
     assert sorted(map(str, slow.sent_to("next/0"))) == ["99", "a", "b", "q"]
-    step = lanes.read(operator.room)
+    step = channels.read(operator.room)
     assert step is not None, "what came meanwhile is next"
     assert [message.payload for message in step.messages if isinstance(message, Event)] == ["c"]
 
 
-def test_who_dies_while_work_goes_on_finds_it_on_the_lane_again(database: Database) -> None:
+def test_who_dies_while_work_goes_on_finds_it_on_the_channel_again(database: Database) -> None:
     rig = Rig(database, EXCHANGE, "slow")
-    rig.send(LaneName("before", "op"), rig.event("a", 0), rig.end)
+    rig.send(ChannelName("before", "op"), rig.event("a", 0), rig.end)
     rig.work(Slow())
     assert rig.sent_to("next/0") == []
     rig.work(Operator("op"))
@@ -342,9 +348,9 @@ def test_who_dies_while_work_goes_on_finds_it_on_the_lane_again(database: Databa
 def test_work_that_is_done_wakes_the_loop_whenever_it_ends(database: Database) -> None:
     rig = Rig(database, EXCHANGE, "slow")
     operator = Slow()
-    lanes = rig.work(operator)
+    channels = rig.work(operator)
     operator.say_done()
-    assert lanes.read(operator.room) is None, "reading does not forget it"
+    assert channels.read(operator.room) is None, "reading does not forget it"
     started = monotonic()
-    lanes.wait(operator.room, timeout=30)
+    channels.wait(operator.room, timeout=30)
     assert monotonic() - started < 10

@@ -18,7 +18,7 @@ import tidegate as tg
 from tests.integration.runtime.shop import BOUND, rows
 from tidegate.cli import app
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -44,15 +44,15 @@ def timed() -> tg.Pipeline:
 
 
 @pytest.fixture(scope="module")
-def service(common_place: Deployment, spark: Session) -> Iterator[Service]:
-    with serving(common_place, timed(), spark) as service:
+def service(common_place: Deployment, spark: Session) -> Iterator[PipelineService]:
+    with serve(common_place, timed(), spark) as service:
         yield service
 
 
 class Seller:
     """Writes chunks and delivers them to a run."""
 
-    def __init__(self, service: Service, run: str, folder: Path) -> None:
+    def __init__(self, service: PipelineService, run: str, folder: Path) -> None:
         self.server = service.server
         self.run = run
         self._folder = folder
@@ -80,7 +80,7 @@ class Seller:
 
 
 @pytest.fixture
-def seller(service: Service, tmp_path: Path, request: pytest.FixtureRequest) -> Seller:
+def seller(service: PipelineService, tmp_path: Path, request: pytest.FixtureRequest) -> Seller:
     return Seller(service, request.node.name.replace("[", "-").replace("]", ""), tmp_path)
 
 
@@ -126,14 +126,14 @@ def test_only_sources_with_event_time_have_a_watermark_and_a_day_begins_at_midni
 
 
 def test_late_rows_count_and_cuts_tell_their_time(
-    seller: Seller, service: Service, common_place: Deployment, spark: Session
+    seller: Seller, service: PipelineService, common_place: Deployment, spark: Session
 ) -> None:
     seller.parquet(1, NOON)
     seller.parquet(2, NOON - 10 * HOUR)
-    number = service.server.cuts.begin(seller.run)
-    cut = service.server.cuts.wait(seller.run, number, BOUND)
-    assert rows(spark, common_place, cut.results["sold"]) == [(2,)]
-    assert cut.manifest["sources"] == {
+    number = service.server.checkpoints.begin(seller.run)
+    checkpoint = service.server.checkpoints.wait(seller.run, number, BOUND)
+    assert rows(spark, common_place, checkpoint.results["sold"]) == [(2,)]
+    assert checkpoint.manifest["sources"] == {
         "sales": {"chunks": 2, "ended": False, "watermark": milliseconds(NOON - DELAY - MOMENT)},
         "days": {"chunks": 0, "ended": False},
         "notes": {"chunks": 0, "ended": False},
@@ -141,7 +141,7 @@ def test_late_rows_count_and_cuts_tell_their_time(
 
 
 def test_status_and_checkpoints_tell_up_to_when(
-    seller: Seller, service: Service, common_place: Deployment
+    seller: Seller, service: PipelineService, common_place: Deployment
 ) -> None:
     where = ["--deployment", common_place.root, "--database", common_place.database.url]
 
@@ -152,8 +152,8 @@ def test_status_and_checkpoints_tell_up_to_when(
 
     assert "up to" not in told("status", seller.run)
     seller.parquet(1, NOON)
-    number = service.server.cuts.begin(seller.run)
-    service.server.cuts.wait(seller.run, number, BOUND)
+    number = service.server.checkpoints.begin(seller.run)
+    service.server.checkpoints.wait(seller.run, number, BOUND)
     _, header, *lines = told("status", seller.run).splitlines()
     assert header.endswith("up to")
     shown = [line for line in lines if line.endswith("2026-03-01 11:49:59")]

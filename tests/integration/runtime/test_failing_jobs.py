@@ -19,7 +19,7 @@ from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.jobs import job_batcher as batchers
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.runtime.service import serving
+from tidegate.runtime.service import serve
 from tidegate.runtime.worker import worker as workers
 from tidegate.spark import Session
 from tidegate.store import Database
@@ -29,7 +29,7 @@ def test_a_job_that_fails_twice_is_tried_a_third_time_and_the_run_is_complete(
     jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     jobs.failures = 2
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.sell()
         assert rows(spark, place, client.wait()["best"]) == [("tea", 7000)]
@@ -39,7 +39,7 @@ def test_a_job_that_fails_twice_is_tried_a_third_time_and_the_run_is_complete(
 def test_a_job_that_always_fails_fails_its_run_with_sparks_cause_and_the_others_are_complete(
     place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    with serving(place, strict(), spark) as service:
+    with serve(place, strict(), spark) as service:
         clients = {name: Client(service.server, name, tmp_path) for name in ("a", "bad", "c")}
         for name, client in clients.items():
             client.sales(1, (1, -5 if name == "bad" else 5))
@@ -63,7 +63,7 @@ def test_a_run_whose_error_quotes_a_nul_character_fails_alone_also_after_a_resta
     monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.001)
     file = tmp_path / "nul.parquet"
     parquet.write_table(pa.table({"code": ["a\0b"]}), file)
-    with serving(place, casting(), spark) as service:
+    with serve(place, casting(), spark) as service:
         client = Client(service.server, "bad", tmp_path)
         client.deliver("codes", 1, file)
         client.end()
@@ -72,7 +72,7 @@ def test_a_run_whose_error_quotes_a_nul_character_fails_alone_also_after_a_resta
         assert r"a\0b" in failed.value.cause
         assert "CAST_INVALID_INPUT" in failed.value.cause
         service.check()
-    with serving(place, casting(), spark) as service:
+    with serve(place, casting(), spark) as service:
         after = Client(service.server, "after", tmp_path)
         after.deliver("codes", 1, after.file("codes", 1, "code", ["7"]))
         after.end()
@@ -92,7 +92,7 @@ def test_a_file_that_was_lost_under_a_run_fails_it_and_is_named(
     jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     jobs.goes_on.clear()
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client, other = (Client(service.server, name, tmp_path) for name in ("march", "april"))
         client.sell()
         other.sell("milk")
@@ -152,7 +152,7 @@ def test_a_stage_that_finds_the_disk_full_tries_again_and_goes_on_if_there_is_sp
         return closed.is_set()
 
     monkeypatch.setattr(batchers, "paused", paused)
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.items(1, (1, "tea"))
         client.sales(1, *((n * 7919, 200) for n in range(40_000)), (1, 2_000))

@@ -13,21 +13,21 @@ from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Backoff, Context, Flow, FlowState, Released
 from tidegate.flows.client import begin, result, wait
-from tidegate.flows.worker.pipeline_submit import served_assembly
+from tidegate.flows.worker.pipeline_submit import served_task_graph
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.plan import physical_plan, plan_hash
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.service import Service
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.service import PipelineService
 from tidegate.spark import Batch, Session
 from tidegate.store import (
     Connection,
     Database,
+    Notifications,
     Published,
     Run,
     RunState,
     StepCommit,
-    Wakeups,
     acquire,
     begin_run,
     close_run,
@@ -44,19 +44,19 @@ Start = Callable[..., FlowWorker]
 
 
 @pytest.fixture
-def wakeups(place: Deployment) -> Iterator[Wakeups]:
-    with Wakeups(place.database) as found:
+def notifications(place: Deployment) -> Iterator[Notifications]:
+    with Notifications(place.database) as found:
         assert found.wait_listening(30)
         yield found
 
 
 @pytest.fixture
-def work(place: Deployment, wakeups: Wakeups) -> Iterator[Start]:
+def work(place: Deployment, notifications: Notifications) -> Iterator[Start]:
     """Starts workers of flows that know where files are, and closes them with the test."""
     with ExitStack() as workers:
 
         def start(*flows: Flow, seconds: float = 6.0, look_every: float = 0.25) -> FlowWorker:
-            how = (place.database, flows, wakeups, 2, seconds, "", look_every)
+            how = (place.database, flows, notifications, 2, seconds, "", look_every)
             return workers.enter_context(FlowWorker(*how, root=place.root))
 
         yield start
@@ -122,24 +122,24 @@ def publish(database: Database, run: Run, published: Sequence[Published]) -> Non
 
 
 @pytest.fixture
-def nightly(common: Service, common_place: Deployment) -> Iterator[tuple[Flow, Database]]:
+def nightly(common: PipelineService, common_place: Deployment) -> Iterator[tuple[Flow, Database]]:
     flow, database = selling(), common_place.database
     with FlowWorker(
-        database, [flow], common.wakeups, 1, HOURS, look_every=600.0, root=common_place.root
+        database, [flow], common.notifications, 1, HOURS, look_every=600.0, root=common_place.root
     ):
         yield flow, database
 
 
 def test_a_step_is_given_what_its_run_released(
     nightly: tuple[Flow, Database],
-    common: Service,
+    common: PipelineService,
     common_place: Deployment,
     spark: Session,
     folder: str,
 ) -> None:
     flow, database = nightly
     run = begin(database, flow, folder)
-    wait(database, run, BOUND, common.wakeups)
+    wait(database, run, BOUND, common.notifications)
     released = result(database, flow, run, "count")
     assert released.run == f"flow:nightly/{run}/count"
     assert released.rows == {"best": 1, "bulk": 0}
@@ -152,19 +152,19 @@ def test_a_step_is_given_what_its_run_released(
 
 
 def test_a_run_that_fails_fails_its_step_with_the_first_cause(
-    nightly: tuple[Flow, Database], common: Service, tmp_path: Path
+    nightly: tuple[Flow, Database], common: PipelineService, tmp_path: Path
 ) -> None:
     flow, database = nightly
     run = begin(database, flow, sold(tmp_path / "given", 2_147_483_647))
     with pytest.raises(FlowFailed, match=r"RunFailed: run 'flow:nightly.*overflow"):
-        wait(database, run, BOUND, common.wakeups)
+        wait(database, run, BOUND, common.notifications)
 
 
 # ── what a step does, whoever works on its run ──
 
 
 def test_a_step_that_waits_holds_nothing_and_is_woken_by_the_release_alone(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = selling()
     worker = work(flow, seconds=HOURS, look_every=600.0)
@@ -175,7 +175,7 @@ def test_a_step_that_waits_holds_nothing_and_is_woken_by_the_release_alone(
     assert (waiting.step, waiting.standing, waiting.pipeline_run) == ("count", None, found.name)
     batch = Batch(("batches/best.parquet",), 3, 10)
     publish(place.database, found, [Published(found.id, "best", [batch], 3)])
-    wait(place.database, run, BOUND, wakeups)
+    wait(place.database, run, BOUND, notifications)
     released = result(place.database, flow, run, "count")
     assert released == Released(
         "shop", found.name, {"best": 3}, {"best": [f"{place.root}/batches/best.parquet"]}
@@ -183,7 +183,7 @@ def test_a_step_that_waits_holds_nothing_and_is_woken_by_the_release_alone(
 
 
 def test_a_step_goes_on_in_another_worker_although_its_data_is_gone(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = selling()
     first = work(flow)
@@ -193,19 +193,19 @@ def test_a_step_goes_on_in_another_worker_although_its_data_is_gone(
     (Path(folder) / "sales" / "1.csv").unlink()
     publish(place.database, found, [])
     work(flow)
-    wait(place.database, run, BOUND, wakeups)
+    wait(place.database, run, BOUND, notifications)
     assert result(place.database, flow, run, "count").run == found.name
 
 
 def test_a_run_that_is_cancelled_fails_its_step(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = selling()
     work(flow)
     run = begin(place.database, flow, folder)
     close(place.database, awaited(place.database), RunState.CANCELLED)
     with pytest.raises(FlowFailed, match="RunCancelled"):
-        wait(place.database, run, BOUND, wakeups)
+        wait(place.database, run, BOUND, notifications)
 
 
 def test_a_flow_that_is_cancelled_cancels_its_run(
@@ -225,13 +225,13 @@ def test_a_flow_that_is_cancelled_cancels_its_run(
 
 
 def test_a_wait_that_reaches_its_bound_names_the_run_and_that_nobody_serves_it(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = selling(timeout=0.2, retries=3)
     work(flow, seconds=1.0)
     run = begin(place.database, flow, folder)
     with pytest.raises(FlowFailed) as failed:
-        wait(place.database, run, BOUND, wakeups)
+        wait(place.database, run, BOUND, notifications)
     told = failed.value.cause
     assert f"for run 'flow:nightly/{run}/count' of pipeline 'shop', which is not released" in told
     assert "nobody serves it: start `tidegate up`" in told
@@ -240,7 +240,7 @@ def test_a_wait_that_reaches_its_bound_names_the_run_and_that_nobody_serves_it(
 
 
 def test_a_step_that_is_tried_again_begins_another_run(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = selling(retries=1)
     work(flow)
@@ -251,26 +251,26 @@ def test_a_step_that_is_tried_again_begins_another_run(
     assert (second.name, second.incarnation) == (first.name, 2)
     close(place.database, second, RunState.FAILED, "a disk was full again")
     with pytest.raises(FlowFailed, match=r"a disk was full$"):
-        wait(place.database, run, BOUND, wakeups)
+        wait(place.database, run, BOUND, notifications)
 
 
 def test_a_flow_that_is_tried_again_begins_another_run(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = selling()
     work(flow)
     run = begin(place.database, flow, folder)
     close(place.database, awaited(place.database), RunState.FAILED, "a disk was full")
     with pytest.raises(FlowFailed):
-        wait(place.database, run, BOUND, wakeups)
+        wait(place.database, run, BOUND, notifications)
     place.database.transact(lambda c: retry_flow(c, run))
     publish(place.database, awaited(place.database, number=2), [])
-    wait(place.database, run, BOUND, wakeups)
+    wait(place.database, run, BOUND, notifications)
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELLED, RunState.FAILED])
 def test_a_run_that_is_restored_is_waited_for_as_the_one_that_goes_on(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str, state: RunState
+    place: Deployment, work: Start, notifications: Notifications, folder: str, state: RunState
 ) -> None:
     flow = selling()
     work(flow, seconds=HOURS, look_every=600.0)
@@ -279,7 +279,7 @@ def test_a_run_that_is_restored_is_waited_for_as_the_one_that_goes_on(
     second = place.database.transact(lambda c: restored(c, first, state))
     wait_until(lambda: waits_for(place.database) == [(second.id,)], BOUND)
     publish(place.database, second, [])
-    wait(place.database, run, BOUND, wakeups)
+    wait(place.database, run, BOUND, notifications)
 
 
 def restored(connection: Connection, run: Run, state: RunState) -> Run:
@@ -301,18 +301,18 @@ def waits_for(database: Database) -> list[tuple[object, ...]]:
 
 
 def test_a_chunk_that_is_refused_fails_the_step_and_its_run_is_cancelled(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     (Path(folder) / "sales" / "2.csv").write_text("item_id,quantity\n1,many\n")
     flow = selling()
     work(flow)
     with pytest.raises(FlowFailed, match=r"BadValue.*many"):
-        wait(place.database, begin(place.database, flow, folder), BOUND, wakeups)
+        wait(place.database, begin(place.database, flow, folder), BOUND, notifications)
     wait_until(lambda: runs(place.database) == [], BOUND)
 
 
 def test_runs_of_one_pipeline_are_told_apart_by_name(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = Flow("regions")
 
@@ -325,13 +325,13 @@ def test_runs_of_one_pipeline_are_told_apart_by_name(
     run = begin(place.database, flow, folder)
     publish(place.database, awaited(place.database), [])
     publish(place.database, awaited(place.database, number=2), [])
-    wait(place.database, run, BOUND, wakeups)
+    wait(place.database, run, BOUND, notifications)
     found = result(place.database, flow, run, "both")
     assert found == [f"flow:regions/{run}/both/eu", f"flow:regions/{run}/both/us"]
 
 
 def test_two_runs_under_one_name_are_refused(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = Flow("twice")
 
@@ -343,11 +343,11 @@ def test_two_runs_under_one_name_are_refused(
     run = begin(place.database, flow, folder)
     publish(place.database, awaited(place.database), [])
     with pytest.raises(FlowFailed, match="PipelineRunTwice"):
-        wait(place.database, run, BOUND, wakeups)
+        wait(place.database, run, BOUND, notifications)
 
 
 def test_items_of_a_map_step_have_runs_of_their_own(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     flow = Flow("each")
 
@@ -361,13 +361,13 @@ def test_items_of_a_map_step_have_runs_of_their_own(
     wait_until(lambda: len(runs(place.database)) == 3, BOUND)
     for found in runs(place.database):
         publish(place.database, found, [])
-    wait(place.database, run, BOUND, wakeups)
+    wait(place.database, run, BOUND, notifications)
     names = [f"flow:each/{run}/count[{number}]" for number in range(3)]
     assert list(result(place.database, flow, run, "count")) == names
 
 
 def test_files_of_every_source_have_to_be_named(
-    place: Deployment, work: Start, wakeups: Wakeups
+    place: Deployment, work: Start, notifications: Notifications
 ) -> None:
     flow = Flow("forgetful")
 
@@ -377,19 +377,19 @@ def test_files_of_every_source_have_to_be_named(
 
     work(flow)
     with pytest.raises(FlowFailed, match="no chunks of sales"):
-        wait(place.database, begin(place.database, flow), BOUND, wakeups)
+        wait(place.database, begin(place.database, flow), BOUND, notifications)
     assert runs(place.database) == []
 
 
 def test_a_worker_that_does_not_know_where_files_are_says_so(
-    place: Deployment, wakeups: Wakeups, folder: str
+    place: Deployment, notifications: Notifications, folder: str
 ) -> None:
     flow = selling()
     with (
-        FlowWorker(place.database, [flow], wakeups),
+        FlowWorker(place.database, [flow], notifications),
         pytest.raises(FlowFailed, match=r"give the worker root="),
     ):
-        wait(place.database, begin(place.database, flow, folder), BOUND, wakeups)
+        wait(place.database, begin(place.database, flow, folder), BOUND, notifications)
 
 
 # ── plans ──
@@ -399,21 +399,21 @@ def test_a_run_is_begun_on_the_shards_that_are_served(place: Deployment) -> None
     plan = physical_plan(shop(), shards=3)
     served = plans.Served(plan_hash(plan), 3)
     place.database.transact(lambda c: plans.note_served(c, "shop", served))
-    assert plan_hash(served_assembly(place.database, shop()).plan) == served.plan
+    assert plan_hash(served_task_graph(place.database, shop()).plan) == served.plan
 
 
 def test_a_pipeline_that_is_served_otherwise_is_refused(
-    place: Deployment, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
     place.database.transact(lambda c: plans.note_served(c, "shop", plans.Served("other", 2)))
     flow = selling()
     work(flow)
     with pytest.raises(FlowFailed, match="is served with plan other"):
-        wait(place.database, begin(place.database, flow, folder), BOUND, wakeups)
+        wait(place.database, begin(place.database, flow, folder), BOUND, notifications)
 
 
 def test_what_is_closed_before_its_step_is_put_aside_is_not_missed(
-    place: Deployment, counter: Server, work: Start, wakeups: Wakeups, folder: str
+    place: Deployment, counter: RunService, work: Start, notifications: Notifications, folder: str
 ) -> None:
     """The run is closed in the middle of the attempt that submits it."""
     flow = Flow("late")
@@ -428,5 +428,5 @@ def test_what_is_closed_before_its_step_is_put_aside_is_not_missed(
 
     work(flow, seconds=HOURS, look_every=600.0)
     run = begin(place.database, flow, folder)
-    wait(place.database, run, BOUND, wakeups)
+    wait(place.database, run, BOUND, notifications)
     assert place.database.transact(lambda c: flow_run(c, run)).state is FlowState.COMPLETED

@@ -24,12 +24,12 @@ from tidegate.errors import (
 from tidegate.plan import physical_plan
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion import stream_ingestion
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.service import Service
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.service import PipelineService
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.settings import Settings
 from tidegate.spark import Batch, Rows, Session, copy_rows
-from tidegate.store import Wakeups
+from tidegate.store import Notifications
 
 SCHEMA = "item_id bigint, quantity int"
 
@@ -52,7 +52,7 @@ class Till:
         return reader.csv(str(self.sales))
 
 
-def followed(service: Service, client: Client, till: Till) -> None:
+def followed(service: PipelineService, client: Client, till: Till) -> None:
     """Take all that there is."""
     stream = till.stream()
     checkpoint = str(till.checkpoint)
@@ -61,7 +61,7 @@ def followed(service: Service, client: Client, till: Till) -> None:
 
 
 def test_a_batch_that_spark_gives_again_is_counted_once(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client, till = Client(common.server, "streamed", tmp_path), Till(tmp_path / "till", spark)
     client.items(1, (1, "tea"))
@@ -73,17 +73,17 @@ def test_a_batch_that_spark_gives_again_is_counted_once(
         leftover.unlink()
     till.sell(3, (1, 1))
     followed(common, client, till)
-    number = common.server.cuts.begin(client.run)
-    cut = common.server.cuts.wait(client.run, number, BOUND)
+    number = common.server.checkpoints.begin(client.run)
+    checkpoint = common.server.checkpoints.wait(client.run, number, BOUND)
 
-    assert cut.manifest["sources"]["sales"] == {"chunks": 3, "ended": False}
-    assert rows(spark, common_place, cut.results["best"]) == [("tea", 208_000)]
+    assert checkpoint.manifest["sources"]["sales"] == {"chunks": 3, "ended": False}
+    assert rows(spark, common_place, checkpoint.results["best"]) == [("tea", 208_000)]
     client.end()
     assert rows(spark, common_place, client.wait()["best"]) == [("tea", 208_000)]
 
 
 def test_another_stream_is_not_taken_for_the_first(
-    common: Service, spark: Session, tmp_path: Path
+    common: PipelineService, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "two streams", tmp_path)
     first, second = Till(tmp_path / "first", spark), Till(tmp_path / "second", spark)
@@ -98,7 +98,7 @@ def test_another_stream_is_not_taken_for_the_first(
 
 
 def test_what_cannot_be_followed_is_refused_before_it_begins(
-    common: Service, spark: Session, tmp_path: Path
+    common: PipelineService, spark: Session, tmp_path: Path
 ) -> None:
     client, till = Client(common.server, "refused", tmp_path), Till(tmp_path / "till", spark)
 
@@ -116,31 +116,31 @@ def test_what_cannot_be_followed_is_refused_before_it_begins(
 
 
 def test_a_stream_of_another_kind_is_taken_like_one_of_files(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     """Rows of Spark's own clock, cut while they come."""
     client = Client(common.server, "by the clock", tmp_path)
     client.items(1, (1, "tea"))
     ticking = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
     ones = ticking.selectExpr("cast(1 as bigint) as item_id", "cast(1 as int) as quantity")
-    checkpoint = str(tmp_path / "clock")
-    following = common.server.follow(client.run, "sales", ones, checkpoint=checkpoint, every=0.5)
+    folder = str(tmp_path / "clock")
+    following = common.server.follow(client.run, "sales", ones, checkpoint=folder, every=0.5)
 
     def sold() -> int:
         following.check()
         return common.server.rows_in(client.run).get("sales", 0)
 
     wait_until(lambda: sold() >= 20, BOUND)
-    number = common.server.cuts.begin(client.run)
-    cut = common.server.cuts.wait(client.run, number, BOUND)
-    ((_, some),) = rows(spark, common_place, cut.results["best"])
+    number = common.server.checkpoints.begin(client.run)
+    checkpoint = common.server.checkpoints.wait(client.run, number, BOUND)
+    ((_, some),) = rows(spark, common_place, checkpoint.results["best"])
     following.finish(BOUND)
     client.end()
     ((_, all_of_them),) = rows(spark, common_place, client.wait()["best"])
     assert 20_000 <= int(str(some)) <= int(str(all_of_them)) == 1000 * sold_in_all(common, client)
 
 
-def sold_in_all(service: Service, client: Client) -> int:
+def sold_in_all(service: PipelineService, client: Client) -> int:
     return service.server.rows_in(client.run)["sales"]
 
 
@@ -173,7 +173,7 @@ def asleep(stream: Rows) -> Rows:
 
 
 def test_a_source_does_not_end_without_the_batch_that_a_stop_has_given_up(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client, till = Client(common.server, "given up", tmp_path), Till(tmp_path / "till", spark)
     client.items(1, (1, "tea"))
@@ -201,13 +201,15 @@ def ended_elsewhere(place: Deployment, run: str) -> None:
         raise AssertionError("nothing needs Spark here")
 
     here = replace(place, settings=Settings(stream_end_seconds=0.0))
-    with Wakeups(place.database) as wakeups:
-        server = Server(here, shop(), assemble(physical_plan(shop())), no_session, wakeups)
+    with Notifications(place.database) as notifications:
+        server = RunService(
+            here, shop(), build_task_graph(physical_plan(shop())), no_session, notifications
+        )
         server.end(run, "sales")
 
 
 def test_a_batch_that_spark_has_planned_and_not_handed_over_is_not_left_out_either(
-    common: Service, spark: Session, tmp_path: Path
+    common: PipelineService, spark: Session, tmp_path: Path
 ) -> None:
     client, till = Client(common.server, "planned", tmp_path), Till(tmp_path / "till", spark)
     till.sell(1, (1, 7))
@@ -226,7 +228,7 @@ def test_a_batch_that_spark_has_planned_and_not_handed_over_is_not_left_out_eith
 
 
 def test_an_end_waits_for_the_batch_at_work(
-    common: Service,
+    common: PipelineService,
     common_place: Deployment,
     spark: Session,
     tmp_path: Path,
@@ -249,7 +251,7 @@ def test_an_end_waits_for_the_batch_at_work(
 
 
 def test_a_stream_is_finished_with_all_that_it_has(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client, till = Client(common.server, "finished", tmp_path), Till(tmp_path / "till", spark)
     client.items(1, (1, "tea"))

@@ -12,8 +12,8 @@ from tidegate.errors import WorkerGaveUp
 from tidegate.runtime import service as services
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.jobs import processor_factory as factories
-from tidegate.runtime.service import serving
-from tidegate.runtime.task.task_channels import DurableLanes
+from tidegate.runtime.service import serve
+from tidegate.runtime.task.task_channels import TaskChannels
 from tidegate.runtime.worker import task_attempt
 from tidegate.runtime.worker import worker as workers
 from tidegate.spark import Session
@@ -26,8 +26,8 @@ def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
         raise ConnectionError("Spark is gone")
 
     monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.01)
-    monkeypatch.setattr(DurableLanes, "read", broken)
-    with serving(place, shop(), spark) as service:
+    monkeypatch.setattr(TaskChannels, "read", broken)
+    with serve(place, shop(), spark) as service:
         wait_until(lambda: service.worker.error is not None)
         with pytest.raises(WorkerGaveUp) as told:
             service.check()
@@ -42,8 +42,8 @@ def test_a_worker_whose_jobs_fail_outside_of_spark_again_and_again_gives_up_and_
 
     monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.01)
     monkeypatch.setattr(task_attempt, "LONG", 0.0)  # as if every job took its time to fail
-    monkeypatch.setattr(factories, "run_shares", broken)
-    with serving(place, shop(), spark) as service:
+    monkeypatch.setattr(factories, "run_stage_job", broken)
+    with serve(place, shop(), spark) as service:
         Client(service.server, "march", tmp_path).sell()
         wait_until(lambda: service.worker.error is not None)
         with pytest.raises(WorkerGaveUp) as told:
@@ -58,7 +58,7 @@ def test_a_service_whose_monitor_is_dead_says_so(
         raise SystemExit("out of my mind")
 
     monkeypatch.setattr(services, "why_not_done", deadly)
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         service.check()
         Client(service.server, "march", tmp_path, deadline=0.1)
         wait_until(lambda: not service.watch.is_alive)

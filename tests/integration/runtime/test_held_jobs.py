@@ -21,11 +21,11 @@ from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.jobs import processor_factory as factories
 from tidegate.runtime.jobs.job_batcher import ALONE_ROWS
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.runtime.service import Service, serving
-from tidegate.runtime.task.task_channels import DurableLanes
+from tidegate.runtime.service import PipelineService, serve
+from tidegate.runtime.task.task_channels import TaskChannels
 from tidegate.runtime.task.task_loop import Step
 from tidegate.runtime.worker.worker import JOIN_BOUND
-from tidegate.spark import Batch, PreparedStage, Session, Share, run_shares
+from tidegate.spark import Batch, JobInput, PreparedStage, Session, run_stage_job
 from tidegate.store import RunState, publications
 
 TEA = [("tea", 7000)]
@@ -46,10 +46,10 @@ class HeldJobs(Jobs):
         """The stages and shards that were done for that run."""
 
     def __call__(
-        self, session: Session, prepared: PreparedStage, shares: Sequence[Share], **where: Any
+        self, session: Session, prepared: PreparedStage, shares: Sequence[JobInput], **where: Any
     ) -> list[dict[int | None, Batch]]:
         if self.held not in {share.run for share in shares}:
-            return run_shares(session, prepared, shares, **where)
+            return run_stage_job(session, prepared, shares, **where)
         self._count(1)
         self.done += [(prepared.stage.id, it.shard) for it in shares if it.run == self.held]
         try:
@@ -78,14 +78,14 @@ class HeldJobs(Jobs):
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldJobs]:
     """Every job of the services of a test goes through it; nothing stays held after the test."""
     jobs = HeldJobs()
-    monkeypatch.setattr(factories, "run_shares", jobs)
+    monkeypatch.setattr(factories, "run_stage_job", jobs)
     yield jobs
     jobs.release()
 
 
 @pytest.fixture
-def service(held: HeldJobs, place: Deployment, spark: Session) -> Iterator[Service]:
-    with serving(place, shop(), spark) as service:
+def service(held: HeldJobs, place: Deployment, spark: Session) -> Iterator[PipelineService]:
+    with serve(place, shop(), spark) as service:
         yield service
 
 
@@ -102,7 +102,12 @@ def state(client: Client) -> RunState:
 
 @pytest.mark.parametrize("sales", [7, ALONE_ROWS])
 def test_a_run_completes_while_the_job_of_another_is_held(
-    sales: int, held: HeldJobs, service: Service, place: Deployment, spark: Session, tmp_path: Path
+    sales: int,
+    held: HeldJobs,
+    service: PipelineService,
+    place: Deployment,
+    spark: Session,
+    tmp_path: Path,
 ) -> None:
     stuck = Client(service.server, "stuck", tmp_path)
     held.hold(stuck)
@@ -128,7 +133,12 @@ def is_swept(place: Deployment, run: int) -> bool:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_that_is_cancelled_under_its_job_leaves_nothing_and_its_name_is_free_at_once(
-    when: str, held: HeldJobs, service: Service, place: Deployment, spark: Session, tmp_path: Path
+    when: str,
+    held: HeldJobs,
+    service: PipelineService,
+    place: Deployment,
+    spark: Session,
+    tmp_path: Path,
 ) -> None:
     """Its chunks may be swept before its job comes to read them, or after it has written."""
     stuck = Client(service.server, "march", tmp_path)
@@ -155,17 +165,17 @@ def test_a_run_that_is_cancelled_under_its_job_leaves_nothing_and_its_name_is_fr
 # --- closing ---------------------------------------------------------------------------------
 
 
-def has_all_tasks(service: Service) -> bool:
-    return set(service.worker.tasks) == set(service.assembly.places)
+def has_all_tasks(service: PipelineService) -> bool:
+    return set(service.worker.tasks) == set(service.task_graph.places)
 
 
 def test_a_service_whose_job_is_held_closes_soon_and_another_completes_the_run(
     held: HeldJobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     with ExitStack() as leaving:
-        first = leaving.enter_context(serving(place, shop(), spark))
+        first = leaving.enter_context(serve(place, shop(), spark))
         wait_until(lambda: has_all_tasks(first))
-        with serving(place, shop(), spark) as staying:
+        with serve(place, shop(), spark) as staying:
             client = Client(first.server, "march", tmp_path)
             held.hold(client)
             client.sell()
@@ -187,28 +197,28 @@ def test_a_service_whose_job_is_held_closes_soon_and_another_completes_the_run(
 
 def test_a_worker_that_drains_waits_for_its_jobs_and_nobody_runs_them_again(
     held: HeldJobs,
-    service: Service,
+    service: PipelineService,
     place: Deployment,
     spark: Session,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reads: list[None] = []
-    read = DurableLanes.read
+    read = TaskChannels.read
 
-    def counted(lanes: DurableLanes, room: Callable[[Edge], int]) -> Step | None:
+    def counted(channels: TaskChannels, room: Callable[[Edge], int]) -> Step | None:
         reads.append(None)
-        return read(lanes, room)
+        return read(channels, room)
 
-    monkeypatch.setattr(DurableLanes, "read", counted)
+    monkeypatch.setattr(TaskChannels, "read", counted)
     client = Client(service.server, "march", tmp_path)
     held.hold(client)
     client.sell()
     held.wait_until_held()
     reads.clear()
     assert service.worker.drain(0.5) is False  # they are at work
-    assert len(reads) < 20 * len(service.assembly.places)  # waiting is not spinning
-    with serving(place, shop(), spark) as other:
+    assert len(reads) < 20 * len(service.task_graph.places)  # waiting is not spinning
+    with serve(place, shop(), spark) as other:
         wait_until(lambda: len(other.worker.tasks) > 0)
         held.release()
         assert service.worker.drain(30) is True

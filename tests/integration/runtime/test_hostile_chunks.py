@@ -24,11 +24,11 @@ from tidegate.errors import (
 )
 from tidegate.plan import physical_plan
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.settings import Settings
 from tidegate.spark import CheckerPool, Session
-from tidegate.store import Database, Wakeups
+from tidegate.store import Database, Notifications
 
 MOST_GROWTH = 128 << 20
 """Bytes that refusing a chunk may add to the largest size of the server's process."""
@@ -40,9 +40,9 @@ Make = Callable[[Path], Path]
 @pytest.fixture
 def client(tmp_path: Path, database: Database) -> Iterator[Client]:
     place = Deployment(database, str(tmp_path / "data"), LIMITS)
-    assembly = assemble(physical_plan(shop()))
-    with Wakeups(database) as wakeups, CheckerPool(place.settings) as checkers:
-        server = Server(place, shop(), assembly, no_spark, wakeups, checkers)
+    task_graph = build_task_graph(physical_plan(shop()))
+    with Notifications(database) as notifications, CheckerPool(place.settings) as checkers:
+        server = RunService(place, shop(), task_graph, no_spark, notifications, checkers)
         yield Client(server, "march", tmp_path)
 
 
@@ -100,8 +100,15 @@ def test_a_hostile_chunk_is_refused_and_the_server_goes_on(
 def test_a_limit_may_be_raised(tmp_path: Path, database: Database) -> None:
     generous = replace(LIMITS, chunk_value_bytes=64 << 20, chunk_decoded_bytes=256 << 20)
     place = Deployment(database, str(tmp_path / "data"), generous)
-    with Wakeups(database) as wakeups, CheckerPool(generous) as checkers:
-        server = Server(place, shop(), assemble(physical_plan(shop())), no_spark, wakeups, checkers)
+    with Notifications(database) as notifications, CheckerPool(generous) as checkers:
+        server = RunService(
+            place,
+            shop(),
+            build_task_graph(physical_plan(shop())),
+            no_spark,
+            notifications,
+            checkers,
+        )
         client = Client(server, "march", tmp_path)
         assert client.deliver("items", 1, hostile.large_value(tmp_path / "1.parquet", 20 << 20))
 

@@ -15,7 +15,7 @@ from tidegate.checkpoint import CheckpointState
 from tidegate.dataflow import CheckpointBarrier
 from tidegate.plan import physical_plan
 from tidegate.runtime.ingestion.barrier_injection import MOST_FAILURES, Injection
-from tidegate.store import Database, EmbeddedServer, LaneName, Run, Wakeups
+from tidegate.store import ChannelName, Database, EmbeddedPostgres, Notifications, Run
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 COLUMNS = "k bigint, v bigint"
@@ -23,26 +23,26 @@ COLUMNS = "k bigint, v bigint"
 
 @pytest.fixture
 def bench(
-    template: str, new_database: Callable[[str], str], server: EmbeddedServer
+    template: str, new_database: Callable[[str], str], server: EmbeddedPostgres
 ) -> Iterator[Bench]:
     declared = tg.Pipeline("injecting", shards=1)
     a, b = declared.source("a", COLUMNS), declared.source("b", COLUMNS)
     a.union(b).sink("all")
     with (
         Database(new_database(template), revive=server.ensure_running).open() as database,
-        Wakeups(database) as wakeups,
+        Notifications(database) as notifications,
     ):
-        yield Bench(database, wakeups, physical_plan(declared))
+        yield Bench(database, notifications, physical_plan(declared))
 
 
 @pytest.fixture
 def injection(bench: Bench) -> Injection:
-    readers = bench.assembly.sources
+    readers = bench.task_graph.sources
 
-    def lanes(source: str) -> list[LaneName]:
-        return [LaneName("head", task) for tasks in readers[source] for task in tasks]
+    def channels(source: str) -> list[ChannelName]:
+        return [ChannelName("head", task) for tasks in readers[source] for task in tasks]
 
-    return Injection(bench.database, bench.plan.pipeline, bench.wakeups, lanes)
+    return Injection(bench.database, bench.plan.pipeline, bench.notifications, channels)
 
 
 def broken_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,13 +53,13 @@ def broken_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
         run: Run,
         source: str,
         barrier: CheckpointBarrier,
-        lanes: list[LaneName],
+        channels: list[ChannelName],
         *,
         broken: str,
     ) -> bool:
         if source == broken:
             raise OSError("the disk is full")
-        return inject(connection, run, source, barrier, lanes)
+        return inject(connection, run, source, barrier, channels)
 
     monkeypatch.setattr(checkpoint_store, "inject", partial(refuse, broken=source))
 
@@ -80,7 +80,7 @@ def test_one_that_cannot_inject_keeps_no_other_from_it_and_is_named(
     owing = bench.database.transact(lambda c: checkpoint_store.owed(c, bench.plan.pipeline))
     assert [it.source for it in owing] == ["a"]
     injection.look()
-    (it,) = bench.cuts.all(bench.run.name)
+    (it,) = bench.checkpoints.all(bench.run.name)
     assert (it.state, it.offender) == (CheckpointState.ABORTED, "source a")
     assert it.reason == "the disk is full"
 

@@ -16,10 +16,10 @@ from tests.waiting import wait_until
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.runtime.service import serving
+from tidegate.runtime.service import serve
 from tidegate.runtime.worker.worker import WORKER
 from tidegate.spark import Session
-from tidegate.store import EmbeddedServer, publications
+from tidegate.store import EmbeddedPostgres, publications
 
 TEA = [("tea", 7000)]
 
@@ -36,7 +36,7 @@ def sold(client: Client, place: Deployment, spark: Session) -> list[tuple[object
 # --- the database ----------------------------------------------------------------------------
 
 
-def keep_down(server: EmbeddedServer, seconds: float) -> None:
+def keep_down(server: EmbeddedPostgres, seconds: float) -> None:
     """Kill the server whenever it is there."""
     until = monotonic() + seconds
     while monotonic() < until:
@@ -53,11 +53,11 @@ def test_a_run_goes_on_by_itself_when_the_database_was_gone_for_a_while(
     seconds: int,
     jobs: Jobs,
     place: Deployment,
-    server: EmbeddedServer,
+    server: EmbeddedPostgres,
     spark: Session,
     tmp_path: Path,
 ) -> None:
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.items(1, (1, "tea"))
         jobs.goes_on.clear()
@@ -97,7 +97,7 @@ def steal(place: Deployment, kind: str, keys: str, seconds: float) -> None:
 def test_a_task_whose_lease_was_stolen_under_its_job_is_taken_again_and_publishes_once(
     keys: str, jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         jobs.goes_on.clear()
         client.sell()
@@ -111,7 +111,7 @@ def test_a_task_whose_lease_was_stolen_under_its_job_is_taken_again_and_publishe
 def test_a_worker_that_was_taken_for_dead_commits_nothing_and_begins_another_life(
     jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         jobs.goes_on.clear()
         client.sell()
@@ -153,12 +153,12 @@ def _fenced(place: Deployment) -> bool:
 def test_a_run_that_one_service_began_is_completed_by_the_next(
     place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path)
         client.items(1, (1, "tea"))
         client.sales(1, (1, 3))
         service.server.end("march", "items", chunks=1)
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         client.server = service.server
         client.sales(2, (1, 4))
         client.end()
@@ -169,9 +169,9 @@ def test_a_run_that_one_service_began_is_completed_by_the_next(
 def test_a_service_that_is_closed_in_the_middle_of_a_job_hands_its_tasks_to_another(
     jobs: Jobs, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    with serving(place, shop(), spark) as staying:
+    with serve(place, shop(), spark) as staying:
         with ExitStack() as leaving:
-            first = leaving.enter_context(serving(place, shop(), spark))
+            first = leaving.enter_context(serve(place, shop(), spark))
             client = Client(first.server, "march", tmp_path)
             jobs.goes_on.clear()
             client.sell()

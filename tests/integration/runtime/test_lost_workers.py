@@ -18,13 +18,13 @@ from tidegate.dataflow import Event
 from tidegate.errors import SparkLost
 from tidegate.plan import PhysicalResultCollect, PhysicalStage
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.task.processors import Operator
 from tidegate.runtime.task.task_loop import Outcome, Step
-from tidegate.runtime.task_graph import Assembly
+from tidegate.runtime.task_graph import TaskGraph
 from tidegate.runtime.worker.isolated_trials import Trials
 from tidegate.runtime.worker.worker import Worker
-from tidegate.store import RunState, SealedFile, Wakeups, number_of
+from tidegate.store import FileChecksum, Notifications, RunState, number_of
 
 BAD = "bad#"
 
@@ -66,7 +66,7 @@ class Stage(Operator):
         return ()
 
 
-class Workshop:
+class ProcessorFactory:
     """Makes stages of one engine."""
 
     def __init__(self, place: Deployment) -> None:
@@ -82,7 +82,7 @@ class Workshop:
     def learn(self, task: str, suspects: Mapping[int, int]) -> None:
         self.engine.trials.learn(task, suspects)
 
-    def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
+    def checksum(self, files: Sequence[str]) -> Sequence[FileChecksum]:
         return ()
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> Operator:
@@ -93,15 +93,17 @@ class Workshop:
 
 
 @contextmanager
-def working(place: Deployment, assembly: Assembly) -> Iterator[Worker]:
+def working(place: Deployment, task_graph: TaskGraph) -> Iterator[Worker]:
     with (
-        Wakeups(place.database) as wakeups,
-        Worker(place.database, assembly, Workshop(place), wakeups, most_losses=3) as worker,
+        Notifications(place.database) as notifications,
+        Worker(
+            place.database, task_graph, ProcessorFactory(place), notifications, most_losses=3
+        ) as worker,
     ):
         yield worker
 
 
-def sell(server: Server, folder: Path, *names: str) -> list[Client]:
+def sell(server: RunService, folder: Path, *names: str) -> list[Client]:
     """Runs of one chunk each, on the same shard."""
     clients = [Client(server, name, folder) for name in names]
     for client in clients:
@@ -111,8 +113,8 @@ def sell(server: Server, folder: Path, *names: str) -> list[Client]:
 
 def is_processed(place: Deployment, client: Client) -> bool:
     asked = """
-        SELECT bool_and(cursor.seq = lane.sent) FROM tidegate.lane
-        JOIN tidegate.cursor ON lane_id = lane.id WHERE run_id = %s AND to_task LIKE 's1/%%'
+        SELECT bool_and(cursor.seq = channel.sent) FROM tidegate.channel
+        JOIN tidegate.cursor ON channel_id = channel.id WHERE run_id = %s AND to_task LIKE 's1/%%'
         """
     return ask(place.database, asked, client.id) == [(True,)]
 
@@ -122,9 +124,9 @@ def suspects(place: Deployment) -> list[tuple[object, ...]]:
 
 
 def test_a_worker_whose_engine_has_ended_ends_at_once_and_others_get_its_tasks(
-    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
-    with working(place, assembly) as worker:
+    with working(place, task_graph) as worker:
         sell(counter, tmp_path, "bad")
         wait_until(lambda: isinstance(worker.error, SparkLost), bound=5)
     held = "SELECT key FROM tidegate.lease WHERE kind = 'task' AND expires_at > clock_timestamp()"
@@ -134,8 +136,8 @@ def test_a_worker_whose_engine_has_ended_ends_at_once_and_others_get_its_tasks(
 @pytest.mark.timeout(60)
 def test_a_run_that_ends_every_worker_fails_after_three_that_processed_it_alone(
     place: Deployment,
-    assembly: Assembly,
-    counter: Server,
+    task_graph: TaskGraph,
+    counter: RunService,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -148,7 +150,7 @@ def test_a_run_that_ends_every_worker_fails_after_three_that_processed_it_alone(
 
     lost = 0
     while not is_over():
-        with working(place, assembly) as worker:
+        with working(place, task_graph) as worker:
             wait_until(lambda: worker.error is not None or is_over())
             lost += worker.error is not None
     assert lost == 1 + 3, "one while all were processed together"
@@ -163,10 +165,10 @@ def test_a_run_that_ends_every_worker_fails_after_three_that_processed_it_alone(
 
 
 def test_a_worker_that_is_closed_makes_no_suspects(
-    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     sell(counter, tmp_path, "march")
     for _ in range(3):
-        with working(place, assembly) as worker:
-            wait_until(lambda: set(worker.tasks) == set(assembly.places))
+        with working(place, task_graph) as worker:
+            wait_until(lambda: set(worker.tasks) == set(task_graph.places))
     assert ask(place.database, "SELECT * FROM tidegate.suspect") == []

@@ -12,8 +12,8 @@ from tidegate.errors import OtherPlan, StillServed
 from tidegate.http.error_mapping import raised, refusal_of, status_of
 from tidegate.runtime.checkpoints.restore import restore
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Service, serving
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.service import PipelineService, serve
+from tidegate.runtime.task_graph import build_task_graph
 from tidegate.spark import Session, check
 from tidegate.store import Database
 
@@ -24,12 +24,12 @@ def test_an_open_run_is_not_served_under_another_plan(
     pipeline = tg.Pipeline("numbers", shards=2)
     pipeline.source("numbers", "number bigint").filter("number > 1").sink("large")
     place = Deployment(database, str(tmp_path))
-    with serving(place, pipeline, spark) as service:
+    with serve(place, pipeline, spark) as service:
         service.server.begin("march")
-    with pytest.raises(OtherPlan) as refused, serving(place, pipeline, spark, shards=3):
+    with pytest.raises(OtherPlan) as refused, serve(place, pipeline, spark, shards=3):
         pass
     assert refused.value.runs == "march"
-    with serving(place, pipeline, spark) as service:
+    with serve(place, pipeline, spark) as service:
         service.server.end("march")
         assert service.server.wait("march", 60) == {"large": []}
 
@@ -50,7 +50,7 @@ class Seller:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def __call__(self, service: Service, number: int, *sales: tuple[int, int]) -> None:
+    def __call__(self, service: PipelineService, number: int, *sales: tuple[int, int]) -> None:
         file = self._folder / f"{number}.csv"
         lines = ["item_id,quantity", *(f"{item},{quantity}" for item, quantity in sales)]
         file.write_text("\n".join(lines) + "\n")
@@ -61,19 +61,19 @@ def test_a_run_is_restored_under_a_changed_declaration_or_the_difference_is_told
     place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     sell = Seller(tmp_path)
-    after = assemble(check(shop(behind=10), spark).plan)
-    with serving(place, shop(behind=1000), spark) as service:
+    after = build_task_graph(check(shop(behind=10), spark).plan)
+    with serve(place, shop(behind=1000), spark) as service:
         server = service.server
         server.begin("march")
         sell(service, 1, (1, 4), (2, 200), (3, 1))
-        server.cuts.wait("march", server.cuts.begin("march"), BOUND)
-        assert rows(spark, place, server.cuts.read("march").results["best"]) == []
+        server.checkpoints.wait("march", server.checkpoints.begin("march"), BOUND)
+        assert rows(spark, place, server.checkpoints.read("march").results["best"]) == []
         sell(service, 2, (1, 5))
         run = server.known("march")
         with pytest.raises(StillServed):
             restore(place, after, run)
         server.cancel("march")
-    with serving(place, shop(least=1, behind=1000), spark) as service:
+    with serve(place, shop(least=1, behind=1000), spark) as service:
         with pytest.raises(OtherPlan) as refused:
             service.server.restore("march")
         assert refused.value.difference == ("filter quantity > 0 → filter quantity > 1",)
@@ -82,7 +82,7 @@ def test_a_run_is_restored_under_a_changed_declaration_or_the_difference_is_told
         assert isinstance(arrived, OtherPlan)
         assert arrived.difference == refused.value.difference
     assert restore(place, after, run).incarnation == 2
-    with serving(place, shop(behind=10), spark) as service:
+    with serve(place, shop(behind=10), spark) as service:
         sell(service, 3, (1, 3), (3, 300))
         service.server.end("march")
         final = service.server.wait("march", BOUND)

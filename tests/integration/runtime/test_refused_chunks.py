@@ -23,10 +23,10 @@ from tidegate.errors import (
 )
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.task_graph import Assembly
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.task_graph import TaskGraph
 from tidegate.spark import Session
-from tidegate.store import Database, Wakeups
+from tidegate.store import Database, Notifications
 
 MEGABYTE = 1 << 20
 
@@ -70,7 +70,7 @@ BAD: dict[type[RunError], Callable[[Path], Path]] = {
 
 @pytest.mark.parametrize("kind", BAD, ids=lambda kind: kind.__name__)
 def test_a_bad_chunk_is_refused_by_its_kind_and_leaves_neither_row_nor_file(
-    kind: type[RunError], counter: Server, place: Deployment, tmp_path: Path
+    kind: type[RunError], counter: RunService, place: Deployment, tmp_path: Path
 ) -> None:
     client = Client(counter, "march", tmp_path)
     with pytest.raises(kind) as refused:
@@ -81,7 +81,7 @@ def test_a_bad_chunk_is_refused_by_its_kind_and_leaves_neither_row_nor_file(
 
 
 def test_a_value_is_refused_with_its_line_and_column_and_may_be_corrected(
-    counter: Server, place: Deployment, tmp_path: Path
+    counter: RunService, place: Deployment, tmp_path: Path
 ) -> None:
     client = Client(counter, "march", tmp_path)
     with pytest.raises(BadValue) as refused:
@@ -103,15 +103,15 @@ def test_a_chunk_that_does_not_fit_on_the_disk_is_refused_and_fits_when_there_is
     way: str,
     small_disk: Path,
     database: Database,
-    assembly: Assembly,
+    task_graph: TaskGraph,
     spark: Session,
     tmp_path: Path,
 ) -> None:
     place = Deployment(database, str(small_disk))
     filler = small_disk / "filler"
     filler.write_bytes(bytes(4 * MEGABYTE - 100_000))
-    with Wakeups(database) as wakeups:
-        counter = Server(place, shop(), assembly, lambda: spark, wakeups)
+    with Notifications(database) as notifications:
+        counter = RunService(place, shop(), task_graph, lambda: spark, notifications)
         client = Client(counter, "march", tmp_path)
         # What a quote within a field means is for Spark to say.
         last = '1,10,so "called"' if way == "by Spark" else "1,10,so called"

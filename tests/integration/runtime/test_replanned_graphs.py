@@ -16,13 +16,13 @@ import pytest
 
 import tidegate as tg
 from tests.integration.runtime.names import Bench, Hub, Shown
-from tests.integration.runtime.replanned import MarkingWorkshop, rebuild, replan
+from tests.integration.runtime.replanned import MarkingProcessorFactory, rebuild, replan
 from tidegate.errors import OtherPlan
 from tidegate.pipeline import Stream
 from tidegate.plan import PhysicalPlan, difference, encoded, physical_plan
 from tidegate.runtime.checkpoints.plan_compatibility import record_plan, refuse_misfit
 from tidegate.runtime.task import input_channel, stage_state
-from tidegate.runtime.task_graph import assemble
+from tidegate.runtime.task_graph import build_task_graph
 
 COLUMNS = "k bigint, v bigint"
 CASES = 12
@@ -99,19 +99,19 @@ def hasty() -> Iterator[None]:
 
 def bench(hub: Hub, plan: PhysicalPlan) -> Bench:
     made = Bench(*hub, plan)
-    hub[0].transact(lambda c: record_plan(c, made.assembly))
-    rebuild(made, MarkingWorkshop)
+    hub[0].transact(lambda c: record_plan(c, made.task_graph))
+    rebuild(made, MarkingProcessorFactory)
     return made
 
 
 def deliver(it: Bench, times: int) -> None:
     for _ in range(times):
-        for source in it.assembly.sources:
+        for source in it.task_graph.sources:
             it.deliver(source)
         it.settle()
 
 
-def cut(it: Bench) -> int:
+def checkpoint(it: Bench) -> int:
     number = it.trigger()
     assert number is not None
     it.settle()
@@ -129,14 +129,14 @@ def restored(hub: Hub, before: PhysicalPlan, after: PhysicalPlan, *, is_forced: 
     """Two chunks before the first cut, one before the second, one behind it, one afterwards."""
     it = bench(hub, before)
     deliver(it, 2)
-    cut(it)
+    checkpoint(it)
     deliver(it, 1)
-    number = cut(it)
+    number = checkpoint(it)
     deliver(it, 1)
     if not is_forced:
-        assembly = assemble(after)
-        hub[0].transact(lambda c: refuse_misfit(c, assembly, it.run, number))
-    replan(it, replace(after, pipeline=before.pipeline), number, MarkingWorkshop)
+        task_graph = build_task_graph(after)
+        hub[0].transact(lambda c: refuse_misfit(c, task_graph, it.run, number))
+    replan(it, replace(after, pipeline=before.pipeline), number, MarkingProcessorFactory)
     deliver(it, 1)
     return it.finish()
 

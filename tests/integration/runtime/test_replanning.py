@@ -21,8 +21,8 @@ from tidegate.runtime.checkpoints.plan_compatibility import (
     refuse_while_served,
 )
 from tidegate.runtime.task import input_channel
-from tidegate.runtime.task_graph import Assembly, assemble
-from tidegate.store import Database, Wakeups, plan_of
+from tidegate.runtime.task_graph import TaskGraph, build_task_graph
+from tidegate.store import Database, Notifications, plan_of
 
 
 def plan(before: int = 0, behind: int = 0, shards: int = 2) -> PhysicalPlan:
@@ -46,17 +46,17 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def bench(database: Database) -> Iterator[Bench]:
     """A run with chunks before its first cut and behind it."""
-    with Wakeups(database) as wakeups:
-        bench = Bench(database, wakeups, plan())
-        database.transact(lambda c: record_plan(c, bench.assembly))
+    with Notifications(database) as notifications:
+        bench = Bench(database, notifications, plan())
+        database.transact(lambda c: record_plan(c, bench.task_graph))
         for source in ("sales", "items"):
             bench.deliver(source)
-        assert cut(bench) == 1
+        assert checkpoint(bench) == 1
         bench.deliver("sales")
         yield bench
 
 
-def cut(bench: Bench) -> int:
+def checkpoint(bench: Bench) -> int:
     number = bench.trigger()
     assert number is not None
     bench.settle()
@@ -65,15 +65,15 @@ def cut(bench: Bench) -> int:
     return number
 
 
-def refusal(bench: Bench, assembly: Assembly, number: int = 1) -> OtherPlan:
+def refusal(bench: Bench, task_graph: TaskGraph, number: int = 1) -> OtherPlan:
     with pytest.raises(OtherPlan) as refused:
-        bench.database.transact(lambda c: refuse_misfit(c, assembly, bench.run, number))
+        bench.database.transact(lambda c: refuse_misfit(c, task_graph, bench.run, number))
     return refused.value
 
 
 def restore(bench: Bench, after: PhysicalPlan, number: int) -> None:
-    assembly = assemble(after)
-    bench.database.transact(lambda c: refuse_misfit(c, assembly, bench.run, number))
+    task_graph = build_task_graph(after)
+    bench.database.transact(lambda c: refuse_misfit(c, task_graph, bench.run, number))
     replan(bench, after, number)
 
 
@@ -81,7 +81,7 @@ def test_a_run_goes_on_under_a_plan_that_fits_with_all_that_it_had(bench: Bench)
     restore(bench, plan(behind=1), 1)
     assert bench.database.transact(lambda c: plan_of(c, bench.run)) == plan_hash(plan(behind=1))
     bench.deliver("items")
-    assert bench.shown(cut(bench)) == bench.expected()
+    assert bench.shown(checkpoint(bench)) == bench.expected()
     bench.deliver("sales")
     assert bench.finish() == bench.expected()
 
@@ -102,21 +102,21 @@ def test_a_source_that_has_ended_does_not_keep_a_run_from_its_plan(bench: Bench)
 
 
 def test_a_plan_that_does_not_fit_is_refused_with_the_difference(bench: Bench) -> None:
-    refused = refusal(bench, assemble(plan(before=1)))
+    refused = refusal(bench, build_task_graph(plan(before=1)))
     assert refused.runs == "march"
     assert refused.plan == plan_hash(plan(before=1))
     assert refused.difference == ("filter n > 0 → filter n > 1",)
     assert len(refused.obstacles) == 2
     assert refused.difference[0] in str(refused)
-    assert refusal(bench, assemble(plan(shards=3))).obstacles == (OTHER_GRAPH,)
+    assert refusal(bench, build_task_graph(plan(shards=3))).obstacles == (OTHER_GRAPH,)
 
 
 def test_answers_that_were_given_for_good_keep_a_run_from_another_plan(bench: Bench) -> None:
     bench.settle()
     bench.end("items")
     bench.settle()
-    number = cut(bench)
-    refused = refusal(bench, assemble(plan(behind=1)), number)
+    number = checkpoint(bench)
+    refused = refusal(bench, build_task_graph(plan(behind=1)), number)
     (obstacle,) = refused.obstacles
     assert obstacle.startswith("s4/0, s4/1")
     restore(bench, plan(behind=1), 1)
@@ -126,19 +126,19 @@ def test_answers_that_were_given_for_good_keep_a_run_from_another_plan(bench: Be
 def test_a_cut_that_waited_for_no_barriers_keeps_a_run_from_another_plan(bench: Bench) -> None:
     unaligned = "UPDATE tidegate.checkpoint SET manifest = manifest || '{\"is_aligned\": false}'"
     ask(bench.database, unaligned)
-    assert refusal(bench, assemble(plan(behind=1))).obstacles == (UNALIGNED,)
+    assert refusal(bench, build_task_graph(plan(behind=1))).obstacles == (UNALIGNED,)
 
 
 def test_a_plan_that_was_not_recorded_is_taken_for_one_that_does_not_fit(bench: Bench) -> None:
     ask(bench.database, "DELETE FROM tidegate.plan")
-    refused = refusal(bench, assemble(plan(behind=1)))
+    refused = refusal(bench, build_task_graph(plan(behind=1)))
     assert (refused.difference, refused.obstacles) == ((), (NOT_RECORDED,))
 
 
 def test_a_run_does_not_change_its_plan_while_somebody_serves_it(bench: Bench) -> None:
     def refuse(after: PhysicalPlan) -> None:
-        assembly = assemble(after)
-        bench.database.transact(lambda c: refuse_while_served(c, assembly, bench.run))
+        task_graph = build_task_graph(after)
+        bench.database.transact(lambda c: refuse_while_served(c, task_graph, bench.run))
 
     refuse(plan())
     with pytest.raises(StillServed) as refused:

@@ -21,19 +21,19 @@ from tidegate.errors import (
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session
 from tidegate.store import RunState
 
 
 @pytest.fixture
-def service(place: Deployment, spark: Session) -> Iterator[Service]:
-    with serving(place, shop(), spark) as service:
+def service(place: Deployment, spark: Session) -> Iterator[PipelineService]:
+    with serve(place, shop(), spark) as service:
         yield service
 
 
 def test_an_item_that_sells_in_several_shards_beats_one_that_sells_more_in_one(
-    service: Service, place: Deployment, spark: Session, tmp_path: Path
+    service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 5), (2, 6))
@@ -46,7 +46,7 @@ def test_an_item_that_sells_in_several_shards_beats_one_that_sells_more_in_one(
 
 
 def test_many_clients_at_once_each_get_their_own_results(
-    service: Service, place: Deployment, spark: Session, tmp_path: Path
+    service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     clients = [Client(service.server, f"client {number}", tmp_path) for number in range(6)]
     for number, client in enumerate(clients):
@@ -64,7 +64,7 @@ def test_many_clients_at_once_each_get_their_own_results(
 
 
 def test_a_side_table_may_come_last_and_chunks_in_any_order(
-    service: Service, place: Deployment, spark: Session, tmp_path: Path
+    service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(service.server, "march", tmp_path)
     service.server.end("march", "sales", chunks=3)
@@ -80,7 +80,9 @@ def test_a_side_table_may_come_last_and_chunks_in_any_order(
     assert rows(spark, place, service.server.wait("march", BOUND)["best"]) == [("tea", 6000)]
 
 
-def test_what_cannot_be_taken_is_refused_and_says_why(service: Service, tmp_path: Path) -> None:
+def test_what_cannot_be_taken_is_refused_and_says_why(
+    service: PipelineService, tmp_path: Path
+) -> None:
     client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 1))
     with pytest.raises(ChunkConflict):
@@ -99,7 +101,7 @@ def test_what_cannot_be_taken_is_refused_and_says_why(service: Service, tmp_path
 
 
 def test_only_the_guilty_run_fails_with_sparks_own_cause(
-    service: Service, place: Deployment, spark: Session, tmp_path: Path
+    service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     clients = {name: Client(service.server, name, tmp_path) for name in ("good", "bad", "better")}
     for name, client in clients.items():
@@ -115,7 +117,7 @@ def test_only_the_guilty_run_fails_with_sparks_own_cause(
 
 
 def test_a_cancelled_run_leaves_nothing_and_its_name_can_be_used_again(
-    service: Service, place: Deployment, spark: Session, tmp_path: Path
+    service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 1))
@@ -133,7 +135,7 @@ def test_a_cancelled_run_leaves_nothing_and_its_name_can_be_used_again(
 
 
 def test_of_a_complete_run_only_results_stay(
-    service: Service, place: Deployment, spark: Session, tmp_path: Path
+    service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(service.server, "march", tmp_path)
     client.sales(1, (1, 1))

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from tidegate.errors import Fenced
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.sweeper import Sweeper, Swept, has_news, sweep
 from tidegate.runtime.worker.worker import WORKER
 from tidegate.store import (
@@ -33,7 +33,7 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-def client(counter: Server, tmp_path: Path) -> Client:
+def client(counter: RunService, tmp_path: Path) -> Client:
     client = Client(counter, "march", tmp_path)
     client.sales(1, (1, 1))
     client.items(1, (1, "tea"))
@@ -170,7 +170,7 @@ def test_a_writer_that_was_only_asleep_can_commit_nothing_after_its_files_were_s
 
 @pytest.mark.parametrize("way", ["cancelled", "failed"])
 def test_the_space_of_a_run_that_was_given_up_comes_back_on_disk_and_in_postgresql(
-    way: str, place: Deployment, client: Client, counter: Server, tmp_path: Path, alive: Lease
+    way: str, place: Deployment, client: Client, counter: RunService, tmp_path: Path, alive: Lease
 ) -> None:
     other = Client(counter, "april", tmp_path)
     other.sales(1, (1, 1))
@@ -182,14 +182,14 @@ def test_the_space_of_a_run_that_was_given_up_comes_back_on_disk_and_in_postgres
     assert sweep_once(place) == Swept(runs=1, files=3)
     assert files_of(place, client.id) == []
     assert not Path(place.root, "chunks", f"run={client.id}").exists()
-    assert rows_of_lanes(place, client.id) == (0, 0, 0)
+    assert rows_of_channels(place, client.id) == (0, 0, 0)
     assert len(files_of(place, other.id)) == 1
-    assert rows_of_lanes(place, other.id) > (0, 0, 0)
+    assert rows_of_channels(place, other.id) > (0, 0, 0)
     assert sweep_once(place) == Swept(runs=0, files=0)
 
 
 def test_a_chunk_that_arrives_while_its_run_is_cancelled_is_swept_too(
-    place: Deployment, client: Client, counter: Server
+    place: Deployment, client: Client, counter: RunService
 ) -> None:
     counter.cancel("march")
     sweep_once(place)
@@ -198,16 +198,16 @@ def test_a_chunk_that_arrives_while_its_run_is_cancelled_is_swept_too(
     assert not late.exists()
 
 
-def rows_of_lanes(place: Deployment, run: int) -> tuple[object, ...]:
-    """How many lanes, cursors and messages a run has."""
+def rows_of_channels(place: Deployment, run: int) -> tuple[object, ...]:
+    """How many channels, cursors and messages a run has."""
     (counts,) = ask(
         place.database,
         """
-        SELECT count(DISTINCT lane.id), count(DISTINCT cursor.lane_id), count(message.id)
-        FROM tidegate.lane
-        LEFT JOIN tidegate.cursor ON cursor.lane_id = lane.id
-        LEFT JOIN tidegate.message ON message.lane_id = lane.id
-        WHERE lane.run_id = %s
+        SELECT count(DISTINCT channel.id), count(DISTINCT cursor.channel_id), count(message.id)
+        FROM tidegate.channel
+        LEFT JOIN tidegate.cursor ON cursor.channel_id = channel.id
+        LEFT JOIN tidegate.message ON message.channel_id = channel.id
+        WHERE channel.run_id = %s
         """,
         run,
     )

@@ -10,15 +10,15 @@ import pytest
 
 import tidegate as tg
 from tests.integration.runtime.names import Bench, Hub
-from tidegate.checkpoint import Cutting
-from tidegate.errors import NoSuchCut
+from tidegate.checkpoint import Checkpoints
+from tidegate.errors import UnknownCheckpoint
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan, plan_hash
 from tidegate.runtime.task import input_channel
 from tidegate.store import RunState
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints.alignment_stats import alignments_of
-from tidegate.store.checkpoints.restore import sealed_files
+from tidegate.store.checkpoints.restore import file_checksums
 from tidegate.store.runs import retention
 from tidegate.store.runs.results import look_again
 
@@ -96,7 +96,7 @@ def test_inputs_that_had_aligned_and_one_that_delivers_nothing_make_one_cut(join
 
 
 def test_the_run_goes_on_behind_one_that_did_not_wait(joined: Bench) -> None:
-    """Its barriers are still on their lanes and mean nothing; the next checkpoint is aligned."""
+    """Its barriers are still on their channels and mean nothing; the next checkpoint is aligned."""
     deliver_both(joined)
     number = begin(joined)
     joined.inject("a")
@@ -174,7 +174,7 @@ def test_sinks_do_not_show_it_and_what_they_show_stays(joined: Bench) -> None:
         deliver_both(joined)
         joined.unalign(begin(joined))
         joined.watch_over()
-    with pytest.raises(NoSuchCut):
+    with pytest.raises(UnknownCheckpoint):
         joined.shown(shown + 1)
     joined.database.transact(lambda c: retention.retire(c, joined.run, 2))
     assert joined.restorable == [shown, shown + 4, shown + 5]
@@ -187,18 +187,18 @@ def test_files_of_what_is_on_its_way_are_sealed(joined: Bench) -> None:
     number = begin(joined)
     joined.unalign(number)
     joined.watch_over()
-    sealed = joined.database.transact(lambda c: sealed_files(c, joined.run, number))
-    assert {it.path for it in sealed} == {"a 1.0", "a 1.1", "b 1.0", "b 1.1"}
+    checksums = joined.database.transact(lambda c: file_checksums(c, joined.run, number))
+    assert {it.path for it in checksums} == {"a 1.0", "a 1.1", "b 1.0", "b 1.1"}
 
 
 def test_a_coordinator_takes_them_by_itself_while_a_source_is_stalled(joined: Bench) -> None:
-    at_once = Cutting(every=0.0, pause=0.0, unaligned_after=0.0, retained=100)
-    be = partial(checkpoint_store.set_cutting, run=joined.run, cutting=at_once)
+    at_once = Checkpoints(every=0.0, pause=0.0, unaligned_after=0.0, retained=100)
+    be = partial(checkpoint_store.set_checkpoints, run=joined.run, checkpoints=at_once)
     deliver_both(joined)
     joined.database.transact(be)
     for _ in range(6):
         joined.watch_over()
-    taken = joined.cuts.all(joined.run.name)
+    taken = joined.checkpoints.all(joined.run.name)
     assert len(taken) >= 2
     assert not any(it.is_aligned or it.is_published for it in taken)
     assert joined.inject("a") is False
@@ -212,7 +212,7 @@ def test_whoever_kept_the_barrier_longest_is_the_slowest(joined: Bench) -> None:
     joined.settle(without=[late])
     time.sleep(0.05)
     joined.settle()
-    (it,) = joined.cuts.all(joined.run.name)
+    (it,) = joined.checkpoints.all(joined.run.name)
     assert it.slowest == late
 
 
@@ -229,22 +229,22 @@ def test_who_came_last_is_told_of_those_alone_that_were_waited_for(joined: Bench
 def test_a_fan_in_that_waits_too_long_gives_the_checkpoint_up_and_names_who_is_late(
     joined: Bench,
 ) -> None:
-    impatient = Cutting(alignment=0.05, tolerated=None)
-    joined.database.transact(lambda c: checkpoint_store.set_cutting(c, joined.run, impatient))
+    impatient = Checkpoints(alignment=0.05, tolerated=None)
+    joined.database.transact(lambda c: checkpoint_store.set_checkpoints(c, joined.run, impatient))
     deliver_both(joined)
     begin(joined)
     (late, *_) = of(joined, "s3")
     joined.settle(without=[late])
     time.sleep(0.1)
     joined.watch_over()
-    (it,) = joined.cuts.all(joined.run.name)
+    (it,) = joined.checkpoints.all(joined.run.name)
     assert (it.state.value, it.offender) == ("aborted", late)
     assert joined.finish() == joined.expected()
 
 
 def test_a_run_whose_checkpoints_fail_too_often_fails(joined: Bench) -> None:
-    strict = Cutting(every=0.0, pause=0.0, acknowledgement=0.0, tolerated=1)
-    joined.database.transact(lambda c: checkpoint_store.set_cutting(c, joined.run, strict))
+    strict = Checkpoints(every=0.0, pause=0.0, acknowledgement=0.0, tolerated=1)
+    joined.database.transact(lambda c: checkpoint_store.set_checkpoints(c, joined.run, strict))
     deliver_both(joined)
     for _ in range(6):
         joined.watch_over()
@@ -257,8 +257,8 @@ def test_a_manifest_says_what_its_cut_is_made_of(joined: Bench) -> None:
     deliver_both(joined)
     number = begin(joined)
     joined.settle()
-    (it,) = joined.cuts.all(joined.run.name)
-    manifest = joined.cuts.read(joined.run.name, number).manifest
+    (it,) = joined.checkpoints.all(joined.run.name)
+    manifest = joined.checkpoints.read(joined.run.name, number).manifest
     told = (manifest["id"], manifest["number"], manifest["epoch"], manifest["plan"])
     assert told == (str(it.id), number, it.epoch, plan_hash(joined.plan))
     assert it.id.version == 7

@@ -10,22 +10,22 @@ import pytest
 
 import tidegate as tg
 from tests.integration.runtime.disk import DiskBench
-from tests.integration.runtime.names import Hub, sealed
+from tests.integration.runtime.names import Hub, checksums
 from tests.waiting import wait_until
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
 from tidegate.runtime.checkpoints.restore import graph_of
-from tidegate.runtime.monitor.checkpoint_coordinator import Coordinator
+from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
 from tidegate.runtime.task import input_channel, stage_state
-from tidegate.runtime.task.task_channels import DurableLanes
+from tidegate.runtime.task.task_channels import TaskChannels
 from tidegate.runtime.task.task_loop import Outcome, Step
 from tidegate.store import (
     Acknowledged,
     Connection,
     Database,
+    FileChecksum,
     Run,
     RunState,
-    SealedFile,
     begin_run,
     close_run,
     files_named,
@@ -62,12 +62,12 @@ def simple(hub: Hub) -> DiskBench:
 
 
 def deliver(it: DiskBench) -> None:
-    for source in it.assembly.sources:
+    for source in it.task_graph.sources:
         it.deliver(source)
 
 
-def begin(it: DiskBench, *, quiet: bool = False) -> int:
-    number = it.trigger(quiet=quiet)
+def begin(it: DiskBench, *, unpublished: bool = False) -> int:
+    number = it.trigger(unpublished=unpublished)
     assert number is not None
     return number
 
@@ -101,7 +101,7 @@ def test_answers_that_nobody_was_shown_are_not_given_again(joined: DiskBench, ho
     assert getattr(joined, how)(first)
     for _ in range(2):
         joined.settle()
-        begin(joined, quiet=True)
+        begin(joined, unpublished=True)
         joined.settle()
         joined.sweep()
     shown = begin(joined)
@@ -119,7 +119,7 @@ def test_files_of_a_step_that_came_too_late_are_swept(joined: DiskBench) -> None
     begin(joined)
     joined.settle()
     for _ in range(4):
-        begin(joined, quiet=True)
+        begin(joined, unpublished=True)
         joined.settle()
     joined.retire(1)
     joined.sweep()
@@ -150,7 +150,7 @@ def test_what_was_read_is_settled_though_no_barrier_ever_comes(
     for _ in range(12):
         simple.deliver("a")
         simple.settle()
-        number = begin(simple, quiet=True)
+        number = begin(simple, unpublished=True)
         assert simple.unalign(number)
         simple.watch_over()
         held.append(in_flight(simple, number))
@@ -178,14 +178,14 @@ def test_two_runs_may_come_too_late_one_after_the_other(
     hand_in(simple)
     while simple.work():
         pass
-    commit, switched = DurableLanes._commit, iter(runs)  # noqa: SLF001  nobody sees it otherwise
+    commit, switched = TaskChannels._commit, iter(runs)  # noqa: SLF001  nobody sees it otherwise
 
-    def interrupted(lanes: DurableLanes, step: Step, outcome: Outcome) -> None:
+    def interrupted(channels: TaskChannels, step: Step, outcome: Outcome) -> None:
         simple.run = next(switched, simple.run)
         simple.unalign(1)
-        commit(lanes, step, outcome)
+        commit(channels, step, outcome)
 
-    monkeypatch.setattr(DurableLanes, "_commit", interrupted)
+    monkeypatch.setattr(TaskChannels, "_commit", interrupted)
     for task in totalling(simple):
         simple.tasks[task].turn()
     monkeypatch.undo()
@@ -195,10 +195,10 @@ def test_two_runs_may_come_too_late_one_after_the_other(
 
 
 def _another(connection: Connection, it: DiskBench) -> Run:
-    graph = graph_of(it.assembly)
+    graph = graph_of(it.task_graph)
     sources = tuple(graph.sources)
     name = it.plan.pipeline
-    return begin_run(connection, name, "april", graph.lanes, sources=sources, plan=graph.plan)
+    return begin_run(connection, name, "april", graph.channels, sources=sources, plan=graph.plan)
 
 
 def test_one_that_all_have_acknowledged_is_shown_however_late_somebody_lost_patience(
@@ -206,7 +206,7 @@ def test_one_that_all_have_acknowledged_is_shown_however_late_somebody_lost_pati
 ) -> None:
     deliver(joined)
     number = begin(joined)
-    while any([*map(joined.inject, joined.assembly.sources), joined.work(),
+    while any([*map(joined.inject, joined.task_graph.sources), joined.work(),
                *[task.turn() for task in joined.tasks.values()]]):  # fmt: skip
         pass
     assert not joined.unalign(number)
@@ -234,7 +234,7 @@ def test_it_says_how_much_it_holds_and_who_was_slowest_of_those_that_answered(
     joined.settle(without=stalled)
     joined.unalign(number)
     joined.watch_over()
-    (it,) = joined.cuts.all(joined.run.name)
+    (it,) = joined.checkpoints.all(joined.run.name)
     assert it.bytes > 0
     assert it.slowest is not None
     assert it.slowest not in stalled
@@ -246,13 +246,13 @@ def test_a_run_that_is_closed_while_files_are_sealed_keeps_them(simple: DiskBenc
     assert simple.unalign(number)
     lost: set[str] = set()
 
-    def seal(files: Sequence[str]) -> list[SealedFile]:
+    def checksum(files: Sequence[str]) -> list[FileChecksum]:
         database, run = simple.database, simple.run
         database.transact(lambda c: close_run(c, run, RunState.CANCELLED, "enough"))
         lost.update(set(files) - database.transact(lambda c: files_named(c, {run.id})))
-        return sealed(files)
+        return checksums(files)
 
-    Coordinator(simple.database, simple.plan.pipeline, seal).look(simple.watch)
+    CheckpointCoordinator(simple.database, simple.plan.pipeline, checksum).look(simple.watch)
     assert simple.restorable == [number]
     assert lost == set()
 
@@ -262,7 +262,7 @@ def test_an_answer_that_comes_while_its_checkpoint_is_forgotten_is_no_trouble(
 ) -> None:
     simple.deliver("a")
     for _ in range(2):
-        assert simple.unalign(begin(simple, quiet=True))
+        assert simple.unalign(begin(simple, unpublished=True))
         simple.watch_over()
     trouble: list[BaseException] = []
 

@@ -8,32 +8,32 @@ import pytest
 
 from tests.integration.runtime.shop import BOUND, Client, rows, shop
 from tests.waiting import wait_until
-from tidegate.checkpoint import CheckpointState, Cutting
-from tidegate.errors import CutDamaged
+from tidegate.checkpoint import Checkpoints, CheckpointState
+from tidegate.errors import CheckpointDamaged
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.runtime.service import Service, fronting, serving
+from tidegate.runtime.service import PipelineService, serve, serve_frontend
 from tidegate.spark import Session
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
-SOON = Cutting(every=0.1, pause=0.1, unaligned_after=0.5, tolerated=0)
-AT_ONCE = Cutting(every=0.1, pause=0.1, unaligned_after=0.0, retained=1000)
+SOON = Checkpoints(every=0.1, pause=0.1, unaligned_after=0.5, tolerated=0)
+AT_ONCE = Checkpoints(every=0.1, pause=0.1, unaligned_after=0.0, retained=1000)
 
 
 def test_a_run_that_nobody_works_on_is_cut_with_all_that_is_on_its_way(
     place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     """It was to be aligned, and has waited long enough; its files are checked like all others."""
-    with fronting(place, shop(), spark) as front:
+    with serve_frontend(place, shop(), spark) as front:
         client = Client(front.server, "march", tmp_path)
         client.items(1, (1, "tea"), (2, "rice"))
         client.sales(1, (1, 7), (2, 200))
         run = front.server.known("march")
-        place.database.transact(lambda c: checkpoint_store.set_cutting(c, run, SOON))
-        wait_until(lambda: bool(front.server.cuts.all("march")), BOUND)
-        front.server.cuts.taken("march", 1, BOUND)
-        (first, *_) = front.server.cuts.all("march")
+        place.database.transact(lambda c: checkpoint_store.set_checkpoints(c, run, SOON))
+        wait_until(lambda: bool(front.server.checkpoints.all("march")), BOUND)
+        front.server.checkpoints.taken("march", 1, BOUND)
+        (first, *_) = front.server.checkpoints.all("march")
         assert (first.is_aligned, first.is_published) == (False, False)
         assert first.seconds >= 0.5
         sweep(place.database, Storage(place.root))
@@ -41,13 +41,13 @@ def test_a_run_that_nobody_works_on_is_cut_with_all_that_is_on_its_way(
         (chunk, *_) = [file for file in Path(place.root).rglob("*.parquet") if "sales" in str(file)]
         content = chunk.read_bytes()
         chunk.write_bytes(content[:-1] + b"?")
-        with pytest.raises(CutDamaged) as refused:
+        with pytest.raises(CheckpointDamaged) as refused:
             front.server.restore("march", 1)
         assert chunk.name in refused.value.files
         chunk.write_bytes(content)
         front.server.restore("march", 1)
         client.sales(2, (1, 300))
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         service.server.end("march")
         final = service.server.wait("march", BOUND)
     assert rows(spark, place, final["best"]) == [("tea", 307_000)]
@@ -55,7 +55,7 @@ def test_a_run_that_nobody_works_on_is_cut_with_all_that_is_on_its_way(
 
 
 def test_a_run_that_never_waits_goes_back_to_any_of_its_cuts(
-    common: Service, common_place: Deployment, spark: Session, tmp_path: Path
+    common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "never-waiting", tmp_path, AT_ONCE)
     client.items(1, (1, "tea"), (2, "rice"))
@@ -63,7 +63,7 @@ def test_a_run_that_never_waits_goes_back_to_any_of_its_cuts(
         client.sales(number, (1, 101), (2, 100))
 
     def taken() -> list[int]:
-        every = common.server.cuts.all(client.run)
+        every = common.server.checkpoints.all(client.run)
         return [it.number for it in every if it.state is CheckpointState.COMMITTED]
 
     wait_until(lambda: len(taken()) >= 12, BOUND)

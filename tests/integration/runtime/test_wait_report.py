@@ -12,11 +12,11 @@ from tests.integration.runtime.shop import BOUND, shop
 from tests.waiting import wait_until
 from tidegate.errors import RunCancelled
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.task_graph import Assembly
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.task_graph import TaskGraph
 from tidegate.settings import Settings
 from tidegate.spark import Session
-from tidegate.store import Wakeups
+from tidegate.store import Notifications
 
 
 def no_session() -> Session:
@@ -24,11 +24,11 @@ def no_session() -> Session:
 
 
 def test_waiting_without_a_bound_logs_what_the_run_waits_for(
-    place: Deployment, assembly: Assembly, caplog: pytest.LogCaptureFixture
+    place: Deployment, task_graph: TaskGraph, caplog: pytest.LogCaptureFixture
 ) -> None:
     talkative = replace(place, settings=Settings(wait_report_seconds=0.01))
-    with Wakeups(place.database) as wakeups, ThreadPoolExecutor(1) as pool:
-        server = Server(talkative, shop(), assembly, no_session, wakeups)
+    with Notifications(place.database) as notifications, ThreadPoolExecutor(1) as pool:
+        server = RunService(talkative, shop(), task_graph, no_session, notifications)
         server.begin("march")
         waiting = pool.submit(server.wait, "march")
         try:

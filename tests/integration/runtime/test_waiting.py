@@ -8,26 +8,26 @@ import pytest
 
 from tidegate.errors import RunCancelled, RunTimeout
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.spark import Batch
-from tidegate.store import Published, StepCommit, Wakeups, acquire, commit_step
+from tidegate.store import Notifications, Published, StepCommit, acquire, commit_step
 
 MARCH = Batch(("batches/march.parquet",), 3, 10)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """Let something happen when a client has begun to wait and has not looked yet."""
-    subscribe = Wakeups.subscribe
+    subscribe = Notifications.subscribe
 
-    def late(self: Wakeups, topic: str, wake: Callable[[], None]) -> Callable[[], None]:
+    def late(self: Notifications, topic: str, wake: Callable[[], None]) -> Callable[[], None]:
         happens()
         return subscribe(self, topic, wake)
 
-    monkeypatch.setattr(Wakeups, "subscribe", late)
+    monkeypatch.setattr(Notifications, "subscribe", late)
 
 
 def test_results_come_although_the_name_was_begun_again(
-    place: Deployment, counter: Server, monkeypatch: pytest.MonkeyPatch
+    place: Deployment, counter: RunService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = counter.begin("march")
     lease = place.database.transact(lambda c: acquire(c, "task", "shop/collect", "ann", 3600))
@@ -44,7 +44,7 @@ def test_results_come_although_the_name_was_begun_again(
 
 
 def test_a_cancelled_run_is_reported_so_although_its_name_was_begun_again(
-    counter: Server, monkeypatch: pytest.MonkeyPatch
+    counter: RunService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter.begin("march")
     meanwhile(monkeypatch, lambda: counter.cancel("march") and counter.begin("march"))
@@ -53,7 +53,7 @@ def test_a_cancelled_run_is_reported_so_although_its_name_was_begun_again(
 
 
 def test_who_begins_to_wait_later_waits_for_the_run_that_has_the_name_then(
-    counter: Server,
+    counter: RunService,
 ) -> None:
     counter.begin("march")
     counter.cancel("march")

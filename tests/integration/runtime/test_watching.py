@@ -17,45 +17,54 @@ from tidegate.errors import RunFailed, RunTimeout
 from tidegate.runtime import service as services
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.diagnosis import why_not_done
-from tidegate.runtime.monitor.monitor import NET, Watch
-from tidegate.runtime.service import Service, serving
+from tidegate.runtime.monitor.monitor import NET, Monitor
+from tidegate.runtime.service import PipelineService, serve
 from tidegate.runtime.task_graph import HEAD
 from tidegate.spark import Session
-from tidegate.store import RunState, Wakeups, run_facts
+from tidegate.store import Notifications, RunState, run_facts
 
 
 @pytest.fixture
 def unwatched(
     place: Deployment, spark: Session, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Service]:
+) -> Iterator[PipelineService]:
     """The shop without a monitor, and without a sweeper, which would remove what is looked at."""
     monkeypatch.setattr(services, "Watch", lambda *_, **__: nullcontext())
     monkeypatch.setattr(services, "Sweeper", lambda *_: nullcontext())
-    with serving(place, shop(), spark) as service:
+    with serve(place, shop(), spark) as service:
         yield service
 
 
 @contextmanager
-def watching(place: Deployment, service: Service) -> Iterator[None]:
+def watching(place: Deployment, service: PipelineService) -> Iterator[None]:
     explain = partial(why_not_done, place.database)
     with (
-        Wakeups(place.database) as wakeups,
-        Watch(place.database, service.assembly.name, wakeups, explain, Storage(place.root).seal),
+        Notifications(place.database) as notifications,
+        Monitor(
+            place.database,
+            service.task_graph.name,
+            notifications,
+            explain,
+            Storage(place.root).checksum,
+        ),
     ):
         yield
 
 
-def waiting_at(place: Deployment, service: Service, client: Client) -> list[str]:
+def waiting_at(place: Deployment, service: PipelineService, client: Client) -> list[str]:
     """The monitored tasks of a run at which only END is left, once there are no others."""
     run = service.server.known(client.run)
-    monitored = service.assembly.monitored
+    monitored = service.task_graph.monitored
 
     def is_there() -> bool:
         facts = place.database.transact(lambda c: run_facts(c, run))
-        lanes = [lane for lane in facts.lanes if lane.to_task in monitored]
-        return all(lane.declared is not None and lane.cursor == lane.declared for lane in lanes)
+        channels = [channel for channel in facts.channels if channel.to_task in monitored]
+        return all(
+            channel.declared is not None and channel.cursor == channel.declared
+            for channel in channels
+        )
 
     wait_until(is_there, BOUND)
     return list(monitored)
@@ -66,23 +75,23 @@ def released_at(place: Deployment, client: Client) -> set[object]:
     return {task for (task,) in ask(place.database, asked, client.id)}
 
 
-def used_lane(place: Deployment, service: Service, client: Client) -> tuple[int, str]:
-    """A lane into a monitored task that has a message, and that task."""
-    ((lane, task),) = ask(
+def used_channel(place: Deployment, service: PipelineService, client: Client) -> tuple[int, str]:
+    """A channel into a monitored task that has a message, and that task."""
+    ((channel, task),) = ask(
         place.database,
         """
-        SELECT id, to_task FROM tidegate.lane
+        SELECT id, to_task FROM tidegate.channel
         WHERE run_id = %s AND to_task = ANY(%s) AND declared > 0
         """,
         client.id,
-        list(service.assembly.monitored),
+        list(service.task_graph.monitored),
     )
-    assert isinstance(lane, int)
-    return lane, str(task)
+    assert isinstance(channel, int)
+    return channel, str(task)
 
 
 def test_without_a_monitor_no_run_passes_a_sharded_aggregate_and_with_one_it_does(
-    unwatched: Service, place: Deployment, spark: Session, tmp_path: Path
+    unwatched: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(unwatched.server, "march", tmp_path)
     client.sell()
@@ -98,12 +107,12 @@ def test_without_a_monitor_no_run_passes_a_sharded_aggregate_and_with_one_it_doe
 
 
 def test_a_shard_without_work_is_released_like_any_other(
-    unwatched: Service, place: Deployment, tmp_path: Path
+    unwatched: PipelineService, place: Deployment, tmp_path: Path
 ) -> None:
     client = Client(unwatched.server, "march", tmp_path)
     client.sell()
     tasks = waiting_at(place, unwatched, client)
-    used_lane(place, unwatched, client)  # one item has one shard: the others have no work
+    used_channel(place, unwatched, client)  # one item has one shard: the others have no work
     with watching(place, unwatched):
         client.wait()
     assert released_at(place, client) == set(tasks)
@@ -111,16 +120,16 @@ def test_a_shard_without_work_is_released_like_any_other(
 
 
 def test_a_message_that_is_missing_holds_the_run_and_is_named(
-    unwatched: Service, place: Deployment, spark: Session, tmp_path: Path
+    unwatched: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(unwatched.server, "march", tmp_path)
     client.sell()
     waiting_at(place, unwatched, client)
-    lane, task = used_lane(place, unwatched, client)
+    channel, task = used_channel(place, unwatched, client)
     taken = (
-        "DELETE FROM tidegate.message WHERE lane_id = %s AND seq = 1 RETURNING id, kind, payload"
+        "DELETE FROM tidegate.message WHERE channel_id = %s AND seq = 1 RETURNING id, kind, payload"
     )
-    ((id, kind, payload),) = ask(place.database, taken, lane)
+    ((id, kind, payload),) = ask(place.database, taken, channel)
     with watching(place, unwatched):
         sleep(2 * NET)
         assert task not in released_at(place, client)
@@ -129,29 +138,29 @@ def test_a_message_that_is_missing_holds_the_run_and_is_named(
         assert f"task {task} " in why
         assert "message 1" in why
         put_back = """
-            INSERT INTO tidegate.message (lane_id, seq, id, kind, payload)
+            INSERT INTO tidegate.message (channel_id, seq, id, kind, payload)
             VALUES (%s, 1, %s, %s, %s::text::jsonb)
             """
-        ask(place.database, put_back, lane, id, kind, json.dumps(payload))
+        ask(place.database, put_back, channel, id, kind, json.dumps(payload))
         assert rows(spark, place, client.wait()["best"]) == [("tea", 7000)]
 
 
 def test_more_than_was_declared_fails_the_run_and_names_the_messages(
-    unwatched: Service, place: Deployment, tmp_path: Path
+    unwatched: PipelineService, place: Deployment, tmp_path: Path
 ) -> None:
     client = Client(unwatched.server, "march", tmp_path)
     client.sell()
     waiting_at(place, unwatched, client)
-    lane, task = used_lane(place, unwatched, client)
+    channel, task = used_channel(place, unwatched, client)
     surplus = """
         WITH beyond AS (
-            INSERT INTO tidegate.message (lane_id, seq, id, kind, payload)
-            SELECT lane_id, seq + 2, gen_random_uuid(), kind, payload
-            FROM tidegate.message WHERE lane_id = %s AND seq = 1
+            INSERT INTO tidegate.message (channel_id, seq, id, kind, payload)
+            SELECT channel_id, seq + 2, gen_random_uuid(), kind, payload
+            FROM tidegate.message WHERE channel_id = %s AND seq = 1
         )
-        UPDATE tidegate.cursor SET seq = 3 WHERE lane_id = %s
+        UPDATE tidegate.cursor SET seq = 3 WHERE channel_id = %s
         """
-    ask(place.database, surplus, lane, lane)
+    ask(place.database, surplus, channel, channel)
     with watching(place, unwatched), pytest.raises(RunFailed) as failed:
         client.wait()
     assert task in failed.value.cause
@@ -160,17 +169,18 @@ def test_more_than_was_declared_fails_the_run_and_names_the_messages(
 
 
 def test_a_message_that_is_gone_before_it_was_read_fails_its_run_and_no_other(
-    counter: Server, place: Deployment, spark: Session, tmp_path: Path
+    counter: RunService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client, other = (Client(counter, name, tmp_path) for name in ("march", "april"))
     client.sell()
     other.sell("milk")
     lost = """
-        DELETE FROM tidegate.message USING tidegate.lane
-        WHERE lane.id = lane_id AND run_id = %s AND from_task = %s AND seq = 1 AND kind = 'event'
+        DELETE FROM tidegate.message USING tidegate.channel
+        WHERE channel.id = channel_id AND run_id = %s AND from_task = %s AND seq = 1 AND kind =
+        'event'
         """
     ask(place.database, lost, client.id, HEAD)
-    with serving(place, shop(), spark):
+    with serve(place, shop(), spark):
         with pytest.raises(RunFailed) as failed:
             client.wait()
         assert "message 1 of march" in failed.value.cause

@@ -17,14 +17,14 @@ from tests.integration.runtime.test_cut_graphs import (
     COLUMNS,
     Adversary,
     bench,
-    cut,
+    checkpoint,
     pipeline,
     random_pipeline,
     totals,
 )
 from tidegate.runtime.task import input_channel, stage_state
 from tidegate.runtime.task.result_collector import ResultCollector
-from tidegate.store import lanes_of, last_watermarks, run_facts
+from tidegate.store import channels_of, last_watermarks, run_facts
 from tidegate.store.runs import retention
 
 EVERYTHING = 2**62
@@ -47,10 +47,10 @@ def seen(it: Bench) -> int | None:
 
 
 def arrived(it: Bench) -> int | None:
-    """The last watermark on the lanes into the collecting end, be it read or not."""
+    """The last watermark on the channels into the collecting end, be it read or not."""
     task = it.plan.root.id
-    lanes = it.database.transact(lambda c: lanes_of(c, it.run, task))
-    positions = {lane.id: EVERYTHING for lane in lanes}
+    channels = it.database.transact(lambda c: channels_of(c, it.run, task))
+    positions = {channel.id: EVERYTHING for channel in channels}
     found = it.database.transact(lambda c: last_watermarks(c, positions))
     return max(found.values(), default=None)
 
@@ -61,9 +61,9 @@ def of_sources(it: Bench) -> dict[str, int | None]:
     return {source.name: source.watermark for source in facts.sources}
 
 
-def at_cut(it: Bench, number: int) -> dict[str, int | None]:
+def at_checkpoint(it: Bench, number: int) -> dict[str, int | None]:
     """What the sources had said at a cut."""
-    sources = it.cuts.read(it.run.name, number).manifest["sources"]
+    sources = it.checkpoints.read(it.run.name, number).manifest["sources"]
     return {name: its.get("watermark") for name, its in sources.items()}
 
 
@@ -96,11 +96,11 @@ def test_a_stateful_stage_lets_a_watermark_go_with_its_answer(hub: Hub) -> None:
     it.deliver("b", watermark=5)
     it.settle()
     assert seen(it) is None
-    number = cut(it)
+    number = checkpoint(it)
     assert seen(it) == 5
     it.deliver("b", watermark=9)
-    assert at_cut(it, number) == {"a": 7, "b": 5}
-    assert at_cut(it, cut(it)) == {"a": 7, "b": 9}
+    assert at_checkpoint(it, number) == {"a": 7, "b": 5}
+    assert at_checkpoint(it, checkpoint(it)) == {"a": 7, "b": 9}
     assert seen(it) == 7
     assert it.finish() == it.expected()
 
@@ -110,13 +110,13 @@ def test_a_quiet_checkpoint_says_nothing_about_time_and_loses_nothing(hub: Hub) 
     it = bench(hub, two_totals())
     it.deliver("a", watermark=7)
     it.deliver("b", watermark=5)
-    number = it.trigger(quiet=True)
+    number = it.trigger(unpublished=True)
     it.settle()
     assert number in it.restorable
     assert seen(it) is None
     for task in it.tasks:
         it.kill(task)
-    cut(it)
+    checkpoint(it)
     assert seen(it) == 5
 
 
@@ -124,25 +124,25 @@ def test_a_source_that_has_said_nothing_holds_the_others_back_until_it_ends(hub:
     it = bench(hub, two_totals())
     it.deliver("a", watermark=7)
     it.deliver("b")
-    number = cut(it)
+    number = checkpoint(it)
     assert seen(it) is None
-    assert at_cut(it, number) == {"a": 7, "b": None}
+    assert at_checkpoint(it, number) == {"a": 7, "b": None}
     it.end("b")
     it.settle()
-    cut(it)
+    checkpoint(it)
     assert seen(it) == 7
 
 
 def test_the_list_of_checkpoints_tells_the_least_of_the_sources_that_go_on(hub: Hub) -> None:
     it = bench(hub, two_totals())
     it.deliver("a", watermark=7)
-    cut(it)
+    checkpoint(it)
     it.deliver("b", watermark=5)
-    cut(it)
+    checkpoint(it)
     it.end("b")
     it.settle()
-    cut(it)
-    assert [each.up_to for each in it.cuts.all(it.run.name)] == [7, 5, 7]
+    checkpoint(it)
+    assert [each.up_to for each in it.checkpoints.all(it.run.name)] == [7, 5, 7]
 
 
 @pytest.mark.parametrize("declare", [filtered, two_totals])
@@ -152,11 +152,11 @@ def test_a_collecting_end_that_is_built_anew_knows_what_it_has_seen(
     it = bench(hub, declare())
     for source in it.delivered:
         it.deliver(source, watermark=5)
-    cut(it)
+    checkpoint(it)
     for task in it.tasks:
         it.kill(task)
     it.deliver("a", watermark=4)
-    cut(it)
+    checkpoint(it)
     assert seen(it) == 5
 
 
@@ -164,18 +164,18 @@ def test_a_restored_run_knows_the_time_of_its_cut_and_of_what_came_behind_it(hub
     it = bench(hub, two_totals())
     it.deliver("a", watermark=7)
     it.deliver("b", watermark=5)
-    number = cut(it)
+    number = checkpoint(it)
     it.deliver("b", watermark=9)
     it.deliver("b", watermark=8)
     it.settle()
     it.restore(number)
     assert of_sources(it) == {"a": 7, "b": 9}
-    assert at_cut(it, number) == {"a": 7, "b": 5}
+    assert at_checkpoint(it, number) == {"a": 7, "b": 5}
     assert seen(it) is None
-    cut(it)
+    checkpoint(it)
     assert seen(it) == 7
     it.deliver("a", watermark=8)
-    assert at_cut(it, cut(it)) == {"a": 8, "b": 9}
+    assert at_checkpoint(it, checkpoint(it)) == {"a": 8, "b": 9}
     assert seen(it) == 8
     assert it.finish() == it.expected()
 
@@ -183,7 +183,7 @@ def test_a_restored_run_knows_the_time_of_its_cut_and_of_what_came_behind_it(hub
 def test_a_run_restored_to_a_cut_with_nothing_behind_it_knows_its_time(hub: Hub) -> None:
     it = bench(hub, filtered())
     it.deliver("a", watermark=7)
-    it.restore(cut(it))
+    it.restore(checkpoint(it))
     it.settle()
     assert seen(it) == 7
 
@@ -194,17 +194,17 @@ def test_a_watermark_that_does_not_move_keeps_no_messages_and_is_not_forgotten(h
     it.deliver("a", watermark=7)
     for _ in range(5):
         it.deliver("a", watermark=3)
-    cut(it)
+    checkpoint(it)
     assert it.database.transact(lambda c: retention.prune(c, it.run, 0.0))
     facts = it.database.transact(lambda c: run_facts(c, it.run))
-    waiting = ask(it.database, "SELECT count(*) FROM tidegate.message JOIN tidegate.lane"
-                               " ON lane.id = lane_id WHERE run_id = %s", it.run.id)  # fmt: skip
+    joined = "tidegate.message JOIN tidegate.channel ON channel.id = channel_id"
+    waiting = ask(it.database, f"SELECT count(*) FROM {joined} WHERE run_id = %s", it.run.id)
     assert waiting == [(0,)]
-    assert all(lane.sent and not lane.gone for lane in facts.lanes)
+    assert all(channel.sent and not channel.gone for channel in facts.channels)
     for task in it.tasks:
         it.kill(task)
     it.deliver("a", watermark=5)
-    cut(it)
+    checkpoint(it)
     assert seen(it) == 7
 
 

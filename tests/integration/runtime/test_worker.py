@@ -18,15 +18,15 @@ from tidegate.dataflow import Event
 from tidegate.errors import NotABatch
 from tidegate.plan import PhysicalResultCollect, PhysicalStage
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.run_service import Server
+from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.task.processors import Operator
 from tidegate.runtime.task.task_loop import Outcome, Step
-from tidegate.runtime.task_graph import Assembly
+from tidegate.runtime.task_graph import TaskGraph
 from tidegate.runtime.worker import task_attempt
 from tidegate.runtime.worker import worker as workers
 from tidegate.runtime.worker.worker import MOST_DEATHS, Worker
 from tidegate.runtime.worker.worker_losses import take
-from tidegate.store import Connection, RunState, SealedFile, Wakeups
+from tidegate.store import Connection, FileChecksum, Notifications, RunState
 from tidegate.store.runs.worker_losses import Taken
 
 Handle = Callable[[Step], None]
@@ -50,7 +50,7 @@ class Staged(Operator):
         return ()
 
 
-class Workshop:
+class ProcessorFactory:
     """Stages that do nothing but what the test wants."""
 
     def __init__(self, before: Handle) -> None:
@@ -59,7 +59,7 @@ class Workshop:
     def write_as(self, writer: str) -> None:
         pass
 
-    def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
+    def checksum(self, files: Sequence[str]) -> Sequence[FileChecksum]:
         return ()
 
     def learn(self, task: str, suspects: Mapping[int, int]) -> None:
@@ -79,13 +79,13 @@ class Workshop:
 @contextmanager
 def working(
     place: Deployment,
-    assembly: Assembly,
+    task_graph: TaskGraph,
     before: Handle = lambda _: None,
     stages: Sequence[str] = (),
     process: str = "",
 ) -> Iterator[Worker]:
-    with Wakeups(place.database) as wakeups:
-        its = (place.database, assembly, Workshop(before), wakeups)
+    with Notifications(place.database) as notifications:
+        its = (place.database, task_graph, ProcessorFactory(before), notifications)
         with Worker(*its, stages=stages, process=process) as worker:
             yield worker
 
@@ -99,7 +99,7 @@ def events(step: Step) -> list[Event[object]]:
     return [message for message in step.messages if isinstance(message, Event)]
 
 
-def sell(server: Server, tmp_path: Path, *names: str) -> list[Client]:
+def sell(server: RunService, tmp_path: Path, *names: str) -> list[Client]:
     """Runs of one chunk each, on the same shard."""
     clients = [Client(server, name, tmp_path) for name in names]
     for client in clients:
@@ -109,8 +109,8 @@ def sell(server: Server, tmp_path: Path, *names: str) -> list[Client]:
 
 def is_processed(place: Deployment, client: Client) -> bool:
     asked = """
-        SELECT bool_and(cursor.seq = lane.sent) FROM tidegate.lane
-        JOIN tidegate.cursor ON lane_id = lane.id WHERE run_id = %s AND to_task LIKE 's1/%%'
+        SELECT bool_and(cursor.seq = channel.sent) FROM tidegate.channel
+        JOIN tidegate.cursor ON channel_id = channel.id WHERE run_id = %s AND to_task LIKE 's1/%%'
         """
     return ask(place.database, asked, client.id) == [(True,)]
 
@@ -121,8 +121,8 @@ def is_processed(place: Deployment, client: Client) -> bool:
 @pytest.mark.usefixtures("quick")
 def test_a_task_that_dies_with_a_run_for_ever_is_given_up_however_long_each_life_was(
     place: Deployment,
-    assembly: Assembly,
-    counter: Server,
+    task_graph: TaskGraph,
+    counter: RunService,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_task_that_dies_with_a_run_for_ever_is_given_up_however_long_each_life
         raise OSError("the share is gone")
 
     monkeypatch.setattr(task_attempt, "LONG", 0.0)
-    with working(place, assembly, broken) as worker:
+    with working(place, task_graph, broken) as worker:
         sell(counter, tmp_path, "march")
         wait_until(lambda: worker.error is not None)
         assert "the share is gone" in str(worker.error)
@@ -143,7 +143,7 @@ def test_a_task_that_dies_with_a_run_for_ever_is_given_up_however_long_each_life
 
 @pytest.mark.usefixtures("quick")
 def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
-    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     tried: Counter[str] = Counter()
 
@@ -154,7 +154,7 @@ def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
                 raise OSError("not at once")
 
     (client,) = sell(counter, tmp_path, "march")
-    with working(place, assembly, flaky) as worker:
+    with working(place, task_graph, flaky) as worker:
         for number in range(2, 2 * MOST_DEATHS + 4):
             client.sales(number, (number, 1))
             wait_until(lambda: is_processed(place, client))
@@ -164,7 +164,7 @@ def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
 
 @pytest.mark.usefixtures("quick")
 def test_of_runs_that_were_handled_together_only_the_one_that_broke_a_rule_fails(
-    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     clients = sell(counter, tmp_path, "march", "april", "may")
     together: list[int] = []
@@ -174,7 +174,7 @@ def test_of_runs_that_were_handled_together_only_the_one_that_broke_a_rule_fails
         if any(event.run == f"april#{clients[1].id}" for event in events(step)):
             raise NotABatch(kind="str")
 
-    with working(place, assembly, strict) as worker:
+    with working(place, task_graph, strict) as worker:
         wait_until(lambda: counter.known("april").state is RunState.FAILED)
         wait_until(lambda: is_processed(place, clients[0]) and is_processed(place, clients[2]))
         assert worker.error is None
@@ -190,19 +190,19 @@ class Quoting(Staged):
         return [Event("a\0b", event.run, 0)] if event.run.startswith("april#") else ()
 
 
-class QuotingWorkshop(Workshop):
+class QuotingProcessorFactory(ProcessorFactory):
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> Operator:
         return Quoting(name, self._before)
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_value_that_postgresql_refuses_fails_its_run_and_no_other(
-    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     clients = sell(counter, tmp_path, "march", "april", "may")
-    with Wakeups(place.database) as wakeups:
-        workshop = QuotingWorkshop(lambda _: None)
-        with Worker(place.database, assembly, workshop, wakeups) as worker:
+    with Notifications(place.database) as notifications:
+        factory = QuotingProcessorFactory(lambda _: None)
+        with Worker(place.database, task_graph, factory, notifications) as worker:
             wait_until(lambda: counter.known("april").state is RunState.FAILED)
             wait_until(lambda: is_processed(place, clients[0]) and is_processed(place, clients[2]))
             assert worker.error is None
@@ -214,8 +214,8 @@ def test_a_value_that_postgresql_refuses_fails_its_run_and_no_other(
 @pytest.mark.usefixtures("quick")
 def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
     place: Deployment,
-    assembly: Assembly,
-    counter: Server,
+    task_graph: TaskGraph,
+    counter: RunService,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -224,18 +224,18 @@ def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
 
     sell(counter, tmp_path, "march")
     refuse(place.database, "run", "XX000")
-    with working(place, assembly, strict) as worker:
+    with working(place, task_graph, strict) as worker:
         wait_until(lambda: "lets s1" in caplog.text)
         allow(place.database)
         wait_until(lambda: counter.known("march").state is RunState.FAILED)
-        wait_until(lambda: set(worker.tasks) == set(assembly.places))
+        wait_until(lambda: set(worker.tasks) == set(task_graph.places))
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
     place: Deployment,
-    assembly: Assembly,
-    counter: Server,
+    task_graph: TaskGraph,
+    counter: RunService,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -249,7 +249,7 @@ def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
             raise NotABatch(kind="str")
 
     sell(counter, tmp_path, "march")
-    with working(place, assembly, robbed):
+    with working(place, task_graph, robbed):
         wait_until(lambda: "lets s1" in caplog.text)
     assert counter.known("march").state is RunState.OPEN
 
@@ -258,25 +258,25 @@ def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
 
 
 def test_a_worker_looks_for_tasks_again_after_any_trouble(
-    place: Deployment, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+    place: Deployment, task_graph: TaskGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     troubles = [OSError("no space"), ZeroDivisionError()]
-    processor = Assembly.processor
+    processor = TaskGraph.processor
 
-    def flaky(self: Assembly, task: str, workshop: Workshop) -> object:
+    def flaky(self: TaskGraph, task: str, factory: ProcessorFactory) -> object:
         if troubles:
             raise troubles.pop()
-        return processor(self, task, workshop)
+        return processor(self, task, factory)
 
-    monkeypatch.setattr(Assembly, "processor", flaky)
-    with working(place, assembly) as worker:
-        wait_until(lambda: set(worker.tasks) == set(assembly.places))
+    monkeypatch.setattr(TaskGraph, "processor", flaky)
+    with working(place, task_graph) as worker:
+        wait_until(lambda: set(worker.tasks) == set(task_graph.places))
         assert worker.error is None
     assert not troubles
 
 
 def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
-    place: Deployment, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+    place: Deployment, task_graph: TaskGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taking, goes_on = Flag(), Flag()
 
@@ -287,7 +287,7 @@ def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
         return taken
 
     monkeypatch.setattr(workers, "take", slow)
-    with working(place, assembly) as worker:
+    with working(place, task_graph) as worker:
         assert taking.wait(30)
         closing = Thread(target=worker.close)
         closing.start()
@@ -302,12 +302,12 @@ def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
 
 
 def test_workers_share_the_tasks_evenly_and_one_that_stays_takes_them_all(
-    place: Deployment, assembly: Assembly
+    place: Deployment, task_graph: TaskGraph
 ) -> None:
-    everything = set(assembly.places)
-    with working(place, assembly) as first:
+    everything = set(task_graph.places)
+    with working(place, task_graph) as first:
         wait_until(lambda: set(first.tasks) == everything)
-        with working(place, assembly) as second:
+        with working(place, task_graph) as second:
             wait_until(lambda: abs(len(first.tasks) - len(second.tasks)) <= 1)
             wait_until(lambda: {*first.tasks, *second.tasks} == everything)
             assert not {*first.tasks} & {*second.tasks}
@@ -315,7 +315,7 @@ def test_workers_share_the_tasks_evenly_and_one_that_stays_takes_them_all(
 
 
 def test_a_worker_that_drains_commits_what_is_at_work_and_nobody_does_it_again(
-    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     at_work, goes_on, done = Flag(), Flag(), list[str]()
 
@@ -326,25 +326,25 @@ def test_a_worker_that_drains_commits_what_is_at_work_and_nobody_does_it_again(
             done.extend(str(event.payload) for event in events(step))
 
     (client,) = sell(counter, tmp_path, "march")
-    with working(place, assembly, slow) as leaving:
+    with working(place, task_graph, slow) as leaving:
         assert at_work.wait(30)
-        with working(place, assembly, slow) as staying:
+        with working(place, task_graph, slow) as staying:
             drained: list[bool] = []
             draining = Thread(target=lambda: drained.append(leaving.drain(30)))
             draining.start()
-            wait_until(lambda: len(staying.tasks) >= len(assembly.places) - len(SOURCE_TASKS))
+            wait_until(lambda: len(staying.tasks) >= len(task_graph.places) - len(SOURCE_TASKS))
             assert not drained
             goes_on.set()
             draining.join(30)
             assert drained == [True]
             assert leaving.tasks == ()
-            wait_until(lambda: set(staying.tasks) == set(assembly.places))
+            wait_until(lambda: set(staying.tasks) == set(task_graph.places))
             wait_until(lambda: is_processed(place, client))
     assert len(done) == 1
 
 
 def test_a_worker_that_cannot_finish_in_time_says_so(
-    place: Deployment, assembly: Assembly, counter: Server, tmp_path: Path
+    place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     at_work, goes_on = Flag(), Flag()
 
@@ -354,7 +354,7 @@ def test_a_worker_that_cannot_finish_in_time_says_so(
             assert goes_on.wait(30)
 
     sell(counter, tmp_path, "march")
-    with working(place, assembly, slow) as worker:
+    with working(place, task_graph, slow) as worker:
         assert at_work.wait(30)
         assert worker.drain(0.2) is False
         assert set(worker.tasks) <= set(SOURCE_TASKS)
@@ -362,45 +362,45 @@ def test_a_worker_that_cannot_finish_in_time_says_so(
 
 
 def test_a_worker_for_some_stages_takes_their_tasks_and_no_others(
-    place: Deployment, assembly: Assembly
+    place: Deployment, task_graph: TaskGraph
 ) -> None:
-    node = assembly.places[SOURCE_TASKS[0]][0]
-    with working(place, assembly, stages=[node.id]) as some:
+    node = task_graph.places[SOURCE_TASKS[0]][0]
+    with working(place, task_graph, stages=[node.id]) as some:
         wait_until(lambda: set(some.tasks) == set(SOURCE_TASKS))
-        with working(place, assembly) as rest:
-            wait_until(lambda: {*some.tasks, *rest.tasks} == set(assembly.places))
+        with working(place, task_graph) as rest:
+            wait_until(lambda: {*some.tasks, *rest.tasks} == set(task_graph.places))
             assert set(some.tasks) <= set(SOURCE_TASKS)
 
 
 def test_a_worker_that_cannot_start_tasks_leaves_them_to_those_who_can(
-    place: Deployment, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
+    place: Deployment, task_graph: TaskGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken: set[object] = set()
-    processor = Assembly.processor
+    processor = TaskGraph.processor
 
-    def picky(self: Assembly, task: str, workshop: Workshop) -> object:
-        if workshop in broken:
+    def picky(self: TaskGraph, task: str, factory: ProcessorFactory) -> object:
+        if factory in broken:
             raise OSError("no more threads")
-        return processor(self, task, workshop)
+        return processor(self, task, factory)
 
-    monkeypatch.setattr(Assembly, "processor", picky)
-    cannot = Workshop(lambda _: None)
+    monkeypatch.setattr(TaskGraph, "processor", picky)
+    cannot = ProcessorFactory(lambda _: None)
     broken.add(cannot)
     with (
-        Wakeups(place.database) as wakeups,
-        Worker(place.database, assembly, cannot, wakeups) as unlucky,
-        working(place, assembly) as able,
+        Notifications(place.database) as notifications,
+        Worker(place.database, task_graph, cannot, notifications) as unlucky,
+        working(place, task_graph) as able,
     ):
-        wait_until(lambda: set(able.tasks) == set(assembly.places))
+        wait_until(lambda: set(able.tasks) == set(task_graph.places))
         assert unlucky.tasks == ()
         broken.clear()
-        wait_until(lambda: len(unlucky.tasks) >= len(assembly.places) // 2)
+        wait_until(lambda: len(unlucky.tasks) >= len(task_graph.places) // 2)
 
 
 def test_each_life_of_a_worker_is_called_like_its_process(
-    place: Deployment, assembly: Assembly
+    place: Deployment, task_graph: TaskGraph
 ) -> None:
-    with working(place, assembly, process="worker-1") as worker:
+    with working(place, task_graph, process="worker-1") as worker:
         first = worker.name
         assert re.fullmatch("worker-1-[0-9a-f]{12}", first)
         ask(place.database, "UPDATE tidegate.lease SET owner = 'ann', epoch = epoch + 1"
@@ -410,11 +410,11 @@ def test_each_life_of_a_worker_is_called_like_its_process(
 
 
 def test_a_worker_knows_the_tasks_that_nobody_is_there_for(
-    place: Deployment, assembly: Assembly
+    place: Deployment, task_graph: TaskGraph
 ) -> None:
-    node = assembly.places[SOURCE_TASKS[0]][0]
-    others = set(assembly.places) - set(SOURCE_TASKS)
-    with working(place, assembly, stages=[node.id]) as some:
+    node = task_graph.places[SOURCE_TASKS[0]][0]
+    others = set(task_graph.places) - set(SOURCE_TASKS)
+    with working(place, task_graph, stages=[node.id]) as some:
         wait_until(lambda: set(some.unattended) == others)
-        with working(place, assembly):
+        with working(place, task_graph):
             wait_until(lambda: some.unattended == ())

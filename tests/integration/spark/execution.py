@@ -1,7 +1,7 @@
 """Executing a physical plan stage by stage, with chunks and steps cut at random.
 
-Stands in for lanes and barriers: every round of a stage is one joint job over all of its shards
-and runs, on whatever their lanes have brought by then.
+Stands in for channels and barriers: every round of a stage is one joint job over all of its shards
+and runs, on whatever their channels have brought by then.
 """
 
 import random
@@ -16,20 +16,20 @@ from tidegate.pipeline import Pipeline
 from tidegate.plan import Move, PhysicalPlan, PhysicalStage, physical_plan
 from tidegate.spark import (
     Batch,
+    JobInput,
     PreparedStage,
     Session,
-    Share,
     ingest,
     inputs_of,
     passes_through,
     prepare,
-    run_shares,
+    run_stage_job,
 )
 from tidegate.spark.ingest.parquet_files import stored_parquet
 from tidegate.spark.jobs.exchange import read
 
 Sources = Mapping[str, Sequence[str]]
-Made = dict[int | None, Batch]
+ShardOutputs = dict[int | None, Batch]
 
 RUN = 7
 
@@ -44,7 +44,7 @@ class Execution:
     root: str
     chance: random.Random
     chunks: dict[tuple[str, int, int], list[Batch]] = field(default_factory=dict)
-    made: dict[tuple[str, int, int], list[Made]] = field(default_factory=dict)
+    made: dict[tuple[str, int, int], list[ShardOutputs]] = field(default_factory=dict)
 
     def execute(self, runs: Mapping[int, Sources]) -> dict[int, dict[str, DataFrame]]:
         prepared = prepare(self.plan, self.session)
@@ -56,7 +56,7 @@ class Execution:
                 for run in runs
                 for shard in range(stage.stage.shards)
             }
-            self._run(stage, [Share(*owner, inputs) for owner, inputs in arrived.items()])
+            self._run(stage, [JobInput(*owner, inputs) for owner, inputs in arrived.items()])
         return {run: self._results(run, prepared.values()) for run in runs}
 
     def _deal(self, run: int, sources: Sources) -> None:
@@ -89,24 +89,30 @@ class Execution:
         self.chance.shuffle(several)
         return several
 
-    def _run(self, stage: PreparedStage, shares: Sequence[Share]) -> None:
-        rounds = [shares] if stage.is_stateful else self._cut(shares)
+    def _run(self, stage: PreparedStage, shares: Sequence[JobInput]) -> None:
+        rounds = [shares] if stage.is_stateful else self._checkpoint(shares)
         for several in rounds:
             for share, made in zip(several, self._answers(stage, several), strict=True):
                 self.made.setdefault((stage.stage.id, share.run, share.shard), []).extend(made)
 
-    def _answers(self, stage: PreparedStage, shares: Sequence[Share]) -> list[list[Made]]:
+    def _answers(
+        self, stage: PreparedStage, shares: Sequence[JobInput]
+    ) -> list[list[ShardOutputs]]:
         if passes_through(stage):
             return [[{None: it} for batches in share.inputs for it in batches] for share in shares]
-        return [[made] for made in run_shares(self.session, stage, shares, self.root, "w1")]
+        return [[made] for made in run_stage_job(self.session, stage, shares, self.root, "w1")]
 
-    def _cut(self, shares: Sequence[Share]) -> tuple[list[Share], list[Share]]:
+    def _checkpoint(self, shares: Sequence[JobInput]) -> tuple[list[JobInput], list[JobInput]]:
         """Two steps of a narrow stage: of each input of each share, a first and a second part."""
         first, second = [], []
         for share in shares:
-            cuts = [(it, self.chance.randint(0, len(it))) for it in share.inputs]
-            first.append(replace(share, inputs=tuple(it[:cut] for it, cut in cuts)))
-            second.append(replace(share, inputs=tuple(it[cut:] for it, cut in cuts)))
+            checkpoints = [(it, self.chance.randint(0, len(it))) for it in share.inputs]
+            first.append(
+                replace(share, inputs=tuple(it[:checkpoint] for it, checkpoint in checkpoints))
+            )
+            second.append(
+                replace(share, inputs=tuple(it[checkpoint:] for it, checkpoint in checkpoints))
+            )
         return first, second
 
     def _results(self, run: int, stages: Iterable[PreparedStage]) -> dict[str, DataFrame]:

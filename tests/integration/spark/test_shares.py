@@ -31,7 +31,15 @@ from tidegate.plan.physical import (
     Where,
     Write,
 )
-from tidegate.spark import Batch, PreparedStage, Session, Share, passes_through, prepare, run_shares
+from tidegate.spark import (
+    Batch,
+    JobInput,
+    PreparedStage,
+    Session,
+    passes_through,
+    prepare,
+    run_stage_job,
+)
 
 SCHEMA = pa.schema({
     "k": pa.string(), "item": pa.int64(), "price": pa.decimal128(10, 2),
@@ -104,10 +112,10 @@ def sale(chance: random.Random) -> dict[str, object]:
     }
 
 
-def shares_of(root: Path, inputs: int = 1) -> list[Share]:
+def shares_of(root: Path, inputs: int = 1) -> list[JobInput]:
     chance = random.Random(11)
     return [
-        Share(*owner, tuple(
+        JobInput(*owner, tuple(
             tuple(chunk(root, owner, [sale(chance) for _ in range(12)]) for _ in range(2))
             for _ in range(inputs)
         ))
@@ -115,12 +123,14 @@ def shares_of(root: Path, inputs: int = 1) -> list[Share]:
     ]  # fmt: skip
 
 
-def run(spark: Session, stage: PreparedStage, shares: Sequence[Share], root: Path) -> list[Result]:
-    return run_shares(spark, stage, shares, str(root), "worker-1")
+def run(
+    spark: Session, stage: PreparedStage, shares: Sequence[JobInput], root: Path
+) -> list[Result]:
+    return run_stage_job(spark, stage, shares, str(root), "worker-1")
 
 
 def one_by_one(
-    spark: Session, stage: PreparedStage, shares: Sequence[Share], root: Path
+    spark: Session, stage: PreparedStage, shares: Sequence[JobInput], root: Path
 ) -> list[Result]:
     return [made for share in shares for made in run(spark, stage, [share], root)]
 
@@ -143,7 +153,7 @@ def stored_rows(file: Path) -> list[dict[str, object]]:
 
 
 def assert_joint(
-    spark: Session, stage: PreparedStage, shares: Sequence[Share], root: Path
+    spark: Session, stage: PreparedStage, shares: Sequence[JobInput], root: Path
 ) -> list[Result]:
     """Together the shares give what they give alone, in files of their own."""
     joint = run(spark, stage, shares, root)
@@ -213,7 +223,7 @@ def test_merged_aggregates_and_tops_keep_shares_apart(
 ) -> None:
     made = run(spark, merging(spark, partial)[0], shares_of(tmp_path), tmp_path)
     shares = [
-        Share(number, shard, (tuple(it[shard] for it in parts if shard in it),))
+        JobInput(number, shard, (tuple(it[shard] for it in parts if shard in it),))
         for number, parts in ((4, made[:2]), (31, made[2:]))
         for shard in (0, 1)
     ]
@@ -226,14 +236,16 @@ def test_merged_aggregates_and_tops_keep_shares_apart(
 def test_an_empty_share_gives_nothing_but_an_aggregate_of_all_one_row(
     spark: Session, tmp_path: Path
 ) -> None:
-    empty = Share(5, 0, ((),))
+    empty = JobInput(5, 0, ((),))
     first, merge = merging(spark, PARTIAL)
     assert run(spark, first, [empty], tmp_path) == [{}]
     assert run(spark, merge, [empty, replace(empty, run=6)], tmp_path) == [{}, {}]
     first, merge = merging(spark, ALL)
     (full, *_) = shares_of(tmp_path)
     (parts, *_) = run(spark, first, [full], tmp_path)
-    joint = run(spark, merge, [empty, Share(4, 0, ((parts[0],),)), Share(6, 1, ((),))], tmp_path)
+    joint = run(
+        spark, merge, [empty, JobInput(4, 0, ((parts[0],),)), JobInput(6, 1, ((),))], tmp_path
+    )
     counts = [[row["n"] for file in made[None].files for row in stored_rows(tmp_path / file)]
               for made in joint]  # fmt: skip
     assert counts == [[0], [24], [0]]

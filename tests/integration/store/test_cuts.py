@@ -7,26 +7,26 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tidegate.checkpoint import CheckpointState, Cutting
+from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.dataflow import CheckpointBarrier, CheckpointId
 from tidegate.errors import RunEnded
 from tidegate.store import (
     Acknowledged,
     Advance,
+    ChannelName,
     Chunk,
-    Held,
-    Kept,
-    LaneName,
+    FileChecksum,
+    RestoredEntry,
     Run,
     RunState,
-    SealedFile,
+    StateEntry,
     StepCommit,
     acquire,
     begin_run,
+    channels_of,
     close_run,
     commit_step,
     end_source,
-    lanes_of,
     record_chunk,
     run_facts,
 )
@@ -34,8 +34,8 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.runs import retention
 from tidegate.store.runs.releases import facts_of
 
-INTO, OUT = LaneName("head", "scan"), LaneName("scan", "end")
-FILE = SealedFile("batches/x.parquet", 10, "ab")
+INTO, OUT = ChannelName("head", "scan"), ChannelName("scan", "end")
+FILE = FileChecksum("batches/x.parquet", 10, "ab")
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def step(
     """A step of a task that reads up to a message."""
     lease = acquire(session, "task", f"sales/{task}", "ann", 3600)
     assert lease is not None
-    lane = next(it for it in lanes_of(session, run, task) if it.name.to_task == task)
-    moves = (Advance(lane.id, lane.cursor, target),)
+    channel = next(it for it in channels_of(session, run, task) if it.name.to_task == task)
+    moves = (Advance(channel.id, channel.cursor, target),)
     with session.transaction():
         said_now = (said,) if said else ()
         commit_step(session, StepCommit(lease, moves, acknowledged=said_now))
@@ -116,7 +116,7 @@ def test_a_run_whose_sources_have_ended_is_not_cut(session: psycopg.Connection, 
 # --- injecting -------------------------------------------------------------------------------
 
 
-def test_a_source_owes_a_barrier_until_it_is_on_its_lanes_once(
+def test_a_source_owes_a_barrier_until_it_is_on_its_channels_once(
     session: psycopg.Connection, run: Run
 ) -> None:
     trigger(session, run)
@@ -156,10 +156,10 @@ def test_a_cut_says_how_many_chunks_came_before_its_barrier(
     deliver(session, run, 2)
     checkpoint_store.commit(session, run, 1, {"tidegate": "0"})
 
-    cut = checkpoint_store.cut_of(session, run)
-    assert cut is not None
-    assert cut.manifest["sources"] == {"orders": {"chunks": 1, "ended": False}}
-    assert cut.manifest["versions"] == {"tidegate": "0"}
+    checkpoint = checkpoint_store.committed_checkpoint(session, run)
+    assert checkpoint is not None
+    assert checkpoint.manifest["sources"] == {"orders": {"chunks": 1, "ended": False}}
+    assert checkpoint.manifest["versions"] == {"tidegate": "0"}
 
 
 # --- settling --------------------------------------------------------------------------------
@@ -185,10 +185,10 @@ def test_what_sinks_gave_is_visible_with_the_cut_and_gone_when_it_is_aborted(
     for number in (1, 2):
         trigger(session, run)
         inject(session, run, number)
-        outputs = (Kept(0, {"sink": "q1", "at": number}, (FILE,)),)
+        outputs = (StateEntry(0, {"sink": "q1", "at": number}, (FILE,)),)
         step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
         if number == 1:
-            assert checkpoint_store.cut_of(session, run) is None
+            assert checkpoint_store.committed_checkpoint(session, run) is None
             checkpoint_store.commit(session, run, 1, {})
         else:
             checkpoint_store.abort(session, run, 2, "too slow", "scan")
@@ -203,13 +203,13 @@ def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
     for number in (1, 2, 3):
         trigger(session, run)
         inject(session, run, number)
-        condensed = ((0, 2),) if number == 3 else ()
-        kept = (Kept(0, {"files": [f"{number}"]}, (FILE,)),)
-        said = Acknowledged(run.id, number, "end", kept, condensed=condensed)
+        compacted = ((0, 2),) if number == 3 else ()
+        kept = (StateEntry(0, {"files": [f"{number}"]}, (FILE,)),)
+        said = Acknowledged(run.id, number, "end", kept, compacted=compacted)
         step(session, run, "scan", number, said)
         checkpoint_store.commit(session, run, number, {})
 
-    assert checkpoint_store.state_of(session, run, "end") == [Held(0, 3, {"files": ["3"]})]
+    assert checkpoint_store.state_of(session, run, "end") == [RestoredEntry(0, 3, {"files": ["3"]})]
     given = checkpoint_store.given_by(session, run, "end", 2)
     assert given == [{"files": ["1"]}, {"files": ["2"]}]
     assert retention.retire(session, run, retained=1) == 2
@@ -219,27 +219,32 @@ def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
 
 
 def test_failures_are_counted_since_the_last_cut(session: psycopg.Connection, run: Run) -> None:
-    checkpoint_store.set_cutting(session, run, Cutting(every=1.0))
+    checkpoint_store.set_checkpoints(session, run, Checkpoints(every=1.0))
     for _ in range(2):
         number = trigger(session, run)
         assert number is not None
         checkpoint_store.abort(session, run, number, "too slow", "scan")
-    ((_, facts),) = checkpoint_store.to_cut(session, "sales")
+    ((_, facts),) = checkpoint_store.runs_to_checkpoint(session, "sales")
     assert (facts.failures, facts.collector) == (2, "end")
 
     number = trigger(session, run)
     assert number is not None
     checkpoint_store.commit(session, run, number, {})
-    ((_, facts),) = checkpoint_store.to_cut(session, "sales")
+    ((_, facts),) = checkpoint_store.runs_to_checkpoint(session, "sales")
     assert facts.failures == 0
 
 
 def test_who_waits_and_for_whom_is_known(session: psycopg.Connection) -> None:
-    lanes = [INTO, LaneName("head", "other"), LaneName("scan", "end"), LaneName("other", "end", 1)]
-    run = begin_run(session, "sales", "april", lanes, sources=["orders", "others"])
+    channels = [
+        INTO,
+        ChannelName("head", "other"),
+        ChannelName("scan", "end"),
+        ChannelName("other", "end", 1),
+    ]
+    run = begin_run(session, "sales", "april", channels, sources=["orders", "others"])
     trigger(session, run)
     inject(session, run, 1)
-    ((_, facts),) = checkpoint_store.to_cut(session, "sales")
+    ((_, facts),) = checkpoint_store.runs_to_checkpoint(session, "sales")
 
     assert facts.under_way is not None
     assert facts.under_way.owing == ("others",)
@@ -258,7 +263,7 @@ def test_what_is_pruned_counts_as_processed_and_is_not_missed(
 
     assert retention.prune(session, run, seconds=0) == 2
     assert retention.prune(session, run, seconds=0) == 0
-    (into, _) = run_facts(session, run).lanes
+    (into, _) = run_facts(session, run).channels
     assert into.gone == ()
     step(session, run, "scan", 3)
     with session.transaction():
@@ -280,7 +285,7 @@ def test_files_that_lost_a_name_are_garbage_after_those_who_read_them(
     for number in (1, 2):
         trigger(session, run)
         inject(session, run, number)
-        outputs = (Kept(0, {"sink": "q1"}, (SealedFile(f"{number}.parquet", 1, "ab"),)),)
+        outputs = (StateEntry(0, {"sink": "q1"}, (FileChecksum(f"{number}.parquet", 1, "ab"),)),)
         step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
         checkpoint_store.commit(session, run, number, {})
     retention.retire(session, run, retained=1)

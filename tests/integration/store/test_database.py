@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 from tidegate import __version__
 from tidegate.errors import DatabaseUnreachable, SchemaTooNew
 from tidegate.faults import VARIABLE as CRASH_AT
-from tidegate.store import Database, EmbeddedServer, open_database
+from tidegate.store import Database, EmbeddedPostgres, open_database
 from tidegate.store.core.database import VARIABLE
 from tidegate.store.core.functions import make_functions
 from tidegate.store.core.migrations import current, migrate, migrations
@@ -151,7 +151,7 @@ def test_whether_a_database_answers_is_asked_on_a_connection_of_its_own(url: str
 
 
 def test_a_transaction_in_the_middle_of_a_restart_is_run_again_as_a_whole(
-    database: Database, server: EmbeddedServer
+    database: Database, server: EmbeddedPostgres
 ) -> None:
     tries = []
 
@@ -183,7 +183,7 @@ def test_an_error_of_the_work_itself_is_raised_at_once_and_changes_nothing(
 
 
 def test_work_goes_on_while_the_server_is_killed_again_and_again(
-    database: Database, server: EmbeddedServer
+    database: Database, server: EmbeddedPostgres
 ) -> None:
     done = Event()
 
@@ -212,7 +212,7 @@ def upsert(key: str, connection: psycopg.Connection) -> None:
     )
 
 
-def kill(server: EmbeddedServer) -> None:
+def kill(server: EmbeddedPostgres) -> None:
     pid = server.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)

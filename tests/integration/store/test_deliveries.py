@@ -12,18 +12,18 @@ import pytest
 
 from tidegate.dataflow import Barrier, BarrierKind, Event, StreamMessage, Watermark
 from tidegate.errors import (
+    ChannelConflict,
     ChunkConflict,
     ChunksBeyond,
     ChunksMissing,
-    LaneConflict,
     RunEnded,
     UnknownRun,
     UnknownSource,
 )
 from tidegate.store import (
+    ChannelName,
     Chunk,
     Database,
-    LaneName,
     Run,
     RunState,
     begin_run,
@@ -36,7 +36,7 @@ from tidegate.store import (
 )
 from tidegate.store.runs.deliveries import END_ID
 
-SHARDS = [LaneName("head", "scan/0"), LaneName("head", "scan/1")]
+SHARDS = [ChannelName("head", "scan/0"), ChannelName("head", "scan/1")]
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_other_content_under_the_same_number_changes_nothing(
     assert find_chunk(session, run, "orders", 1) == chunk(1)
 
 
-def test_end_goes_to_every_shard_with_the_count_of_its_lane(
+def test_end_goes_to_every_shard_with_the_count_of_its_channel(
     session: psycopg.Connection, run: Run
 ) -> None:
     deliver(session, run, chunk(1))
@@ -198,14 +198,14 @@ def test_sources_end_one_by_one(session: psycopg.Connection, run: Run) -> None:
     assert not any(isinstance(each, Event) for shard in (0, 1) for each in on_shard(session, shard))
 
 
-def test_a_source_or_lane_that_the_run_does_not_have_is_refused(
+def test_a_source_or_channel_that_the_run_does_not_have_is_refused(
     session: psycopg.Connection, run: Run
 ) -> None:
     with pytest.raises(UnknownSource) as refused:
         deliver(session, run, chunk(1, source="staff"))
     assert refused.value.known == "orders, stores"
-    with pytest.raises(LaneConflict), session.transaction():
-        record_chunk(session, run, chunk(1), [LaneName("head", "scan/7")], SHARDS)
+    with pytest.raises(ChannelConflict), session.transaction():
+        record_chunk(session, run, chunk(1), [ChannelName("head", "scan/7")], SHARDS)
     assert find_chunk(session, run, "orders", 1) is None
 
 
@@ -237,8 +237,8 @@ def test_many_clients_at_once_deliver_everything_exactly_once(
     def call(number: int | None) -> bool:
         if number is None:
             return database.transact(lambda c: end_source(c, run, "orders", count, SHARDS))
-        lanes = [SHARDS[number % 2]]
-        return database.transact(lambda c: record_chunk(c, run, chunk(number), lanes, SHARDS))
+        channels = [SHARDS[number % 2]]
+        return database.transact(lambda c: record_chunk(c, run, chunk(number), channels, SHARDS))
 
     with ThreadPoolExecutor(8) as threads:
         fresh = list(threads.map(call, calls))

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tidegate.errors import EmbeddedServerElsewhere, EmbeddedServerFailed
-from tidegate.store import EmbeddedServer, Listen
+from tidegate.store import EmbeddedPostgres, Listen
 
 USER = (
     "import sys\n"
@@ -71,7 +71,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         sleep(0.01)
 
 
-def answer(server: EmbeddedServer) -> int | None:
+def answer(server: EmbeddedPostgres) -> int | None:
     with psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT 42").fetchone()
         return row[0] if row else None
@@ -84,10 +84,10 @@ def test_racing_starters_share_one_server_that_goes_with_the_last(deployment: Pa
         assert len(pids) == 1
         first.leave()
         second.leave()
-        assert EmbeddedServer(folder).pid in pids
+        assert EmbeddedPostgres(folder).pid in pids
         third.leave()
-    EmbeddedServer(folder).wait_stopped()
-    assert EmbeddedServer(folder).pid is None
+    EmbeddedPostgres(folder).wait_stopped()
+    assert EmbeddedPostgres(folder).pid is None
 
 
 def test_a_killed_user_counts_as_gone(folder: Path) -> None:
@@ -95,13 +95,13 @@ def test_a_killed_user_counts_as_gone(folder: Path) -> None:
         pid = first.server_pid()
         assert second.server_pid() == pid
         first.kill()
-        assert EmbeddedServer(folder).pid == pid
+        assert EmbeddedPostgres(folder).pid == pid
         second.kill()
-    EmbeddedServer(folder).wait_stopped()
+    EmbeddedPostgres(folder).wait_stopped()
 
 
 def test_a_killed_server_is_started_again_without_anybody_asking(folder: Path) -> None:
-    with EmbeddedServer(folder) as server:
+    with EmbeddedPostgres(folder) as server:
         with psycopg.connect(server.url) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
         first = server.pid
@@ -114,17 +114,17 @@ def test_a_killed_server_is_started_again_without_anybody_asking(folder: Path) -
 
 
 def test_a_server_whose_supervisor_was_killed_gets_another_from_the_next_user(folder: Path) -> None:
-    with EmbeddedServer(folder) as server:
+    with EmbeddedPostgres(folder) as server:
         first = server.pid
         assert first is not None
         kill_and_wait(_parent(first))
-        with EmbeddedServer(folder) as other:
+        with EmbeddedPostgres(folder) as other:
             assert other.pid == first
     server.wait_stopped()
 
 
 def test_a_server_is_started_again_also_after_its_supervisor_was_killed(folder: Path) -> None:
-    with EmbeddedServer(folder) as server:
+    with EmbeddedPostgres(folder) as server:
         first = server.pid
         assert first is not None
         kill_and_wait(_parent(first))
@@ -152,7 +152,7 @@ def test_a_pid_file_whose_number_went_to_another_process_does_not_keep_the_serve
 ) -> None:
     stale = folder / "data" / "postmaster.pid"
     stale.write_text(f"{os.getpid()}\n{folder}/data\n1\n5432\n{folder}/socket\n\n1 1\nready\n")
-    with EmbeddedServer(folder) as server:
+    with EmbeddedPostgres(folder) as server:
         assert answer(server) == 42
 
 
@@ -162,36 +162,36 @@ def test_a_server_that_was_killed_while_it_wrote_a_lock_file_is_started_again(
 ) -> None:
     (folder / lock).parent.mkdir(exist_ok=True)
     (folder / lock).touch()
-    with EmbeddedServer(folder, bound=20) as server:
+    with EmbeddedPostgres(folder, bound=20) as server:
         assert answer(server) == 42
 
 
 def test_it_listens_on_tcp_only_when_asked_and_wants_the_password_there(folder: Path) -> None:
-    with EmbeddedServer(folder, Listen("127.0.0.1")) as server:
+    with EmbeddedPostgres(folder, Listen("127.0.0.1")) as server:
         psycopg.connect(server.tcp_url).close()
         with pytest.raises(psycopg.OperationalError):
             psycopg.connect(server.tcp_url, password="guessed")
-        with EmbeddedServer(folder) as other:
+        with EmbeddedPostgres(folder) as other:
             assert answer(other) == 42
 
 
 def test_a_running_server_is_not_moved_to_another_address(folder: Path) -> None:
-    with EmbeddedServer(folder) as server:
+    with EmbeddedPostgres(folder) as server:
         with pytest.raises(EmbeddedServerElsewhere) as refused:
-            EmbeddedServer(folder, Listen("127.0.0.1", 1)).open()
+            EmbeddedPostgres(folder, Listen("127.0.0.1", 1)).open()
         assert refused.value.wanted == "127.0.0.1:1"
         assert answer(server) == 42
 
 
 def test_a_folder_with_a_long_path_gets_a_socket_elsewhere(deployment: Path) -> None:
     folder = deployment / ("deep" * 20) / ("deeper" * 10)
-    with EmbeddedServer(folder) as server:
+    with EmbeddedPostgres(folder) as server:
         assert answer(server) == 42
     server.wait_stopped()
 
 
 def test_a_server_that_cannot_start_is_an_error_that_shows_its_log(folder: Path) -> None:
-    server = EmbeddedServer(folder, settings={"shared_buffers": "a lot"}, bound=3)
+    server = EmbeddedPostgres(folder, settings={"shared_buffers": "a lot"}, bound=3)
     with pytest.raises(EmbeddedServerFailed) as failed:
         server.open()
     assert failed.value.doing == "take connections"

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tidegate.store import Database, EmbeddedServer, Heartbeat, Lease, acquire
+from tidegate.store import Database, EmbeddedPostgres, Lease, LeaseKeeper, acquire
 
 
 def take(database: Database, owner: str, seconds: float) -> Lease | None:
@@ -28,7 +28,7 @@ def test_a_lease_outlives_its_time_while_it_is_kept(database: Database) -> None:
     lost: Queue[Lease] = Queue()
     lease = take(database, "ann", 2)
     assert lease is not None
-    with Heartbeat(database, lost.put) as heartbeat:
+    with LeaseKeeper(database, lost.put) as heartbeat:
         heartbeat.keep(lease)
         deadline = monotonic() + 3
         while monotonic() < deadline:
@@ -52,7 +52,7 @@ def test_a_lease_is_kept_although_all_other_connections_of_its_process_are_busy(
     with (
         Database(url, pool_size=1).open() as database,
         ThreadPoolExecutor(1) as threads,
-        Heartbeat(database, lost.put) as heartbeat,
+        LeaseKeeper(database, lost.put) as heartbeat,
     ):
         lease = take(database, "ann", 3.0)
         assert lease is not None
@@ -72,7 +72,7 @@ def test_a_stolen_lease_is_reported_lost_once(database: Database) -> None:
     lost: Queue[Lease] = Queue()
     lease = take(database, "ann", 0.3)
     assert lease is not None
-    with Heartbeat(database, lost.put) as heartbeat:
+    with LeaseKeeper(database, lost.put) as heartbeat:
         heartbeat.keep(lease)
         steal(database)
         assert lost.get(timeout=30) == lease
@@ -82,10 +82,10 @@ def test_a_stolen_lease_is_reported_lost_once(database: Database) -> None:
 
 
 def test_a_lease_that_could_not_be_renewed_in_time_is_given_up(
-    url: str, server: EmbeddedServer
+    url: str, server: EmbeddedPostgres
 ) -> None:
     lost: Queue[Lease] = Queue()
-    with Database(url).open() as database, Heartbeat(database, lost.put) as heartbeat:
+    with Database(url).open() as database, LeaseKeeper(database, lost.put) as heartbeat:
         lease = take(database, "ann", 0.6)
         assert lease is not None
         heartbeat.keep(lease)
@@ -94,7 +94,7 @@ def test_a_lease_that_could_not_be_renewed_in_time_is_given_up(
         assert not heartbeat.held
 
 
-def lock_out(url: str, server: EmbeddedServer) -> None:
+def lock_out(url: str, server: EmbeddedPostgres) -> None:
     """Break all connections to a database and refuse new ones."""
     name = conninfo_to_dict(url)["dbname"]
     with psycopg.connect(server.url, autocommit=True) as admin:

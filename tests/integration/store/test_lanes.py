@@ -1,4 +1,4 @@
-"""Lanes: what is appended once is there once, and a step is committed whole or not at all."""
+"""Channels: what is appended once is there once, and a step is committed whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from tidegate.dataflow import BarrierKind, Event, StreamMessage
-from tidegate.errors import Fenced, LaneConflict, RunEnded, RunExists
+from tidegate.errors import ChannelConflict, Fenced, RunEnded, RunExists
 from tidegate.store import (
     Advance,
-    LaneName,
+    ChannelName,
     Lease,
     Run,
     RunState,
@@ -21,16 +21,16 @@ from tidegate.store import (
     acquire,
     append,
     begin_run,
+    channels_of,
     close_run,
     commit_step,
     find_run,
-    lanes_of,
     message_id,
     remove_closed_runs,
     unread,
 )
 
-INTO, OUT = LaneName("head", "s1"), LaneName("s1", "s2")
+INTO, OUT = ChannelName("head", "s1"), ChannelName("s1", "s2")
 
 
 @pytest.fixture
@@ -71,12 +71,12 @@ def waiting(session: psycopg.Connection, task: str = "s1") -> list[tuple[int, St
 
 def step_over(session: psycopg.Connection, run: Run, lease: Lease, number: int) -> StepCommit:
     """The step that takes the first `number` messages and sends the word "done"."""
-    lanes = {lane.name: lane for lane in lanes_of(session, run, "s1")}
+    channels = {channel.name: channel for channel in channels_of(session, run, "s1")}
     (done,) = events(run, "done")
     return StepCommit(
         lease,
-        (Advance(lanes[INTO].id, 0, number),),
-        (Sent(lanes[OUT].id, message_id("done", number), done),),
+        (Advance(channels[INTO].id, 0, number),),
+        (Sent(channels[OUT].id, message_id("done", number), done),),
         wakes=("sales/s2",),
     )
 
@@ -106,11 +106,11 @@ def test_an_end_carries_how_many_came_before_it(session: psycopg.Connection, run
     assert waiting(session)[-1] == (3, end.counting(2))
 
 
-def test_a_lane_that_the_run_does_not_have_is_refused(
+def test_a_channel_that_the_run_does_not_have_is_refused(
     session: psycopg.Connection, run: Run
 ) -> None:
-    with pytest.raises(LaneConflict):
-        append(session, run, LaneName("head", "s9"), [])
+    with pytest.raises(ChannelConflict):
+        append(session, run, ChannelName("head", "s9"), [])
 
 
 def test_a_step_moves_cursors_and_sends_at_once(
@@ -150,7 +150,7 @@ def test_a_step_from_where_the_cursor_is_not_changes_nothing(
 ) -> None:
     put(session, run, *events(run, 1, 2, 3))
     commit(session, step_over(session, run, lease, 2))
-    with pytest.raises(LaneConflict):
+    with pytest.raises(ChannelConflict):
         commit(session, step_over(session, run, lease, 3))
     assert waiting(session, "s2") == [(1, *events(run, "done"))]
 
@@ -190,7 +190,7 @@ def test_a_closed_run_is_removed_with_everything_of_its_own_and_an_open_one_is_n
     assert remove_closed_runs(session, seconds=0) == 1
     assert find_run(session, "sales", "march") is None
     assert waiting(session) == [(1, *events(other, 2))]
-    left = session.execute("SELECT count(*), count(distinct lane_id) FROM tidegate.message")
+    left = session.execute("SELECT count(*), count(distinct channel_id) FROM tidegate.message")
     assert left.fetchone() == (1, 1)
 
 
@@ -202,7 +202,7 @@ def test_the_name_of_an_open_run_is_taken(session: psycopg.Connection, run: Run)
     assert begin_run(session, "stores", "march", []).incarnation == 1
 
 
-def test_a_name_used_again_is_another_incarnation_with_lanes_of_its_own(
+def test_a_name_used_again_is_another_incarnation_with_channels_of_its_own(
     session: psycopg.Connection, run: Run, lease: Lease
 ) -> None:
     put(session, run, *events(run, "first"))

@@ -9,11 +9,11 @@ import pytest
 
 from tidegate.checkpoint import CheckpointState
 from tidegate.dataflow import CheckpointId
-from tidegate.store import LaneName, Run, begin_run
+from tidegate.store import ChannelName, Run, begin_run
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.runs import plans
 
-LANES = [LaneName("head", "scan"), LaneName("scan", "sum")]
+CHANNELS = [ChannelName("head", "scan"), ChannelName("scan", "sum")]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def session(url: str) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def run(session: psycopg.Connection) -> Run:
-    return begin_run(session, "sales", "march", LANES, sources=["orders"], plan="first")
+    return begin_run(session, "sales", "march", CHANNELS, sources=["orders"], plan="first")
 
 
 def test_a_plan_that_was_recorded_is_known(session: psycopg.Connection) -> None:

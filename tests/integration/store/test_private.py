@@ -14,9 +14,9 @@ import pytest
 
 from tidegate.errors import UnusableFolder
 from tidegate.http.spool import spooling
-from tidegate.runtime.cluster.process_supervisor import Crew
+from tidegate.runtime.cluster.process_supervisor import ProcessSupervisor
 from tidegate.runtime.deployment import open_deployment
-from tidegate.store import EmbeddedServer
+from tidegate.store import EmbeddedPostgres
 from tidegate.store.core import postgres_binaries as found
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="PostgreSQL runs as this user")
@@ -38,7 +38,7 @@ def usual_umask() -> Iterator[None]:
 def test_only_its_user_can_enter_the_folders_of_a_deployment(url: str, deployment: Path) -> None:
     folder = deployment / "new"
     with usual_umask(), open_deployment(folder, url) as place, spooling(place.root):
-        Crew(folder / "logs")
+        ProcessSupervisor(folder / "logs")
 
         folders = [folder, *(folder / name for name in ("data", "data/uploads", "logs"))]
         assert {mode(it) for it in folders} == {0o700}
@@ -52,7 +52,7 @@ def test_a_deployment_that_others_could_read_is_closed_when_it_is_opened(
         (folder / name).mkdir(mode=0o755)
         (folder / name).chmod(0o755)
     with open_deployment(folder, url) as place, spooling(place.root):
-        Crew(folder / "logs")
+        ProcessSupervisor(folder / "logs")
 
         folders = [folder, *(folder / name for name in ("data", "data/uploads", "logs"))]
         assert {mode(it) for it in folders} == {0o700}
@@ -67,7 +67,7 @@ def test_a_data_folder_elsewhere_stays_as_it_is(url: str, deployment: Path) -> N
 
 
 def answer(folder: Path) -> int:
-    with EmbeddedServer(folder) as server, psycopg.connect(server.url) as connection:
+    with EmbeddedPostgres(folder) as server, psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT 42").fetchone()
         assert server.pid is not None
     server.wait_stopped()

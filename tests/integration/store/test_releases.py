@@ -11,7 +11,7 @@ from tidegate.completion import Fault, Producer, Release, Wait, decide
 from tidegate.dataflow import BarrierKind, Event, StreamMessage
 from tidegate.store import (
     Advance,
-    LaneName,
+    ChannelName,
     Lease,
     Run,
     RunState,
@@ -19,10 +19,10 @@ from tidegate.store import (
     acquire,
     append,
     begin_run,
+    channels_of,
     close_run,
     commit_step,
     facts_of,
-    lanes_of,
     message_id,
     released,
     task_topic,
@@ -30,7 +30,7 @@ from tidegate.store import (
 )
 from tidegate.store.runs.releases import release
 
-LEFT, RIGHT = LaneName("map/0", "sum/0"), LaneName("map/1", "sum/0")
+LEFT, RIGHT = ChannelName("map/0", "sum/0"), ChannelName("map/1", "sum/0")
 
 
 @pytest.fixture
@@ -51,24 +51,26 @@ def lease(session: psycopg.Connection) -> Lease:
     return lease
 
 
-def put(session: psycopg.Connection, run: Run, lane: LaneName, *messages: StreamMessage) -> None:
-    named = [(message_id(lane.from_task, str(message)), message) for message in messages]
+def put(
+    session: psycopg.Connection, run: Run, channel: ChannelName, *messages: StreamMessage
+) -> None:
+    named = [(message_id(channel.from_task, str(message)), message) for message in messages]
     with session.transaction():
-        append(session, run, lane, named)
+        append(session, run, channel, named)
 
 
-def send(session: psycopg.Connection, run: Run, lane: LaneName, *payloads: object) -> None:
-    put(session, run, lane, *(Event(payload, run.key) for payload in payloads))
+def send(session: psycopg.Connection, run: Run, channel: ChannelName, *payloads: object) -> None:
+    put(session, run, channel, *(Event(payload, run.key) for payload in payloads))
 
 
-def end(session: psycopg.Connection, run: Run, lane: LaneName) -> None:
-    put(session, run, lane, BarrierKind.END_OF_RUN.with_id(1, run.key))
+def end(session: psycopg.Connection, run: Run, channel: ChannelName) -> None:
+    put(session, run, channel, BarrierKind.END_OF_RUN.with_id(1, run.key))
 
 
 def process(
-    session: psycopg.Connection, run: Run, lease: Lease, lane: LaneName, up_to: int
+    session: psycopg.Connection, run: Run, lease: Lease, channel: ChannelName, up_to: int
 ) -> None:
-    state = next(each for each in lanes_of(session, run, "sum/0") if each.name == lane)
+    state = next(each for each in channels_of(session, run, "sum/0") if each.name == channel)
     with session.transaction():
         commit_step(session, StepCommit(lease, (Advance(state.id, state.cursor, up_to),)))
 
@@ -140,7 +142,7 @@ def test_who_has_not_declared_is_known_too(session: psycopg.Connection, run: Run
 
 
 def test_a_task_that_feeds_another_twice_is_two_producers(session: psycopg.Connection) -> None:
-    twice = [LaneName("map/0", "sum/0", 0), LaneName("map/0", "sum/0", 1)]
+    twice = [ChannelName("map/0", "sum/0", 0), ChannelName("map/0", "sum/0", 1)]
     run = begin_run(session, "sales", "march", twice)
     end(session, run, twice[1])
     producers = facts_of(session, run, "sum/0").producers

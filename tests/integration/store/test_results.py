@@ -9,8 +9,8 @@ import pytest
 
 from tidegate.dataflow import Event
 from tidegate.store import (
+    ChannelName,
     Chunk,
-    LaneName,
     Lease,
     Published,
     Run,
@@ -32,7 +32,7 @@ from tidegate.store import (
     unfinished_among,
 )
 
-INTO, OUT = LaneName("head", "scan/0"), LaneName("scan/0", "collect")
+INTO, OUT = ChannelName("head", "scan/0"), ChannelName("scan/0", "collect")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_reclaimed_run_keeps_its_results_and_what_was_delivered(
     assert files_named(session, [run.id]) == {"batches/3.parquet"}
     assert results_of(session, run)["top"].rows == 1
     assert find_chunk(session, run, "orders", 1) is not None
-    for table in ("lane", "cursor", "message"):
+    for table in ("channel", "cursor", "message"):
         assert session.execute(f"SELECT FROM tidegate.{table}".encode()).rowcount == 0
 
 

@@ -1,4 +1,4 @@
-"""How far a run has come can be told from what is stored: sources, lanes, owners, releases."""
+"""How far a run has come can be told from what is stored: sources, channels, owners, releases."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from tidegate.store import (
+    ChannelName,
+    ChannelStatus,
     Chunk,
-    LaneName,
-    LaneStatus,
     Run,
     RunState,
     SourceStatus,
@@ -26,7 +26,7 @@ from tidegate.store import (
 from tidegate.store.runs.releases import release
 from tidegate.store.runs.status import record_gates, stages
 
-INTO, OUT = LaneName("head", "scan/0"), LaneName("scan/0", "sum/0")
+INTO, OUT = ChannelName("head", "scan/0"), ChannelName("scan/0", "sum/0")
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def source(session: psycopg.Connection, run: Run) -> SourceStatus:
     return found
 
 
-def lane(session: psycopg.Connection, run: Run, to_task: str) -> LaneStatus:
-    return next(each for each in run_facts(session, run).lanes if each.to_task == to_task)
+def channel(session: psycopg.Connection, run: Run, to_task: str) -> ChannelStatus:
+    return next(each for each in run_facts(session, run).channels if each.to_task == to_task)
 
 
 def test_a_source_tells_which_chunks_it_owes(session: psycopg.Connection, run: Run) -> None:
@@ -85,22 +85,22 @@ def test_a_complete_source_owes_nothing(session: psycopg.Connection, run: Run) -
     assert complete.missing == ()
 
 
-def test_a_lane_tells_what_waits_on_it_and_since_when(
+def test_a_channel_tells_what_waits_on_it_and_since_when(
     session: psycopg.Connection, run: Run
 ) -> None:
-    assert lane(session, run, "scan/0").waiting_since is None
+    assert channel(session, run, "scan/0").waiting_since is None
     deliver(session, run, 1)
     end(session, run, None)
-    found = lane(session, run, "scan/0")
+    found = channel(session, run, "scan/0")
     assert (found.sent, found.declared, found.cursor) == (2, 1, 0)
     assert found.waiting_since is not None
     assert not found.is_passed
 
 
-def test_a_lane_whose_end_was_taken_is_passed(session: psycopg.Connection, run: Run) -> None:
+def test_a_channel_whose_end_was_taken_is_passed(session: psycopg.Connection, run: Run) -> None:
     end(session, run, 0)
     session.execute("UPDATE tidegate.cursor SET seq = 1")
-    assert lane(session, run, "scan/0").is_passed
+    assert channel(session, run, "scan/0").is_passed
 
 
 def test_who_runs_the_tasks_and_where_the_run_is_released_is_told(
@@ -137,13 +137,13 @@ def test_who_is_the_monitor_is_told(session: psycopg.Connection, run: Run) -> No
 def test_the_shards_of_a_stage_are_told_together_in_the_order_of_the_data(
     session: psycopg.Connection,
 ) -> None:
-    lanes = [LaneName("b/0", "a/0"), LaneName("b/1", "a/1"), LaneName("head", "b/0")]
-    run = begin_run(session, "sales", "may", [*lanes, LaneName("head", "b/1")])
-    session.execute("UPDATE tidegate.lane SET sent = 3, declared = 2 WHERE to_task = 'b/0'")
-    session.execute("UPDATE tidegate.lane SET sent = 4 WHERE to_task = 'b/1'")
+    channels = [ChannelName("b/0", "a/0"), ChannelName("b/1", "a/1"), ChannelName("head", "b/0")]
+    run = begin_run(session, "sales", "may", [*channels, ChannelName("head", "b/1")])
+    session.execute("UPDATE tidegate.channel SET sent = 3, declared = 2 WHERE to_task = 'b/0'")
+    session.execute("UPDATE tidegate.channel SET sent = 4 WHERE to_task = 'b/1'")
     session.execute(
-        "UPDATE tidegate.cursor SET seq = 3 FROM tidegate.lane"
-        " WHERE lane.id = lane_id AND to_task LIKE 'b/%'"
+        "UPDATE tidegate.cursor SET seq = 3 FROM tidegate.channel"
+        " WHERE channel.id = channel_id AND to_task LIKE 'b/%'"
     )
     first, second = stages(run_facts(session, run))
     assert (first.stage, second.stage) == ("b", "a")

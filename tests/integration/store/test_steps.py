@@ -11,13 +11,13 @@ import psycopg
 import pytest
 
 from tidegate.dataflow import Event
-from tidegate.errors import Fenced, LaneConflict
+from tidegate.errors import ChannelConflict, Fenced
 from tidegate.store import (
     Advance,
+    ChannelName,
     Committed,
     Database,
     Failed,
-    LaneName,
     Lease,
     Published,
     Run,
@@ -27,12 +27,12 @@ from tidegate.store import (
     acquire,
     append,
     begin_run,
+    channels_of,
     close_run,
     closed_among,
     commit_step,
     fail_runs,
     find_run,
-    lanes_of,
     message_id,
     publications,
     reclaim,
@@ -42,7 +42,7 @@ from tidegate.store import (
     unread,
 )
 
-INTO, OUT = LaneName("head", "s1"), LaneName("s1", "s2")
+INTO, OUT = ChannelName("head", "s1"), ChannelName("s1", "s2")
 
 
 @pytest.fixture
@@ -71,11 +71,15 @@ def begin(session: psycopg.Connection, name: str) -> Run:
 
 def step_of(session: psycopg.Connection, lease: Lease, *runs: Run) -> StepCommit:
     """The step that takes everything from these runs and sends one word for each."""
-    lanes = {run: {lane.name: lane for lane in lanes_of(session, run, "s1")} for run in runs}
+    channels = {
+        run: {channel.name: channel for channel in channels_of(session, run, "s1")} for run in runs
+    }
     return StepCommit(
         lease,
-        tuple(Advance(lanes[run][INTO].id, 0, 3) for run in runs),
-        tuple(Sent(lanes[run][OUT].id, message_id("done"), Event("done", run.key)) for run in runs),
+        tuple(Advance(channels[run][INTO].id, 0, 3) for run in runs),
+        tuple(
+            Sent(channels[run][OUT].id, message_id("done"), Event("done", run.key)) for run in runs
+        ),
     )
 
 
@@ -113,7 +117,7 @@ def test_a_step_of_closed_runs_only_does_nothing(session: psycopg.Connection, le
     assert state_of(session, march) == (RunState.FAILED, "disk full")
 
 
-def test_runs_whose_lanes_are_gone_are_heard_of_when_they_are_named(
+def test_runs_whose_channels_are_gone_are_heard_of_when_they_are_named(
     session: psycopg.Connection, lease: Lease
 ) -> None:
     march = begin(session, "march")
@@ -190,11 +194,11 @@ def test_an_id_that_is_used_for_two_messages_is_a_conflict_and_loses_none(
     march = begin(session, "march")
     step = step_of(session, lease, march)
     commit(session, replace(step, advances=()))
-    with pytest.raises(LaneConflict):
+    with pytest.raises(ChannelConflict):
         commit(session, step)
 
 
-def test_when_all_lanes_have_news_each_gets_its_part_of_a_fetch(
+def test_when_all_channels_have_news_each_gets_its_part_of_a_fetch(
     session: psycopg.Connection,
 ) -> None:
     runs = [begin(session, name) for name in ("march", "april", "may")]
@@ -209,7 +213,7 @@ def test_a_step_does_not_wait_for_the_sender_of_what_it_read(
     march = begin(session, "march")
     step = step_of(session, lease, march)
     with psycopg.connect(url) as sender:
-        sender.execute("SELECT FROM tidegate.lane WHERE to_task = 's1' FOR NO KEY UPDATE")
+        sender.execute("SELECT FROM tidegate.channel WHERE to_task = 's1' FOR NO KEY UPDATE")
         session.execute("SET lock_timeout = '10s'")
         assert commit(session, step).is_new
     assert unread(session, "sales", "s1", {}) == []

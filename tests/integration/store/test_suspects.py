@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.dataflow import Event
 from tidegate.store import (
-    LaneName,
+    ChannelName,
     Lease,
     Run,
     append,
@@ -28,7 +28,7 @@ from tidegate.store.runs.worker_losses import (
     take_task,
 )
 
-FIRST, SECOND = LaneName("head", "s1"), LaneName("head", "s2")
+FIRST, SECOND = ChannelName("head", "s1"), ChannelName("head", "s2")
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def session(url: str) -> Iterator[psycopg.Connection]:
         yield session
 
 
-def begin(session: psycopg.Connection, name: str, *lanes: LaneName) -> Run:
-    """A run with one unread message on each of these lanes."""
+def begin(session: psycopg.Connection, name: str, *channels: ChannelName) -> Run:
+    """A run with one unread message on each of these channels."""
     run = begin_run(session, "shop", name, [FIRST, SECOND])
-    for lane in lanes:
+    for channel in channels:
         with session.transaction():
-            append(session, run, lane, [(message_id(lane.to_task), Event(1, run.key))])
+            append(session, run, channel, [(message_id(channel.to_task), Event(1, run.key))])
     return run
 
 
@@ -94,18 +94,18 @@ def test_a_lost_worker_makes_suspects_of_the_runs_with_unread_messages_at_its_ta
 def test_a_worker_that_is_lost_under_a_mark_counts_against_that_run_alone(
     session: psycopg.Connection,
 ) -> None:
-    guilty, other = begin(session, "bad", FIRST), begin(session, "good", FIRST)
+    runs_to_fail, other = begin(session, "bad", FIRST), begin(session, "good", FIRST)
     lose(session, take(session, "w1"))
     held = take(session, "w2")
-    begin_trial(session, "w2", guilty.id, ["s1"])
+    begin_trial(session, "w2", runs_to_fail.id, ["s1"])
     report_loss(session, "w2", "Java ended\0")
     lose(session, held)
 
     taken = take(session, "w3")
     (lost,) = taken.lost_with
-    assert (lost.run, lost.name, lost.task, lost.losses) == (guilty.id, "bad", "s1", 1)
+    assert (lost.run, lost.name, lost.task, lost.losses) == (runs_to_fail.id, "bad", "s1", 1)
     assert lost.error == r"Java ended\0"
-    assert taken.suspects == {guilty.id: 1, other.id: 0}
+    assert taken.suspects == {runs_to_fail.id: 1, other.id: 0}
 
 
 def test_a_loss_is_counted_once_however_many_tasks_the_worker_had(

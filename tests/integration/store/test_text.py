@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tidegate.dataflow import Event
 from tidegate.store import (
+    ChannelName,
     Failed,
-    LaneName,
     RunState,
     append,
     begin_run,
@@ -27,7 +27,7 @@ from tidegate.store.runs.message_codec import as_json
 
 ANY_TEXT = st.text(st.one_of(st.sampled_from("\0\\0\ud800\udfff\uffff"), st.characters(codec=None)))
 HOSTILE = "cast of 'a\0b\ud800' " + "x" * 10 * MOST_CHARACTERS
-LANE = LaneName("head", "s1")
+CHANNEL = ChannelName("head", "s1")
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,9 @@ def test_text_that_postgresql_accepts_is_stored_as_it_is(text: str) -> None:
 
 
 def test_a_run_fails_whatever_its_cause_holds(session: psycopg.Connection) -> None:
-    first, second = (begin_run(session, "p", name, [LANE]) for name in ("a", "b"))
+    first, second = (begin_run(session, "p", name, [CHANNEL]) for name in ("a", "b"))
     with session.transaction():
-        append(session, first, LANE, [(message_id(1), Event(1, first.key))])
+        append(session, first, CHANNEL, [(message_id(1), Event(1, first.key))])
         fail_runs(session, [Failed(first.id, HOSTILE)])
     assert close_run(session, second, RunState.FAILED, HOSTILE)
     for name in ("a", "b"):
@@ -72,6 +72,6 @@ def test_a_run_fails_whatever_its_cause_holds(session: psycopg.Connection) -> No
 
 
 def test_a_checkpoint_is_aborted_whatever_the_reason_holds(session: psycopg.Connection) -> None:
-    run = begin_run(session, "p", "c", [LANE])
+    run = begin_run(session, "p", "c", [CHANNEL])
     with session.transaction():
         assert not checkpoint_store.abort(session, run, 1, HOSTILE, "s1\0")  # unknown, and no error

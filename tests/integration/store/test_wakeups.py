@@ -10,20 +10,22 @@ from threading import Semaphore
 import psycopg
 import pytest
 
-from tidegate.store import Database, EmbeddedServer, Wakeups, notify
+from tidegate.store import Database, EmbeddedPostgres, Notifications, notify
 
 
 @pytest.fixture
-def wakeups(database: Database) -> Iterator[Wakeups]:
-    with Wakeups(database) as wakeups:
-        assert wakeups.wait_listening(30)
-        yield wakeups
+def notifications(database: Database) -> Iterator[Notifications]:
+    with Notifications(database) as notifications:
+        assert notifications.wait_listening(30)
+        yield notifications
 
 
-def test_a_commit_wakes_the_topics_it_names_once(database: Database, wakeups: Wakeups) -> None:
+def test_a_commit_wakes_the_topics_it_names_once(
+    database: Database, notifications: Notifications
+) -> None:
     sales, stores = Semaphore(0), Semaphore(0)
-    wakeups.subscribe("sales", sales.release)
-    wakeups.subscribe("stores", stores.release)
+    notifications.subscribe("sales", sales.release)
+    notifications.subscribe("stores", stores.release)
     assert sales.acquire(timeout=30)  # subscribing calls once
     assert stores.acquire(timeout=30)
 
@@ -35,11 +37,11 @@ def test_a_commit_wakes_the_topics_it_names_once(database: Database, wakeups: Wa
 
 
 def test_a_transaction_that_is_rolled_back_wakes_nobody(
-    database: Database, wakeups: Wakeups
+    database: Database, notifications: Notifications
 ) -> None:
     sales, after = Semaphore(0), Semaphore(0)
-    wakeups.subscribe("sales", sales.release)
-    wakeups.subscribe("after", after.release)
+    notifications.subscribe("sales", sales.release)
+    notifications.subscribe("after", after.release)
     assert sales.acquire(timeout=30)
     assert after.acquire(timeout=30)
 
@@ -54,10 +56,12 @@ def test_a_transaction_that_is_rolled_back_wakes_nobody(
     assert not sales.acquire(blocking=False)
 
 
-def test_who_unsubscribed_is_not_called_any_more(database: Database, wakeups: Wakeups) -> None:
+def test_who_unsubscribed_is_not_called_any_more(
+    database: Database, notifications: Notifications
+) -> None:
     gone, here = Semaphore(0), Semaphore(0)
-    wakeups.subscribe("sales", gone.release)()
-    wakeups.subscribe("sales", here.release)
+    notifications.subscribe("sales", gone.release)()
+    notifications.subscribe("sales", here.release)
     assert here.acquire(timeout=30)
     assert gone.acquire(timeout=30)
     database.transact(lambda connection: notify(connection, ["sales"]))
@@ -66,10 +70,10 @@ def test_who_unsubscribed_is_not_called_any_more(database: Database, wakeups: Wa
 
 
 def test_after_a_restart_of_the_server_everybody_looks_again_and_is_woken_again(
-    database: Database, wakeups: Wakeups, server: EmbeddedServer
+    database: Database, notifications: Notifications, server: EmbeddedPostgres
 ) -> None:
     sales = Semaphore(0)
-    wakeups.subscribe("sales", sales.release)
+    notifications.subscribe("sales", sales.release)
     assert sales.acquire(timeout=30)
     pid = server.pid
     assert pid is not None

@@ -1,4 +1,4 @@
-"""One lane from end to end: nothing to align, so no barrier."""
+"""One channel from end to end: nothing to align, so no barrier."""
 
 import tidegate as tg
 

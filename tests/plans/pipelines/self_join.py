@@ -1,4 +1,4 @@
-"""A stream joined with itself: two edges to one child, one barrier, two lanes."""
+"""A stream joined with itself: two edges to one child, one barrier, two channels."""
 
 import tidegate as tg
 

@@ -14,10 +14,10 @@ from tidegate.checkpoint import (
     TRANSITIONS,
     Abort,
     Advance,
+    CheckpointFacts,
+    Checkpoints,
     CheckpointState,
     Commit,
-    CutFacts,
-    Cutting,
     Fail,
     Rest,
     Trigger,
@@ -28,8 +28,8 @@ from tidegate.checkpoint import (
 )
 
 S = CheckpointState
-EVERY = Cutting(every=5.0, alignment=10.0, acknowledgement=30.0, commit=3.0, tolerated=2)
-IDLE = CutFacts(EVERY, "c", since=6.0, rested=1.0)
+EVERY = Checkpoints(every=5.0, alignment=10.0, acknowledgement=30.0, commit=3.0, tolerated=2)
+IDLE = CheckpointFacts(EVERY, "c", since=6.0, rested=1.0)
 
 
 def under_way(
@@ -40,7 +40,7 @@ def under_way(
     acknowledged: frozenset[str] = frozenset(),
     waiting: tuple[Waiting, ...] = (),
     complete_for: float | None = None,
-) -> CutFacts:
+) -> CheckpointFacts:
     it = UnderWay(4, state, age, owing, acknowledged, waiting, complete_for)
     return replace(IDLE, under_way=it)
 
@@ -54,21 +54,21 @@ def test_one_is_triggered_when_the_interval_has_passed() -> None:
 
 
 def test_between_two_that_sinks_show_only_states_are_kept() -> None:
-    seldom = replace(IDLE, cutting=replace(EVERY, publish=60.0))
+    seldom = replace(IDLE, checkpoints=replace(EVERY, publish=60.0))
 
-    assert decide(replace(seldom, unpublished=59.0)) == Trigger(is_quiet=True)
+    assert decide(replace(seldom, unpublished=59.0)) == Trigger(is_unpublished=True)
     assert decide(replace(seldom, unpublished=61.0)) == Trigger()
 
 
 def test_a_run_that_is_cut_only_when_asked_triggers_nothing() -> None:
-    assert decide(replace(IDLE, cutting=Cutting())) == Rest()
+    assert decide(replace(IDLE, checkpoints=Checkpoints())) == Rest()
 
 
 def test_the_pause_holds_also_for_a_shorter_interval() -> None:
     hurried = replace(EVERY, every=0.1, pause=8.0)
 
-    assert decide(replace(IDLE, cutting=hurried)) == Rest()
-    assert decide(replace(IDLE, cutting=hurried, rested=8.0)) == Trigger()
+    assert decide(replace(IDLE, checkpoints=hurried)) == Rest()
+    assert decide(replace(IDLE, checkpoints=hurried, rested=8.0)) == Trigger()
 
 
 def test_the_interval_is_from_beginning_to_beginning_and_the_pause_from_the_end() -> None:
@@ -87,7 +87,7 @@ def test_a_run_fails_when_more_fail_in_a_row_than_it_tolerates() -> None:
     assert decide(replace(IDLE, failures=2)) == Trigger()
     assert decide(replace(IDLE, failures=3)) == Fail("3 checkpoints in a row failed")
     patient = replace(EVERY, tolerated=None)
-    assert decide(replace(IDLE, failures=99, cutting=patient)) == Trigger()
+    assert decide(replace(IDLE, failures=99, checkpoints=patient)) == Trigger()
 
 
 # --- waiting no longer ------------------------------------------------------------------------
@@ -95,25 +95,27 @@ def test_a_run_fails_when_more_fail_in_a_row_than_it_tolerates() -> None:
 EITHER_WAY = replace(EVERY, unaligned_after=4.0)
 
 
-def impatient(patience: float | None, state: CheckpointState = S.INJECTED, **more: Any) -> CutFacts:
-    facts = replace(under_way(state, **more), cutting=EITHER_WAY)
+def impatient(
+    patience: float | None, state: CheckpointState = S.INJECTED, **more: Any
+) -> CheckpointFacts:
+    facts = replace(under_way(state, **more), checkpoints=EITHER_WAY)
     assert facts.under_way is not None
     return replace(facts, under_way=replace(facts.under_way, patience=patience))
 
 
 def test_what_is_triggered_has_the_patience_that_the_run_has() -> None:
-    assert decide(replace(IDLE, cutting=EITHER_WAY)) == Trigger(patience=4.0)
+    assert decide(replace(IDLE, checkpoints=EITHER_WAY)) == Trigger(patience=4.0)
 
 
 def test_each_that_follows_one_that_did_not_wait_has_twice_its_patience() -> None:
-    following = replace(IDLE, cutting=EITHER_WAY, unaligned=3)
+    following = replace(IDLE, checkpoints=EITHER_WAY, unaligned=3)
     assert decide(following) == Trigger(patience=32.0)
     assert decide(replace(following, unaligned=99)) == Trigger(patience=1024.0)
 
 
 def test_one_that_waits_for_nobody_is_quiet_from_its_beginning() -> None:
     at_once = replace(EVERY, unaligned_after=0.0)
-    assert decide(replace(IDLE, cutting=at_once)) == Trigger(is_quiet=True, patience=0.0)
+    assert decide(replace(IDLE, checkpoints=at_once)) == Trigger(is_unpublished=True, patience=0.0)
 
 
 @pytest.mark.parametrize("state", [S.TRIGGERED, S.INJECTED, S.ALIGNING])
@@ -226,8 +228,8 @@ CHECKPOINTS = st.builds(
     patience=st.none() | SECONDS,
 )
 FACTS = st.builds(
-    CutFacts,
-    cutting=st.just(EVERY),
+    CheckpointFacts,
+    checkpoints=st.just(EVERY),
     collector=st.just("c"),
     is_open=st.booleans(),
     has_open_source=st.booleans(),
@@ -238,7 +240,7 @@ FACTS = st.builds(
 
 
 @given(FACTS)
-def test_nothing_ever_happens_that_the_table_does_not_have(facts: CutFacts) -> None:
+def test_nothing_ever_happens_that_the_table_does_not_have(facts: CheckpointFacts) -> None:
     verdict = decide(facts)
     if facts.under_way is None:
         assert isinstance(verdict, Rest | Trigger | Fail)

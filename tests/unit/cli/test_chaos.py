@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tidegate.cli import app
-from tidegate.testing import Company, Trial
+from tidegate.testing import ChaosCluster, Trial
 
 
 def test_each_fault_is_told_when_it_hits_and_the_verdict_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trials(company: Company, *_: object) -> Iterator[Trial]:
+    def trials(company: ChaosCluster, *_: object) -> Iterator[Trial]:
         yield Trial("without faults, each client alone", 0, 21.5)
         company.say("kill a worker (pid 41)")
         yield Trial("kill a worker", 1, 30.0)

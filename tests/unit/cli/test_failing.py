@@ -7,14 +7,14 @@ import json
 import pytest
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.errors import MissingColumns
 
 RAW = MissingColumns("sales", "1.csv", ("id",), ("\x1b[2J\x00\x9b1m", "caf\xe9", "\udcff"))
 
 
 def test_what_is_not_printable_is_told_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit), told_errors(as_json=False):
+    with pytest.raises(typer.Exit), reported_errors(as_json=False):
         raise RAW
     told = capsys.readouterr().err
     assert r"\x1b[2J\x00\x9b1m, café, \udcff" in told
@@ -24,7 +24,7 @@ def test_what_is_not_printable_is_told_escaped(capsys: pytest.CaptureFixture[str
 def test_programs_get_what_is_not_printable_as_json_writes_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(typer.Exit), told_errors(as_json=True):
+    with pytest.raises(typer.Exit), reported_errors(as_json=True):
         raise RAW
     told = capsys.readouterr().out
     assert told.rstrip("\n").isprintable()
@@ -32,7 +32,7 @@ def test_programs_get_what_is_not_printable_as_json_writes_it(
 
 
 def test_a_megabyte_of_somebodys_data_is_told_in_part(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit), told_errors(as_json=False):
+    with pytest.raises(typer.Exit), reported_errors(as_json=False):
         raise MissingColumns("sales", "1.csv", ("id",), ("x" * 1_000_000,))
     assert len(capsys.readouterr().err) < 10_000
 
@@ -40,7 +40,7 @@ def test_a_megabyte_of_somebodys_data_is_told_in_part(capsys: pytest.CaptureFixt
 def test_an_interrupted_command_says_what_has_become_of_its_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(typer.Exit) as ended, told_errors(as_json=False, interrupted="gone"):
+    with pytest.raises(typer.Exit) as ended, reported_errors(as_json=False, interrupted="gone"):
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err == "gone\n"

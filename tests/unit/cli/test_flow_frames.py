@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegate.cli.flow.frames import frame
-from tidegate.flows.inspect import Pace, Sight
+from tidegate.flows.inspect import Pace, RunInspection
 from tidegate.flows.model.gates import Condition, Standing
 from tidegate.flows.model.keys import StateValue
 from tidegate.flows.model.states import FlowState, StepState
@@ -28,12 +28,12 @@ def step(name: str, state: StepState, generating: str | None = None, **counts: i
     )  # fmt: skip
 
 
-def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> Sight:
+def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> RunInspection:
     """A run with a generator at work and a step at its gate."""
     condition = Condition("consumer_offset", "target_watermark")
     standing = Standing(condition, str(position), "5000", "consume", age)
     until = NOW + timedelta(minutes=10)
-    return Sight(
+    return RunInspection(
         FlowRun(17, "reindex", "march", FlowState.RUNNING, None, NOW, None),
         [
             step("backfill", StepState.RUNNING, "started", spawned=1200, succeeded=succeeded,
@@ -53,7 +53,7 @@ def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> Sight:
     )  # fmt: skip
 
 
-def drawn(*sights: Sight, width: int = 200) -> list[str]:
+def drawn(*sights: RunInspection, width: int = 200) -> list[str]:
     pace = Pace()
     for it in sights:
         pace.add(it)

@@ -11,18 +11,18 @@ from rich.live import Live
 
 from tests.waiting import wait_until
 from tidegate.cli.progress import InMotion, Lines, Pace, Quiet
-from tidegate.store import LaneStatus, Run, RunFacts, RunState
+from tidegate.store import ChannelStatus, Run, RunFacts, RunState
 
 RUN = Run(1, "shop", "march", 1, RunState.OPEN)
 
 
-def lane(task: str, sent: int, cursor: int) -> LaneStatus:
-    return LaneStatus("head", task, 0, sent, None, cursor, None)
+def channel(task: str, sent: int, cursor: int) -> ChannelStatus:
+    return ChannelStatus("head", task, 0, sent, None, cursor, None)
 
 
 def test_a_bar_shows_how_far_the_shards_of_a_stage_are_together() -> None:
-    lanes = (lane("s1/0", 3, 3), lane("s1/1", 3, 0), lane("s2", 0, 0))
-    facts = RunFacts(RUN, datetime.now(UTC), (), lanes, frozenset(), {})
+    channels = (channel("s1/0", 3, 3), channel("s1/1", 3, 0), channel("s2", 0, 0))
+    facts = RunFacts(RUN, datetime.now(UTC), (), channels, frozenset(), {})
     console = Console(file=StringIO(), width=120, force_terminal=True)
     with Live(console=console, auto_refresh=False) as live:
         InMotion(console, live).show(facts)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from tidegate.cli import app
 from tidegate.errors import NoSecret
 from tidegate.runtime.cluster.file_lock import alone_in
-from tidegate.runtime.cluster.local_cluster import Wanted
+from tidegate.runtime.cluster.local_cluster import ClusterSpec
 
 
 def invoked(*arguments: object) -> Result:
@@ -41,13 +41,13 @@ def test_an_address_that_others_reach_needs_tokens(tmp_path: Path) -> None:
 def test_the_server_is_told_how_large_a_chunk_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Wanted] = []
+    asked: list[ClusterSpec] = []
 
-    def refuse(wanted: Wanted, *_: object) -> NoReturn:
+    def refuse(wanted: ClusterSpec, *_: object) -> NoReturn:
         asked.append(wanted)
         raise NoSecret("here", "THIS")
 
-    monkeypatch.setattr("tidegate.runtime.cluster.local_cluster.company", refuse)
+    monkeypatch.setattr("tidegate.runtime.cluster.local_cluster.local_cluster", refuse)
     monkeypatch.setattr("tidegate.runtime.deployment.open_deployment", lambda *_: nullcontext())
     invoked("up", "coffee", "--deployment", tmp_path, "--max-chunk-mb", 7)
 

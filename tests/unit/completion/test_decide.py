@@ -54,13 +54,13 @@ def test_it_never_releases_with_a_missing_message_and_names_it(
 def test_more_than_declared_is_a_fault_that_names_the_messages(
     facts: ShardFacts, data: st.DataObject
 ) -> None:
-    guilty = data.draw(st.sampled_from(facts.producers))
-    extra = (guilty.declared or 0) + data.draw(st.integers(1, 5))
+    runs_to_fail = data.draw(st.sampled_from(facts.producers))
+    extra = (runs_to_fail.declared or 0) + data.draw(st.integers(1, 5))
     processed = {
         **facts.processed,
-        guilty.name: facts.processed.get(guilty.name, frozenset()) | {extra},
+        runs_to_fail.name: facts.processed.get(runs_to_fail.name, frozenset()) | {extra},
     }
-    assert decide(ShardFacts(facts.producers, processed)) == Fault({guilty.name: (extra,)})
+    assert decide(ShardFacts(facts.producers, processed)) == Fault({runs_to_fail.name: (extra,)})
 
 
 @given(complete(), st.integers(1, 9))

@@ -19,7 +19,7 @@ from tidegate.errors import (
     BarrierOverlap,
     BarrierRegressed,
     DuplicateBarrier,
-    LaneClosed,
+    InputClosed,
     NoUpstreams,
     TwoEnds,
     UnknownUpstream,
@@ -203,7 +203,7 @@ def test_a_child_that_is_listed_twice_has_two_edges() -> None:
 # ── END ──
 
 
-def test_end_goes_forward_when_all_lanes_are_closed_and_only_once() -> None:
+def test_end_goes_forward_when_all_channels_are_closed_and_only_once() -> None:
     both = aligner()
     assert feed(both, (A, end())) == []
     assert not both.is_ended
@@ -218,14 +218,14 @@ def test_end_does_not_occupy_the_pending_place() -> None:
     assert feed(both, (B, sync(100))) == [sync(100)]
 
 
-def test_a_barrier_aligns_over_the_lanes_that_are_still_open() -> None:
+def test_a_barrier_aligns_over_the_channels_that_are_still_open() -> None:
     three = aligner(A, B, C)
     feed(three, (A, end()))
     assert feed(three, (B, sync(1))) == []
     assert feed(three, (C, sync(1))) == [sync(1)]
 
 
-def test_closing_the_last_lane_that_owed_a_barrier_completes_it() -> None:
+def test_closing_the_last_channel_that_owed_a_barrier_completes_it() -> None:
     both = aligner()
     feed(both, (A, sync(1)), (A, event("after")))
     assert feed(both, (B, end())) == [sync(1), event("after")]
@@ -261,10 +261,10 @@ def test_the_first_end_is_the_runs_also_while_it_is_held() -> None:
 
 
 @pytest.mark.parametrize("late", [event(1), sync(100), end(), Watermark(1, RUN)])
-def test_nothing_follows_an_end_on_its_lane(late: StreamMessage) -> None:
+def test_nothing_follows_an_end_on_its_channel(late: StreamMessage) -> None:
     both = aligner()
     feed(both, (A, end()))
-    with pytest.raises(LaneClosed) as refused:
+    with pytest.raises(InputClosed) as refused:
         feed(both, (A, late))
     assert (refused.value.upstream, refused.value.closed_by) == (str(A), str(end()))
 
@@ -272,7 +272,7 @@ def test_nothing_follows_an_end_on_its_lane(late: StreamMessage) -> None:
 def test_nothing_follows_an_end_that_is_still_held() -> None:
     both = aligner()
     feed(both, (A, sync(1)), (A, end()))
-    with pytest.raises(LaneClosed):
+    with pytest.raises(InputClosed):
         feed(both, (A, event("too late")))
 
 

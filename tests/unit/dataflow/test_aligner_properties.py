@@ -182,7 +182,7 @@ def test_watermarks_only_grow_and_overtake_no_event(
 
 
 @given(scripts(), st.data(), st.booleans())
-def test_end_is_the_last_thing_forwarded_and_only_when_every_lane_is_closed(
+def test_end_is_the_last_thing_forwarded_and_only_when_every_channel_is_closed(
     script_of: list[list[StreamMessage]], data: st.DataObject, may_abort: bool
 ) -> None:
     play = Play(script_of, data)

@@ -36,7 +36,7 @@ def in_background(call: Callable[[], None]) -> Thread:
 
 
 def test_messages_come_out_in_the_order_they_went_in() -> None:
-    channel = Channel("lane", capacity=8)
+    channel = Channel("channel", capacity=8)
     sent: list[StreamMessage] = [event(1), BARRIER, event(2)]
     for message in sent:
         channel.put(message)
@@ -44,19 +44,19 @@ def test_messages_come_out_in_the_order_they_went_in() -> None:
 
 
 def test_an_event_waits_for_room_and_gives_up_at_its_deadline() -> None:
-    channel = Channel("lane", capacity=1)
+    channel = Channel("channel", capacity=1)
     channel.put(event(1))
     started = monotonic()
     with pytest.raises(ChannelTimeout) as late:
         channel.put(event(2), timeout=0.05)
     assert monotonic() - started >= 0.05
-    assert (late.value.channel, late.value.seconds) == ("lane", 0.05)
+    assert (late.value.channel, late.value.seconds) == ("channel", 0.05)
     assert late.value.retryable
     assert drain(channel) == [event(1)]
 
 
 def test_an_event_that_waits_is_accepted_as_soon_as_there_is_room() -> None:
-    channel = Channel("lane", capacity=1)
+    channel = Channel("channel", capacity=1)
     channel.put(event(1))
     putter = in_background(lambda: channel.put(event(2), timeout=30))
     assert channel.take(timeout=30) == event(1)
@@ -66,7 +66,7 @@ def test_an_event_that_waits_is_accepted_as_soon_as_there_is_room() -> None:
 
 
 def test_a_barrier_is_accepted_while_events_wait_and_keeps_its_place() -> None:
-    channel = Channel("lane", capacity=2)
+    channel = Channel("channel", capacity=2)
     channel.put(event(1))
     channel.put(event(2))
     putter = in_background(lambda: channel.put(event(3), timeout=30))
@@ -77,18 +77,18 @@ def test_a_barrier_is_accepted_while_events_wait_and_keeps_its_place() -> None:
 
 
 def test_the_places_for_signals_are_bounded_too() -> None:
-    channel = Channel("lane", capacity=1, reserve=2)
+    channel = Channel("channel", capacity=1, reserve=2)
     channel.put(event(1))
     assert [channel.offer(BARRIER) for _ in range(3)] == [True, True, False]
 
 
 def test_taking_from_an_empty_channel_gives_up_at_its_deadline() -> None:
     with pytest.raises(ChannelTimeout):
-        Channel("lane").take(timeout=0.02)
+        Channel("channel").take(timeout=0.02)
 
 
 def test_what_was_accepted_can_be_taken_after_closing_and_then_the_end_is_told() -> None:
-    channel = Channel("lane")
+    channel = Channel("channel")
     channel.put(event(1))
     channel.close()
     assert channel.take() == event(1)
@@ -97,16 +97,16 @@ def test_what_was_accepted_can_be_taken_after_closing_and_then_the_end_is_told()
 
 
 def test_a_put_after_closing_is_refused_and_names_the_message() -> None:
-    channel = Channel("lane")
+    channel = Channel("channel")
     channel.close()
     with pytest.raises(ChannelClosed) as refused:
         channel.put(event("apples"))
-    assert refused.value.channel == "lane"
+    assert refused.value.channel == "channel"
     assert "apples" in refused.value.message
 
 
 def test_closing_wakes_a_taker_that_waits() -> None:
-    channel = Channel("lane")
+    channel = Channel("channel")
     ended: list[str] = []
 
     def take() -> None:
@@ -121,7 +121,7 @@ def test_closing_wakes_a_taker_that_waits() -> None:
 
 
 def test_closing_wakes_a_putter_that_waits() -> None:
-    channel = Channel("lane", capacity=1)
+    channel = Channel("channel", capacity=1)
     channel.put(event(1))
     ended: list[str] = []
 
@@ -137,7 +137,7 @@ def test_closing_wakes_a_putter_that_waits() -> None:
 
 
 def test_the_peak_depth_stays_visible() -> None:
-    channel = Channel("lane")
+    channel = Channel("channel")
     for number in range(5):
         channel.put(event(number))
     drain(channel)
@@ -161,7 +161,7 @@ def take_until_closed(channel: Channel, taken: list[object]) -> None:
 def test_an_accepted_message_is_delivered_even_when_closing_races_with_putting() -> None:
     """Each message is either taken or refused to its putter, whoever wins."""
     for _ in range(100):
-        channel = Channel("lane", capacity=64)
+        channel = Channel("channel", capacity=64)
         accepted: list[object] = []
         taken: list[object] = []
         threads = [
@@ -178,7 +178,7 @@ def test_an_accepted_message_is_delivered_even_when_closing_races_with_putting()
 def test_depth_never_exceeds_capacity_by_events_nor_the_reserve_by_signals(
     puts: list[bool], capacity: int, reserve: int
 ) -> None:
-    channel = Channel("lane", capacity, reserve)
+    channel = Channel("channel", capacity, reserve)
     accepted = []
     for number, is_signal in enumerate(puts):
         before = channel.depth

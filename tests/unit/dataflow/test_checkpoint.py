@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate.dataflow import EMPTY_COMMAND, CheckpointBarrier, InjectBarrier
-from tidegate.dataflow.checkpoint_barrier import QUIET
+from tidegate.dataflow.checkpoint_barrier import UNPUBLISHED
 from tidegate.errors import InvalidCheckpointBarrier, MalformedBarrier
 
 IDS = st.integers(1, 2**64 - 1)
@@ -62,9 +62,9 @@ def test_numbers_that_do_not_fit_are_refused_and_never_bent(checkpoint_id: int, 
 
 
 def test_a_quiet_barrier_is_aligned_all_the_same() -> None:
-    barrier = CheckpointBarrier(7, 3, QUIET)
-    assert (barrier.is_quiet, barrier.is_aligned) == (True, True)
-    assert not CheckpointBarrier.unaligned(7, 3).is_quiet
+    barrier = CheckpointBarrier(7, 3, UNPUBLISHED)
+    assert (barrier.is_unpublished, barrier.is_aligned) == (True, True)
+    assert not CheckpointBarrier.unaligned(7, 3).is_unpublished
 
 
 @pytest.mark.parametrize("flags", [4, 7, -1, 2**63, 2**64])
@@ -113,7 +113,7 @@ def test_a_packed_command_has_16_bytes_and_comes_back_as_it_was(command: InjectB
 def test_a_packed_command_has_each_field_in_its_place() -> None:
     word = InjectBarrier(5, 9, is_unaligned=True).word
     assert (word >> 64, word >> 16 & 2**48 - 1, word >> 15 & 1, word & 0x7FFF) == (5, 9, 1, 0)
-    assert InjectBarrier(5, 9, is_quiet=True).word & 0xFFFF == 1 << 14
+    assert InjectBarrier(5, 9, is_unpublished=True).word & 0xFFFF == 1 << 14
 
 
 def test_the_empty_command_says_that_there_is_none() -> None:
@@ -140,5 +140,5 @@ def test_a_barrier_says_what_it_is() -> None:
     assert str(CheckpointBarrier.unaligned(7, 3)) == "unaligned checkpoint 7 of epoch 3"
     assert (
         repr(InjectBarrier(7, 3))
-        == "InjectBarrier(checkpoint_id=7, epoch=3, is_unaligned=False, is_quiet=False)"
+        == "InjectBarrier(checkpoint_id=7, epoch=3, is_unaligned=False, is_unpublished=False)"
     )

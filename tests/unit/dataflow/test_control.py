@@ -33,7 +33,7 @@ def test_ids_that_the_head_never_gives_are_refused(id: int) -> None:
     assert refused.value.id == id
 
 
-def test_the_same_barrier_on_two_lanes_may_declare_different_counts() -> None:
+def test_the_same_barrier_on_two_channels_may_declare_different_counts() -> None:
     end = BarrierKind.END_OF_RUN.with_id(3, run="march")
     assert end.counting(5).is_copy_of(end.counting(0))
     assert not end.is_copy_of(BarrierKind.SYNC_TEST.with_id(3, run="march"))

@@ -43,7 +43,7 @@ class Source:
     ) -> None:
         bell = Bell()
         self.channels = [
-            Channel(f"lane{number}", capacity, reserve, room=bell) for number in range(channels)
+            Channel(f"channel{number}", capacity, reserve, room=bell) for number in range(channels)
         ]
         self.injector = BarrierInjector("sales", bell=bell)
         self.handle = self.injector.handle()
@@ -131,7 +131,7 @@ def test_a_closed_channel_fails_the_source_by_name_and_tells_the_coordinator() -
         source.emitter.turn()
     assert failed.value.source == "sales"
     assert "checkpoint #3" in failed.value.barrier
-    assert "lane0" in failed.value.reason
+    assert "channel0" in failed.value.reason
     assert isinstance(failed.value.__cause__, ChannelClosed)
     assert source.told == [failed.value]
     assert source.emitter.failed is failed.value

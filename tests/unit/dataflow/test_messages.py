@@ -78,7 +78,7 @@ def test_a_checkpoint_travels_in_a_barrier_with_its_number() -> None:
     assert BARRIER.checkpoint is CHECKPOINT
 
 
-def test_the_copy_that_a_lane_counts_carries_the_same_checkpoint() -> None:
+def test_the_copy_that_a_channel_counts_carries_the_same_checkpoint() -> None:
     assert BARRIER.counting(9).checkpoint == CHECKPOINT
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.group.connection import Connection
-from tidegate.group.unauthenticated import Strangers
+from tidegate.group.unauthenticated import UnauthenticatedConnections
 
 
 def connection(host: str) -> Connection:
@@ -23,7 +23,7 @@ class SimpleStranger(SimpleNamespace):
 
 @given(st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3"]), max_size=60))
 def test_there_are_never_more_than_the_bound(hosts: list[str]) -> None:
-    strangers, evicted = Strangers(most=8), 0
+    strangers, evicted = UnauthenticatedConnections(most=8), 0
     for host in hosts:
         evicted += strangers.add(connection(host)) is not None
 
@@ -32,7 +32,7 @@ def test_there_are_never_more_than_the_bound(hosts: list[str]) -> None:
 
 
 def test_a_flood_from_one_address_evicts_no_connection_of_another() -> None:
-    strangers = Strangers(most=8)
+    strangers = UnauthenticatedConnections(most=8)
     member = connection("10.0.0.1")
     strangers.add(member)
     for _ in range(1000):
@@ -42,7 +42,7 @@ def test_a_flood_from_one_address_evicts_no_connection_of_another() -> None:
 
 
 def test_a_connection_that_has_proven_itself_is_not_evicted() -> None:
-    strangers = Strangers(most=1)
+    strangers = UnauthenticatedConnections(most=1)
     member = connection("10.0.0.1")
     strangers.add(member)
     strangers.discard(member)

@@ -22,6 +22,7 @@ from tidegate.group.wire import (
     BarrierCompletion,
     BarrierRequest,
     Challenge,
+    ChannelKind,
     Configure,
     Delivered,
     Drain,
@@ -29,7 +30,6 @@ from tidegate.group.wire import (
     Goodbye,
     Heartbeat,
     Hello,
-    Lane,
     Leave,
     Posted,
     Reason,
@@ -65,7 +65,9 @@ frames: dict[type[Frame], st.SearchStrategy[Frame]] = {
     BarrierCompletion: st.builds(BarrierCompletion, u64, u64, flags, *[statuses] * 4),
     Refusal: st.builds(Refusal, u64, st.sampled_from(Reason)),
     Challenge: st.builds(Challenge, raw(32)),
-    Hello: st.builds(Hello, raw(32), st.sampled_from(Lane), raw(16), u32, raw(32), names, texts),
+    Hello: st.builds(
+        Hello, raw(32), st.sampled_from(ChannelKind), raw(16), u32, raw(32), names, texts
+    ),
     Welcome: st.builds(Welcome, raw(32), seconds, seconds),
     Configure: st.builds(Configure, *[seconds] * 4),
     Heartbeat: st.just(Heartbeat()),

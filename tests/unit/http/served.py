@@ -14,7 +14,7 @@ from typing import Any, cast
 from tidegate.http import Limits, Listening, Tokens, serving_http
 from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.service import Front
+from tidegate.runtime.service import PipelineFrontend
 from tidegate.settings import Settings
 from tidegate.store import Database, Run, RunState
 
@@ -52,18 +52,18 @@ class StubDatabase:
         """It is there."""
 
 
-def front(server: object = None, check: Callable[[], None] = lambda: None) -> Front:
+def front(server: object = None, check: Callable[[], None] = lambda: None) -> PipelineFrontend:
     """A service with one source, `sales`, and no sink."""
-    assembly = SimpleNamespace(name="shop", sources={"sales": [["scan/0"]]})
+    task_graph = SimpleNamespace(name="shop", sources={"sales": [["scan/0"]]})
     checked = SimpleNamespace(stages={})
     served = SimpleNamespace(
         server=server or StubServer(),
-        assembly=assembly,
+        task_graph=task_graph,
         checked=checked,
         check=check,
         schema_of=lambda sink: None,
     )
-    return cast("Front", served)
+    return cast("PipelineFrontend", served)
 
 
 def place_in(root: Path, database: object = None, **settings: float) -> Deployment:

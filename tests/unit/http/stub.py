@@ -15,11 +15,11 @@ from tidegate.http.error_mapping import refusal_of, status_of
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `cut` sends less than it announces, `is_lost` nothing."""
+    """An answer; `checkpoint` sends less than it announces, `is_lost` nothing."""
 
     status: int = 200
     body: bytes = b"{}"
-    cut: int = 0
+    checkpoint: int = 0
     is_lost: bool = False
     location: str = ""
 
@@ -74,7 +74,7 @@ def answering(*replies: Reply) -> Iterator[Stub]:
             if reply.location:
                 self.send_header("location", reply.location)
             self.end_headers()
-            self.wfile.write(reply.body[: len(reply.body) - reply.cut])
+            self.wfile.write(reply.body[: len(reply.body) - reply.checkpoint])
 
         do_GET = do_POST = do_PUT = answer  # noqa: N815  as the standard library wants it
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from tidegate.checkpoint import Cutting
+from tidegate.checkpoint import Checkpoints
 from tidegate.errors import InvalidRequest
-from tidegate.http.requests import LARGEST, Beginning, asked_chunk, asked_cut, asked_number
+from tidegate.http.requests import LARGEST, Beginning, asked_checkpoint, asked_chunk, asked_number
 
 
 def request(query: str = "", number: str = "1") -> Request:
@@ -50,27 +50,27 @@ def test_no_chunk_is_taken_for_another_because_of_its_length(text: str) -> None:
 
 
 def test_a_cut_is_the_latest_or_has_a_number() -> None:
-    assert asked_cut("latest").number is None
-    assert asked_cut("12").number == 12
+    assert asked_checkpoint("latest").number is None
+    assert asked_checkpoint("12").number == 12
 
 
 @pytest.mark.parametrize("text", ["", "0", "last", "-1", "1.5", "9" * 5000])
 def test_what_is_no_cut_is_refused_in_few_words(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        asked_cut(text)
+        asked_checkpoint(text)
     assert len(str(refused.value)) < 200
 
 
-def begun(cutting: object) -> Cutting | None:
-    body = {"run": "march", "cutting": cutting}
-    return msgspec.json.decode(msgspec.json.encode(body), type=Beginning).wanted_cutting()
+def begun(checkpoints: object) -> Checkpoints | None:
+    body = {"run": "march", "checkpoints": checkpoints}
+    return msgspec.json.decode(msgspec.json.encode(body), type=Beginning).wanted_checkpoints()
 
 
 def test_a_run_says_how_it_is_cut_and_what_it_does_not_say_is_as_usual() -> None:
     assert begun(None) is None
-    assert begun({}) == Cutting()
-    assert begun({"every": 5, "tolerated": None}) == Cutting(every=5.0, tolerated=None)
-    everything = Cutting(every=1.0, pause=2.0, alignment=3.0, tolerated=6, retained=7)
+    assert begun({}) == Checkpoints()
+    assert begun({"every": 5, "tolerated": None}) == Checkpoints(every=5.0, tolerated=None)
+    everything = Checkpoints(every=1.0, pause=2.0, alignment=3.0, tolerated=6, retained=7)
     assert begun(msgspec.to_builtins(everything)) == everything
 
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from tidegate.http.client_api import Account
+from tidegate.http.client_api import ClientApi
 from tidegate.http.downloads import Downloads
 from tidegate.http.formats import ResultFormat
 from tidegate.http.limits.executors import Threads
@@ -51,7 +51,7 @@ def sent(root: Path, taken: int) -> list[Message]:
         return {"type": "http.disconnect"}
 
     async def fetch() -> None:
-        account = cast("Account", Results())
+        account = cast("ClientApi", Results())
         asked = account, "march", "best", ResultFormat.CSV, None
         answer = await Downloads(spool, threads, Limits()).send(*asked)
         assert there(root)

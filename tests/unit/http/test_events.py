@@ -28,15 +28,15 @@ def seen(
     state: RunState = RunState.OPEN,
     processed: int = 0,
     cause: str | None = None,
-    cuts: Sequence[int] = (),
+    checkpoints: Sequence[int] = (),
 ) -> Seen:
     results = {"best": 2, "bulk": 0} if state is RunState.ENDED else {}
     stage = StageStatus("s1", 3, False, 3, processed, 1, 0, 0, 0)
     run = Run(17, "shop", "march", 1, state, cause)
-    return Seen(run, "waiting", [stage], results, tuple(map(cut, cuts)))
+    return Seen(run, "waiting", [stage], results, tuple(map(checkpoint, checkpoints)))
 
 
-def cut(number: int) -> Checkpoint:
+def checkpoint(number: int) -> Checkpoint:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     committed = CheckpointState.COMMITTED
     more = (0.5, 0.1, 10, "s1", None, None)
@@ -64,26 +64,30 @@ def test_the_end_tells_every_sink_once_and_then_that_all_is_complete() -> None:
 
 
 def test_every_cut_is_told_once_also_to_who_comes_back() -> None:
-    first = [*events(None, seen(cuts=[3, 4]), HEARD_NOTHING)]
-    assert told(first) == [("17.0.3", "cut"), ("17.0.4", "cut"), ("17.0.4", "progress")]
+    first = [*events(None, seen(checkpoints=[3, 4]), HEARD_NOTHING)]
+    assert told(first) == [
+        ("17.0.3", "checkpoint"),
+        ("17.0.4", "checkpoint"),
+        ("17.0.4", "progress"),
+    ]
     assert first[0].data["number"] == 3
     back = EventId.read(str(first[0].id))
     assert back is not None
-    assert told([*events(seen(), seen(cuts=[3, 4]), back)]) == [("17.0.4", "cut")]
-    assert told([*events(seen(cuts=[3, 4]), seen(cuts=[4]), first[-1].id)]) == []
+    assert told([*events(seen(), seen(checkpoints=[3, 4]), back)]) == [("17.0.4", "checkpoint")]
+    assert told([*events(seen(checkpoints=[3, 4]), seen(checkpoints=[4]), first[-1].id)]) == []
 
 
 def test_cuts_come_before_the_end_and_are_not_told_again_behind_it() -> None:
-    found = [*events(seen(), seen(RunState.ENDED, cuts=[7]), HEARD_NOTHING)]
-    assert [event.kind for event in found] == ["cut", "query-end", "query-end", "complete"]
-    again = [*events(None, seen(RunState.ENDED, cuts=[7]), found[1].id)]
+    found = [*events(seen(), seen(RunState.ENDED, checkpoints=[7]), HEARD_NOTHING)]
+    assert [event.kind for event in found] == ["checkpoint", "query-end", "query-end", "complete"]
+    again = [*events(None, seen(RunState.ENDED, checkpoints=[7]), found[1].id)]
     assert told(again) == [("17.2.7", "query-end"), ("17.3.7", "complete")]
 
 
 def test_a_stream_tells_a_cut_once_however_often_it_is_seen() -> None:
-    taken = seen(cuts=[5])
-    heard = b"".join(heard_of([taken, taken, seen(RunState.CANCELLED, cuts=[5])]))
-    assert heard.count(b"event: cut\n") == 1
+    taken = seen(checkpoints=[5])
+    heard = b"".join(heard_of([taken, taken, seen(RunState.CANCELLED, checkpoints=[5])]))
+    assert heard.count(b"event: checkpoint\n") == 1
 
 
 @pytest.mark.parametrize("heard", range(5))

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.http.served import front, place_in
 from tests.unit.http.stub import LOST, answering, refusal, value
 from tidegate.errors import ServerStarting, ServerUnreachable, UnsafeListen
-from tidegate.http import Calls, Limits, Listening, listening_at
+from tidegate.http import HttpClient, Limits, Listening, listening_at
 from tidegate.http.client.http_client import Lost, _Bounds
 
 STARTING = refusal(ServerStarting(12.5))
@@ -33,7 +33,7 @@ def test_a_server_that_starts_says_so_to_every_request_and_then_answers(tmp_path
             status, after, told = ask(entrance.at, method, path)
             assert (status, after, told["condition"]) == (503, "1", "ServerStarting")
         assert ask(entrance.at, "GET", "/health")[2]["status"] == "starting"
-        with entrance.serving(front(), place_in(tmp_path)) as at:
+        with entrance.serve(front(), place_in(tmp_path)) as at:
             assert at == entrance.at
             assert ask(at, "GET", "/health") == (200, None, {"status": "ok"})
 
@@ -59,7 +59,7 @@ def test_an_address_that_is_not_safe_is_refused_before_anything_starts() -> None
 def test_a_call_outlasts_a_start_that_takes_longer_than_its_patience() -> None:
     said: list[str] = []
     with answering(*[STARTING] * 4, value({"a": 1})) as stub:
-        calls = Calls(stub.url, patience=0)
+        calls = HttpClient(stub.url, patience=0)
         calls.say = said.append
         assert calls.json("GET", "/x") == b'{"a": 1}'
     away, back = said
@@ -70,14 +70,14 @@ def test_a_call_outlasts_a_start_that_takes_longer_than_its_patience() -> None:
 
 def test_a_start_has_a_bound_as_well() -> None:
     with answering(STARTING) as stub, pytest.raises(ServerStarting) as late:
-        Calls(stub.url, patience=0, starting=0.5).json("GET", "/x")
+        HttpClient(stub.url, patience=0, starting=0.5).json("GET", "/x")
     assert late.value.seconds == 12.5
     assert len(stub.asked) > 1
 
 
 def test_a_server_that_goes_away_while_it_starts_is_not_waited_for_as_long() -> None:
     with answering(STARTING, LOST) as stub, pytest.raises(ServerUnreachable):
-        Calls(stub.url, patience=0).json("GET", "/x")
+        HttpClient(stub.url, patience=0).json("GET", "/x")
     assert len(stub.asked) == 2
 
 

@@ -19,7 +19,7 @@ from tidegate.plan import (
     plan_hash,
 )
 from tidegate.plan.tree import draw
-from tidegate.plan.wording import cut, listed
+from tidegate.plan.wording import checkpoint, listed
 
 WIDTH = 160
 
@@ -183,4 +183,4 @@ def test_a_list_says_how_much_it_leaves_out() -> None:
 
 
 def test_sql_over_several_lines_is_shown_on_one() -> None:
-    assert cut("a >\n      1") == "a > 1"
+    assert checkpoint("a >\n      1") == "a > 1"

@@ -1,4 +1,4 @@
-"""Whatever is declared: barriers where lanes meet, rules that settle, plans that repeat."""
+"""Whatever is declared: barriers where channels meet, rules that settle, plans that repeat."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_there_is_one_barrier_per_fan_in_and_none_elsewhere(pipeline: tg.Pipelin
 
 
 @given(pipelines())
-def test_a_barrier_counts_the_lanes_that_arrive(pipeline: tg.Pipeline) -> None:
+def test_a_barrier_counts_the_channels_that_arrive(pipeline: tg.Pipeline) -> None:
     plan = physical_plan(pipeline)
     for node in plan.nodes:
         if isinstance(node, PhysicalBarrier):

@@ -306,7 +306,7 @@ def test_an_aggregate_is_released_by_the_monitor(shop: tg.Pipeline, sales: tg.St
     assert (barrier.released_by, barrier.bound) == (MONITOR, RUN_DEADLINE)
 
 
-def test_an_aggregate_has_a_barrier_even_for_a_single_lane(sales: tg.Stream) -> None:
+def test_an_aggregate_has_a_barrier_even_for_a_single_channel(sales: tg.Stream) -> None:
     alone = tg.Pipeline("alone")
     alone.source("sales", "a int").aggregate(by="a", n="count(*)").sink("counts")
     assert barriers(physical_plan(alone))["b2"].upstream_count == 1

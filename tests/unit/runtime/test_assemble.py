@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.plan import PhysicalBarrier, PhysicalPlan
 from tidegate.plan import physical_plan as plan_of
-from tidegate.runtime.task_graph import assemble, edges_into, tasks
+from tidegate.runtime.task_graph import build_task_graph, edges_into, tasks
 from tidegate_examples.coffee import pipeline as coffee
 
 
@@ -15,33 +15,33 @@ def barriers(plan: PhysicalPlan) -> list[PhysicalBarrier]:
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
-def test_every_barrier_expects_exactly_the_lanes_that_arrive(shards: int) -> None:
+def test_every_barrier_expects_exactly_the_channels_that_arrive(shards: int) -> None:
     plan = plan_of(coffee, shards=shards)
-    assembly = assemble(plan)
+    task_graph = build_task_graph(plan)
     assert barriers(plan)
     for barrier in barriers(plan):
         for task in tasks(barrier):
-            assert len(edges_into(assembly.links, task)) == barrier.upstream_count
+            assert len(edges_into(task_graph.links, task)) == barrier.upstream_count
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_whatever_is_no_barrier_has_one_arriving_lane_at_most(shards: int) -> None:
+def test_whatever_is_no_barrier_has_one_arriving_channel_at_most(shards: int) -> None:
     plan = plan_of(coffee, shards=shards)
-    assembly = assemble(plan)
+    task_graph = build_task_graph(plan)
     for node in plan.nodes:
         if not isinstance(node, PhysicalBarrier):
-            assert all(len(edges_into(assembly.links, task)) <= 1 for task in tasks(node))
+            assert all(len(edges_into(task_graph.links, task)) <= 1 for task in tasks(node))
 
 
 def test_every_source_is_read_by_all_shards_of_its_stages() -> None:
-    assembly = assemble(plan_of(coffee, shards=2))
-    assert set(assembly.sources) == {
+    task_graph = build_task_graph(plan_of(coffee, shards=2))
+    assert set(task_graph.sources) == {
         "transactions",
         "transaction_items",
         "menu_items",
         "stores",
         "users",
     }
-    for readers in assembly.sources.values():
+    for readers in task_graph.sources.values():
         assert readers
         assert all(len(tasks) == 2 for tasks in readers)

@@ -22,7 +22,7 @@ from tidegate.dataflow import (
 from tidegate.errors import (
     AlignmentError,
     BarrierOverlap,
-    LaneClosed,
+    InputClosed,
     ProcessorFailed,
     UnfinishedAlignment,
 )
@@ -139,10 +139,10 @@ def test_a_terminal_is_forwarded_when_all_upstreams_delivered_it() -> None:
     assert outcome.terminal == stop
 
 
-def test_nothing_follows_a_terminal_on_its_lane() -> None:
+def test_nothing_follows_a_terminal_on_its_channel() -> None:
     processor = node()
     give(processor, A, BarrierKind.GRACEFUL_END.with_id(3))
-    with refused(LaneClosed) as causes:
+    with refused(InputClosed) as causes:
         give(processor, A, event("first too late"), event("too late"))
     assert causes[0].closed_by == str(BarrierKind.GRACEFUL_END.with_id(3))
 

@@ -7,21 +7,21 @@ from threading import Event
 
 import pytest
 
-from tidegate.runtime.ingestion.daemon_pool import Couriers
+from tidegate.runtime.ingestion.daemon_pool import DaemonPool
 
 BOUND = 60.0
 
 
 def test_what_was_submitted_is_done_before_the_context_is_left() -> None:
     done: list[int] = []
-    with Couriers(2, "test") as couriers:
+    with DaemonPool(2, "test") as couriers:
         outcomes = [couriers.submit(done.append, number) for number in range(20)]
     assert sorted(done) == [*range(20)]
     assert all(it.done() for it in outcomes)
 
 
 def test_an_error_belongs_to_whoever_asked_and_the_others_are_done_all_the_same() -> None:
-    with Couriers(1, "test") as couriers:
+    with DaemonPool(1, "test") as couriers:
         wrong, right = couriers.submit(int, "one"), couriers.submit(int, "1")
     assert isinstance(wrong.exception(), ValueError)
     assert right.result() == 1
@@ -36,7 +36,7 @@ def test_who_is_interrupted_waits_neither_for_the_queue_nor_for_what_hangs() -> 
         is_over.wait(BOUND)
 
     def interrupted() -> None:
-        with Couriers(1, "test") as couriers:
+        with DaemonPool(1, "test") as couriers:
             given.extend(couriers.submit(hang) for _ in range(2))
             assert hanging.wait(BOUND)
             raise KeyboardInterrupt

@@ -39,7 +39,7 @@ def test_it_is_the_time_from_the_first_copy_to_the_last_and_who_brought_that(clo
     node = BarrierProcessor("meet", (LEFT, RIGHT))
     arrive(node, LEFT, 1)
     clock.now = 3.0
-    said = arrive(node, RIGHT, 1).remembered[RUN]
+    said = arrive(node, RIGHT, 1).snapshots[RUN]
     assert (said.waited, said.last) == (3.0, "right")
 
 
@@ -51,4 +51,4 @@ def test_a_late_copy_of_one_that_was_withdrawn_is_not_the_first_of_the_next(cloc
     clock.now = 60.0
     arrive(node, LEFT, 2)
     clock.now = 62.0
-    assert arrive(node, RIGHT, 2).remembered[RUN].waited == 2.0
+    assert arrive(node, RIGHT, 2).snapshots[RUN].waited == 2.0

@@ -12,11 +12,11 @@ from tidegate.errors import SourcesNotGiven, UnknownSource
 from tidegate.flows.model.context import Data
 from tidegate.flows.worker.pipeline_runs import UNSERVED, Wanted, run_name, why_unreleased
 from tidegate.flows.worker.pipeline_submit import chunks_for
-from tidegate.store import LaneStatus, Owner, Run, RunFacts, RunState
+from tidegate.store import ChannelStatus, Owner, Run, RunFacts, RunState
 from tidegate.store.flows.pipeline_links import Submitted
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-LANE = LaneStatus("head", "scan", 0, 2, 1, 0, NOW)
+CHANNEL = ChannelStatus("head", "scan", 0, 2, 1, 0, NOW)
 
 
 def run(state: RunState = RunState.OPEN) -> Run:
@@ -25,7 +25,7 @@ def run(state: RunState = RunState.OPEN) -> Run:
 
 def facts(*owners: Owner) -> RunFacts:
     owned = {f"task-{number}": owner for number, owner in enumerate(owners)}
-    return RunFacts(run(), NOW, (), (LANE,), frozenset(), owned)
+    return RunFacts(run(), NOW, (), (CHANNEL,), frozenset(), owned)
 
 
 def wanted(data: Data) -> Wanted:

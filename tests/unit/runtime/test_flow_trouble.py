@@ -7,7 +7,7 @@ import pytest
 from psycopg import errors
 
 from tidegate.errors import DatabaseUnreachable, UnknownFlowRun
-from tidegate.flows.worker.store_errors import Untold, ours
+from tidegate.flows.worker.store_errors import StoreUnavailable, ours
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_what_is_told_of_a_value_or_a_run_is_told(trouble: Exception) -> None:
     ],
 )
 def test_everything_else_keeps_its_cause_and_says_nothing_of_the_task(trouble: Exception) -> None:
-    with pytest.raises(Untold) as untold, ours():
+    with pytest.raises(StoreUnavailable) as untold, ours():
         raise trouble
     assert untold.value.__cause__ is trouble

@@ -1,21 +1,21 @@
-"""What a step takes of a lane: up to a barrier, up to a share, and END only when released."""
+"""What a step takes of a channel: up to a barrier, up to a share, and END only when released."""
 
 from __future__ import annotations
 
 import pytest
 
 from tidegate.dataflow import Barrier, BarrierKind, Edge, Event, StreamMessage
-from tidegate.errors import CountMismatch, LaneConflict
+from tidegate.errors import ChannelConflict, CountMismatch
 from tidegate.runtime.task.batch_sizing import PATIENCE, QUIET
-from tidegate.runtime.task.input_channel import Inbox
+from tidegate.runtime.task.input_channel import InputChannel
 from tidegate.store import FETCH, Run, RunState, Unread
 
 RUN = Run(1, "shop", "march", 1, RunState.OPEN)
 MANY = 1_000
 
 
-def inbox(*messages: StreamMessage) -> Inbox:
-    made = Inbox(7, Edge(0, "s1"), RUN, 0, 0, 0)
+def inbox(*messages: StreamMessage) -> InputChannel:
+    made = InputChannel(7, Edge(0, "s1"), RUN, 0, 0, 0)
     for seq, message in enumerate(messages, 1):
         made.keep(Unread(RUN, 7, seq, message))
     return made
@@ -29,13 +29,15 @@ def end(count: int) -> Barrier:
     return BarrierKind.END_OF_RUN.with_id(1, RUN.key).counting(count)
 
 
-def taken(box: Inbox, messages: int = MANY, share: int = MANY, *, released: bool = True) -> int:
+def taken(
+    box: InputChannel, messages: int = MANY, share: int = MANY, *, released: bool = True
+) -> int:
     return len(list(box.take(messages, share, released=released)))
 
 
 def test_a_step_stops_behind_a_barrier() -> None:
-    cut = BarrierKind.CHECKPOINT.with_id(1, RUN.key)
-    box = inbox(batch(1), cut, batch(1))
+    checkpoint = BarrierKind.CHECKPOINT.with_id(1, RUN.key)
+    box = inbox(batch(1), checkpoint, batch(1))
     assert taken(box) == 2
     assert box.handled == 2
     assert taken(box) == 1
@@ -59,9 +61,9 @@ def test_an_end_that_is_not_released_stays() -> None:
     assert taken(box, released=True) == 1
 
 
-def test_a_gap_on_a_lane_is_an_error() -> None:
+def test_a_gap_on_a_channel_is_an_error() -> None:
     box = inbox(batch(1))
-    with pytest.raises(LaneConflict):
+    with pytest.raises(ChannelConflict):
         box.keep(Unread(RUN, 7, 3, batch(1)))
 
 

@@ -10,7 +10,7 @@ from tidegate.dataflow import Carrier, Edge, Event
 from tidegate.runtime.task.processors import Operator
 from tidegate.runtime.task.task_loop import Outcome, Step
 from tidegate.runtime.worker import task_attempt
-from tidegate.runtime.worker.task_attempt import Deaths, Life
+from tidegate.runtime.worker.task_attempt import FailureCounter, TaskAttempt
 
 EDGE = Edge(0, "before")
 
@@ -23,7 +23,7 @@ class Keeper(Operator):
 
 
 class Scripted:
-    """Lanes that give these steps, as far as there is room."""
+    """Channels that give these steps, as far as there is room."""
 
     is_settled = True
     is_closed = False
@@ -49,9 +49,11 @@ class Scripted:
         return 0
 
 
-def a_life(*steps: str, committed: int = 0, later: str = "", is_careful: bool = False) -> Life:
+def a_life(
+    *steps: str, committed: int = 0, later: str = "", is_careful: bool = False
+) -> TaskAttempt:
     """One that reads these steps, of runs with names of a letter, and commits the first few."""
-    life = Life(Scripted(*steps), Keeper("op"), is_careful=is_careful)
+    life = TaskAttempt(Scripted(*steps), Keeper("op"), is_careful=is_careful)
     for number in range(len(steps)):
         step = life.read(lambda _: 100)
         assert step is not None
@@ -64,28 +66,28 @@ def test_a_task_that_dies_with_a_run_again_and_again_is_counted_however_long_it_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(task_attempt, "LONG", 0.0)
-    deaths = Deaths()
+    deaths = FailureCounter()
     assert [deaths.count(a_life("a")) for _ in range(4)] == [1, 2, 3, 4]
 
 
 def test_a_run_that_has_come_further_in_between_counts_from_the_start() -> None:
-    deaths = Deaths()
+    deaths = FailureCounter()
     assert [deaths.count(a_life("a", "a", committed=1)) for _ in range(4)] == [1, 1, 1, 1]
 
 
 def test_other_runs_that_come_further_do_not_hide_the_one_that_does_not() -> None:
-    deaths = Deaths()
+    deaths = FailureCounter()
     assert [deaths.count(a_life("b", "a", committed=1)) for _ in range(4)] == [1, 2, 3, 4]
 
 
 def test_a_run_whose_job_goes_on_behind_its_step_has_not_come_further() -> None:
-    deaths = Deaths()
+    deaths = FailureCounter()
     died = [deaths.count(a_life("ab", committed=1, later="a")) for _ in range(3)]
     assert died == [1, 2, 3]
 
 
 def test_what_is_only_kept_is_neither_progress_nor_at_work() -> None:
-    life = Life(Scripted(["kept"]), Keeper("op"))
+    life = TaskAttempt(Scripted(["kept"]), Keeper("op"))
     step = life.read(lambda _: 100)
     assert step is not None
     life.commit(step, Outcome())
@@ -95,7 +97,7 @@ def test_what_is_only_kept_is_neither_progress_nor_at_work() -> None:
 def test_deaths_with_nobody_at_work_count_until_anybody_came_further_or_it_lived_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    deaths = Deaths()
+    deaths = FailureCounter()
     assert [deaths.count(a_life()) for _ in range(3)] == [1, 2, 3]
     assert deaths.count(a_life("b", committed=1)) == 1
     assert deaths.count(a_life()) == 2
@@ -104,10 +106,10 @@ def test_deaths_with_nobody_at_work_count_until_anybody_came_further_or_it_lived
 
 
 def test_a_careful_life_reads_message_by_message() -> None:
-    careful = Life(Scripted("abc"), Keeper("op"), is_careful=True)
+    careful = TaskAttempt(Scripted("abc"), Keeper("op"), is_careful=True)
     step = careful.read(lambda _: 100)
     assert step is not None
     assert [message.run for message in step.messages] == ["a"]
-    none = Life(Scripted("abc"), Keeper("op"), is_careful=True).read(lambda _: 0)
+    none = TaskAttempt(Scripted("abc"), Keeper("op"), is_careful=True).read(lambda _: 0)
     assert none is not None
     assert none.messages == ()

@@ -14,34 +14,34 @@ from tidegate.runtime.task.task_loop import Step
 
 RUN = "march#1"
 EDGES = (Edge(0, "left"), Edge(1, "right"), Edge(2, "middle"))
-CUTS = (BarrierKind.CHECKPOINT.with_id(1, RUN), BarrierKind.CHECKPOINT.with_id(2, RUN))
+CHECKPOINTS = (BarrierKind.CHECKPOINT.with_id(1, RUN), BarrierKind.CHECKPOINT.with_id(2, RUN))
 END = BarrierKind.END_OF_RUN.with_id(3, RUN)
 
 
 @st.composite
-def lanes(draw: st.DrawFn) -> list[list[StreamMessage]]:
+def channels(draw: st.DrawFn) -> list[list[StreamMessage]]:
     """For each edge: data, cut 1, data, cut 2, data, END."""
     built = []
     for edge in EDGES:
-        lane: list[StreamMessage] = []
+        channel: list[StreamMessage] = []
         time = 0
-        for part, barrier in enumerate((*CUTS, END)):
+        for part, barrier in enumerate((*CHECKPOINTS, END)):
             for number in range(draw(st.integers(0, 3))):
-                lane.append(Event(f"{edge.upstream} {part} {number}", RUN))
+                channel.append(Event(f"{edge.upstream} {part} {number}", RUN))
                 if draw(st.booleans()):
                     time += draw(st.integers(1, 5))
-                    lane.append(Watermark(time, RUN))
-            lane.append(barrier)
-        built.append(lane)
+                    channel.append(Watermark(time, RUN))
+            channel.append(barrier)
+        built.append(channel)
     return built
 
 
 class Bench:
-    """What a task's durable lanes do, over lists; `sent` and `cursors` are all that survives."""
+    """What a task's durable channels do, over lists; `sent` and `cursors` are all that survives."""
 
-    def __init__(self, lanes: Sequence[Sequence[StreamMessage]]) -> None:
-        self.lanes = lanes
-        self.cursors = [0] * len(lanes)
+    def __init__(self, channels: Sequence[Sequence[StreamMessage]]) -> None:
+        self.channels = channels
+        self.cursors = [0] * len(channels)
         self.sent: list[StreamMessage] = []
         self.restart()
 
@@ -51,7 +51,7 @@ class Bench:
         arrived = {
             edge: message.time
             for edge in EDGES
-            for message in self.lanes[edge.index][: self.cursors[edge.index]]
+            for message in self.channels[edge.index][: self.cursors[edge.index]]
             if isinstance(message, Watermark)
         }
         if arrived:
@@ -72,7 +72,7 @@ class Bench:
     def _take(self, edge: Edge, limit: int) -> tuple[StreamMessage, ...]:
         start = self.handled[edge.index]
         taken: list[StreamMessage] = []
-        for message in self.lanes[edge.index][start : start + limit]:
+        for message in self.channels[edge.index][start : start + limit]:
             taken.append(message)
             if message.is_signal:
                 break
@@ -81,13 +81,13 @@ class Bench:
 
 
 @given(
-    lanes=lanes(),
+    channels=channels(),
     schedule=st.lists(st.tuples(st.sampled_from(EDGES), st.integers(1, 4), st.booleans())),
 )
 def test_a_crash_at_any_moment_changes_nothing(
-    lanes: list[list[StreamMessage]], schedule: list[tuple[Edge, int, bool]]
+    channels: list[list[StreamMessage]], schedule: list[tuple[Edge, int, bool]]
 ) -> None:
-    bench = Bench(lanes)
+    bench = Bench(channels)
     for edge, limit, crash in schedule:
         bench.step(edge, limit)
         if crash:
@@ -95,9 +95,9 @@ def test_a_crash_at_any_moment_changes_nothing(
     while any(bench.step(edge, 4) for edge in EDGES):
         pass
 
-    assert bench.cursors == [len(lane) for lane in lanes]
-    assert [m for m in bench.sent if isinstance(m, Barrier)] == [*CUTS, END]
-    parts = zip(*map(_parts, lanes), strict=True)
+    assert bench.cursors == [len(channel) for channel in channels]
+    assert [m for m in bench.sent if isinstance(m, Barrier)] == [*CHECKPOINTS, END]
+    parts = zip(*map(_parts, channels), strict=True)
     assert _parts(bench.sent) == [sorted(chain.from_iterable(part)) for part in parts]
     times = [message.time for message in bench.sent if isinstance(message, Watermark)]
     assert times == sorted(set(times))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoint import Cutting
+from tidegate.checkpoint import Checkpoints
 from tidegate.runtime.ingestion.folder_run import RunOptions, Telling, chunks_of, send
 from tidegate.store import Run, RunFacts, RunState
 
@@ -41,7 +41,7 @@ class Shelf:
         return self.last
 
     def begin(
-        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+        self, run: str, *, deadline: float | None = None, checkpoints: Checkpoints | None = None
     ) -> Run:
         self.last = march(RunState.OPEN, 2)
         return self.last

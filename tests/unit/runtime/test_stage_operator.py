@@ -20,18 +20,18 @@ from tidegate.dataflow import (
     StreamMessage,
     Watermark,
 )
-from tidegate.dataflow.checkpoint_barrier import QUIET
+from tidegate.dataflow.checkpoint_barrier import UNPUBLISHED
 from tidegate.errors import NotABatch, StageFailed
 from tidegate.plan.physical import Join, PhysicalStage, Step, Top, Where, Write
 from tidegate.runtime.jobs import job_batcher as batchers
-from tidegate.runtime.jobs.job_batcher import Desk
+from tidegate.runtime.jobs.job_batcher import JobBatcher
 from tidegate.runtime.task.stage_processor import SinkResult, StageOperator
 from tidegate.runtime.task.task_loop import Outcome
 from tidegate.runtime.task.task_loop import Step as Messages
-from tidegate.spark import Batch, PreparedStage, Route, Share
+from tidegate.spark import Batch, JobInput, PreparedStage, Route
 
 WAIT = 30
-LANE = Edge(0, "upstream")
+CHANNEL = Edge(0, "upstream")
 END = BarrierKind.END_OF_RUN
 MAY, JUNE = "may#1", "june#2"
 FILTER = Where("a > 0", ("a",))
@@ -42,11 +42,11 @@ class Spark:
     """Stands for a job: remembers its shares; one batch each, or one per shard of the reader."""
 
     def __init__(self, shards: Sequence[int | None] = (None,)) -> None:
-        self.shares: list[Share] = []
+        self.shares: list[JobInput] = []
         self.fails_for: set[int] = set()
         self._shards = shards
 
-    def __call__(self, shares: Sequence[Share]) -> list[dict[int | None, Batch]]:
+    def __call__(self, shares: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
         for share in shares:
             if share.run in self.fails_for:
                 raise StageFailed("s1", "BROKEN", "it is broken")
@@ -63,10 +63,10 @@ def spark() -> Spark:
 
 
 @pytest.fixture
-def desk(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def batcher(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobBatcher]:
     monkeypatch.setattr(batchers, "PAUSE", 0.0)
-    with closing(Desk("s1", spark)) as desk:
-        yield desk
+    with closing(JobBatcher("s1", spark)) as batcher:
+        yield batcher
 
 
 def stage(*steps: Step, inputs: int = 1, route: Route | None = None) -> PreparedStage:
@@ -79,7 +79,7 @@ def handle(operator: StageOperator, *messages: StreamMessage) -> Outcome:
     """What follows from a step, its jobs awaited."""
     worked = Semaphore(0)
     operator.attend(worked.release)
-    outcome = operator.handle(Messages(Carrier.DATA, LANE, messages))
+    outcome = operator.handle(Messages(Carrier.DATA, CHANNEL, messages))
     while outcome.later:
         assert worked.acquire(timeout=WAIT)
         for step, more in operator.finished():
@@ -93,16 +93,20 @@ def batch(name: str, rows: int = 1) -> Batch:
     return Batch((f"{name}.parquet",), rows, 10)
 
 
-def checkpoint(number: int, *, is_quiet: bool = False) -> Barrier:
-    return Barrier.of_checkpoint(CheckpointBarrier(number, 1, QUIET if is_quiet else 0), MAY)
+def checkpoint(number: int, *, is_unpublished: bool = False) -> Barrier:
+    return Barrier.of_checkpoint(
+        CheckpointBarrier(number, 1, UNPUBLISHED if is_unpublished else 0), MAY
+    )
 
 
 def payloads(outcome: Outcome) -> list[object]:
     return [message.payload for message in outcome.data if isinstance(message, Event)]
 
 
-def test_a_narrow_stage_answers_every_step_once_for_each_run(spark: Spark, desk: Desk) -> None:
-    narrow = StageOperator("s1/1", 1, stage(FILTER), desk)
+def test_a_narrow_stage_answers_every_step_once_for_each_run(
+    spark: Spark, batcher: JobBatcher
+) -> None:
+    narrow = StageOperator("s1/1", 1, stage(FILTER), batcher)
     outcome = handle(
         narrow,
         Event(batch("a"), MAY),
@@ -126,22 +130,22 @@ def test_nobody_waits_for_the_job_of_another_run(spark: Spark) -> None:
     """The large job of one run is at work; what comes of another has its effect at once."""
     started, goes_on, worked = Flag(), Flag(), Semaphore(0)
 
-    def perform(shares: Sequence[Share]) -> list[dict[int | None, Batch]]:
+    def perform(shares: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
         if shares[0].run == 1:
             started.set()
             assert goes_on.wait(WAIT)
         return spark(shares)
 
-    with closing(Desk("s1", perform)) as desk:
-        narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    with closing(JobBatcher("s1", perform)) as batcher:
+        narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
         narrow.attend(worked.release)
         large = Event(Batch(("a.parquet",), batchers.ALONE_ROWS), MAY)
-        first = Messages(Carrier.DATA, LANE, (large, END.with_id(1, MAY)))
+        first = Messages(Carrier.DATA, CHANNEL, (large, END.with_id(1, MAY)))
         assert narrow.handle(first).later == {MAY}
         assert started.wait(WAIT)
-        assert narrow.is_waiting(LANE, MAY)
-        assert not narrow.is_waiting(LANE, JUNE)
-        second = Messages(Carrier.DATA, LANE, (Event(batch("b"), JUNE),))
+        assert narrow.is_waiting(CHANNEL, MAY)
+        assert not narrow.is_waiting(CHANNEL, JUNE)
+        second = Messages(Carrier.DATA, CHANNEL, (Event(batch("b"), JUNE),))
         assert narrow.handle(second).later == {JUNE}
         assert worked.acquire(timeout=WAIT)
         assert [step for step, _ in narrow.finished()] == [second]
@@ -150,16 +154,18 @@ def test_nobody_waits_for_the_job_of_another_run(spark: Spark) -> None:
         ((step, outcome),) = narrow.finished()
         assert step == first
         assert outcome.data[-1] == END.with_id(1, MAY)
-        assert not narrow.is_waiting(LANE, MAY)
+        assert not narrow.is_waiting(CHANNEL, MAY)
 
 
-def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(spark: Spark, desk: Desk) -> None:
+def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(
+    spark: Spark, batcher: JobBatcher
+) -> None:
     worked = Semaphore(0)
-    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
     narrow.attend(worked.release)
-    narrow.handle(Messages(Carrier.DATA, LANE, (Event(batch("a"), MAY),)))
+    narrow.handle(Messages(Carrier.DATA, CHANNEL, (Event(batch("a"), MAY),)))
     narrow.forget(MAY)
-    assert not narrow.is_waiting(LANE, MAY)
+    assert not narrow.is_waiting(CHANNEL, MAY)
     assert worked.acquire(timeout=WAIT)
     assert narrow.finished() == ()
 
@@ -167,80 +173,84 @@ def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(spark: Spark, d
 def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with closing(Desk("s1", Spark(shards=(0, 3)))) as desk:
-        spread = StageOperator("s1/0", 0, stage(FILTER, route=Route(("a",), 4)), desk)
+    with closing(JobBatcher("s1", Spark(shards=(0, 3)))) as batcher:
+        spread = StageOperator("s1/0", 0, stage(FILTER, route=Route(("a",), 4)), batcher)
         outcome = handle(spread, Event(batch("a"), MAY))
     assert [event.shard for event in outcome.data if isinstance(event, Event)] == [0, 3]
 
 
-def test_a_stateful_stage_keeps_batches_by_input_until_end(spark: Spark, desk: Desk) -> None:
-    join = StageOperator("s1/0", 0, stage(Join(("a",), "inner"), inputs=2), desk)
+def test_a_stateful_stage_keeps_batches_by_input_until_end(
+    spark: Spark, batcher: JobBatcher
+) -> None:
+    join = StageOperator("s1/0", 0, stage(Join(("a",), "inner"), inputs=2), batcher)
     left = Event(batch("left"), MAY, port=0)
     right = Event(batch("right"), MAY, port=1)
     assert handle(join, right, Watermark(7, MAY), left).data == []
-    assert join.unsettled(LANE, MAY) == 3
-    assert join.unsettled(LANE, JUNE) == 0
+    assert join.unsettled(CHANNEL, MAY) == 3
+    assert join.unsettled(CHANNEL, JUNE) == 0
     rows, watermark, end = handle(join, END.with_id(1, MAY)).data
-    assert spark.shares == [Share(1, 0, ((batch("left"),), (batch("right"),)))]
+    assert spark.shares == [JobInput(1, 0, ((batch("left"),), (batch("right"),)))]
     assert (rows, end) == (Event(Batch(("run=1",), 2), MAY), END.with_id(1, MAY))
     assert watermark == Watermark(7, MAY)
-    assert join.unsettled(LANE, MAY) == 0
+    assert join.unsettled(CHANNEL, MAY) == 0
 
 
-def test_a_watermark_goes_on_behind_the_next_answer_and_once(desk: Desk) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+def test_a_watermark_goes_on_behind_the_next_answer_and_once(batcher: JobBatcher) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
     assert handle(top, Watermark(5, MAY), Event(batch("a"), MAY), Watermark(7, MAY)).data == []
     first, second = checkpoint(1), checkpoint(2)
     rows, *behind = handle(top, first).data
     assert isinstance(rows, Event)
     assert behind == [Watermark(7, MAY), first]
     assert [it for it in handle(top, second).data if not isinstance(it, Event)] == [second]
-    assert top.unsettled(LANE, MAY) == 0
+    assert top.unsettled(CHANNEL, MAY) == 0
 
 
 def test_a_quiet_checkpoint_has_no_answer_so_the_watermark_waits_for_the_next_one(
-    desk: Desk,
+    batcher: JobBatcher,
 ) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), desk)
-    quiet = checkpoint(1, is_quiet=True)
-    assert handle(top, Watermark(5, MAY), quiet).data == [quiet]
-    assert top.unsettled(LANE, MAY) == 0
+    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
+    unpublished = checkpoint(1, is_unpublished=True)
+    assert handle(top, Watermark(5, MAY), unpublished).data == [unpublished]
+    assert top.unsettled(CHANNEL, MAY) == 0
     assert Watermark(5, MAY) in handle(top, checkpoint(2)).data
 
 
 @pytest.mark.parametrize(("forwarded", "goes_on"), [(None, True), (3, True), (5, False)])
 def test_a_stage_that_is_built_anew_knows_the_watermark_that_has_not_gone_on(
-    desk: Desk, forwarded: int | None, goes_on: bool
+    batcher: JobBatcher, forwarded: int | None, goes_on: bool
 ) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), desk)
-    top.recall(MAY, {LANE: 5}, forwarded)
+    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
+    top.recall(MAY, {CHANNEL: 5}, forwarded)
     assert (Watermark(5, MAY) in handle(top, checkpoint(2)).data) is goes_on
 
 
 def test_end_without_any_rows_is_still_handed_in_because_a_count_of_nothing_is_a_row(
-    spark: Spark, desk: Desk
+    spark: Spark, batcher: JobBatcher
 ) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
     assert payloads(handle(top, END.with_id(1, MAY))) == [Batch(("run=1",), 0)]
 
 
 def test_a_stage_that_changes_nothing_passes_batches_on_without_a_job(
-    spark: Spark, desk: Desk
+    spark: Spark, batcher: JobBatcher
 ) -> None:
-    sink = StageOperator("s1", 0, stage(Write("totals")), desk)
+    sink = StageOperator("s1", 0, stage(Write("totals")), batcher)
     assert payloads(handle(sink, Event(batch("a"), MAY))) == [SinkResult("totals", batch("a"))]
     assert spark.shares == []
 
 
-def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, desk: Desk) -> None:
-    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, batcher: JobBatcher) -> None:
+    narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
     handle(narrow, Event({"files": ["a.parquet"], "rows": 1, "bytes": 10}, MAY))
-    assert spark.shares == [Share(1, 0, ((batch("a"),),))]
+    assert spark.shares == [JobInput(1, 0, ((batch("a"),),))]
 
 
 @pytest.mark.parametrize("step", [FILTER, FIRST])
-def test_what_is_no_batch_fails_its_run_and_no_other(step: Step, spark: Spark, desk: Desk) -> None:
-    operator = StageOperator("s1/0", 0, stage(step), desk)
+def test_what_is_no_batch_fails_its_run_and_no_other(
+    step: Step, spark: Spark, batcher: JobBatcher
+) -> None:
+    operator = StageOperator("s1/0", 0, stage(step), batcher)
     outcome = handle(
         operator,
         Event("a.parquet", MAY),
@@ -251,14 +261,14 @@ def test_what_is_no_batch_fails_its_run_and_no_other(step: Step, spark: Spark, d
     assert [type(cause) for cause in outcome.failed.values()] == [NotABatch]
     assert list(outcome.failed) == [MAY]
     assert {message.run for message in outcome.data} == {JUNE}
-    assert operator.unsettled(LANE, MAY) == 0
+    assert operator.unsettled(CHANNEL, MAY) == 0
 
 
 def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
-    spark: Spark, desk: Desk
+    spark: Spark, batcher: JobBatcher
 ) -> None:
     spark.fails_for = {1}
-    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
     outcome = handle(
         top,
         Event(batch("a"), MAY),
@@ -274,24 +284,26 @@ def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("way", ["cancelled", "closed"])
-def test_a_run_that_was_given_up_leaves_nothing_behind(way: str, spark: Spark, desk: Desk) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), desk)
+def test_a_run_that_was_given_up_leaves_nothing_behind(
+    way: str, spark: Spark, batcher: JobBatcher
+) -> None:
+    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
     handle(top, Event(batch("lost"), MAY))
     if way == "cancelled":
         top.on_cancel(MAY)
     else:
         top.forget(MAY)
-    assert top.unsettled(LANE, MAY) == 0
+    assert top.unsettled(CHANNEL, MAY) == 0
     handle(top, END.with_id(3, MAY))
-    assert spark.shares == [Share(1, 0, ((),))]
+    assert spark.shares == [JobInput(1, 0, ((),))]
 
 
 def test_a_step_that_took_long_makes_the_next_one_smaller(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    batcher: JobBatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter([0.0, 60.0])
     monkeypatch.setattr("tidegate.runtime.task.stage_processor.monotonic", lambda: next(times))
-    narrow = StageOperator("s1/0", 0, stage(FILTER), desk)
+    narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
     before = narrow.share
     handle(narrow, Event(Batch(("large.parquet",), 1, before), MAY))
     assert narrow.share == before // 2

@@ -151,14 +151,14 @@ def test_what_a_file_may_decode_to_grows_with_it_and_is_never_less_than_it(sent:
 @given(
     lines=st.lists(st.integers(0, 40), max_size=12),
     ends=st.sampled_from([b"\n", b"\r\n", b"\r"]),
-    cuts=st.integers(1, 60),
+    checkpoints=st.integers(1, 60),
     most=st.integers(1, 30),
 )
 def test_the_first_line_that_is_too_long_is_found_however_the_text_is_cut(
-    lines: list[int], ends: bytes, cuts: int, most: int
+    lines: list[int], ends: bytes, checkpoints: int, most: int
 ) -> None:
     text = b"".join(b"x" * length + ends for length in lines)
-    pieces = [text[at : at + cuts] for at in range(0, len(text), cuts)]
+    pieces = [text[at : at + checkpoints] for at in range(0, len(text), checkpoints)]
     limits = ChunkLimits.from_settings(replace(USUAL, chunk_line_bytes=most))
     meter = Meter(limits, "items", "1.csv", len(text))
     first = next((at for at, length in enumerate(lines, 1) if length > most), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.deployments import open_existing
-from tidegate.cli.error_output import printable, told_errors
+from tidegate.cli.error_output import printable, reported_errors
 from tidegate.cli.flow.output import outcome_of
 from tidegate.cli.flow.render import sentence, tolerated
 from tidegate.cli.flow.run import RunNumber, flow, json_given
@@ -31,7 +31,7 @@ def signal(
     database: DatabaseUrl = None,
 ) -> None:
     """Give a step the signal that it waits for."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store.flows.runs import signal_flow
 
         text = json_given(value)
@@ -49,7 +49,7 @@ def set_(
     database: DatabaseUrl = None,
 ) -> None:
     """Write a key of a run's state from outside, and wake who waits for it."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store.flows.runs import set_external_state
 
         text = json_given(value)
@@ -73,7 +73,7 @@ def tolerate(
     database: DatabaseUrl = None,
 ) -> None:
     """Change how many items of a step may fail, while it runs; without options, none."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store.flows.runs import tolerate as change
 
         opened.transact(lambda c: change(c, run, step, count, share))
@@ -92,7 +92,7 @@ def cancel(
     database: DatabaseUrl = None,
 ) -> None:
     """Give a run up; what is at work is told, and nothing else is begun."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store.flows.runs import cancel_flow, flow_run
 
         because = reason or f"{getpass.getuser()} asked for it"
@@ -146,7 +146,7 @@ def _may_write(database: Database, run: int, key: str) -> str:
 def _steer(
     how: Callable[[Connection, int], object], run: int, deployment: Path, database: str | None
 ) -> None:
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store.flows.runs import flow_run
 
         opened.transact(lambda c: how(c, run))

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tidegate.cli.deployments import open_existing
-from tidegate.cli.error_output import printable, told_errors
+from tidegate.cli.error_output import printable, reported_errors
 from tidegate.cli.flow.render import happening, on_one_line
 from tidegate.cli.flow.run import RunNumber, flow
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
@@ -34,7 +34,7 @@ def events(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Tell what has happened to a run: its states, steps, signals, state and waits."""
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         for event in _events(opened, run, after, follow=follow):
             typer.echo(_json(event) if as_json else _line(event))
 

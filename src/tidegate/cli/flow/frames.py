@@ -22,7 +22,7 @@ from tidegate.errors import counted
 from tidegate.flows.model.states import StepState
 
 if TYPE_CHECKING:
-    from tidegate.flows.inspect import Pace, Sight
+    from tidegate.flows.inspect import Pace, RunInspection
     from tidegate.flows.model.gates import Standing
     from tidegate.store.flows.events import FlowWait
     from tidegate.store.flows.runs import StepProgress
@@ -32,7 +32,7 @@ MOST_WORKERS = 6
 UNIT = re.compile(r"(\d) (?=(?:s|min|h)\b)")
 
 
-def frame(sight: Sight, pace: Pace, width: int) -> list[str]:
+def frame(sight: RunInspection, pace: Pace, width: int) -> list[str]:
     """The lines of a picture, none of them wider than that."""
     lines = (printable(line) for line in _lines(sight, pace))
     return [part for line in lines for part in _fitted(line, width)]
@@ -61,7 +61,7 @@ def standing_told(standing: Standing, per_second: float | None) -> str:
     return told
 
 
-def _lines(sight: Sight, pace: Pace) -> Iterator[str]:
+def _lines(sight: RunInspection, pace: Pace) -> Iterator[str]:
     yield f"{sentence(sight.run)}, {lasting(_age(sight))}"
     names = max((len(it.name) for it in sight.steps), default=0)
     for step in sight.steps:
@@ -78,7 +78,7 @@ def _lines(sight: Sight, pace: Pace) -> Iterator[str]:
         yield f"  at work  and {counted(len(told) - MOST_WORKERS, 'worker')} more"
 
 
-def _doing(sight: Sight, step: StepProgress, pace: Pace) -> str:
+def _doing(sight: RunInspection, step: StepProgress, pace: Pace) -> str:
     own = sight.wait_of(step.name)
     if own:
         return f"waits, for {lasting(own[0].waited)}{bound(own[0])}"
@@ -97,7 +97,7 @@ def _parked(waits: list[FlowWait], step: str) -> str:
     return f", {len(items):,} waiting" if items else ""
 
 
-def _errors(sight: Sight) -> Iterator[str]:
+def _errors(sight: RunInspection) -> Iterator[str]:
     for it in sight.steps:
         if it.last_error:
             yield f"  last error of {it.name}: {short(it.last_error)}"
@@ -108,13 +108,13 @@ def _speed(standing: Standing, pace: Pace) -> float | None:
     return pace.rate(lambda sight: number_of(sight, key))
 
 
-def number_of(sight: Sight, key: str) -> float | None:
+def number_of(sight: RunInspection, key: str) -> float | None:
     """The value of a key of the state, where that is a number."""
     found = sight.state.get(key)
     return None if found is None else found.number
 
 
-def _age(sight: Sight) -> float:
+def _age(sight: RunInspection) -> float:
     end = sight.run.closed_at or datetime.now(UTC)
     return (end - sight.run.begun_at).total_seconds()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tidegate.cli.deployments import open_existing
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.flow.run import flow
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 
@@ -13,7 +13,7 @@ from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 @flow.command()
 def metrics(deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
     """Print the figures of open runs in the text format of Prometheus."""
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.flows.metrics import metrics_text
 
         typer.echo(metrics_text(opened), nl=False)

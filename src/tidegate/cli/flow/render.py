@@ -13,7 +13,7 @@ from tidegate.errors import counted
 from tidegate.flows.model.gates import readable
 
 if TYPE_CHECKING:
-    from tidegate.flows.inspect import Sight
+    from tidegate.flows.inspect import RunInspection
     from tidegate.flows.model.keys import StateValue
     from tidegate.store.flows.events import FlowEvent, FlowWait, Holding
     from tidegate.store.flows.runs import FlowRun, StepProgress
@@ -42,12 +42,12 @@ def table(runs: Sequence[FlowRun]) -> str:
     return printable("\n".join(aligned(rows)))
 
 
-def whole(sight: Sight) -> str:
+def whole(sight: RunInspection) -> str:
     """Everything about one run."""
     return printable("\n".join(_whole(sight)))
 
 
-def _whole(sight: Sight) -> Iterator[str]:
+def _whole(sight: RunInspection) -> Iterator[str]:
     yield sentence(sight.run)
     rows: list[tuple[str, ...]] = [
         ("step", "kind", "state", "items", "succeeded", "failed", "in flight", "last error")
@@ -99,12 +99,12 @@ def waits(found: Sequence[FlowWait]) -> Iterator[str]:
             yield f"      run {it.pipeline_run} of a pipeline: `tidegate why {it.pipeline_run}`"
 
 
-def signal_awaited(sight: Sight, step: str) -> str:
+def signal_awaited(sight: RunInspection, step: str) -> str:
     """What a step waits for, and how it is given that."""
     return f"waits for its signal: `tidegate flow signal {sight.run.id} {step} JSON`"
 
 
-def not_taken(sight: Sight, step: str) -> str:
+def not_taken(sight: RunInspection, step: str) -> str:
     """For how long a step has been ready, and why no worker takes it."""
     since = f"has been ready for {lasting(sight.not_taken[step])}"
     if sight.workers == 0:

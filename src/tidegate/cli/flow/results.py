@@ -9,7 +9,7 @@ import typer
 from msgspec import to_builtins
 
 from tidegate.cli.deployments import AsJson, open_existing
-from tidegate.cli.error_output import printable, told_errors
+from tidegate.cli.error_output import printable, reported_errors
 from tidegate.cli.flow.output import outcome_of, results
 from tidegate.cli.flow.render import on_one_line, short
 from tidegate.cli.flow.run import RunNumber, flow
@@ -36,7 +36,7 @@ def result(
 
     Without STEP it is what those steps gave that no other depends on.
     """
-    with told_errors(as_json=False), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         for line in results(opened, run, step):
             typer.echo(line)
 
@@ -51,7 +51,7 @@ def failed(
     as_json: AsJson = False,
 ) -> None:
     """List the items of a run that have failed for good, with their first and last errors."""
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store.flows.events import failed_tasks
         from tidegate.store.flows.runs import flow_run
 

@@ -13,7 +13,7 @@ import typer
 from msgspec import to_builtins
 
 from tidegate.cli.deployments import AsJson, open_existing
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.flow.output import ended
 from tidegate.cli.flow.render import NO_WORKER, sentence, table, whole
 from tidegate.cli.loader import find_flow
@@ -22,7 +22,7 @@ from tidegate.cli.tables import json_text
 from tidegate.errors import InvalidFlowInput, InvalidFlowValue, InvalidJson
 
 if TYPE_CHECKING:
-    from tidegate.flows.inspect import Sight
+    from tidegate.flows.inspect import RunInspection
     from tidegate.flows.model.keys import StateValue
     from tidegate.store import Database
     from tidegate.store.flows.events import FlowWait
@@ -61,7 +61,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     as_json: AsJson = False,
 ) -> None:
     """Begin a run of a flow and say its number."""
-    with told_errors(as_json=as_json):
+    with reported_errors(as_json=as_json):
         found = find_flow(name)
         with created(deployment, database) as opened:
             from tidegate.flows import client
@@ -90,7 +90,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the latest runs."""
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store.flows.runs import flow_runs
 
         runs = opened.transact(lambda c: flow_runs(c, name, most))
@@ -111,12 +111,12 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Tell how far a run is: its steps, their items, its state, and what it waits for."""
-    with told_errors(as_json=as_json), open_existing(deployment, database) as opened:
-        from tidegate.flows.inspect import see
+    with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
+        from tidegate.flows.inspect import inspect
 
         if watch:
             watch_run(opened, run, timeout, quiet=as_json)
-        sight = see(opened, run)
+        sight = inspect(opened, run)
         told = ended(opened, sight.run) if watch else whole(sight)
         typer.echo(json_text(_seen(sight)) if as_json else told)
 
@@ -130,7 +130,7 @@ def watch_run(database: Database, run: int, timeout: float, *, quiet: bool) -> N
         wait(database, run, timeout, look=look)
 
 
-def _seen(sight: Sight) -> dict[str, object]:
+def _seen(sight: RunInspection) -> dict[str, object]:
     return {
         "run": to_builtins(sight.run),
         "steps": to_builtins(sight.steps),

@@ -17,7 +17,7 @@ from tidegate.cli.flow.render import happening, not_taken, on_one_line, signal_a
 from tidegate.errors import counted
 
 if TYPE_CHECKING:
-    from tidegate.flows.inspect import Sight
+    from tidegate.flows.inspect import RunInspection
     from tidegate.flows.model.gates import Standing
     from tidegate.store import Database
     from tidegate.store.flows.runs import FlowRun
@@ -46,9 +46,9 @@ class Picture:
         """Draw the run, unless that was done a moment ago; when it is over, in any case."""
         if run.closed_at is None and monotonic() - self._drawn_at < GLANCE:
             return
-        from tidegate.flows.inspect import see
+        from tidegate.flows.inspect import inspect
 
-        sight = see(self._database, run.id)
+        sight = inspect(self._database, run.id)
         self._pace.add(sight)
         lines = frame(sight, self._pace, self._console.width)
         self._live.update(Group(*(Text(line, no_wrap=True) for line in lines)), refresh=True)
@@ -74,7 +74,7 @@ class Lines:
 
     def look(self, run: FlowRun) -> None:
         """Tell what has happened since the last look."""
-        from tidegate.flows.inspect import events, see
+        from tidegate.flows.inspect import events, inspect
 
         after = self._pass_over(run.id) if self._seen is None else self._seen
         self._seen = after
@@ -83,7 +83,7 @@ class Lines:
             self._say(happening(event), (event.at - run.begun_at).total_seconds())
         if run.closed_at is None and monotonic() - self._counted_at >= COUNT_EVERY:
             self._counted_at = monotonic()
-            sight = see(self._database, run.id)
+            sight = inspect(self._database, run.id)
             self._pace.add(sight)
             self._count(sight)
 
@@ -99,7 +99,7 @@ class Lines:
             self._counted_at -= COUNT_EVERY  # how far it is may be told at once
         return past.last
 
-    def _count(self, sight: Sight) -> None:
+    def _count(self, sight: RunInspection) -> None:
         for step in sight.steps:
             if step.generating is not None:
                 told = items_told(step, self._pace.rate(lambda it, of=step.name: it.done(of)))  # type: ignore[misc]

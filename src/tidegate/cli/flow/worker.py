@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.error_output import told_errors
+from tidegate.cli.error_output import reported_errors
 from tidegate.cli.flow.run import flow
 from tidegate.cli.loader import find_flows
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.process_commands import WithParent, process_name, stand_and_tell, told_to_stop
+from tidegate.cli.process_commands import WithParent, process_name, run_role, told_to_stop
 
 if TYPE_CHECKING:
     from tidegate.store import Database
@@ -52,25 +52,25 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     Any number of workers may work for the same flows. What one that dies had in hand is done by
     the others once its lease has expired; one that is interrupted finishes what is at work.
     """
-    with told_errors(as_json=False):
+    with reported_errors(as_json=False):
         stopped = told_to_stop(with_parent=with_parent)
         flows = [flow for it in names for flow in find_flows(it)]
         say = begin_log(is_kept=with_parent)
-        from tidegate.flows.worker.role import WorkingForFlows
+        from tidegate.flows.worker.role import FlowWorkerRole
         from tidegate.flows.worker.worker import FlowWorker
         from tidegate.runtime.deployment import open_deployment
-        from tidegate.store import Wakeups
+        from tidegate.store import Notifications
 
         called = process_name(name, "flow-worker")
         with (
             open_deployment(deployment, database) as place,
-            Wakeups(place.database) as wakeups,
+            Notifications(place.database) as notifications,
             FlowWorker(
-                place.database, flows, wakeups, threads, lease, called, root=place.root
+                place.database, flows, notifications, threads, lease, called, root=place.root
             ) as working,
             _metrics(place.database, metrics, say),
         ):
-            stand_and_tell(WorkingForFlows(working), None, stopped, say)
+            run_role(FlowWorkerRole(working), None, stopped, say)
 
 
 @contextmanager

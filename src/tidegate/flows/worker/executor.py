@@ -34,8 +34,8 @@ from tidegate.errors import (
 from tidegate.flows.model.steps import StepKind
 from tidegate.flows.worker.arguments import Inputs
 from tidegate.flows.worker.generator_runner import generate, place_of
-from tidegate.flows.worker.store_errors import Untold, ours
-from tidegate.flows.worker.suspend import Parked
+from tidegate.flows.worker.store_errors import StoreUnavailable, ours
+from tidegate.flows.worker.suspend import Suspended
 from tidegate.flows.worker.task_context import GATE
 from tidegate.store import storable
 from tidegate.store.flows import tasks as flow_tasks
@@ -107,7 +107,7 @@ class Settled:
 Outcome = Done | Failed | LetGo | Settled
 
 
-class Performer:
+class TaskExecutor:
     """Performs tasks of one database."""
 
     def __init__(self, database: Database) -> None:
@@ -125,9 +125,9 @@ class Performer:
         try:
             context.check()
             return self._own(context) if claim.position == OWN else self._item(context)
-        except Untold:
+        except StoreUnavailable:
             raise
-        except Parked:
+        except Suspended:
             return Settled(claim)
         except (FlowCancelled, FlowRunClosed) as closed:
             # Otherwise it is a failure: without an attempt that counts, it would have no end.
@@ -179,7 +179,7 @@ class Performer:
     def _skip(self, context: TaskContext) -> Outcome:
         return self._written(context, lambda c: flow_tasks.skip(c, context.claim))
 
-    def _park(self, context: TaskContext, wait: Parked) -> Outcome:
+    def _park(self, context: TaskContext, wait: Suspended) -> Outcome:
         return self._written(context, lambda c: wait.park(c, context.claim))
 
     def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> Outcome:
@@ -188,7 +188,7 @@ class Performer:
                 self._database.transact(write)
         except ClaimLost as lost:
             log.warning("%s", lost)
-        except (TidegateError, Untold):
+        except (TidegateError, StoreUnavailable):
             raise
         except Exception as error:  # noqa: BLE001  a bound that PostgreSQL cannot hold
             return failed(context, error)

@@ -74,7 +74,7 @@ class Spawner:
         self._oldest = 0.0
         self._changed = Condition()
         self._is_ended = False
-        self._is_cut = False
+        self._has_checkpoints = False
         self._is_flushing = False
         self._is_spawning = False
         self._error: BaseException | None = None
@@ -123,9 +123,9 @@ class Spawner:
         with self._context.working.resting():
             self._end()
 
-    def cut(self) -> None:
+    def checkpoint(self) -> None:
         """Make of what is left tasks what there is room for, and raise what went wrong."""
-        self._is_cut = True
+        self._has_checkpoints = True
         self._end()
 
     def _end(self) -> None:
@@ -213,7 +213,7 @@ class Spawner:
         return is_cursor or self._is_given_up()
 
     def _is_given_up(self) -> bool:
-        return self._is_cut or (self._is_ended and self._context.is_cancelled)
+        return self._has_checkpoints or (self._is_ended and self._context.is_cancelled)
 
 
 def place_of(database: Database, claim: Claim) -> GeneratorPlace:
@@ -238,10 +238,10 @@ def generate(
     except _Closed:
         spawner.close()  # which tells why
     except BaseException:
-        spawner.cut()
+        spawner.checkpoint()
         raise
     if context.is_cancelled:
-        spawner.cut()
+        spawner.checkpoint()
     else:
         spawner.close()
     context.check()

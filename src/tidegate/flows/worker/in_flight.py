@@ -37,7 +37,7 @@ LET_GO_EVERY = 0.25
 
 
 @dataclass
-class Held:
+class InFlightTask:
     """A task that this worker has in hand."""
 
     context: TaskContext
@@ -88,7 +88,7 @@ class Counted:
     """By queue, those gone on without whose function goes on."""
 
 
-class Holding:
+class InFlightTasks:
     """The tasks that a worker has in hand, and its threads.
 
     `perform` is called on them; `say` takes what came of a task.
@@ -98,12 +98,12 @@ class Holding:
         self,
         database: Database,
         threads: int,
-        perform: Callable[[Held], None],
+        perform: Callable[[InFlightTask], None],
         say: Callable[[Outcome], None],
     ) -> None:
         self._database = database
         self._say = say
-        self._held: dict[Claim, Held] = {}
+        self._held: dict[Claim, InFlightTask] = {}
         self._in_hand = InHand()
         self._abandoned = InHand()
         self._threads = threads
@@ -130,7 +130,7 @@ class Holding:
                 dict(self._abandoned.by_queue),
             )
 
-    def take(self, taken: Sequence[Held]) -> None:
+    def take(self, taken: Sequence[InFlightTask]) -> None:
         """Perform these as soon as threads are free."""
         with self._changed:
             for held in taken:
@@ -139,12 +139,12 @@ class Holding:
         for held in taken:
             (self._generators if held.is_generator else self._pool).put(held)
 
-    def settle(self, held: Held, outcome: Outcome) -> None:
+    def settle(self, held: InFlightTask, outcome: Outcome) -> None:
         """Say what came of a task, unless that was said."""
         if held.settling.acquire(blocking=False):
             self._say(outcome)
 
-    def end(self, held: Held) -> None:
+    def end(self, held: InFlightTask) -> None:
         """The function of a task has ended, so its thread is free."""
         with self._changed:
             if held.is_abandoned:
@@ -202,7 +202,9 @@ class Holding:
         for it in old:
             self._check_time(it)
 
-    def _put_strays_back(self, owner: str, ours: Sequence[Claim], held: Sequence[Held]) -> None:
+    def _put_strays_back(
+        self, owner: str, ours: Sequence[Claim], held: Sequence[InFlightTask]
+    ) -> None:
         """When the answer to a claim is lost, the database knows of tasks that nobody here does."""
         known = {it.claim.name for it in held}
         strays = [it for it in ours if it.name not in known]
@@ -221,7 +223,7 @@ class Holding:
                 held.context.cancel("the worker stops")
 
     def _tell(
-        self, old: Sequence[Held], ours: Collection[object], grace: float, now: float
+        self, old: Sequence[InFlightTask], ours: Collection[object], grace: float, now: float
     ) -> None:
         """Those whose result nobody wants, here or at all."""
         resting = [it for it in old if it.is_generator and not it.context.working.is_running]
@@ -237,18 +239,18 @@ class Holding:
                 it.context.cancel("the run is paused")
 
     def _among(
-        self, asked: Callable[[Connection, Iterable[int]], set[int]], held: Sequence[Held]
+        self, asked: Callable[[Connection, Iterable[int]], set[int]], held: Sequence[InFlightTask]
     ) -> set[int]:
         runs = {it.context.run for it in held}
         return self._database.transact(lambda c: asked(c, runs)) if runs else set()
 
-    def _give_up(self, held: Held, grace: float, now: float) -> None:
+    def _give_up(self, held: InFlightTask, grace: float, now: float) -> None:
         held.context.cancel("it was given up")
         held.unwanted_at = held.unwanted_at or now
         if now - held.unwanted_at > grace:
             self._go_on_without(held, LetGo(held.claim))
 
-    def _check_time(self, held: Held) -> None:
+    def _check_time(self, held: InFlightTask) -> None:
         context = held.context
         most = trying_of(context).timeout
         if most is None or context.working.seconds <= most:
@@ -257,7 +259,7 @@ class Holding:
         context.cancel(str(late))
         self._go_on_without(held, failed(context, late))
 
-    def _go_on_without(self, held: Held, outcome: Outcome) -> None:
+    def _go_on_without(self, held: InFlightTask, outcome: Outcome) -> None:
         """Say what became of a task although its function goes on; that keeps its thread."""
         with self._changed:
             if not held.settling.acquire(blocking=False):
@@ -267,7 +269,7 @@ class Holding:
                 self._count_abandoned(held, 1)
         self._say(outcome)
 
-    def _count_abandoned(self, held: Held, number: int) -> None:
+    def _count_abandoned(self, held: InFlightTask, number: int) -> None:
         self._abandoned.change(held.claim.queue, number)
         if held.is_generator:
             self._generator_threads -= number

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.pipeline import Pipeline
     from tidegate.spark import Session
-    from tidegate.store import Database, Run, RunFacts, Wakeups
+    from tidegate.store import Database, Notifications, Run, RunFacts
     from tidegate.store.flows.pipeline_links import Submitted
 
 UNSERVED = "nobody serves it: start `tidegate up` or `tidegate serve` for it on this deployment"
@@ -52,11 +52,14 @@ class Pipelines:
     """Runs pipelines for the tasks of one worker."""
 
     def __init__(
-        self, database: Database, root: str | None = None, wakeups: Wakeups | None = None
+        self,
+        database: Database,
+        root: str | None = None,
+        notifications: Notifications | None = None,
     ) -> None:
         self._database = database
         self._root = root
-        self._wakeups = wakeups
+        self._notifications = notifications
         self._opening = Lock()
 
     def released(self, context: TaskContext, wanted: Wanted) -> Released:
@@ -80,12 +83,12 @@ class Pipelines:
 
     def _submit(self, context: TaskContext, wanted: Wanted) -> Submitted:
         """Begin what there is not, and deliver what it has not got."""
-        if self._root is None or self._wakeups is None:
+        if self._root is None or self._notifications is None:
             raise NowhereForChunks(context.step, wanted.pipeline.name)
         # Whoever never runs a pipeline need not load what reads chunks.
         from tidegate.flows.worker.pipeline_submit import submit
 
-        submit(self._database, self._root, self._wakeups, self._open_session, context, wanted)
+        submit(self._database, self._root, self._notifications, self._open_session, context, wanted)
         found = self._found(context, wanted)
         assert found is not None, "what was submitted is linked"
         return found

@@ -23,8 +23,8 @@ from tidegate.faults import crash_point
 from tidegate.plan import physical_plan, plan_hash
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.folder_run import Telling, chunks_in, deliver_all
-from tidegate.runtime.ingestion.run_service import Server
-from tidegate.runtime.task_graph import Assembly, assemble
+from tidegate.runtime.ingestion.run_service import RunService
+from tidegate.runtime.task_graph import TaskGraph, build_task_graph
 from tidegate.settings import Settings
 from tidegate.spark import CheckerPool
 from tidegate.store import RunState
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.pipeline import Pipeline
     from tidegate.spark import Session
-    from tidegate.store import Database, Run, Wakeups
+    from tidegate.store import Database, Notifications, Run
 
 
 class _StopsWhenCancelled(Telling):
@@ -52,7 +52,7 @@ class _StopsWhenCancelled(Telling):
 def submit(
     database: Database,
     root: str,
-    wakeups: Wakeups,
+    notifications: Notifications,
     session: Callable[[], Session],
     context: TaskContext,
     wanted: Wanted,
@@ -61,20 +61,20 @@ def submit(
     chunks = chunks_for(wanted)
     place = Deployment(database, root, Settings.from_environment(environ))
     checkers = CheckerPool(place.settings)
-    assembly = served_assembly(database, wanted.pipeline)
-    server = Server(place, wanted.pipeline, assembly, session, wakeups, checkers)
+    task_graph = served_task_graph(database, wanted.pipeline)
+    server = RunService(place, wanted.pipeline, task_graph, session, notifications, checkers)
     its = (context.claim, wanted.pipeline.name, wanted.run)
     submitted = database.transact(
         lambda c: pipeline_links.submit(c, *its, lambda c: server.begin_in(c, wanted.run, uuid4()))
     )
     crash_point("flow.submit.after_commit")
     if submitted.run.state is RunState.OPEN and not submitted.is_delivered:
-        _refuse_other_plan(server, submitted.run, assembly)
+        _refuse_other_plan(server, submitted.run, task_graph)
         with checkers:
             deliver_all(server, chunks, wanted.run, _StopsWhenCancelled(context))
 
 
-def served_assembly(database: Database, pipeline: Pipeline) -> Assembly:
+def served_task_graph(database: Database, pipeline: Pipeline) -> TaskGraph:
     """The tasks of a pipeline as it was served last; as it is declared, if it never was.
 
     Raises `PipelineServedOtherwise` if what was served is not what is declared here.
@@ -83,7 +83,7 @@ def served_assembly(database: Database, pipeline: Pipeline) -> Assembly:
     plan = physical_plan(pipeline, shards=served.shards if served else None)
     if served is not None and plan_hash(plan) != served.plan:
         raise PipelineServedOtherwise(pipeline.name, served.plan, plan_hash(plan))
-    return assemble(plan)
+    return build_task_graph(plan)
 
 
 def chunks_for(wanted: Wanted) -> dict[str, list[Path]]:
@@ -99,7 +99,7 @@ def chunks_for(wanted: Wanted) -> dict[str, list[Path]]:
     return {source: [Path(it) for it in data[source]] for source in pipeline.sources}
 
 
-def _refuse_other_plan(server: Server, run: Run, assembly: Assembly) -> None:
-    """The lanes of a run lead to the tasks of the plan that it was begun with."""
+def _refuse_other_plan(server: RunService, run: Run, task_graph: TaskGraph) -> None:
+    """The channels of a run lead to the tasks of the plan that it was begun with."""
     if not server.has_this_plan(run):
-        raise OtherPlan(run.pipeline, plan_hash(assembly.plan), run.name)
+        raise OtherPlan(run.pipeline, plan_hash(task_graph.plan), run.name)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class WorkingForFlows:
+class FlowWorkerRole:
     """Performs tasks of flows."""
 
     worker: FlowWorker

@@ -13,7 +13,7 @@ from tidegate.errors import DatabaseUnreachable, TidegateError
 from tidegate.store.flows.sql_errors import is_value_refused
 
 
-class Untold(Exception):
+class StoreUnavailable(Exception):
     """A worker could not read or write something for a task; the cause says why."""
 
 
@@ -23,10 +23,10 @@ def ours() -> Iterator[None]:
     try:
         yield
     except DatabaseUnreachable as trouble:  # for longer than is borne
-        raise Untold(str(trouble)) from trouble
+        raise StoreUnavailable(str(trouble)) from trouble
     except TidegateError:
         raise
     except Exception as trouble:
         if is_value_refused(trouble):
             raise
-        raise Untold(str(trouble)) from trouble
+        raise StoreUnavailable(str(trouble)) from trouble

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidegate.store.flows.tasks import Claim
 
 
-class Parked(BaseException):
+class Suspended(BaseException):
     """Leaves a function whose wait is not over; no handler of the user's is to catch it."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Parked(BaseException):
         flow_tasks.park(connection, claim, *how)
 
 
-class AwaitsPipeline(Parked):
+class AwaitsPipeline(Suspended):
     """Leaves a function whose run of a pipeline is open."""
 
     def __init__(self, run: Run, number: int, timeout: float | None) -> None:

@@ -22,7 +22,7 @@ from tidegate.flows.model.gates import Standing, StateGate, keys_of, standing
 from tidegate.flows.model.keys import FlowStateReader, NotThereYet, StateKey, StateValue
 from tidegate.flows.worker.pipeline_runs import Pipelines, Wanted, run_name
 from tidegate.flows.worker.stopwatch import Stopwatch
-from tidegate.flows.worker.suspend import Parked
+from tidegate.flows.worker.suspend import Suspended
 from tidegate.store.flows import tasks as flow_tasks
 from tidegate.store.flows.runs import flow_state
 
@@ -60,7 +60,7 @@ class TaskContext:
         """The transaction in which the user's work for `with_state` is done."""
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
         self._waits = GATE
-        self.parked: Parked | None = None
+        self.parked: Suspended | None = None
         """The wait at which its function has to end."""
         self._is_unwanted = False
         self._bell: Flag | None = None  # only made for whoever waits: most tasks are short
@@ -215,7 +215,7 @@ class TaskContext:
             raise self._never_came(waited, key, values.get(key, StateValue(None)), far)
         keys = keys_of(conditions) or self.part.step.reads
         self.before_write()  # whoever writes the key may wait for what was yielded
-        self.parked = Parked(conditions, keys, seen, number, poll, timeout)
+        self.parked = Suspended(conditions, keys, seen, number, poll, timeout)
         raise self.parked
 
     def pass_wait(self, number: int) -> None:

@@ -22,17 +22,17 @@ from tidegate.errors import DuplicateName, NameTaken
 from tidegate.faults import crash_point
 from tidegate.flows.model.steps import StepKind
 from tidegate.flows.worker.claim_sizing import Facts, Means, Wish, wishes
-from tidegate.flows.worker.executor import Outcome, Performer, Settled
-from tidegate.flows.worker.in_flight import Counted, Held, Holding
+from tidegate.flows.worker.executor import Outcome, Settled, TaskExecutor
+from tidegate.flows.worker.in_flight import Counted, InFlightTask, InFlightTasks
 from tidegate.flows.worker.pipeline_runs import Pipelines
 from tidegate.flows.worker.result_committer import Results
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.flows.worker.worker_name import KIND as NAME
 from tidegate.flows.worker.worker_name import take_name
-from tidegate.runtime.periodic import Tending
+from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.worker.owner_id import life_of
 from tidegate.settings import Settings
-from tidegate.store import ClockWatch, Heartbeat, Wakeups, acquire
+from tidegate.store import ClockWatch, LeaseKeeper, Notifications, acquire
 from tidegate.store.core.topics import flow_topic, pipelines_topic
 from tidegate.store.flows import tasks as flow_tasks
 from tidegate.store.flows.pipeline_links import sweep_pipelines
@@ -69,7 +69,7 @@ class FlowWorker:
         self,
         database: Database,
         flows: Sequence[Flow],
-        wakeups: Wakeups,
+        notifications: Notifications,
         threads: int = THREADS,
         seconds: float = LEASE_SECONDS,
         process: str = "",
@@ -81,7 +81,7 @@ class FlowWorker:
         self._seconds = seconds
         self._process = process
         self._called = self._take_name()
-        self._pipelines = Pipelines(database, root, wakeups)
+        self._pipelines = Pipelines(database, root, notifications)
         self._flows = _by_name(flows)
         self._parts = dict(_queues(list(self._flows.values())))
         self._queues = deque(self._parts)
@@ -94,24 +94,25 @@ class FlowWorker:
         self._clock = ClockWatch(database, settings.clock_settle_seconds)
         self.done = 0
         """Tasks that were worked on, whatever came of them."""
-        self._performer = Performer(database)
+        self._performer = TaskExecutor(database)
         self._results = Results(database, self._on_settled, self._renounce)
-        self._holding = Holding(database, threads, self._perform, self._results.add)
-        self._heartbeat = Heartbeat(database, self._on_lost)
+        self._holding = InFlightTasks(database, threads, self._perform, self._results.add)
+        self._heartbeat = LeaseKeeper(database, self._on_lost)
         if self._called is not None:
             self._heartbeat.keep(self._called)
         self._own = self._begin_life()
-        self._looking = Tending("tidegate-flow-worker", self._look, look_every)
-        self._sweeping = Tending(
+        self._looking = PeriodicTask("tidegate-flow-worker", self._look, look_every)
+        self._sweeping = PeriodicTask(
             "tidegate-flow-sweeper",
             self._sweep,
             seconds / SWEEPS_PER_LEASE,
         )
         self._unsubscribe = [
-            wakeups.subscribe(flow_topic(name), self._looking.hurry) for name in self._flows
+            notifications.subscribe(flow_topic(name), self._looking.run_now) for name in self._flows
         ]
         self._unsubscribe += [
-            wakeups.subscribe(pipelines_topic(name), self._sweeping.hurry) for name in self._flows
+            notifications.subscribe(pipelines_topic(name), self._sweeping.run_now)
+            for name in self._flows
         ]
 
     @property
@@ -135,7 +136,7 @@ class FlowWorker:
         Generators stop where they are, and others go on with them.
         """
         self._is_draining = True
-        self._looking.hurry()
+        self._looking.run_now()
         return self._holding.drain(timeout)
 
     def close(self, bound: float = CLOSE_BOUND) -> None:
@@ -212,7 +213,7 @@ class FlowWorker:
             return
         log.warning("%s begins another life: %s", self.name, trouble)
         self._try_to_leave(self._heartbeat.die)
-        self._looking.hurry()
+        self._looking.run_now()
 
     def _on_lost(self, lease: Lease) -> None:
         if lease.kind == NAME:
@@ -220,7 +221,7 @@ class FlowWorker:
             return
         log.warning("%s has lost its lease; others do what it had in hand", lease.owner)
         self._holding.cancel("its worker was taken for dead")
-        self._looking.hurry()
+        self._looking.run_now()
 
     # ── looking for work ──
 
@@ -266,14 +267,14 @@ class FlowWorker:
     def _is_generator(self, queue: str) -> bool:
         return _is_generator(queue, self._parts[queue])
 
-    def _hold(self, claim: Claim) -> Held:
+    def _hold(self, claim: Claim) -> InFlightTask:
         flow, _, _ = claim.queue.partition("/")
         context = TaskContext(self._database, self._flows[flow], claim, self._pipelines)
-        return Held(context, self._is_generator(claim.queue))
+        return InFlightTask(context, self._is_generator(claim.queue))
 
     # ── performing ──
 
-    def _perform(self, held: Held) -> None:
+    def _perform(self, held: InFlightTask) -> None:
         held.start()
         outcome: Outcome = Settled(held.claim)
         try:
@@ -286,7 +287,7 @@ class FlowWorker:
 
     def _on_settled(self, outcomes: Sequence[Outcome]) -> None:
         self.done += self._holding.forget(outcomes)
-        self._looking.hurry()
+        self._looking.run_now()
 
     def __enter__(self) -> Self:
         return self
@@ -330,7 +331,7 @@ def working(
     `root` is where the deployment's files are; steps that run pipelines need it.
     """
     with (
-        Wakeups(database) as wakeups,
-        FlowWorker(database, flows, wakeups, threads, process=process, root=root) as worker,
+        Notifications(database) as notifications,
+        FlowWorker(database, flows, notifications, threads, process=process, root=root) as worker,
     ):
         yield worker

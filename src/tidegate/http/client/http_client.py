@@ -114,7 +114,7 @@ class _Bounds:
         return self._until
 
 
-class Calls:
+class HttpClient:
     """Calls a server, as often as it takes; any number of threads may."""
 
     def __init__(

@@ -27,7 +27,7 @@ from tidegate.errors import (
 )
 from tidegate.http.client.http_client import WORK
 from tidegate.http.client.trust import check_results, check_served
-from tidegate.http.client_api import CutShown, Explained, Served, SourceChunks, StateOfRun
+from tidegate.http.client_api import CheckpointManifest, Explained, Served, SourceChunks, StateOfRun
 from tidegate.http.formats import format_of_file
 from tidegate.http.requests import LATEST
 from tidegate.runtime.ingestion.run_state import refuse_vain
@@ -38,8 +38,8 @@ from tidegate.store import Run, RunFacts, RunState
 from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint import Cutting
-    from tidegate.http.client.http_client import Calls
+    from tidegate.checkpoint import Checkpoints
+    from tidegate.http.client.http_client import HttpClient
 
 PAGE = 1000
 """Chunks that are asked for at a time."""
@@ -76,13 +76,13 @@ class _Checkpoints:
     checkpoints: list[Checkpoint]
 
 
-class RemoteServer:
+class HttpRunClient:
     """The runs of one client on a server elsewhere; see `Server` for what each call does.
 
     Calls are repeated while the server does not answer. Chunks that are there are not sent again.
     """
 
-    def __init__(self, calls: Calls, served: Served) -> None:
+    def __init__(self, calls: HttpClient, served: Served) -> None:
         self._calls = calls
         self.served = served
         self._there: dict[tuple[str, str], dict[int, str]] = {}
@@ -106,10 +106,10 @@ class RemoteServer:
             return False
 
     def begin(
-        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+        self, run: str, *, deadline: float | None = None, checkpoints: Checkpoints | None = None
     ) -> Run:
         """Open a run; repeated until it is known to be open, and opened once."""
-        asked = {"run": run, "deadline": deadline, "cutting": msgspec.to_builtins(cutting)}
+        asked = {"run": run, "deadline": deadline, "checkpoints": msgspec.to_builtins(checkpoints)}
         answer = self._calls.json("POST", self._path(), asked, key=uuid4().hex)
         return _read(answer, Run)
 
@@ -172,7 +172,7 @@ class RemoteServer:
         run: str,
         sink: str,
         file: Path,
-        cut: int | None = None,
+        checkpoint: int | None = None,
         received: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Fetch a result as CSV, at the end or at a cut; the file appears whole or not at all.
@@ -180,7 +180,7 @@ class RemoteServer:
         `received` is called with the bytes of it that have come so far.
         """
         path = f"{self._path(run, 'results', sink)}?format=csv"
-        path += "" if cut is None else f"&cut={cut}"
+        path += "" if checkpoint is None else f"&checkpoint={checkpoint}"
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}.{uuid4().hex}")
 
@@ -198,7 +198,7 @@ class RemoteServer:
 
     # ── cuts ──
 
-    def take_cut(self, run: str, *, unaligned: bool = False) -> int:
+    def take_checkpoint(self, run: str, *, unaligned: bool = False) -> int:
         """Begin a checkpoint, after the one that is under way; its number."""
         asked = {"unaligned": unaligned}
         answer = self._calls.json("POST", self._path(run, "checkpoints"), asked)
@@ -209,10 +209,12 @@ class RemoteServer:
         answer = self._calls.json("GET", self._path(run, "checkpoints"))
         return _read(answer, _Checkpoints).checkpoints
 
-    def cut(self, run: str, number: int | None = None) -> CutShown:
+    def checkpoint(self, run: str, number: int | None = None) -> CheckpointManifest:
         """A cut, by default the latest."""
         asked = LATEST if number is None else str(number)
-        return _read(self._calls.json("GET", self._path(run, "cuts", asked)), CutShown)
+        return _read(
+            self._calls.json("GET", self._path(run, "checkpoints", asked)), CheckpointManifest
+        )
 
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at a cut, by default the latest; to do so twice is harmless."""
@@ -262,7 +264,7 @@ class RemoteServer:
             after = page[-1].number
 
 
-def remote_server(calls: Calls, pipeline: Callable[[str], str]) -> RemoteServer:
+def http_run_client(calls: HttpClient, pipeline: Callable[[str], str]) -> HttpRunClient:
     """The server behind these calls, if it serves the pipeline that is meant.
 
     `pipeline` answers the name of that, given the name of the one that is served. Raises
@@ -276,7 +278,7 @@ def remote_server(calls: Calls, pipeline: Callable[[str], str]) -> RemoteServer:
     wanted = pipeline(served.pipeline)
     if served.pipeline != wanted:
         raise OtherPipeline(calls.url, wanted, served.pipeline)
-    return RemoteServer(calls, served)
+    return HttpRunClient(calls, served)
 
 
 def _read(answer: bytes, kind: type[T]) -> T:

@@ -17,7 +17,7 @@ from typing import ParamSpec, Self, TypeVar
 from tidegate.errors import ServerStopping
 from tidegate.http.limits.fair_pool import FairPool
 from tidegate.http.limits.limits import Limits
-from tidegate.runtime.ingestion.daemon_pool import MOMENT, Couriers
+from tidegate.runtime.ingestion.daemon_pool import MOMENT, DaemonPool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,10 +30,10 @@ class Threads:
 
     def __init__(self, limits: Limits) -> None:
         self._calls = FairPool(limits.calls, "tidegate-http")
-        self._writes = Couriers(limits.writes, "tidegate-http-writes")
+        self._writes = DaemonPool(limits.writes, "tidegate-http-writes")
         self._chunks = FairPool(limits.deliveries, "tidegate-http-chunks")
         self._results = FairPool(limits.results, "tidegate-http-results")
-        self.health = Couriers(1, "tidegate-http-health")
+        self.health = DaemonPool(1, "tidegate-http-health")
         """Separate, so that busy threads are not mistaken for a lost database."""
         self.is_closing = False
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from tidegate.http.limits.fair_queue import FairQueue
-from tidegate.runtime.ingestion.daemon_pool import Couriers
+from tidegate.runtime.ingestion.daemon_pool import DaemonPool
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class FairPool:
     """Runs work of clients in turn. Its methods are called in one event loop, except `close`."""
 
     def __init__(self, number: int, name: str) -> None:
-        self._threads = Couriers(number, name)
+        self._threads = DaemonPool(number, name)
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(number)
 
     async def run(self, client: str, work: Callable[[], T]) -> T:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tidegate.http.auth.auth import Clients
     from tidegate.runtime.deployment import Deployment
-    from tidegate.runtime.service import Front
+    from tidegate.runtime.service import PipelineFrontend
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Listening:
 
 @contextmanager
 def serving_http(
-    service: Front,
+    service: PipelineFrontend,
     place: Deployment,
     address: str = ADDRESS,
     tokens: Clients | None = None,
@@ -70,7 +70,7 @@ def serving_http(
     """
     with (
         listening_at(address, tokens, limits or Limits.of(place.settings)) as entrance,
-        entrance.serving(service, place) as listening,
+        entrance.serve(service, place) as listening,
     ):
         yield listening
 
@@ -103,7 +103,7 @@ class Entrance:
         run.start()
 
     @contextmanager
-    def serving(self, service: Front, place: Deployment) -> Iterator[Listening]:
+    def serve(self, service: PipelineFrontend, place: Deployment) -> Iterator[Listening]:
         """Answer for a service until the end of the block, and not at all afterwards."""
         gate, limits = self._gate, self._limits
         with spooling(place.root) as spool, Threads(limits) as threads:

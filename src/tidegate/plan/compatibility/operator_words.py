@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tidegate.plan.wording import cut, listed
+from tidegate.plan.wording import checkpoint, listed
 
 Plain: TypeAlias = Mapping[str, Any]
 """A node or a step of a recorded plan, or a part of one."""
@@ -28,7 +28,7 @@ def step_words(step: Plain) -> str:
         case "Scan":
             return f"source {step['source']} {_fields(step['columns'])}{_event_time(step)}"
         case "Where":
-            return f"filter {cut(step['sql'])}"
+            return f"filter {checkpoint(step['sql'])}"
         case "Project":
             return f"select {_formulas(step['columns'])}"
         case "Apply":

@@ -1,10 +1,10 @@
-"""Put an explicit barrier under every node where several lanes arrive.
+"""Put an explicit barrier under every node where several channels arrive.
 
     before   s3 [Join] ◀─ s1, s2
     after    s3 [Join] ◀─ b3 PhysicalBarrier(upstream_count=2) ◀─ s1, s2
 
-The operator above then sees one ordered lane, in which every barrier signal is already aligned.
-An aggregate has a barrier even with a single lane: what it holds is released by the monitor, and
+The operator above then sees one ordered channel, in which every barrier signal is already aligned.
+An aggregate has a barrier even with a single channel: what it holds is released by the monitor, and
 the barrier node is where that release lets the end of a run pass.
 """
 

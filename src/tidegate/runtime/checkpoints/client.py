@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tidegate.checkpoint import CheckpointState
-from tidegate.errors import NoSuchCut, listed
+from tidegate.errors import UnknownCheckpoint, listed
 from tidegate.plan import PhysicalResultCollect
 from tidegate.runtime.checkpoints import trigger
 from tidegate.runtime.task.stage_processor import SinkResult
@@ -26,12 +26,12 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
-    from tidegate.store import Connection, Database, Run, Wakeups
+    from tidegate.store import Connection, Database, Notifications, Run
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True)
-class Cut:
+class CheckpointResults:
     """One cut of a run."""
 
     number: int
@@ -40,25 +40,25 @@ class Cut:
     """For every sink what it shows there."""
 
 
-class Cuts:
+class CheckpointClient:
     """The cuts of a pipeline's runs. `known` finds a run by its name."""
 
     def __init__(
         self,
         database: Database,
         plan: PhysicalPlan,
-        wakeups: Wakeups,
+        notifications: Notifications,
         known: Callable[[str], Run],
         injected: Callable[[], None],
     ) -> None:
         self._database = database
         self._plan = plan
-        self._wakeups = wakeups
+        self._notifications = notifications
         self._known = known
         self._injected = injected
 
     def begin(self, run: str, *, unaligned: bool = False) -> int:
-        """Begin a checkpoint now; its number. Raises `NothingToCut` or `CheckpointUnderWay`.
+        """Begin a checkpoint now; its number. Raises `NothingToCheckpoint` or `CheckpointUnderWay`.
 
         An unaligned one waits for no barriers. It is there to be restored: sinks do not show it.
         """
@@ -71,29 +71,33 @@ class Cuts:
         found = self._known(run)
         return self._database.transact(lambda c: checkpoint_store.checkpoints_of(c, found))
 
-    def read(self, run: str, number: int | None = None) -> Cut:
-        """What all sinks show at one cut, by default at the latest; or `NoSuchCut`."""
+    def read(self, run: str, number: int | None = None) -> CheckpointResults:
+        """What all sinks show at one cut, by default at the latest; or `UnknownCheckpoint`."""
         found = self._known(run)
         return self._database.transact(lambda c: self._read(c, found, number))
 
     def taken(self, run: str, number: int, timeout: float) -> Checkpoint:
         """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
-        return trigger.wait(self._database, self._wakeups, self._known(run), number, timeout)
+        return trigger.wait(self._database, self._notifications, self._known(run), number, timeout)
 
-    def wait(self, run: str, number: int, timeout: float) -> Cut:
-        """Wait until a checkpoint is a cut, and read it; `NoSuchCut` if sinks do not show it."""
+    def wait(self, run: str, number: int, timeout: float) -> CheckpointResults:
+        """Wait until a checkpoint is a cut, and read it; `UnknownCheckpoint` if sinks do not show
+        it.
+        """
         self.taken(run, number, timeout)
         return self.read(run, number)
 
-    def _read(self, connection: Connection, run: Run, number: int | None) -> Cut:
-        cut = checkpoint_store.cut_of(connection, run, number, published=True)
-        if cut is None:
+    def _read(self, connection: Connection, run: Run, number: int | None) -> CheckpointResults:
+        checkpoint = checkpoint_store.committed_checkpoint(connection, run, number, published=True)
+        if checkpoint is None:
             known = [it for it in checkpoint_store.checkpoints_of(connection, run)
                      if it.state is CheckpointState.COMMITTED and it.is_published]  # fmt: skip
             wanted = "any cut" if number is None else f"cut {number}"
-            raise NoSuchCut(run.name, wanted, listed([str(it.number) for it in known] or ["none"]))
-        given = checkpoint_store.given_by(connection, run, self._plan.root.id, cut.number)
-        return Cut(cut.number, cut.manifest, self._by_sink(given))
+            raise UnknownCheckpoint(
+                run.name, wanted, listed([str(it.number) for it in known] or ["none"])
+            )
+        given = checkpoint_store.given_by(connection, run, self._plan.root.id, checkpoint.number)
+        return CheckpointResults(checkpoint.number, checkpoint.manifest, self._by_sink(given))
 
     def _by_sink(self, given: Sequence[object]) -> dict[str, list[Batch]]:
         """An empty result is a result too."""

@@ -19,57 +19,63 @@ from tidegate.store.runs.status import owners, record_gates
 
 if TYPE_CHECKING:
     from tidegate.plan import Difference
-    from tidegate.runtime.task_graph import Assembly
+    from tidegate.runtime.task_graph import TaskGraph
     from tidegate.store import Connection, Run
-    from tidegate.store.checkpoints.checkpoints import Cut
+    from tidegate.store.checkpoints.checkpoints import CommittedCheckpoint
 
 NOT_RECORDED = "what its plan consisted of was not recorded"
 UNALIGNED = "the cut waited for no barriers: what was on its way between stages belongs to it"
 
 
-def record_plan(connection: Connection, assembly: Assembly) -> None:
+def record_plan(connection: Connection, task_graph: TaskGraph) -> None:
     """Note what others have to know of a plan under which runs are about to be begun."""
-    plan = plan_hash(assembly.plan)
-    record_gates(connection, plan, assembly.monitored)
-    plans.record(connection, plan, encoded(assembly.plan))
-    plans.note_served(connection, assembly.name, plans.Served(plan, assembly.plan.shards))
+    plan = plan_hash(task_graph.plan)
+    record_gates(connection, plan, task_graph.monitored)
+    plans.record(connection, plan, encoded(task_graph.plan))
+    plans.note_served(connection, task_graph.name, plans.Served(plan, task_graph.plan.shards))
 
 
-def refuse_misfit(connection: Connection, assembly: Assembly, run: Run, number: int) -> None:
+def refuse_misfit(connection: Connection, task_graph: TaskGraph, run: Run, number: int) -> None:
     """Raise `OtherPlan` if a cut was taken under another plan, and what it keeps does not fit."""
-    cut = checkpoint_store.cut_of(connection, run, number)
-    ours = plan_hash(assembly.plan)
-    if cut is None or cut.manifest["plan"] == ours:
+    checkpoint = checkpoint_store.committed_checkpoint(connection, run, number)
+    ours = plan_hash(task_graph.plan)
+    if checkpoint is None or checkpoint.manifest["plan"] == ours:
         return
-    nodes = plans.recorded(connection, cut.manifest["plan"])
+    nodes = plans.recorded(connection, checkpoint.manifest["plan"])
     if nodes is None:
         raise OtherPlan(run.pipeline, ours, run.name, (), (NOT_RECORDED,))
-    told = difference(nodes, encoded(assembly.plan))
-    found = told.obstacles or tuple(_at_the_cut(connection, assembly, run, cut, told))
+    told = difference(nodes, encoded(task_graph.plan))
+    found = told.obstacles or tuple(
+        _at_the_checkpoint(connection, task_graph, run, checkpoint, told)
+    )
     if found:
         raise OtherPlan(run.pipeline, ours, run.name, told.lines, found)
 
 
-def refuse_while_served(connection: Connection, assembly: Assembly, run: Run) -> None:
+def refuse_while_served(connection: Connection, task_graph: TaskGraph, run: Run) -> None:
     """Raise `StillServed` if a run changes its plan while somebody has a task of its pipeline.
 
     Whoever serves the plan that it has would take what is sent to its tasks under the other.
     """
-    if plan_of(connection, run) == plan_hash(assembly.plan):
+    if plan_of(connection, run) == plan_hash(task_graph.plan):
         return
-    every = owners(connection, run.pipeline, assembly.places)
+    every = owners(connection, run.pipeline, task_graph.places)
     names = {it.name for it in every.values() if it.name is not None and it.expires_in > 0}
     if names:
         raise StillServed(run.pipeline, run.name, listed(sorted(names)))
 
 
-def _at_the_cut(
-    connection: Connection, assembly: Assembly, run: Run, cut: Cut, told: Difference
+def _at_the_checkpoint(
+    connection: Connection,
+    task_graph: TaskGraph,
+    run: Run,
+    checkpoint: CommittedCheckpoint,
+    told: Difference,
 ) -> Iterator[str]:
     """What was given for good at one cut, and is not at another."""
-    tasks = [task for task, (node, _) in assembly.places.items() if node.id in told.answering]
-    ended = plans.ended_before(connection, run, cut.number, tasks)
+    tasks = [task for task, (node, _) in task_graph.places.items() if node.id in told.answering]
+    ended = plans.ended_before(connection, run, checkpoint.number, tasks)
     if ended:
         yield f"{listed(ended)} had ended before the cut, with what the earlier plan answered"
-    if not cut.manifest.get("is_aligned", True):
+    if not checkpoint.manifest.get("is_aligned", True):
         yield UNALIGNED

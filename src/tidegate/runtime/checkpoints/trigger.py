@@ -18,16 +18,16 @@ from tidegate.errors import (
     CheckpointAborted,
     CheckpointPending,
     CheckpointUnderWay,
-    NoSuchCut,
-    NothingToCut,
+    NothingToCheckpoint,
     RunError,
+    UnknownCheckpoint,
     listed,
 )
 from tidegate.store import run_topic
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 if TYPE_CHECKING:
-    from tidegate.store import Database, Run, Wakeups
+    from tidegate.store import Database, Notifications, Run
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 GLANCE = 1.0
@@ -37,11 +37,15 @@ GLANCE = 1.0
 def begin(database: Database, run: Run, *, unaligned: bool = False) -> int:
     """Begin a checkpoint now; its number. An unaligned one waits for nobody, and is not shown.
 
-    Raises `NothingToCut`, `CheckpointUnderWay`, or `RunEnded` when the run is closed.
+    Raises `NothingToCheckpoint`, `CheckpointUnderWay`, or `RunEnded` when the run is closed.
     """
     patience = 0.0 if unaligned else None
     wanted = partial(
-        checkpoint_store.trigger, run=run, id=CheckpointId.new(), quiet=unaligned, patience=patience
+        checkpoint_store.trigger,
+        run=run,
+        id=CheckpointId.new(),
+        unpublished=unaligned,
+        patience=patience,
     )
     number = database.transact(wanted)
     if number is None:
@@ -50,7 +54,12 @@ def begin(database: Database, run: Run, *, unaligned: bool = False) -> int:
 
 
 def take(
-    database: Database, wakeups: Wakeups, run: Run, timeout: float, *, unaligned: bool = False
+    database: Database,
+    notifications: Notifications,
+    run: Run,
+    timeout: float,
+    *,
+    unaligned: bool = False,
 ) -> Checkpoint:
     """Begin a checkpoint as soon as no other is under way, and wait until it is a cut."""
     deadline = monotonic() + timeout
@@ -59,15 +68,17 @@ def take(
             number = begin(database, run, unaligned=unaligned)
         except CheckpointUnderWay as other:
             with suppress(CheckpointAborted):
-                wait(database, wakeups, run, other.number, deadline - monotonic())
+                wait(database, notifications, run, other.number, deadline - monotonic())
         else:
-            return wait(database, wakeups, run, number, deadline - monotonic())
+            return wait(database, notifications, run, number, deadline - monotonic())
 
 
-def wait(database: Database, wakeups: Wakeups, run: Run, number: int, timeout: float) -> Checkpoint:
+def wait(
+    database: Database, notifications: Notifications, run: Run, number: int, timeout: float
+) -> Checkpoint:
     """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
     changed = Flag()
-    unsubscribe = wakeups.subscribe(run_topic(run.pipeline), changed.set)
+    unsubscribe = notifications.subscribe(run_topic(run.pipeline), changed.set)
     deadline = monotonic() + timeout
     try:
         while (it := _looked(database, run, number)).state is not CheckpointState.COMMITTED:
@@ -86,7 +97,7 @@ def _looked(database: Database, run: Run, number: int) -> Checkpoint:
     it = next((each for each in known if each.number == number), None)
     if it is None:
         numbers = [str(each.number) for each in known] or ["none"]
-        raise NoSuchCut(run.name, f"cut {number}", listed(numbers))
+        raise UnknownCheckpoint(run.name, f"cut {number}", listed(numbers))
     if it.state is CheckpointState.ABORTED:
         raise CheckpointAborted(run.name, number, it.reason or "", it.offender or "nobody")
     return it
@@ -95,4 +106,6 @@ def _looked(database: Database, run: Run, number: int) -> Checkpoint:
 def _why_not(database: Database, run: Run) -> RunError:
     known = database.transact(lambda c: checkpoint_store.checkpoints_of(c, run))
     under_way = [it.number for it in known if it.state not in OVER]
-    return CheckpointUnderWay(run.name, under_way[-1]) if under_way else NothingToCut(run.name)
+    return (
+        CheckpointUnderWay(run.name, under_way[-1]) if under_way else NothingToCheckpoint(run.name)
+    )

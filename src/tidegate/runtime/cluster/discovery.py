@@ -20,7 +20,7 @@ FILE = "group.json"
 SECRET = "TIDEGATE_SECRET"  # noqa: S105  the name of a variable
 
 
-class MeetingPlace(msgspec.Struct, frozen=True):
+class GroupAddress(msgspec.Struct, frozen=True):
     """An address that processes can join a group at, with what they have to know."""
 
     address: str
@@ -34,7 +34,7 @@ class MeetingPlace(msgspec.Struct, frozen=True):
         draft.replace(folder / FILE)
 
 
-def forget(folder: Path, place: MeetingPlace) -> None:
+def forget(folder: Path, place: GroupAddress) -> None:
     """Nobody coordinates there any more; somebody else may coordinate elsewhere by now."""
     if find(folder) == place:
         (folder / FILE).unlink(missing_ok=True)
@@ -42,15 +42,15 @@ def forget(folder: Path, place: MeetingPlace) -> None:
 
 def find(
     folder: Path, address: str | None = None, environment: Mapping[str, str] = os.environ
-) -> MeetingPlace | None:
+) -> GroupAddress | None:
     """The group of a deployment: at the address given, or wherever its folder says, if it does."""
     if address is not None:
         secret = environment.get(SECRET, "")
         if not secret:
             raise NoSecret(address, SECRET)
-        return MeetingPlace(address, secret.encode())
+        return GroupAddress(address, secret.encode())
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=MeetingPlace)
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=GroupAddress)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 

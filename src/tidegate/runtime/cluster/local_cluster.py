@@ -21,7 +21,7 @@ from typing import Self
 from uuid import uuid4
 
 from tidegate.errors import (
-    CompanyIncomplete,
+    ClusterIncomplete,
     CoordinatorBroken,
     GroupError,
     MembersMissing,
@@ -29,10 +29,14 @@ from tidegate.errors import (
 )
 from tidegate.group import Coordinator
 from tidegate.runtime.cluster import discovery
-from tidegate.runtime.cluster.discovery import MeetingPlace
+from tidegate.runtime.cluster.discovery import GroupAddress
 from tidegate.runtime.cluster.log_rotation import Rotation
-from tidegate.runtime.cluster.peer import FENCE_BOUND, STOP, Colleague, Stats
-from tidegate.runtime.cluster.process_supervisor import Crew, Hand, Post
+from tidegate.runtime.cluster.peer import FENCE_BOUND, STOP, GroupPeer, Stats
+from tidegate.runtime.cluster.process_supervisor import (
+    ProcessSpec,
+    ProcessSupervisor,
+    SupervisedProcess,
+)
 from tidegate.runtime.cluster.roles import HAND_OVER_BOUND
 from tidegate.settings import Settings
 
@@ -53,7 +57,7 @@ END_BOUND = 30.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ClusterSpec:
     """Who is to work on a pipeline, and with which options."""
 
     pipeline: str
@@ -67,7 +71,7 @@ class Wanted:
     stages: Sequence[str] = ()
     """Lists of the stages that workers are for, dealt out in turn; without any, all."""
 
-    def posts(self) -> list[Post]:
+    def posts(self) -> list[ProcessSpec]:
         """One for each process."""
         workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
         monitors = [f"monitor-{number}" for number in range(1, self.monitors + 1)]
@@ -83,10 +87,10 @@ class Wanted:
     def _dealt(self) -> Iterator[Sequence[str]]:
         return cycle([["--stages", its] for its in self.stages] or [[]])
 
-    def _post(self, command: str, name: str, options: Sequence[str]) -> Post:
+    def _post(self, command: str, name: str, options: Sequence[str]) -> ProcessSpec:
         asked = [sys.executable, "-m", "tidegate", command, self.pipeline]
         asked += ["--deployment", str(self.folder), "--name", name, "--with-parent"]
-        return Post(name, command, [*asked, *options])
+        return ProcessSpec(name, command, [*asked, *options])
 
 
 class Warnings:
@@ -107,18 +111,18 @@ class Warnings:
                 self._say(warning)
 
 
-class Company:
+class LocalCluster:
     """The processes at work, and this one among them."""
 
     def __init__(
         self,
-        crew: Crew,
-        colleague: Colleague,
+        supervisor: ProcessSupervisor,
+        peer: GroupPeer,
         tend: Callable[[], None] = lambda: None,
         say: Callable[[str], None] = log.info,
     ) -> None:
-        self.crew = crew
-        self.colleague = colleague
+        self.supervisor = supervisor
+        self.peer = peer
         self._tend = tend
         """Looks after the coordinator."""
         self._say = say
@@ -129,33 +133,33 @@ class Company:
     @property
     def names(self) -> set[str]:
         """Of those who are wanted and have not left on purpose."""
-        return {name for name, hand in self.crew.hands.items() if not hand.is_gone}
+        return {name for name, hand in self.supervisor.hands.items() if not hand.is_gone}
 
     def gather(self, stopped: Event, bound: float = START_BOUND) -> None:
-        """Wait until everybody is at work; `CompanyIncomplete` says who is not, and why."""
+        """Wait until everybody is at work; `ClusterIncomplete` says who is not, and why."""
         began = monotonic()
         while not (stopped.is_set() or self._are_all_here()):
             self.look()
-            hopeless = any(_is_hopeless(hand) for hand in self.crew.hands.values())
+            hopeless = any(_is_hopeless(hand) for hand in self.supervisor.hands.values())
             if hopeless or monotonic() > began + bound:
                 raise self._incomplete(monotonic() - began)
-        completion = self.colleague.fence(f"everybody is here {uuid4().hex[:8]}")
+        completion = self.peer.fence(f"everybody is here {uuid4().hex[:8]}")
         offenders = {member.name for member in completion.offenders.values()} & self.names
         if offenders and not stopped.is_set():  # guests may come and go
-            raise CompanyIncomplete(str(completion), FENCE_BOUND, "")
+            raise ClusterIncomplete(str(completion), FENCE_BOUND, "")
 
     def keep(self, stopped: Event) -> None:
         """Start those again that die, until told to stop or all have gone; say what is amiss."""
         warnings = Warnings(self._say)
-        while not (stopped.is_set() or self.crew.is_gone):
+        while not (stopped.is_set() or self.supervisor.is_gone):
             self.look()
-            warnings.note({it.warning for it in self.colleague.stats.values()} - {""}, monotonic())
+            warnings.note({it.warning for it in self.peer.stats.values()} - {""}, monotonic())
             stopped.wait(LOOK)
 
     def look(self) -> None:
         """Look after everybody, and say who has died or is back."""
         self._tend()
-        for name, what in self.crew.look().items():
+        for name, what in self.supervisor.look().items():
             self._say(what)
             self._away.add(name)
         back = {name for name in self._away if self._is_here(name)}
@@ -165,43 +169,43 @@ class Company:
 
     def _is_here(self, name: str) -> bool:
         """Whether its present life is in the group; the last one may still seem to be."""
-        hand = self.crew.hands[name]
-        members = {(member.name, member.pid) for member in self.colleague.members}
+        hand = self.supervisor.hands[name]
+        members = {(member.name, member.pid) for member in self.peer.members}
         return hand.is_alive and (name, hand.pid) in members
 
     def stop(self) -> list[Stats]:
         """Tell everybody to finish, and hear what each has done."""
         names = self.names
-        self.colleague.hint(STOP)
+        self.peer.hint(STOP)
         with suppress(GroupError):
-            self.colleague.fence(f"everybody goes {uuid4().hex[:8]}")
-        self.colleague.wait_for_final_stats(names, HAND_OVER_BOUND)
-        stats = self.colleague.stats
+            self.peer.fence(f"everybody goes {uuid4().hex[:8]}")
+        self.peer.wait_for_final_stats(names, HAND_OVER_BOUND)
+        stats = self.peer.stats
         return [stats[name] for name in sorted(stats)]
 
     def _are_all_here(self) -> bool:
         try:
-            self.colleague.group.wait_for(self.names, LOOK)
+            self.peer.group.wait_for(self.names, LOOK)
         except MembersMissing:
             return False
         return True
 
-    def _incomplete(self, seconds: float) -> CompanyIncomplete:
+    def _incomplete(self, seconds: float) -> ClusterIncomplete:
         """Those who never can come explain it; else all who have not."""
-        here = {member.name for member in self.colleague.members}
-        hands = self.crew.hands
+        here = {member.name for member in self.peer.members}
+        hands = self.supervisor.hands
         hopeless = [hand for hand in hands.values() if _is_hopeless(hand)]
         missing = hopeless or [hand for name, hand in hands.items() if name not in here]
         names = listed([hand.post.name for hand in missing])
         said = "\n".join(f"{hand.post.name} said last: {hand.said_last()}" for hand in missing)
-        return CompanyIncomplete(f"{names} did not come", seconds, said)
+        return ClusterIncomplete(f"{names} did not come", seconds, said)
 
 
-def _is_hopeless(hand: Hand) -> bool:
+def _is_hopeless(hand: SupervisedProcess) -> bool:
     return hand.is_refused or hand.deaths > MOST_DEATHS
 
 
-class Chair:
+class CoordinatorSupervisor:
     """The coordinator of the group, begun again should a fault of its own end it."""
 
     def __init__(self, address: str, secret: bytes) -> None:
@@ -225,23 +229,23 @@ class Chair:
 
 
 @contextmanager
-def company(
-    wanted: Wanted, address: str, say: Callable[[str], None] = log.info
-) -> Iterator[Company]:
+def local_cluster(
+    wanted: ClusterSpec, address: str, say: Callable[[str], None] = log.info
+) -> Iterator[LocalCluster]:
     """Start everybody, coordinate them, and end them all afterwards."""
     secret = discovery.secret_for()
     folder = wanted.folder
     settings = Settings.from_environment(environ)
     rotation = Rotation(settings.log_bytes, settings.log_files)
-    with Chair(address, secret) as chair:
-        place = MeetingPlace(chair.coordinator.address, secret)
+    with CoordinatorSupervisor(address, secret) as chair:
+        place = GroupAddress(chair.coordinator.address, secret)
         place.save(folder)
-        colleague = Colleague.join(CHIEF, place)
-        crew = Crew(folder / LOGS, rotation)
+        peer = GroupPeer.join(CHIEF, place)
+        supervisor = ProcessSupervisor(folder / LOGS, rotation)
         try:
-            crew.start(wanted.posts())
-            yield Company(crew, colleague, chair.look, say)
+            supervisor.start(wanted.posts())
+            yield LocalCluster(supervisor, peer, chair.look, say)
         finally:
-            crew.close(END_BOUND)
-            colleague.leave()
+            supervisor.close(END_BOUND)
+            peer.leave()
             discovery.forget(folder, place)

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from tidegate.errors import NameTaken, NotAWorker
 from tidegate.group import Member
-from tidegate.runtime.cluster.discovery import MeetingPlace
-from tidegate.runtime.cluster.peer import Colleague, Stats
+from tidegate.runtime.cluster.discovery import GroupAddress
+from tidegate.runtime.cluster.peer import GroupPeer, Stats
 from tidegate.runtime.cluster.roles import STATS_EVERY, WORKER
 
 ARRIVING = 2.0
@@ -26,16 +26,16 @@ SAYING = 2 * STATS_EVERY
 
 
 @contextmanager
-def visiting(place: MeetingPlace, why: str = "visitor") -> Iterator[Colleague]:
+def visiting(place: GroupAddress, why: str = "visitor") -> Iterator[GroupPeer]:
     """Be in a group until the end of the block."""
-    visitor = Colleague.join(f"{why}-{uuid4().hex[:12]}", place, timeout=ARRIVING)
+    visitor = GroupPeer.join(f"{why}-{uuid4().hex[:12]}", place, timeout=ARRIVING)
     try:
         yield visitor
     finally:
         visitor.leave()
 
 
-def refuse_taken(place: MeetingPlace, name: str) -> None:
+def refuse_taken(place: GroupAddress, name: str) -> None:
     """Raise `NameTaken` if somebody who lives has this name.
 
     Whoever joins under a name takes it over, which is right for one that is started again after
@@ -46,7 +46,7 @@ def refuse_taken(place: MeetingPlace, name: str) -> None:
             raise NameTaken(name, there.pid, there.host)
 
 
-def find_worker(visitor: Colleague, name: str) -> None:
+def find_worker(visitor: GroupPeer, name: str) -> None:
     """Raise `NotAWorker` unless one of this name is at work, and say who is."""
     until = monotonic() + SAYING
     visitor.wait(lambda: name in visitor.stats or visitor.is_gone(name), SAYING)
@@ -56,7 +56,7 @@ def find_worker(visitor: Colleague, name: str) -> None:
         raise NotAWorker(name, what, _workers(visitor, until))
 
 
-def _member(visitor: Colleague, name: str) -> Member | None:
+def _member(visitor: GroupPeer, name: str) -> Member | None:
     return next((it for it in visitor.members if it.name == name), None)
 
 
@@ -67,7 +67,7 @@ def _what_it_is(name: str, its: Stats | None, *, is_here: bool) -> str:
     return f"{name} is {role}, and only workers are drained"
 
 
-def _workers(visitor: Colleague, until: float) -> str:
+def _workers(visitor: GroupPeer, until: float) -> str:
     """All of them: each has said what it is, or has had the time to."""
 
     def have_all_spoken() -> bool:

@@ -24,7 +24,7 @@ import msgspec
 
 from tidegate.errors import GroupError, MemberReplaced
 from tidegate.group import Completion, Failure, Group, Member, Message
-from tidegate.runtime.cluster.discovery import MeetingPlace
+from tidegate.runtime.cluster.discovery import GroupAddress
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Gone:
     last: Stats | None
 
 
-class Colleague:
+class GroupPeer:
     """One process in the group of its deployment; the events are set by what others say."""
 
     def __init__(self, on_news: Callable[[], None]) -> None:
@@ -81,24 +81,24 @@ class Colleague:
     def join(
         cls,
         name: str,
-        place: MeetingPlace,
+        place: GroupAddress,
         on_news: Callable[[], None] = lambda: None,
         timeout: float = JOINING,
     ) -> Self:
         """Join the group of a deployment; `on_news` is called when there may be some."""
-        colleague = cls(on_news)
+        peer = cls(on_news)
         handlers = {
-            NEWS: lambda _: colleague._on_news(),
-            STATS: colleague._note,
-            DRAIN: lambda _: colleague.is_told_to_drain.set(),
-            STOP: lambda _: colleague.is_told_to_stop.set(),
-            FENCE: colleague._follow,
+            NEWS: lambda _: peer._on_news(),
+            STATS: peer._note,
+            DRAIN: lambda _: peer.is_told_to_drain.set(),
+            STOP: lambda _: peer.is_told_to_stop.set(),
+            FENCE: peer._follow,
         }
         group = Group.join(
             name, address=place.address, secret=place.secret, handlers=handlers, timeout=timeout
         )
-        colleague._joined.set_result(group)
-        return colleague
+        peer._joined.set_result(group)
+        return peer
 
     @property
     def name(self) -> str:

@@ -33,7 +33,7 @@ TAIL = 1500
 
 
 @dataclass(frozen=True)
-class Post:
+class ProcessSpec:
     """A process that is wanted."""
 
     name: str
@@ -59,10 +59,10 @@ def how_it_ended(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-class Hand:
+class SupervisedProcess:
     """One process, in all of its lives."""
 
-    def __init__(self, post: Post, logs: Path, rotation: Rotation = UNROTATED) -> None:
+    def __init__(self, post: ProcessSpec, logs: Path, rotation: Rotation = UNROTATED) -> None:
         self.post = post
         self._rotation = rotation
         self.log = logs / f"{post.name}.log"
@@ -190,19 +190,19 @@ class Hand:
         )
 
 
-class Crew:
+class ProcessSupervisor:
     """All of them."""
 
     def __init__(self, logs: Path, rotation: Rotation = UNROTATED) -> None:
         private_folder(logs)
         self._logs = logs
         self._rotation = rotation
-        self.hands: dict[str, Hand] = {}
+        self.hands: dict[str, SupervisedProcess] = {}
 
-    def start(self, posts: Iterable[Post]) -> None:
+    def start(self, posts: Iterable[ProcessSpec]) -> None:
         """Begin their first lives."""
         for post in posts:
-            self.hands[post.name] = Hand(post, self._logs, self._rotation)
+            self.hands[post.name] = SupervisedProcess(post, self._logs, self._rotation)
 
     def look(self) -> dict[str, str]:
         """Start those again that have died; what became of whom since the last look."""

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from tidegate.errors import GroupError, listed
-from tidegate.runtime.cluster.peer import Colleague, Stats
+from tidegate.runtime.cluster.peer import GroupPeer, Stats
 
 if TYPE_CHECKING:
-    from tidegate.runtime.monitor.monitor import Watch
-    from tidegate.runtime.service import Front, Service
+    from tidegate.runtime.monitor.monitor import Monitor
+    from tidegate.runtime.service import PipelineFrontend, PipelineService
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ HAND_OVER_BOUND = 120.0
 """Seconds that the jobs at work may take before their outcome is dropped and done again."""
 
 
-class Duty(Protocol):
+class Role(Protocol):
     """What a process does for a deployment."""
 
     role: str
@@ -56,10 +56,10 @@ class Duty(Protocol):
 
 
 @dataclass
-class Working:
+class WorkerRole:
     """Runs tasks."""
 
-    service: Service
+    service: PipelineService
     role: str = WORKER
     had_at_the_end: int | None = field(default=None, init=False)
     """Tasks, before they were handed over."""
@@ -75,7 +75,7 @@ class Working:
 
     def did(self) -> dict[str, int]:
         """Tasks, jobs and rows of its stages; what clients have had it do, if it takes runs."""
-        work = self.service.workshop.work.values()
+        work = self.service.factory.work.values()
         return {
             **self._tasks(),
             "jobs": sum(it.jobs for it in work),
@@ -96,10 +96,10 @@ class Working:
 
 
 @dataclass
-class Fronting:
+class ServerRole:
     """Takes runs by HTTP."""
 
-    front: Front
+    front: PipelineFrontend
     role: str = "server"
 
     def check(self) -> None:
@@ -121,10 +121,10 @@ class Fronting:
 
 
 @dataclass
-class Monitoring:
+class MonitorRole:
     """Watches the runs."""
 
-    watch: Watch
+    watch: Monitor
     role: str = "monitor"
 
     def check(self) -> None:
@@ -146,52 +146,52 @@ class Monitoring:
         return ""
 
 
-def _fronted(front: Front) -> dict[str, int]:
+def _fronted(front: PipelineFrontend) -> dict[str, int]:
     return {**front.server.tally.counts(), **_watched(front.watch)}
 
 
-def _watched(watch: Watch) -> dict[str, int]:
-    return {"releases": watch.releases, "cuts": watch.coordinator.cuts}
+def _watched(watch: Monitor) -> dict[str, int]:
+    return {"releases": watch.releases, "checkpoints": watch.coordinator.checkpoints}
 
 
-def stand(duty: Duty, colleague: Colleague | None, stopped: Event) -> bool:
+def run_until_stopped(duty: Role, peer: GroupPeer | None, stopped: Event) -> bool:
     """Do a duty until told to go, by a signal or by a colleague; whether nothing was dropped."""
     told_at = 0.0
-    while not (stopped.is_set() or _is_to_go(colleague)):
+    while not (stopped.is_set() or _is_to_go(peer)):
         duty.check()
-        if colleague is not None and monotonic() - told_at > STATS_EVERY:
+        if peer is not None and monotonic() - told_at > STATS_EVERY:
             told_at = monotonic()
-            now = Stats(colleague.name, duty.role, duty.did(), warning=duty.warning)
-            colleague.tell_stats(now)
+            now = Stats(peer.name, duty.role, duty.did(), warning=duty.warning)
+            peer.tell_stats(now)
         stopped.wait(LOOK)
     is_clean = duty.hand_over(HAND_OVER_BOUND)
-    if colleague is not None and not colleague.is_replaced:
-        final = Stats(colleague.name, duty.role, duty.did(), is_final=True)
-        _say_goodbye(colleague, final)
+    if peer is not None and not peer.is_replaced:
+        final = Stats(peer.name, duty.role, duty.did(), is_final=True)
+        _say_goodbye(peer, final)
     return is_clean
 
 
-def _is_to_go(colleague: Colleague | None) -> bool:
-    if colleague is None:
+def _is_to_go(peer: GroupPeer | None) -> bool:
+    if peer is None:
         return False
-    if colleague.is_replaced:  # nobody could manage it any more
-        log.warning("another process is %s now; this one hands over and ends", colleague.name)
+    if peer.is_replaced:  # nobody could manage it any more
+        log.warning("another process is %s now; this one hands over and ends", peer.name)
         return True
-    return colleague.is_told_to_stop.is_set() or colleague.is_told_to_drain.is_set()
+    return peer.is_told_to_stop.is_set() or peer.is_told_to_drain.is_set()
 
 
-def _say_goodbye(colleague: Colleague, stats: Stats) -> None:
+def _say_goodbye(peer: GroupPeer, stats: Stats) -> None:
     """Everybody has heard of the tasks that are free before this process is gone.
 
     Whatever the group makes of it, what was owned is handed over: this cannot fail any more.
     """
-    colleague.tell_news()
-    colleague.tell_stats(stats)
+    peer.tell_news()
+    peer.tell_stats(stats)
     try:
-        if colleague.group.is_connected and not colleague.is_told_to_stop.is_set():
-            completion = colleague.fence(f"goodbye {uuid4().hex[:8]}")
+        if peer.group.is_connected and not peer.is_told_to_stop.is_set():
+            completion = peer.fence(f"goodbye {uuid4().hex[:8]}")
             if not completion.is_satisfied:
-                log.warning("%s leaves: %s", colleague.name, completion)
-        colleague.leave()
+                log.warning("%s leaves: %s", peer.name, completion)
+        peer.leave()
     except GroupError as trouble:
-        log.warning("%s leaves without a goodbye: %s", colleague.name, trouble)
+        log.warning("%s leaves without a goodbye: %s", peer.name, trouble)

@@ -3,7 +3,7 @@
 That a checkpoint wants a barrier stands in the database, and so does that a source has it. Every
 process that takes chunks has an injector for each source that owes one: it is told when there is
 news, and polled after every chunk and also when none comes. What it gives is put on the source's
-lanes in one transaction; whoever comes second, here or in another process, finds nothing to do.
+channels in one transaction; whoever comes second, here or in another process, finds nothing to do.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Self
 
 from tidegate.dataflow import BarrierInjector, InjectorHandle
 from tidegate.errors import BarrierInjectionFailed
-from tidegate.runtime.periodic import Tending
-from tidegate.store import cut_topic, unfinished_among
+from tidegate.runtime.periodic import PeriodicTask
+from tidegate.store import checkpoint_topic, unfinished_among
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidegate.store import Database, LaneName, Run, Wakeups
+    from tidegate.store import ChannelName, Database, Notifications, Run
 
 log = logging.getLogger(__name__)
 
@@ -46,19 +46,19 @@ class _Source:
 
 
 class Injection:
-    """Injects for one pipeline, by itself while it is entered. `lanes` are those of a source."""
+    """Injects for one pipeline, by itself while it is entered. `channels` are those of a source."""
 
     def __init__(
         self,
         database: Database,
         pipeline: str,
-        wakeups: Wakeups,
-        lanes: Callable[[str], Sequence[LaneName]],
+        notifications: Notifications,
+        channels: Callable[[str], Sequence[ChannelName]],
     ) -> None:
         self._database = database
         self._pipeline = pipeline
-        self._wakeups = wakeups
-        self._lanes = lanes
+        self._notifications = notifications
+        self._channels = channels
         self._turn = Lock()
         self._sources: dict[tuple[int, str], _Source] = {}
         self._failures: Counter[tuple[int, str]] = Counter()
@@ -72,7 +72,7 @@ class Injection:
                 lambda c: checkpoint_store.owed(c, self._pipeline)
             ):
                 source = self._source(owing.run, owing.source)
-                source.handle.inject(owing.number, owing.epoch, quiet=owing.is_quiet)
+                source.handle.inject(owing.number, owing.epoch, unpublished=owing.is_unpublished)
             for known in [*self._sources.values()]:
                 self._try(known)
             self._forget_closed()
@@ -121,7 +121,7 @@ class Injection:
             run=source.run,
             source=source.name,
             barrier=barrier,
-            lanes=self._lanes(source.name),
+            channels=self._channels(source.name),
         )
         try:
             self._database.transact(inject)
@@ -139,9 +139,11 @@ class Injection:
                 del self._sources[key]
 
     def __enter__(self) -> Self:
-        tending = Tending("tidegate-injection", self.look, NET)
+        tending = PeriodicTask("tidegate-injection", self.look, NET)
         self._tending.callback(tending.close)
-        self._tending.callback(self._wakeups.subscribe(cut_topic(self._pipeline), tending.hurry))
+        self._tending.callback(
+            self._notifications.subscribe(checkpoint_topic(self._pipeline), tending.run_now)
+        )
         return self
 
     def __exit__(self, *_: object) -> None:

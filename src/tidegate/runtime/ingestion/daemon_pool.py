@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Couriers:
+class DaemonPool:
     """Leave the context to wait for everything, or for next to nothing when interrupted."""
 
     def __init__(self, number: int, name: str) -> None:

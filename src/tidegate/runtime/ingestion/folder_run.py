@@ -31,17 +31,17 @@ from tidegate.errors import (
 )
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
-from tidegate.runtime.ingestion.daemon_pool import Couriers
+from tidegate.runtime.ingestion.daemon_pool import DaemonPool
 from tidegate.runtime.ingestion.result_files import ResultFile, write_all
-from tidegate.runtime.service import serving
+from tidegate.runtime.service import serve
 from tidegate.spark import digest, write_csv
 from tidegate.store import RunState
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint import Cutting
+    from tidegate.checkpoint import Checkpoints
     from tidegate.pipeline import Pipeline
     from tidegate.runtime.deployment import Deployment
-    from tidegate.runtime.service import Service
+    from tidegate.runtime.service import PipelineService
     from tidegate.spark import Session
     from tidegate.store import Run, RunFacts
 
@@ -66,7 +66,7 @@ class Taking(Protocol[T_co]):
     def find(self, run: str) -> Run | None: ...
 
     def begin(
-        self, run: str, *, deadline: float | None = None, cutting: Cutting | None = None
+        self, run: str, *, deadline: float | None = None, checkpoints: Checkpoints | None = None
     ) -> Run: ...
 
     def deliver(self, run: str, source: str, number: int, file: str) -> bool: ...
@@ -89,7 +89,7 @@ class RunOptions:
     name: str = "run"
     shards: int | None = None
     deadline: float | None = None
-    cutting: Cutting | None = None
+    checkpoints: Checkpoints | None = None
 
 
 class Telling:
@@ -199,7 +199,7 @@ def run_folder(
     """
     started = monotonic()
     told = told or Telling()
-    with serving(place, pipeline, session, wanted.shards) as service:
+    with serve(place, pipeline, session, wanted.shards) as service:
         plan = service.checked.plan
         told.tell(f"Spark has checked the plan: {counted(len(tuple(plan.stages)), 'stage')}")
         server = service.server
@@ -237,7 +237,7 @@ def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telli
             return
         told.tell(f"begins run {wanted.name!r} anew (the last one of this name {change})")
     if last is None or last.state is not RunState.OPEN:
-        server.begin(wanted.name, deadline=wanted.deadline, cutting=wanted.cutting)
+        server.begin(wanted.name, deadline=wanted.deadline, checkpoints=wanted.checkpoints)
     deliver_all(server, chunks, wanted.name, told)
 
 
@@ -311,7 +311,7 @@ def deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling)
 def _deliver(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
     """Send every file, a few at a time; a source is closed as soon as its last one is there."""
     delivered, of = count(1), sum(_numbers(chunks).values())
-    with Couriers(DELIVERIES, "tidegate-deliver") as pool:
+    with DaemonPool(DELIVERIES, "tidegate-deliver") as pool:
         closing = []
         for source, files in chunks.items():
             sent = [
@@ -326,9 +326,9 @@ def _deliver(server: Taking[object], chunks: Chunks, run: str, told: Telling) ->
             server.end(run, source, len(sent))
 
 
-def _stage_reports(service: Service) -> tuple[StageReport, ...]:
+def _stage_reports(service: PipelineService) -> tuple[StageReport, ...]:
     return tuple(
         StageReport(stage, work.jobs, work.rows, round(work.seconds, 3))
-        for stage, work in service.workshop.work.items()
+        for stage, work in service.factory.work.items()
         if work.jobs
     )

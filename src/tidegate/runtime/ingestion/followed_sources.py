@@ -11,7 +11,7 @@ from tidegate.errors import BatchAborted, BatchNotDelivered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.runtime.ingestion.stream_ingestion import Following
+    from tidegate.runtime.ingestion.stream_ingestion import FollowedStream
 
 GLANCE = 0.05
 """Seconds after which a batch at work is looked for again."""
@@ -23,9 +23,9 @@ class FollowedSources:
     def __init__(self, seconds: float) -> None:
         """`seconds` is how long an END waits for a batch."""
         self._seconds = seconds
-        self._followings: dict[tuple[str, str], Following] = {}
+        self._followings: dict[tuple[str, str], FollowedStream] = {}
 
-    def add(self, following: Following) -> Following:
+    def add(self, following: FollowedStream) -> FollowedStream:
         """Remember a stream; of a source that is followed again, the latest."""
         self._followings[following.run, following.source] = following
         return following

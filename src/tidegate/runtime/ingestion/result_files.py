@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidegate.errors import counted
-from tidegate.runtime.ingestion.daemon_pool import Couriers
+from tidegate.runtime.ingestion.daemon_pool import DaemonPool
 
 if TYPE_CHECKING:
     from tidegate.runtime.ingestion.folder_run import Telling
@@ -64,7 +64,7 @@ def write_all(
         file.progress = Progress.WRITTEN
         return file
 
-    with report.during(lambda: under_way(files)), Couriers(AT_ONCE, "tidegate-write") as pool:
+    with report.during(lambda: under_way(files)), DaemonPool(AT_ONCE, "tidegate-write") as pool:
         for written in [pool.submit(work, file) for file in files]:
             report.tell(str(written.result()))
 

@@ -29,17 +29,17 @@ from tidegate.errors import (
 )
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
-from tidegate.runtime.checkpoints.client import Cuts
+from tidegate.runtime.checkpoints.client import CheckpointClient
 from tidegate.runtime.checkpoints.restore import restore
-from tidegate.runtime.counters import Tally
+from tidegate.runtime.counters import Counters
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.ingestion.barrier_injection import Injection
 from tidegate.runtime.ingestion.followed_sources import FollowedSources
 from tidegate.runtime.ingestion.run_state import refuse_vain
-from tidegate.runtime.ingestion.stream_ingestion import Chunks, Follower, Following
+from tidegate.runtime.ingestion.stream_ingestion import Chunks, FollowedStream, StreamIngestion
 from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
 from tidegate.runtime.monitor.diagnosis import why_not_done
-from tidegate.runtime.task_graph import HEAD, lane_names
+from tidegate.runtime.task_graph import HEAD, channel_names
 from tidegate.spark import (
     Batch,
     CheckerPool,
@@ -50,8 +50,8 @@ from tidegate.spark import (
     write_csv,
 )
 from tidegate.store import (
+    ChannelName,
     Chunk,
-    LaneName,
     Run,
     RunState,
     begin_batch,
@@ -75,24 +75,24 @@ from tidegate.store.runs.status import delivered_chunks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.checkpoint import Cutting
+    from tidegate.checkpoint import Checkpoints
     from tidegate.pipeline import Pipeline
     from tidegate.runtime.deployment import Deployment
-    from tidegate.runtime.task_graph import Assembly
+    from tidegate.runtime.task_graph import TaskGraph
     from tidegate.spark import Rows, Schema, Session
-    from tidegate.store import Connection, RunFacts, Wakeups
+    from tidegate.store import Connection, Notifications, RunFacts
 
 
-class Server:
+class RunService:
     """Takes the runs of one pipeline. `session` is asked for only when a chunk needs Spark."""
 
     def __init__(
         self,
         place: Deployment,
         pipeline: Pipeline,
-        assembly: Assembly,
+        task_graph: TaskGraph,
         session: Callable[[], Session],
-        wakeups: Wakeups,
+        notifications: Notifications,
         checkers: CheckerPool | None = None,
     ) -> None:
         """`checkers` read chunks; by default the server has a pool that ends with it."""
@@ -100,17 +100,19 @@ class Server:
         self._database = place.database
         self._root = place.root
         self._pipeline = pipeline
-        self._assembly = assembly
+        self._task_graph = task_graph
         self._session = session
-        self._wakeups = wakeups
+        self._notifications = notifications
         self._storage = Storage(place.root)
         self._checkers = CheckerPool(place.settings) if checkers is None else checkers
-        self._plan = plan_hash(assembly.plan)
-        self.injection = Injection(self._database, pipeline.name, wakeups, self._ends)
+        self._plan = plan_hash(task_graph.plan)
+        self.injection = Injection(self._database, pipeline.name, notifications, self._ends)
         """Of the barriers of checkpoints."""
-        self.cuts = Cuts(self._database, assembly.plan, wakeups, self.known, self.injection.look)
+        self.checkpoints = CheckpointClient(
+            self._database, task_graph.plan, notifications, self.known, self.injection.look
+        )
         self._followed = FollowedSources(place.settings.stream_end_seconds)
-        self.tally = Tally()
+        self.tally = Counters()
         """Of what clients have had it do."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when a source was closed or a run given up, for which others may wait."""
@@ -123,11 +125,11 @@ class Server:
         *,
         warn_after: float | None = None,
         deadline: float | None = None,
-        cutting: Cutting | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> Run:
         """Open a run under a name that no open run has. The bounds are seconds from here."""
         return self.begin_once(
-            run, uuid4(), warn_after=warn_after, deadline=deadline, cutting=cutting
+            run, uuid4(), warn_after=warn_after, deadline=deadline, checkpoints=checkpoints
         )
 
     def begin_once(
@@ -137,7 +139,7 @@ class Server:
         *,
         warn_after: float | None = None,
         deadline: float | None = None,
-        cutting: Cutting | None = None,
+        checkpoints: Checkpoints | None = None,
         body: str | None = None,
     ) -> Run:
         """As `begin`; a repeated request gets the run that the first one has begun.
@@ -146,13 +148,13 @@ class Server:
         """
         wanted = partial(self.begin_in, warn_after=warn_after, deadline=deadline, body=body)
 
-        def begin_and_cut(connection: Connection) -> Run:
+        def begin_and_checkpoint(connection: Connection) -> Run:
             begun = wanted(connection, run, request)
-            if cutting is not None:
-                checkpoint_store.set_cutting(connection, begun, cutting)
+            if checkpoints is not None:
+                checkpoint_store.set_checkpoints(connection, begun, checkpoints)
             return begun
 
-        begun = self._database.transact(begin_and_cut)
+        begun = self._database.transact(begin_and_checkpoint)
         self.tally.count("runs begun")
         return begun
 
@@ -171,7 +173,7 @@ class Server:
             connection,
             self._pipeline.name,
             run,
-            lane_names(self._assembly.links, self._scan_tasks()),
+            channel_names(self._task_graph.links, self._scan_tasks()),
             sources=tuple(self._pipeline.sources),
             plan=self._plan,
             warn_after=warn_after,
@@ -183,7 +185,7 @@ class Server:
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
         known = self.known(run)
-        restored = restore(self._place, self._assembly, known, number, is_served=True)
+        restored = restore(self._place, self._task_graph, known, number, is_served=True)
         self.on_news()
         return restored
 
@@ -223,7 +225,7 @@ class Server:
         *,
         checkpoint: str,
         every: float | None = None,
-    ) -> Following:
+    ) -> FollowedStream:
         """Deliver the batches of a Spark stream as chunks; see `run.following`.
 
         `checkpoint` is where Spark remembers how far the stream has come: the same for every start
@@ -232,7 +234,9 @@ class Server:
         """
         self._readers(source)
         self.known(run)
-        follower = Follower(self._pipeline, Chunks(self._begin_batch, self._deliver, self.end))
+        follower = StreamIngestion(
+            self._pipeline, Chunks(self._begin_batch, self._deliver, self.end)
+        )
         following = follower.follow(run, source, rows, checkpoint=checkpoint, every=every)
         return self._followed.add(following)
 
@@ -253,11 +257,11 @@ class Server:
         with reported_end(self._session):
             batch = copy(self._root, self._beginning(found, source, number, shard))
         time = watermark(self._root, batch.files, self._pipeline.sources[source].event_time)
-        seals = tuple(self._storage.seal(batch.files))
+        seals = tuple(self._storage.checksum(batch.files))
         its = (batch.rows, batch.bytes, batch.files, shard, time, seals)
         chunk = Chunk(source, number, sha256, *its)
-        lanes = [LaneName(HEAD, tasks[shard]) for tasks in readers]
-        is_new = self._record(found, chunk, lanes)
+        channels = [ChannelName(HEAD, tasks[shard]) for tasks in readers]
+        is_new = self._record(found, chunk, channels)
         self.injection.after_chunk(found, source)
         return is_new
 
@@ -283,7 +287,7 @@ class Server:
         """
         found = self.known(run)
         changed = Flag()
-        unsubscribe = self._wakeups.subscribe(run_topic(self._pipeline.name), changed.set)
+        unsubscribe = self._notifications.subscribe(run_topic(self._pipeline.name), changed.set)
         try:
             return self._wait(found, changed, timeout)
         finally:
@@ -334,13 +338,13 @@ class Server:
         return found
 
     def _readers(self, source: str) -> Sequence[Sequence[str]]:
-        readers = self._assembly.sources.get(source)
+        readers = self._task_graph.sources.get(source)
         if readers is None:
-            raise UnknownSource(source=source, known=", ".join(self._assembly.sources))
+            raise UnknownSource(source=source, known=", ".join(self._task_graph.sources))
         return readers
 
     def _scan_tasks(self) -> list[str]:
-        every = (tasks for readers in self._assembly.sources.values() for tasks in readers)
+        every = (tasks for readers in self._task_graph.sources.values() for tasks in readers)
         return [task for tasks in every for task in tasks]
 
     def _is_repeated(self, run: Run, source: str, number: int, sha256: str) -> bool:
@@ -357,7 +361,7 @@ class Server:
         crash_point("chunk.before_write")
         return f"chunks/run={run.id}/to={shard}/{source}/{number}-{uuid4().hex[:12]}"
 
-    def _record(self, run: Run, chunk: Chunk, lanes: Sequence[LaneName]) -> bool:
+    def _record(self, run: Run, chunk: Chunk, channels: Sequence[ChannelName]) -> bool:
         """Record a chunk; the files of one that was refused go.
 
         After any other error, such as a connection lost during the commit, the chunk may well be
@@ -366,7 +370,7 @@ class Server:
         crash_point("chunk.after_write")
         ends = self._ends(chunk.source)
         try:
-            is_new = self._database.transact(lambda c: record_chunk(c, run, chunk, lanes, ends))
+            is_new = self._database.transact(lambda c: record_chunk(c, run, chunk, channels, ends))
         except RunError:
             self._storage.remove(chunk.files)
             raise
@@ -386,8 +390,8 @@ class Server:
         ends = self._ends(source)
         self._database.transact(lambda c: end_source(c, run, source, chunks, ends))
 
-    def _ends(self, source: str) -> list[LaneName]:
-        return [LaneName(HEAD, task) for tasks in self._readers(source) for task in tasks]
+    def _ends(self, source: str) -> list[ChannelName]:
+        return [ChannelName(HEAD, task) for tasks in self._readers(source) for task in tasks]
 
     def _wait(self, run: Run, changed: Flag, timeout: float | None) -> dict[str, list[Batch]]:
         every = self._place.settings.wait_report_seconds

@@ -98,7 +98,7 @@ class _Taking:
         self.chunks.deliver(self.run, self.source, number + 1, sha256, copy)
 
 
-class Following:
+class FollowedStream:
     """A stream that is followed."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Following:
         self._drains = True
 
 
-class Follower:
+class StreamIngestion:
     """Attaches streams to the sources of a pipeline's runs."""
 
     def __init__(self, pipeline: Pipeline, chunks: Chunks) -> None:
@@ -180,7 +180,7 @@ class Follower:
 
     def follow(
         self, run: str, source: str, rows: Rows, *, checkpoint: str, every: float | None
-    ) -> Following:
+    ) -> FollowedStream:
         """Deliver the batches of a stream as chunks; see the module."""
         fields = self._pipeline.sources[source].schema
         check_stream(source, fields, rows)
@@ -189,4 +189,4 @@ class Follower:
         def start(rhythm: float | None) -> Stream:
             return follow_stream(rows, taking.take, checkpoint, rhythm, f"{run}.{source}")
 
-        return Following(taking, start, every)
+        return FollowedStream(taking, start, every)

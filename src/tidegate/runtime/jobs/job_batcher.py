@@ -23,7 +23,7 @@ from tidegate.errors import StageFailed
 from tidegate.spark import is_in_the_data
 
 if TYPE_CHECKING:
-    from tidegate.spark import Batch, Share
+    from tidegate.spark import Batch, JobInput
 
 LARGE_IN_FLIGHT = 2
 SMALL_IN_FLIGHT = 2
@@ -40,9 +40,9 @@ ATTEMPTS = 3
 PAUSE = 0.5
 """Seconds before a failed job is tried again, growing with each attempt."""
 
-Made: TypeAlias = "dict[int | None, Batch]"
+ShardOutputs: TypeAlias = "dict[int | None, Batch]"
 """What a share gave: a batch for each shard of its reader, or one under None."""
-Perform: TypeAlias = "Callable[[Sequence[Share]], Sequence[Made]]"
+Perform: TypeAlias = "Callable[[Sequence[JobInput]], Sequence[ShardOutputs]]"
 
 
 @dataclass(slots=True)
@@ -58,16 +58,16 @@ class Work:
 class _Order:
     """A share that somebody waits for."""
 
-    share: Share
+    share: JobInput
     bytes: int
-    answer: Future[Made]
+    answer: Future[ShardOutputs]
 
     @property
     def whose(self) -> tuple[int, int]:
         return self.share.run, self.share.shard
 
 
-class Desk:
+class JobBatcher:
     """Takes the shares of one stage. `perform` runs one Spark job.
 
     `prefer` is called on every thread that runs small jobs, before its first. Shares of suspects
@@ -79,7 +79,7 @@ class Desk:
         stage: str,
         perform: Perform,
         prefer: Callable[[], None] = lambda: None,
-        is_suspect: Callable[[Share], bool] = lambda _: False,
+        is_suspect: Callable[[JobInput], bool] = lambda _: False,
     ) -> None:
         self._perform = perform
         self._is_suspect = is_suspect
@@ -92,7 +92,7 @@ class Desk:
         self._closed = Event()
         self.work = Work()
 
-    def submit(self, share: Share) -> Future[Made]:
+    def submit(self, share: JobInput) -> Future[ShardOutputs]:
         """Hand in a share; its answer comes with the job that takes it."""
         order = _Order(share, _bytes(share), Future())
         if order.bytes >= ALONE or share.rows >= ALONE_ROWS or self._is_suspect(share):
@@ -156,7 +156,7 @@ class Desk:
             for order in orders:
                 order.answer.set_exception(failure)
 
-    def _persist(self, orders: Sequence[_Order]) -> Sequence[Made]:
+    def _persist(self, orders: Sequence[_Order]) -> Sequence[ShardOutputs]:
         """Try again what may succeed without anybody changing anything."""
         for attempt in range(1, ATTEMPTS):
             try:
@@ -166,7 +166,7 @@ class Desk:
                     raise
         return self._job(orders)
 
-    def _job(self, orders: Sequence[_Order]) -> Sequence[Made]:
+    def _job(self, orders: Sequence[_Order]) -> Sequence[ShardOutputs]:
         started = monotonic()
         made = self._perform([order.share for order in orders])
         with self._changing:
@@ -181,7 +181,7 @@ def paused(seconds: float, closed: Event) -> bool:
     return closed.wait(seconds)
 
 
-def _bytes(share: Share) -> int:
+def _bytes(share: JobInput) -> int:
     return sum(batch.bytes for batches in share.inputs for batch in batches)
 
 
@@ -206,6 +206,6 @@ def _by_run(orders: Sequence[_Order]) -> dict[int, list[_Order]]:
     return runs
 
 
-def _give(orders: Sequence[_Order], made: Sequence[Made]) -> None:
+def _give(orders: Sequence[_Order], made: Sequence[ShardOutputs]) -> None:
     for order, its in zip(orders, made, strict=True):
         order.answer.set_result(its)

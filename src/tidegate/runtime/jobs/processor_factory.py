@@ -7,24 +7,24 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.jobs.job_batcher import Desk
+from tidegate.runtime.jobs.job_batcher import JobBatcher
 from tidegate.runtime.task.result_collector import ResultCollector
 from tidegate.runtime.task.stage_processor import StageOperator
-from tidegate.spark import condensing, prefer_this_thread, run_shares, why_ended
+from tidegate.spark import compacting, prefer_this_thread, run_stage_job, why_ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Future
 
     from tidegate.plan import PhysicalResultCollect, PhysicalStage
-    from tidegate.runtime.jobs.job_batcher import Made, Work
+    from tidegate.runtime.jobs.job_batcher import ShardOutputs, Work
     from tidegate.runtime.worker.isolated_trials import Trials
-    from tidegate.spark import Checked, PreparedStage, Session, Share
-    from tidegate.store import SealedFile
+    from tidegate.spark import Checked, JobInput, PreparedStage, Session
+    from tidegate.store import FileChecksum
 
 
-class SparkWorkshop:
-    """Makes the processors of a checked plan; see `assemble.Workshop`.
+class SparkProcessorFactory:
+    """Makes the processors of a checked plan; see `build_task_graph.ProcessorFactory`.
 
     Batches go below `root`, under the name of whoever works here. All tasks of a stage share its
     desk.
@@ -40,9 +40,9 @@ class SparkWorkshop:
         self._storage = Storage(root)
         self._writer = "nobody"
         self._adding = Lock()
-        self._condensing: dict[tuple[str, int], Desk] = {}
-        self._desks = {
-            id: Desk(
+        self._compacting: dict[tuple[str, int], JobBatcher] = {}
+        self._batchers = {
+            id: JobBatcher(
                 id,
                 partial(self._perform, prepared),
                 partial(prefer_this_thread, session),
@@ -65,49 +65,53 @@ class SparkWorkshop:
         """How Spark has ended; None while it runs."""
         return why_ended(self._session)
 
-    def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
+    def checksum(self, files: Sequence[str]) -> Sequence[FileChecksum]:
         """The size and SHA-256 of files."""
-        return self._storage.seal(files)
+        return self._storage.checksum(files)
 
     @property
     def work(self) -> Mapping[str, Work]:
         """What every stage has done here so far."""
-        return {stage: desk.work for stage, desk in self._desks.items()}
+        return {stage: batcher.work for stage, batcher in self._batchers.items()}
 
     def close(self) -> None:
         """Take no more work."""
         with self._adding:
-            for desk in (*self._desks.values(), *self._condensing.values()):
-                desk.close()
+            for batcher in (*self._batchers.values(), *self._compacting.values()):
+                batcher.close()
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
         """A stage hands its work to its desk."""
-        prepared, desk = self._prepared[stage.id], self._desks[stage.id]
+        prepared, batcher = self._prepared[stage.id], self._batchers[stage.id]
         self._tasks[stage.id, shard] = name
-        return StageOperator(name, shard, prepared, desk, partial(self._condense, prepared))
+        return StageOperator(name, shard, prepared, batcher, partial(self._compact, prepared))
 
-    def _condense(self, prepared: PreparedStage, port: int, share: Share) -> Future[Made]:
+    def _compact(self, prepared: PreparedStage, port: int, share: JobInput) -> Future[ShardOutputs]:
         """One batch of many, at a desk of its own: nobody waits for it."""
         key = prepared.stage.id, port
         with self._adding:
-            if key not in self._condensing:
-                perform = partial(self._perform, condensing(prepared, port))
+            if key not in self._compacting:
+                perform = partial(self._perform, compacting(prepared, port))
                 name = f"{prepared.stage.id}-condensing-{port}"
                 is_suspect = partial(self._is_suspect, prepared)
-                self._condensing[key] = Desk(name, perform, is_suspect=is_suspect)
-            return self._condensing[key].submit(share)
+                self._compacting[key] = JobBatcher(name, perform, is_suspect=is_suspect)
+            return self._compacting[key].submit(share)
 
     def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
         """Where all sinks meet."""
         return ResultCollector(name, collect.sinks)
 
-    def _perform(self, prepared: PreparedStage, shares: Sequence[Share]) -> Sequence[Made]:
+    def _perform(
+        self, prepared: PreparedStage, shares: Sequence[JobInput]
+    ) -> Sequence[ShardOutputs]:
         parts = [(share.run, self._task(prepared, share)) for share in shares]
         with self._trials.job(parts):
-            return run_shares(self._session, prepared, shares, root=self._root, writer=self._writer)
+            return run_stage_job(
+                self._session, prepared, shares, root=self._root, writer=self._writer
+            )
 
-    def _is_suspect(self, prepared: PreparedStage, share: Share) -> bool:
+    def _is_suspect(self, prepared: PreparedStage, share: JobInput) -> bool:
         return self._trials.is_suspect(share.run, self._task(prepared, share))
 
-    def _task(self, prepared: PreparedStage, share: Share) -> str:
+    def _task(self, prepared: PreparedStage, share: JobInput) -> str:
         return self._tasks.get((prepared.stage.id, share.shard), prepared.stage.id)

@@ -36,25 +36,25 @@ from tidegate.store.runs import retention
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidegate.checkpoint import CutFacts
-    from tidegate.runtime.task.snapshot import Seal
-    from tidegate.store import Connection, Database, Lease, Run, SealedFile
+    from tidegate.checkpoint import CheckpointFacts
+    from tidegate.runtime.task.snapshot import Checksum
+    from tidegate.store import Connection, Database, FileChecksum, Lease, Run
 
 log = logging.getLogger(__name__)
 
 VERSIONS = {"tidegate": tidegate.__version__, "pyspark": version("pyspark")}
 
 
-class Coordinator:
+class CheckpointCoordinator:
     """Looks after the checkpoints of one pipeline's runs."""
 
-    def __init__(self, database: Database, pipeline: str, seal: Seal) -> None:
+    def __init__(self, database: Database, pipeline: str, checksum: Checksum) -> None:
         self._database = database
         self._pipeline = pipeline
-        self._seal = seal
+        self._checksum = checksum
         self._warned: dict[int, int] = {}
         """By run the last checkpoint that somebody was warned of."""
-        self.cuts = 0
+        self.checkpoints = 0
         """How many it has committed."""
 
     def look(self, lease: Lease) -> None:
@@ -66,12 +66,12 @@ class Coordinator:
         """One verdict for each run; whether there may be another at once."""
         verdicts = []
         for run, facts in self._database.transact(
-            lambda c: checkpoint_store.to_cut(c, self._pipeline)
+            lambda c: checkpoint_store.runs_to_checkpoint(c, self._pipeline)
         ):
             verdict = decide(facts)
             self._warn(run, facts)
             if isinstance(verdict, Commit) and facts.under_way:
-                verdict = self._sealed(lease, run, facts.under_way.number)
+                verdict = self._checksums(lease, run, facts.under_way.number)
             if not isinstance(verdict, Rest):
                 write = partial(self._write, lease=lease, run=run, facts=facts, verdict=verdict)
                 self._database.transact(write)
@@ -79,7 +79,7 @@ class Coordinator:
                 verdicts.append(verdict)
         return any(isinstance(verdict, Advance | Unalign) for verdict in verdicts)
 
-    def _warn(self, run: Run, facts: CutFacts) -> None:
+    def _warn(self, run: Run, facts: CheckpointFacts) -> None:
         """Once for each checkpoint, well before it is given up."""
         late = tardy(facts)
         if late is None or facts.under_way is None:
@@ -89,15 +89,15 @@ class Coordinator:
             self._warned[run.id] = number
             log.warning("checkpoint %d of run %s is late, and waits for %s", number, run.name, late)
 
-    def _sealed(self, lease: Lease, run: Run, number: int) -> Commit | Abort:
+    def _checksums(self, lease: Lease, run: Run, number: int) -> Commit | Abort:
         """Files that tasks keep are sealed by them, those of what was on its way by nobody."""
-        found = self._database.transact(lambda c: unaligned.unsealed(c, run, number))
+        found = self._database.transact(lambda c: unaligned.without_checksum(c, run, number))
         try:
-            sealed = {place: self._seal(files) for place, files in found.items()}
+            checksums = {place: self._checksum(files) for place, files in found.items()}
         except OSError as trouble:
             return Abort(f"what was on its way cannot be sealed: {trouble}", "the storage")
-        if sealed:
-            self._database.transact(partial(self._write_seals, lease, run, number, sealed))
+        if checksums:
+            self._database.transact(partial(self._write_seals, lease, run, number, checksums))
         return Commit()
 
     def _write_seals(
@@ -105,23 +105,28 @@ class Coordinator:
         lease: Lease,
         run: Run,
         number: int,
-        sealed: Mapping[int, Sequence[SealedFile]],
+        checksums: Mapping[int, Sequence[FileChecksum]],
         connection: Connection,
     ) -> None:
         guard(connection, lease)
-        unaligned.seal(connection, run, number, sealed)
+        unaligned.checksum(connection, run, number, checksums)
 
     def _write(
-        self, connection: Connection, lease: Lease, run: Run, facts: CutFacts, verdict: Verdict
+        self,
+        connection: Connection,
+        lease: Lease,
+        run: Run,
+        facts: CheckpointFacts,
+        verdict: Verdict,
     ) -> None:
         guard(connection, lease)
         number = facts.under_way.number if facts.under_way else 0
         match verdict:
-            case Trigger(is_quiet, patience):
+            case Trigger(is_unpublished, patience):
                 with suppress(RunEnded):  # by somebody else, since it was looked at
                     wanted = CheckpointId.new()
                     checkpoint_store.trigger(
-                        connection, run, wanted, quiet=is_quiet, patience=patience
+                        connection, run, wanted, unpublished=is_unpublished, patience=patience
                     )
             case Advance(to):
                 checkpoint_store.advance(connection, run, number, to)
@@ -129,7 +134,7 @@ class Coordinator:
                 unaligned.unalign(connection, run, number)
             case Commit():
                 checkpoint_store.commit(connection, run, number, VERSIONS)
-                retention.retire(connection, run, facts.cutting.retained)
+                retention.retire(connection, run, facts.checkpoints.retained)
             case Abort(reason, offender):
                 checkpoint_store.abort(connection, run, number, reason, offender)
             case Fail(cause):
@@ -137,11 +142,11 @@ class Coordinator:
             case Rest():
                 pass
 
-    def _tell(self, run: Run, facts: CutFacts, verdict: Verdict) -> None:
+    def _tell(self, run: Run, facts: CheckpointFacts, verdict: Verdict) -> None:
         number = facts.under_way.number if facts.under_way else 0
         if isinstance(verdict, Commit):
-            crash_point("cut.commit.after_commit")
-            self.cuts += 1
+            crash_point("checkpoint.commit.after_commit")
+            self.checkpoints += 1
             self._database.transact(lambda c: retention.prune(c, run))
         elif isinstance(verdict, Abort):
             log.warning("checkpoint %d of run %s is given up: %s (%s)",

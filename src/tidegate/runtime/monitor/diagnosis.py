@@ -1,7 +1,7 @@
 """Why a run is not done: what is missing, who owes it, and since when. Facts in, words out.
 
 The answer follows the run from its sources: a source that owes chunks comes first, because
-everything behind it has to wait. After that, a task is to blame when something is on its lanes
+everything behind it has to wait. After that, a task is to blame when something is on its channels
 and it has not moved; who only waits for others is not. Where a task has processed everything and
 END waits to be released, it is the monitor who owes it.
 """
@@ -18,7 +18,7 @@ from tidegate.runtime.task_graph import HEAD
 from tidegate.store import RunState, run_facts
 
 if TYPE_CHECKING:
-    from tidegate.store import Database, LaneStatus, Owner, Run, RunFacts, SourceStatus
+    from tidegate.store import ChannelStatus, Database, Owner, Run, RunFacts, SourceStatus
 
 
 MOST = 4
@@ -81,58 +81,60 @@ def _owed(source: SourceStatus) -> str:
 
 
 def _of_tasks(facts: RunFacts) -> Iterator[Reason]:
-    for task in dict.fromkeys(lane.to_task for lane in facts.lanes):
-        lanes = [lane for lane in facts.lanes if lane.to_task == task]
-        waiting = [lane for lane in lanes if lane.sent > lane.cursor]
-        if not waiting or not _can_act(facts, task, lanes):
+    for task in dict.fromkeys(channel.to_task for channel in facts.channels):
+        channels = [channel for channel in facts.channels if channel.to_task == task]
+        waiting = [channel for channel in channels if channel.sent > channel.cursor]
+        if not waiting or not _can_act(facts, task, channels):
             continue
-        if _needs_release(facts, task, lanes):
+        if _needs_release(facts, task, channels):
             yield _of_monitor(facts, task, waiting)
         else:
             yield _of_task(facts, task, waiting)
 
 
-def _of_task(facts: RunFacts, task: str, waiting: list[LaneStatus]) -> Reason:
-    what = f"has not processed {listed([_left(lane) for lane in waiting], most=2)}"
+def _of_task(facts: RunFacts, task: str, waiting: list[ChannelStatus]) -> Reason:
+    what = f"has not processed {listed([_left(channel) for channel in waiting], most=2)}"
     return Reason(f"task {task}", what, min(_times(waiting), default=None), _owned(facts, task))
 
 
-def _needs_release(facts: RunFacts, task: str, lanes: list[LaneStatus]) -> bool:
+def _needs_release(facts: RunFacts, task: str, channels: list[ChannelStatus]) -> bool:
     """Whether only END is left, at a task where the monitor lets it pass and has not."""
     is_held = task in facts.gates and task not in facts.released
-    return is_held and all(lane.cursor == lane.declared for lane in lanes)
+    return is_held and all(channel.cursor == channel.declared for channel in channels)
 
 
-def _of_monitor(facts: RunFacts, task: str, waiting: list[LaneStatus]) -> Reason:
+def _of_monitor(facts: RunFacts, task: str, waiting: list[ChannelStatus]) -> Reason:
     """It could not have released before the last of the ENDs was there."""
-    ends = listed([_left(lane) for lane in waiting], most=2)
+    ends = listed([_left(channel) for channel in waiting], most=2)
     what = f"has not released task {task} to pass on {ends}"
     return Reason("the monitor", what, max(_times(waiting), default=None), _watched(facts))
 
 
-def _times(lanes: list[LaneStatus]) -> list[datetime]:
-    return [lane.waiting_since for lane in lanes if lane.waiting_since]
+def _times(channels: list[ChannelStatus]) -> list[datetime]:
+    return [channel.waiting_since for channel in channels if channel.waiting_since]
 
 
-def _can_act(facts: RunFacts, task: str, lanes: list[LaneStatus]) -> bool:
-    """Whether something on its lanes is for it to do now: not just ENDs that wait for others."""
-    if all(lane.declared is not None for lane in lanes):
+def _can_act(facts: RunFacts, task: str, channels: list[ChannelStatus]) -> bool:
+    """Whether something on its channels is for it to do now: not just ENDs that wait for others."""
+    if all(channel.declared is not None for channel in channels):
         return True
-    return any(lane.cursor < lane.messages and not _keeps(facts, task) for lane in lanes)
+    return any(
+        channel.cursor < channel.messages and not _keeps(facts, task) for channel in channels
+    )
 
 
 def _keeps(facts: RunFacts, task: str) -> bool:
     """Whether the task keeps what it gets until END, so that its cursor says nothing before."""
-    arriving = {lane.from_task for lane in facts.lanes if lane.to_task == task}
+    arriving = {channel.from_task for channel in facts.channels if channel.to_task == task}
     return HEAD not in arriving and len(arriving) == 1
 
 
-def _left(lane: LaneStatus) -> str:
-    """What waits on a lane: data, the END behind it, or END alone."""
-    first, last = lane.cursor + 1, lane.messages
-    end = "" if lane.declared is None else " and END" if first <= last else "END"
-    gone = f", whose message {_numbers(lane.gone)} is gone" if lane.gone else ""
-    return f"{_messages(first, last)}{end} from {lane.from_task}{gone}"
+def _left(channel: ChannelStatus) -> str:
+    """What waits on a channel: data, the END behind it, or END alone."""
+    first, last = channel.cursor + 1, channel.messages
+    end = "" if channel.declared is None else " and END" if first <= last else "END"
+    gone = f", whose message {_numbers(channel.gone)} is gone" if channel.gone else ""
+    return f"{_messages(first, last)}{end} from {channel.from_task}{gone}"
 
 
 def _messages(first: int, last: int) -> str:

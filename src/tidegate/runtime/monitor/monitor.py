@@ -17,12 +17,12 @@ from tidegate.completion import Fault, Release, decide
 from tidegate.errors import StoreError, UndeclaredMessages
 from tidegate.faults import crash_point
 from tidegate.runtime.ingestion.run_state import OVERDUE
-from tidegate.runtime.monitor.checkpoint_coordinator import Coordinator
-from tidegate.runtime.periodic import Tending
+from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
+from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.worker.owner_id import life_of
 from tidegate.store import (
-    Heartbeat,
     Lease,
+    LeaseKeeper,
     RunState,
     acquire,
     close_run,
@@ -38,8 +38,8 @@ from tidegate.store.runs.releases import release
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidegate.runtime.task.snapshot import Seal
-    from tidegate.store import Connection, Database, Run, Wakeups
+    from tidegate.runtime.task.snapshot import Checksum
+    from tidegate.store import Connection, Database, Notifications, Run
 
 log = logging.getLogger(__name__)
 
@@ -49,19 +49,20 @@ NET = 1.0
 """Seconds after which the watch looks although nobody woke it; also how exact deadlines are."""
 
 
-class Watch:
+class Monitor:
     """Watches one pipeline.
 
-    `explain` says why a run is not done, for those who are late; `seal` how files are recognised.
+    `explain` says why a run is not done, for those who are late; `checksum` how files are
+    recognised.
     """
 
     def __init__(
         self,
         database: Database,
         pipeline: str,
-        wakeups: Wakeups,
+        notifications: Notifications,
         explain: Callable[[Run], str],
-        seal: Seal,
+        checksum: Checksum,
         seconds: float = LEASE_SECONDS,
         process: str = "",
     ) -> None:
@@ -71,17 +72,19 @@ class Watch:
         """Called when something was let through."""
         self.releases = 0
         """How often it has let an END through."""
-        self.coordinator = Coordinator(database, pipeline, seal)
+        self.coordinator = CheckpointCoordinator(database, pipeline, checksum)
         """Of checkpoints."""
         self._explain = explain
         self._seconds = seconds
         self._owner = f"{getpid()}-{life_of(process)}"
         self._lease: Lease | None = None
         self._warned: set[int] = set()
-        self._heartbeat = Heartbeat(database, self._on_lost)
-        self._tending = Tending("tidegate-monitor", self._look, NET, lay_down=self._step_down)
+        self._heartbeat = LeaseKeeper(database, self._on_lost)
+        self._tending = PeriodicTask(
+            "tidegate-monitor", self._look, NET, on_repeated_failure=self._step_down
+        )
         topic = monitor_topic(pipeline)
-        self._unsubscribe = wakeups.subscribe(topic, self._tending.hurry)
+        self._unsubscribe = notifications.subscribe(topic, self._tending.run_now)
 
     @property
     def is_leading(self) -> bool:

@@ -24,7 +24,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from tidegate.runtime.file_storage import Storage, Stored
-from tidegate.runtime.periodic import Tending
+from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.worker.worker import WORKER
 from tidegate.store import (
     ClockWatch,
@@ -79,7 +79,7 @@ class Sweeper:
         self._all_every = all_every
         self._swept_at = -inf
         self._rests_until = -inf
-        self._tending = Tending("tidegate-sweeper", self._look, every, first_after=every)
+        self._tending = PeriodicTask("tidegate-sweeper", self._look, every, first_after=every)
 
     def close(self) -> None:
         """Stop after the pass at work."""

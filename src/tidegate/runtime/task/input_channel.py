@@ -1,4 +1,4 @@
-"""A task's lanes of arrival: what was fetched of each run, and how much of it goes into a step.
+"""A task's channels of arrival: what was fetched of each run, and how much of it goes into a step.
 
 A step takes from every run that has something, up to a barrier and up to a share of bytes, so
 that a large run cannot keep a small one waiting behind all of its data.
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from tidegate.dataflow import Barrier, Edge, Event, StreamMessage
-from tidegate.errors import CountMismatch, LaneConflict
+from tidegate.errors import ChannelConflict, CountMismatch
 from tidegate.runtime.task.batch_sizing import ripe_at
 from tidegate.store import FETCH, Run, Unread
 
 
 @dataclass(slots=True)
-class Inbox:
-    """A lane into the task, of one run."""
+class InputChannel:
+    """A channel into the task, of one run."""
 
     id: int
     edge: Edge
@@ -40,10 +40,10 @@ class Inbox:
     """Whether END was taken; nothing comes behind it."""
 
     def keep(self, message: Unread) -> None:
-        """Add what was fetched; the next number on the lane, or the lane is broken."""
+        """Add what was fetched; the next number on the channel, or the channel is broken."""
         if message.seq != self.fetched + 1:
             reason = f"message {self.fetched + 1} of {self.run.key} is gone"
-            raise LaneConflict(task=str(self.edge), reason=reason, run=self.run.key)
+            raise ChannelConflict(task=str(self.edge), reason=reason, run=self.run.key)
         self.fetched = message.seq
         self.latest = monotonic()
         self.since = self.since if self.waiting else self.latest

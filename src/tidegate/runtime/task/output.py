@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
     from tidegate.dataflow import StreamMessage
     from tidegate.errors import TidegateError
-    from tidegate.runtime.task.input_channel import Inbox
+    from tidegate.runtime.task.input_channel import InputChannel
     from tidegate.runtime.task.task_loop import Result
-    from tidegate.store import LaneName, Run
+    from tidegate.store import ChannelName, Run
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
-    """A lane out of the task, of one run."""
+class OutputChannel:
+    """A channel out of the task, of one run."""
 
     id: int
-    name: LaneName
+    name: ChannelName
     shard: int | None
 
     def wants(self, message: StreamMessage) -> bool:
-        """Whether a message goes by this lane."""
+        """Whether a message goes by this channel."""
         return not isinstance(message, Event) or message.goes_to(self.shard)
 
 
@@ -42,17 +42,17 @@ class OpenRun:
     """What the task knows of one run."""
 
     run: Run
-    inboxes: tuple[Inbox, ...]
-    outlets: tuple[Outlet, ...]
+    inboxes: tuple[InputChannel, ...]
+    outlets: tuple[OutputChannel, ...]
 
     @property
     def cause(self) -> str:
-        """What the next outcome follows from: how far each lane was handled."""
+        """What the next outcome follows from: how far each channel was handled."""
         return " ".join(f"{inbox.edge} {inbox.handled}" for inbox in self.inboxes)
 
 
 def sent(runs: Mapping[str, OpenRun], messages: Sequence[StreamMessage]) -> Iterator[Sent]:
-    """Every message once for each lane that wants it.
+    """Every message once for each channel that wants it.
 
     They are numbered within each run: what else is in the step must not change an id.
     """
@@ -96,7 +96,7 @@ def ends(messages: Iterable[StreamMessage]) -> Iterator[Barrier]:
     return (each for each in messages if isinstance(each, Barrier) and each.is_end)
 
 
-def _id(state: OpenRun, outlet: Outlet, number: int) -> UUID:
-    run, lane = state.run, outlet.name
-    way = (lane.from_task, lane.to_task, lane.input)
+def _id(state: OpenRun, outlet: OutputChannel, number: int) -> UUID:
+    run, channel = state.run, outlet.name
+    way = (channel.from_task, channel.to_task, channel.input)
     return message_id(run.pipeline, run.key, *way, state.cause, number)

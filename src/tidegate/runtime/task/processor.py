@@ -7,25 +7,25 @@ from typing import Protocol
 
 from tidegate.dataflow import Edge
 from tidegate.runtime.task.task_loop import Processor
-from tidegate.store import Held, Withdrawn
+from tidegate.store import RestoredEntry, Withdrawn
 
 
 class DurableProcessor(Processor, Protocol):
-    """A processor whose memory can be rebuilt from its lanes."""
+    """A processor whose memory can be rebuilt from its channels."""
 
     def is_waiting(self, edge: Edge, run: str) -> bool:
-        """Whether it could do nothing with the next message of this lane but hold it."""
+        """Whether it could do nothing with the next message of this channel but hold it."""
         ...
 
     def unsettled(self, edge: Edge, run: str) -> int:
-        """How many of the last messages of this lane have not had their full effect."""
+        """How many of the last messages of this channel have not had their full effect."""
         ...
 
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
-        """Know again the last watermark of each lane, and the last one that went forward."""
+        """Know again the last watermark of each channel, and the last one that went forward."""
         ...
 
-    def restore(self, run: str, state: Sequence[Held]) -> None:
+    def restore(self, run: str, state: Sequence[RestoredEntry]) -> None:
         """Have again what was kept at the last checkpoint."""
         ...
 

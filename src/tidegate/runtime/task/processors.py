@@ -23,9 +23,9 @@ from tidegate.dataflow import (
     StreamMessage,
 )
 from tidegate.dataflow.aligner import DEFAULT_HOLD
-from tidegate.errors import LaneClosed, UnfinishedAlignment
-from tidegate.runtime.task.task_loop import Outcome, Remembered, Step, blame
-from tidegate.store import Held, Withdrawn
+from tidegate.errors import InputClosed, UnfinishedAlignment
+from tidegate.runtime.task.task_loop import Outcome, Snapshot, Step, blame
+from tidegate.store import RestoredEntry, Withdrawn
 
 NOTHING = Withdrawn()
 
@@ -60,13 +60,13 @@ class Operator:
         return False
 
     def unsettled(self, edge: Edge, run: str) -> int:
-        """How many of the last messages of a lane it keeps in memory; see `DurableProcessor`."""
+        """How many of the last messages of a channel it keeps in memory; see `DurableProcessor`."""
         return 0
 
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """An operator passes watermarks on and need not know them again."""
 
-    def restore(self, run: str, state: Sequence[Held]) -> None:
+    def restore(self, run: str, state: Sequence[RestoredEntry]) -> None:
         """Have again what was kept at the last checkpoint; by default nothing is kept."""
 
     def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
@@ -177,25 +177,25 @@ class BarrierProcessor:
         return min(aligner.room(edge) for aligner in (self._whole_data, *self._data.values()))
 
     def is_waiting(self, edge: Edge, run: str) -> bool:
-        """Whether a barrier that this lane has delivered is missing from others."""
+        """Whether a barrier that this channel has delivered is missing from others."""
         aligner = self._data.get(run)
         return self._whole_data.awaits(edge) or (aligner is not None and aligner.awaits(edge))
 
     def unsettled(self, edge: Edge, run: str) -> int:
-        """The barrier it waits with: nothing behind it is read from a durable lane."""
+        """The barrier it waits with: nothing behind it is read from a durable channel."""
         return int(self.is_waiting(edge, run))
 
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
-        """Know again, after a crash, the last watermark of each lane of a run."""
+        """Know again, after a crash, the last watermark of each channel of a run."""
         self._aligner(Carrier.DATA, run).recall(watermarks, forwarded)
 
-    def restore(self, run: str, state: Sequence[Held]) -> None:
-        """What it keeps is on its lanes."""
+    def restore(self, run: str, state: Sequence[RestoredEntry]) -> None:
+        """What it keeps is on its channels."""
 
     def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
         """Nobody waits for copies of these any more, and late ones do not count.
 
-        For durable lanes, of which nothing was read behind the barrier; see `InstantKind.ABORT`.
+        For durable channels, of which nothing was read behind the barrier; see `InstantKind.ABORT`.
         """
         aligner = self._aligner(Carrier.DATA, run)
         released = aligner.abort_up_to(checkpoints.up_to)
@@ -203,7 +203,7 @@ class BarrierProcessor:
             released += aligner.abort(number)
         if aligner.pending is None:
             self._first_copies.pop(run, None)
-        assert not released, "nothing is held behind a barrier that stays on its lane"
+        assert not released, "nothing is held behind a barrier that stays on its channel"
 
     @property
     def share(self) -> int:
@@ -249,7 +249,7 @@ class BarrierProcessor:
             self._align(carrier, edge, message, outcome)
 
     def _lets_through(self, edge: Edge, run: str) -> bool:
-        """The common case, that no barrier holds the lane, without asking each aligner in full."""
+        """The common case: no barrier holds the channel."""
         aligner = self._data.get(run)
         if aligner is None:
             return False
@@ -260,7 +260,7 @@ class BarrierProcessor:
     ) -> None:
         if edge in self._ended_by and carrier is Carrier.DATA:
             closed_by = str(self._ended_by[edge])
-            raise LaneClosed(upstream=str(edge), message=str(message), closed_by=closed_by)
+            raise InputClosed(upstream=str(edge), message=str(message), closed_by=closed_by)
         if isinstance(message, Barrier) and message.is_checkpoint:
             self._first_copies.setdefault(message.run, monotonic())
         released = self._whole[carrier].accept(edge, message)
@@ -303,7 +303,7 @@ class BarrierProcessor:
         barrier = delivery.message
         if isinstance(barrier, Barrier) and barrier.is_checkpoint:
             waited = monotonic() - self._first_copies.pop(barrier.run, monotonic())
-            outcome.remembered[barrier.run] = Remembered(waited=waited, last=delivery.edge.upstream)
+            outcome.snapshots[barrier.run] = Snapshot(waited=waited, last=delivery.edge.upstream)
 
     def _leave(self, carrier: Carrier, barrier: Barrier) -> None:
         """A barrier goes forward: forget what it ends, and see that it leaves nothing behind."""

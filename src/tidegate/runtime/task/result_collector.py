@@ -17,12 +17,12 @@ from tidegate.dataflow import Barrier, Event, Watermark
 from tidegate.runtime.task import stage_state
 from tidegate.runtime.task.processors import Operator
 from tidegate.runtime.task.stage_processor import SinkResult
-from tidegate.runtime.task.task_loop import Outcome, Remembered, Result
+from tidegate.runtime.task.task_loop import Outcome, Result, Snapshot
 
 if TYPE_CHECKING:
     from tidegate.dataflow import Edge, StreamMessage
     from tidegate.runtime.task.task_loop import Step
-    from tidegate.store import Held
+    from tidegate.store import RestoredEntry
 
 
 @dataclass(slots=True)
@@ -42,9 +42,9 @@ class _Arrived:
         its = self.passing.setdefault(event.version, []) if event.version else self.added
         its.append(_result(event.payload))
 
-    def snapshot(self, number: int) -> Remembered:
+    def snapshot(self, number: int) -> Snapshot:
         outputs = tuple(self.passing.get(number, ()))
-        return Remembered(self.settle(), outputs=outputs)
+        return Snapshot(self.settle(), outputs=outputs)
 
     def settle(self) -> tuple[tuple[int, SinkResult], ...]:
         """Make what was added part of the state; what that was."""
@@ -77,7 +77,7 @@ class ResultCollector(Operator):
         arrived = self._arrived.get(run)
         return arrived.messages if arrived else 0
 
-    def restore(self, run: str, state: Sequence[Held]) -> None:
+    def restore(self, run: str, state: Sequence[RestoredEntry]) -> None:
         """Have again what was kept at the last checkpoint."""
         arrived = self._arrived.setdefault(run, _Arrived())
         arrived.state += [_result(held.payload) for held in state]
@@ -123,7 +123,7 @@ class ResultCollector(Operator):
             results = [*arrived.state, *arrived.added]
             outcome.results.extend(self._published(barrier.run, results))
         elif barrier.is_checkpoint:
-            outcome.remembered[barrier.run] = arrived.snapshot(barrier.id)
+            outcome.snapshots[barrier.run] = arrived.snapshot(barrier.id)
         outcome.data.append(barrier)
 
     def _published(self, run: str, results: Sequence[SinkResult]) -> Iterable[Result]:
@@ -133,7 +133,7 @@ class ResultCollector(Operator):
 
 
 def _result(payload: object) -> SinkResult:
-    """On a durable lane a result is JSON."""
+    """On a durable channel a result is JSON."""
     if isinstance(payload, Mapping):
         return msgspec.convert(payload, SinkResult)
     assert isinstance(payload, SinkResult), "sinks give results"

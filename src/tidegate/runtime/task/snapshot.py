@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from tidegate.dataflow import Barrier, Event
 from tidegate.runtime.task.stage_processor import SinkResult
-from tidegate.runtime.task.task_loop import Remembered
+from tidegate.runtime.task.task_loop import Snapshot
 from tidegate.spark import Batch
-from tidegate.store import Acknowledged, Kept, SealedFile, Settled, number_of
+from tidegate.store import Acknowledged, FileChecksum, StateEntry, StateUpdate, number_of
 
 if TYPE_CHECKING:
     from tidegate.dataflow import StreamMessage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.runtime.task.task_loop import Outcome
     from tidegate.store import Advance
 
-Seal = Callable[[Sequence[str]], Sequence[SealedFile]]
+Checksum = Callable[[Sequence[str]], Sequence[FileChecksum]]
 """How files of the deployment are sealed, in their order."""
 
 
@@ -31,19 +31,19 @@ def checkpoints(messages: Iterable[StreamMessage]) -> Iterator[Barrier]:
 
 
 def acknowledged(
-    runs: Mapping[str, OpenRun], task: str, outcome: Outcome, seal: Seal
+    runs: Mapping[str, OpenRun], task: str, outcome: Outcome, checksum: Checksum
 ) -> Iterator[Acknowledged]:
     """For every checkpoint whose barrier goes forward, what the task has at that point."""
     for barrier in checkpoints(outcome.data):
         if barrier.run in runs:
-            said = outcome.remembered.get(barrier.run, Remembered())
+            said = outcome.snapshots.get(barrier.run, Snapshot())
             yield Acknowledged(
                 run=number_of(barrier.run),
                 number=barrier.id,
                 task=task,
-                kept=tuple(_kept(port, payload, seal) for port, payload in said.kept),
-                condensed=said.condensed,
-                outputs=tuple(_kept(0, payload, seal) for payload in said.outputs),
+                kept=tuple(_kept(port, payload, checksum) for port, payload in said.kept),
+                compacted=said.compacted,
+                outputs=tuple(_kept(0, payload, checksum) for payload in said.outputs),
                 waited=said.waited,
                 last=said.last,
             )
@@ -54,19 +54,19 @@ def settled(
     task: str,
     outcome: Outcome,
     advances: Sequence[Advance],
-    seal: Seal,
-) -> Iterator[Settled]:
+    checksum: Checksum,
+) -> Iterator[StateUpdate]:
     """What becomes part of the task's state without a barrier, with the move over its messages."""
-    moves = {advance.lane: advance for advance in advances}
+    moves = {advance.channel: advance for advance in advances}
     for run, kept in outcome.settled.items():
-        lanes = [inbox.id for inbox in runs[run].inboxes if inbox.id in moves] if kept else []
-        for lane in lanes[:1]:
-            files = tuple(_kept(port, payload, seal) for port, payload in kept)
-            yield Settled(number_of(run), task, lane, moves[lane].origin, files)
+        channels = [inbox.id for inbox in runs[run].inboxes if inbox.id in moves] if kept else []
+        for channel in channels[:1]:
+            files = tuple(_kept(port, payload, checksum) for port, payload in kept)
+            yield StateUpdate(number_of(run), task, channel, moves[channel].origin, files)
 
 
-def _kept(port: int, payload: object, seal: Seal) -> Kept:
-    return Kept(port, payload, tuple(seal(_files(payload))))
+def _kept(port: int, payload: object, checksum: Checksum) -> StateEntry:
+    return StateEntry(port, payload, tuple(checksum(_files(payload))))
 
 
 def files_in(message: StreamMessage) -> Sequence[str]:

@@ -2,10 +2,10 @@
 
 A narrow stage answers every step. A stateful stage keeps the batches of a run (their names, not
 their rows) by input, and answers when the run's END has come, or a checkpoint: then for that one
-alone, and the next answer replaces it. Over durable lanes batches stay on their lane until the next
-barrier, which makes them part of the stage's state. Either way the work is handed to the stage's
-desk, which makes Spark jobs of it. Nobody waits for a job: the other runs go on, and what it made
-follows when it is done. A run whose job fails is named in the outcome.
+alone, and the next answer replaces it. Over durable channels batches stay on their channel until
+the next barrier, which makes them part of the stage's state. Either way the work is handed to the
+stage's desk, which makes Spark jobs of it. Nobody waits for a job: the other runs go on, and what
+it made follows when it is done. A run whose job fails is named in the outcome.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tidegate.dataflow import Barrier, Carrier, Event, StreamMessage, Watermark
 from tidegate.errors import NotABatch, StageFailed, TidegateError
 from tidegate.runtime.task.batch_sizing import FIRST, next_share
 from tidegate.runtime.task.processors import Operator
-from tidegate.runtime.task.stage_state import Keeping
-from tidegate.runtime.task.task_loop import Outcome, Remembered, Step
-from tidegate.spark import Batch, Share, passes_through
+from tidegate.runtime.task.stage_state import StageState
+from tidegate.runtime.task.task_loop import Outcome, Snapshot, Step
+from tidegate.spark import Batch, JobInput, passes_through
 from tidegate.store import number_of
 
 if TYPE_CHECKING:
     from tidegate.dataflow import Edge
-    from tidegate.runtime.jobs.job_batcher import Desk, Made
+    from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
     from tidegate.spark import PreparedStage
-    from tidegate.store import Held, Withdrawn
+    from tidegate.store import RestoredEntry, Withdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _Turn:
     messages: list[StreamMessage] = field(default_factory=list)
     made: list[Event[object]] = field(default_factory=list)
     others: list[StreamMessage] = field(default_factory=list)
-    remembered: Remembered = field(default_factory=Remembered)
+    snapshots: Snapshot = field(default_factory=Snapshot)
     """What has become part of the stage's state by a barrier in it."""
     settled: tuple[tuple[int, Batch], ...] | None = None
     """What has without one."""
@@ -67,7 +67,7 @@ class _AtWork:
     turn: _Turn
     version: int
     inputs: tuple[tuple[Batch, ...], ...]
-    answer: Future[Made]
+    answer: Future[ShardOutputs]
     started_at: float
 
     @property
@@ -81,7 +81,7 @@ class _Answer:
 
     version: int
     files: list[list[tuple[str, ...]]]
-    made: Made
+    made: ShardOutputs
 
 
 class StageOperator(Operator):
@@ -95,15 +95,15 @@ class StageOperator(Operator):
         name: str,
         shard: int,
         stage: PreparedStage,
-        desk: Desk,
-        condense: Callable[[int, Share], Future[Made]] | None = None,
+        batcher: JobBatcher,
+        compact: Callable[[int, JobInput], Future[ShardOutputs]] | None = None,
     ) -> None:
         super().__init__(name)
-        self._condense = condense
+        self._compact = compact
         self._shard = shard
         self._stage = stage
-        self._desk = desk
-        self._kept: dict[str, Keeping] = {}
+        self._batcher = batcher
+        self._kept: dict[str, StageState] = {}
         self._at_work: dict[str, _AtWork] = {}
         self._answered: dict[str, _Answer] = {}
         """By run what the last checkpoint was answered with."""
@@ -125,14 +125,14 @@ class StageOperator(Operator):
         kept = self._kept.get(run)
         return kept.messages if kept else 0
 
-    def restore(self, run: str, state: Sequence[Held]) -> None:
+    def restore(self, run: str, state: Sequence[RestoredEntry]) -> None:
         """Have again what was kept at the last checkpoint."""
-        self._kept.setdefault(run, Keeping()).restore(state)
+        self._kept.setdefault(run, StageState()).restore(state)
 
     def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
         """Know again a watermark that waits for the next answer."""
         if self._stage.is_stateful:
-            kept = self._kept.setdefault(run, Keeping())
+            kept = self._kept.setdefault(run, StageState())
             kept.watermark, kept.forwarded = max(watermarks.values()), forwarded
 
     def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
@@ -223,7 +223,7 @@ class StageOperator(Operator):
 
     def _keep(self, message: StreamMessage, turn: _Turn) -> None:
         """A watermark promises nothing before the rows have gone, so the next answer takes it."""
-        kept = self._kept.setdefault(message.run, Keeping())
+        kept = self._kept.setdefault(message.run, StageState())
         kept.messages += 1
         if isinstance(message, Event):
             kept.add(message.port, _batch(message), message.version)
@@ -236,9 +236,9 @@ class StageOperator(Operator):
         elif isinstance(message, Barrier):
             turn.others.append(message)
 
-    def _answer(self, barrier: Barrier, kept: Keeping, turn: _Turn) -> None:
+    def _answer(self, barrier: Barrier, kept: StageState, turn: _Turn) -> None:
         """A quiet checkpoint is not answered: what is kept becomes part of the state."""
-        if not barrier.is_quiet:
+        if not barrier.is_unpublished:
             version = 0 if barrier.is_end else barrier.id
             inputs = turn.parts[version] = self._nothing()
             for port, batch in kept.up_to(version):
@@ -248,13 +248,13 @@ class StageOperator(Operator):
         if barrier.is_end:
             del self._kept[barrier.run]
         else:
-            turn.remembered = kept.snapshot(barrier.id)
-            if self._condense is not None:
-                kept.condense(barrier.id, partial(self._condensed, number_of(barrier.run)))
+            turn.snapshots = kept.snapshot(barrier.id)
+            if self._compact is not None:
+                kept.compact(barrier.id, partial(self._compacted, number_of(barrier.run)))
 
-    def _condensed(self, run: int, port: int, batches: Sequence[Batch]) -> Future[Made]:
-        assert self._condense is not None
-        return self._condense(port, Share(run, self._shard, (tuple(batches),)))
+    def _compacted(self, run: int, port: int, batches: Sequence[Batch]) -> Future[ShardOutputs]:
+        assert self._compact is not None
+        return self._compact(port, JobInput(run, self._shard, (tuple(batches),)))
 
     def _hand_in(self, run: str, turn: _Turn, step: Step) -> None:
         """The next part of a turn. A desk has one order of a run and shard at a time."""
@@ -262,16 +262,18 @@ class StageOperator(Operator):
         inputs = tuple(tuple(batches) for batches in turn.parts.pop(version))
         answer = self._known_answer(run, inputs)
         if answer is None:
-            answer = self._desk.submit(Share(number_of(run), self._shard, inputs))
+            answer = self._batcher.submit(JobInput(number_of(run), self._shard, inputs))
         self._at_work[run] = _AtWork(step, turn, version, inputs, answer, monotonic())
         answer.add_done_callback(lambda _: self._work_done())
 
-    def _known_answer(self, run: str, inputs: tuple[tuple[Batch, ...], ...]) -> Future[Made] | None:
+    def _known_answer(
+        self, run: str, inputs: tuple[tuple[Batch, ...], ...]
+    ) -> Future[ShardOutputs] | None:
         """The last answer, where nothing has changed since: the files are the same, so the rows."""
         last = self._answered.get(run)
         if last is None or last.files != _files(inputs):
             return None
-        known: Future[Made] = Future()
+        known: Future[ShardOutputs] = Future()
         known.set_result(last.made)
         return known
 
@@ -296,7 +298,7 @@ class StageOperator(Operator):
     def _let_go(self, run: str, turn: _Turn, outcome: Outcome) -> None:
         """What was made for a run goes out, and what came behind it."""
         outcome.data.extend((*turn.made, *turn.others))
-        outcome.remembered[run] = turn.remembered
+        outcome.snapshots[run] = turn.snapshots
         if turn.settled is not None:
             outcome.settled[run] = turn.settled
         if any(isinstance(it, Barrier) and it.is_end for it in turn.others):
@@ -319,12 +321,12 @@ class StageOperator(Operator):
 
 
 def _files(inputs: Iterable[Iterable[Batch]]) -> list[list[tuple[str, ...]]]:
-    """By input what all batches consist of, in whatever order they came by several lanes."""
+    """By input what all batches consist of, in whatever order they came by several channels."""
     return [sorted(batch.files for batch in batches) for batches in inputs]
 
 
 def _batch(event: Event[object]) -> Batch:
-    """The batch of an event; on a durable lane it is JSON."""
+    """The batch of an event; on a durable channel it is JSON."""
     if isinstance(event.payload, Batch):
         return event.payload
     if isinstance(event.payload, Mapping):

@@ -2,7 +2,7 @@
 
 Batches that are there for good are added to the state by the next checkpoint, or when there are
 enough of them and none has come. Those that were made for a checkpoint serve that one only. When an
-input has very many batches, one is made of them in the background (`Condense`); the next checkpoint
+input has very many batches, one is made of them in the background (`Compact`); the next checkpoint
 puts it in their place. A watermark waits for the
 next answer.
 """
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from tidegate.runtime.task.task_loop import Remembered
+from tidegate.runtime.task.task_loop import Snapshot
 from tidegate.spark import Batch
 
 if TYPE_CHECKING:
-    from tidegate.runtime.jobs.job_batcher import Made
-    from tidegate.store import Held
+    from tidegate.runtime.jobs.job_batcher import ShardOutputs
+    from tidegate.store import RestoredEntry
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ MANY = 16
 ENOUGH = 128
 """Messages after which what they brought is settled, if no barrier comes."""
 
-Condense: TypeAlias = "Callable[[int, Sequence[Batch]], Future[Made]]"
+Compact: TypeAlias = "Callable[[int, Sequence[Batch]], Future[ShardOutputs]]"
 """Makes one batch of many that came by an input; the answer has none where there are no rows."""
 
 
@@ -45,16 +45,16 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Condensing:
+class _Compacting:
     """All that an input had up to a checkpoint is becoming one batch."""
 
     port: int
     up_to: int
-    answer: Future[Made]
+    answer: Future[ShardOutputs]
 
 
 @dataclass(slots=True)
-class Keeping:
+class StageState:
     """One run. Each batch comes with the number of its input."""
 
     messages: int = 0
@@ -67,7 +67,7 @@ class Keeping:
     _added: list[tuple[int, Batch]] = field(default_factory=list)
     _passing: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
     """By checkpoint what is there for that one only."""
-    _condensing: _Condensing | None = None
+    _compacting: _Compacting | None = None
     _last: int = 0
     """The last checkpoint that was taken since it is in memory: what is condensing is up to it."""
 
@@ -76,7 +76,7 @@ class Keeping:
         its = self._passing.setdefault(version, []) if version else self._added
         its.append((port, batch))
 
-    def restore(self, state: Sequence[Held]) -> None:
+    def restore(self, state: Sequence[RestoredEntry]) -> None:
         """Have again what was kept at the last checkpoint."""
         for held in state:
             part = _Part(held.since, msgspec.convert(held.payload, Batch))
@@ -95,11 +95,11 @@ class Keeping:
             self.forwarded = self.watermark
             yield self.watermark
 
-    def snapshot(self, number: int) -> Remembered:
+    def snapshot(self, number: int) -> Snapshot:
         """Make what was added part of the state; what that was."""
-        one, condensed = self._take_condensed(number)
+        one, compacted = self._take_compacted(number)
         self._last = number
-        return Remembered((*one, *self._keep_added(number)), condensed)
+        return Snapshot((*one, *self._keep_added(number)), compacted)
 
     @property
     def has_enough(self) -> bool:
@@ -123,24 +123,24 @@ class Keeping:
         self.messages = 0
         return added
 
-    def condense(self, number: int, condense: Condense) -> None:
+    def compact(self, number: int, compact: Compact) -> None:
         """Begin to make one batch of many, where that is worth it and nobody does."""
-        if self._condensing is not None:
+        if self._compacting is not None:
             return
         for port, parts in self._state.items():
             if len(parts) >= MANY:
-                answer = condense(port, [part.batch for part in parts])
-                self._condensing = _Condensing(port, number, answer)
+                answer = compact(port, [part.batch for part in parts])
+                self._compacting = _Compacting(port, number, answer)
                 return
 
-    def _take_condensed(
+    def _take_compacted(
         self, number: int
     ) -> tuple[tuple[tuple[int, Batch], ...], tuple[tuple[int, int], ...]]:
         """The one batch that takes the place of many, if it is made."""
-        its = self._condensing
+        its = self._compacting
         if its is None or not its.answer.done():
             return (), ()
-        self._condensing = None
+        self._compacting = None
         try:
             made = [*its.answer.result().values()]
         except Exception as trouble:  # noqa: BLE001  the many serve as well

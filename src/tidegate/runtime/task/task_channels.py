@@ -1,24 +1,24 @@
-"""Lanes in PostgreSQL: the same step loop and processors, surviving the death of their process.
+"""Channels in PostgreSQL: the same step loop and processors, surviving the death of their process.
 
 A step is committed as one transaction, under the lease of its task. What a processor keeps in
-memory is no part of any snapshot. It says how many of the last messages of a lane have not had
-their effect (`unsettled`), and the lane's cursor stays before them: after a crash they are read
+memory is no part of any snapshot. It says how many of the last messages of a channel have not had
+their effect (`unsettled`), and the channel's cursor stays before them: after a crash they are read
 again, and the memory comes back by itself.
 
 A fan-in reads nothing behind a barrier that waits (`is_waiting`): what would be held in memory
-stays on its lane. A checkpoint's barrier that leaves the task takes along what the task keeps from
-there on, as its state; after a crash the processor gets that back and reads what came behind. The
-step that completes a barrier moves the cursors of all lanes over it and
-sends it on, in one transaction. A watermark has its effect when it is read, while the fan-in goes
-on needing it; it is looked up on its lane after a crash (`recall`).
+stays on its channel. A checkpoint's barrier that leaves the task takes along what the task keeps
+from there on, as its state; after a crash the processor gets that back and reads what came behind.
+The step that completes a barrier moves the cursors of all channels over it and sends it on, in one
+transaction. A watermark has its effect when it is read, while the fan-in goes on needing it; it is
+looked up on its channel after a crash (`recall`).
 
 A step takes what is there for all runs. One that is closed, because it was cancelled or failed,
-is forgotten: what it has on its lanes is not read any more, and a step that was at work for it
+is forgotten: what it has on its channels is not read any more, and a step that was at work for it
 commits the shares of the others. Work for a run may go on behind its step (`later`): the run is
 left alone until then, and its part of the step is committed by itself. Where the monitor releases
-(`gated`), the last END stays on its lane until it has.
+(`gated`), the last END stays on its channel until it has.
 
-Lanes are per run and carry data. Instants are handed to `send` by whoever runs the loop, who
+Channels are per run and carry data. Instants are handed to `send` by whoever runs the loop, who
 hands them to every other loop as well; they are not passed on from here.
 """
 
@@ -36,27 +36,27 @@ from tidegate.dataflow import Bell, Carrier, Channel, Edge, Instant, StreamMessa
 from tidegate.errors import Overtaken
 from tidegate.faults import crash_point
 from tidegate.runtime.task import output
-from tidegate.runtime.task.input_channel import Inbox
-from tidegate.runtime.task.output import OpenRun, Outlet
+from tidegate.runtime.task.input_channel import InputChannel
+from tidegate.runtime.task.output import OpenRun, OutputChannel
 from tidegate.runtime.task.processor import DurableProcessor
-from tidegate.runtime.task.snapshot import Seal, acknowledged, checkpoints, files_in, settled
+from tidegate.runtime.task.snapshot import Checksum, acknowledged, checkpoints, files_in, settled
 from tidegate.runtime.task.task_loop import Outcome, Step
-from tidegate.runtime.task_graph import HEAD, Link, edges_into, shards_by_lane
+from tidegate.runtime.task_graph import HEAD, TaskEdge, edges_into, shards_by_channel
 from tidegate.store import (
     FETCH,
     Advance,
+    ChannelState,
     Connection,
     Database,
-    Held,
-    LaneState,
     Lease,
+    RestoredEntry,
     Run,
     StepCommit,
     Unread,
     Withdrawn,
+    channels_of,
     closed_among,
     commit_step,
-    lanes_of,
     last_watermarks,
     monitor_topic,
     number_of,
@@ -72,7 +72,7 @@ from tidegate.store.runs import retention
 STEP_MESSAGES = 256
 """Messages of one edge that a step takes at most."""
 EVERYTHING = sys.maxsize
-"""A position behind all messages of a lane."""
+"""A position behind all messages of a channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class _News:
     withdrawn: Mapping[int, Withdrawn]
 
 
-class DurableLanes:
-    """The inputs and outputs of one task; see `tidegate.runtime.task.task_loop.Lanes`.
+class TaskChannels:
+    """The inputs and outputs of one task; see `tidegate.runtime.task.task_loop.Channels`.
 
     After any error both it and its processor are of no use: build both anew, and they go on
     where the last commit stands. `monitored` are the tasks of the graph at which the monitor
@@ -106,20 +106,20 @@ class DurableLanes:
         database: Database,
         pipeline: str,
         processor: DurableProcessor,
-        links: Sequence[Link],
+        links: Sequence[TaskEdge],
         owned: Ownership,
         monitored: Sequence[str] = (),
-        seal: Seal = lambda _: (),
+        checksum: Checksum = lambda _: (),
     ) -> None:
         self._database = database
         self._pipeline = pipeline
         self._task = processor.name
         self._processor = processor
         self._owned = owned
-        self._seal = seal
+        self._checksum = checksum
         self._monitored = frozenset(monitored)
         self._edges = edges_into(links, self._task) or (Edge(0, HEAD),)
-        self._shards = shards_by_lane(links, self._task)
+        self._shards = shards_by_channel(links, self._task)
         self._runs: dict[str, OpenRun] = {}
         self._released: set[int] = set()
         self._bell = Bell()
@@ -204,13 +204,13 @@ class DurableLanes:
             lease=self._owned.lease,
             also=self._owned.also,
             advances=advances,
-            settled=tuple(settled(self._runs, self._task, outcome, advances, self._seal)),
+            settled=tuple(settled(self._runs, self._task, outcome, advances, self._checksum)),
             sent=tuple(output.sent(self._runs, outcome.data)),
             published=tuple(output.published(self._runs, outcome.results)),
             ended_runs=tuple(output.ended(self._runs, outcome.data)),
             failed=tuple(output.failed(self._runs, outcome.failed)),
             wakes=tuple(self._wakes(outcome.data)),
-            acknowledged=tuple(acknowledged(self._runs, self._task, outcome, self._seal)),
+            acknowledged=tuple(acknowledged(self._runs, self._task, outcome, self._checksum)),
             runs=tuple(state.run.id for state in touched),
         )
         if commit.changes:
@@ -232,7 +232,7 @@ class DurableLanes:
         self._is_work_done = False  # the loop asks the processor next
 
     def discard(self) -> int:
-        """Forget what was fetched; it stays on its lanes, so nothing is dropped."""
+        """Forget what was fetched; it stays on its channels, so nothing is dropped."""
         self._runs.clear()
         self._behind.clear()
         return 0
@@ -266,23 +266,23 @@ class DurableLanes:
                 return Step(Carrier.DATA, edge, messages)
         return None
 
-    def _by_edge(self) -> dict[Edge, list[Inbox]]:
+    def _by_edge(self) -> dict[Edge, list[InputChannel]]:
         """What the processor could take now, of all runs."""
-        found: dict[Edge, list[Inbox]] = defaultdict(list)
+        found: dict[Edge, list[InputChannel]] = defaultdict(list)
         for key, state in self._runs.items():
             for inbox in state.inboxes:
                 if inbox.waiting and not self._processor.is_waiting(inbox.edge, key):
                     found[inbox.edge].append(inbox)
         return found
 
-    def _ripe_at(self, inboxes: Sequence[Inbox]) -> float:
+    def _ripe_at(self, inboxes: Sequence[InputChannel]) -> float:
         """When a step is worth it: at once, unless the processor has patience."""
         if not self._processor.is_patient:
             return 0.0 if inboxes else math.inf
         share = self._processor.share
         return min((inbox.ripe_at(share) for inbox in inboxes), default=math.inf)
 
-    def _take(self, inboxes: Sequence[Inbox], limit: int) -> Iterator[StreamMessage]:
+    def _take(self, inboxes: Sequence[InputChannel], limit: int) -> Iterator[StreamMessage]:
         """From all runs, beginning with another one each time."""
         self._run_turn += 1
         share = self._processor.share // max(1, len(inboxes))
@@ -292,10 +292,10 @@ class DurableLanes:
                 limit -= 1
                 yield message
 
-    def _may_end(self, inbox: Inbox) -> bool:
+    def _may_end(self, inbox: InputChannel) -> bool:
         """Whether END may be taken: where the monitor releases, the last one waits for that.
 
-        The others may not: a checkpoint is aligned over the lanes that have not ended.
+        The others may not: a checkpoint is aligned over the channels that have not ended.
         """
         if not self._is_gated or inbox.run.id in self._released:
             return True
@@ -353,24 +353,24 @@ class DurableLanes:
             self._processor.forget(key)
         self._released -= gone
 
-    def _inbox(self, message: Unread) -> Inbox:
+    def _inbox(self, message: Unread) -> InputChannel:
         key = message.run.key
         if key not in self._runs:
             self._runs[key] = self._open(message.run)
-        return next(inbox for inbox in self._runs[key].inboxes if inbox.id == message.lane)
+        return next(inbox for inbox in self._runs[key].inboxes if inbox.id == message.channel)
 
     def _open(self, run: Run) -> OpenRun:
-        lanes, state, withdrawn = self._database.transact(partial(self._known_of, run=run))
+        channels, state, withdrawn = self._database.transact(partial(self._known_of, run=run))
         edges = {(edge.upstream, edge.index): edge for edge in self._edges}
         inboxes, outlets = [], []
-        for lane in lanes:
-            name, at = lane.name, lane.cursor
+        for channel in channels:
+            name, at = channel.name, channel.cursor
             if name.to_task == self._task:
                 edge = edges[name.from_task, name.input]
-                inboxes.append(Inbox(lane.id, edge, run, at, at, at))
+                inboxes.append(InputChannel(channel.id, edge, run, at, at, at))
             else:
                 shard = self._shards[name.to_task, name.input]
-                outlets.append(Outlet(lane.id, name, shard))
+                outlets.append(OutputChannel(channel.id, name, shard))
         opened = OpenRun(run, tuple(inboxes), tuple(outlets))
         self._recall(opened)
         if state:
@@ -380,11 +380,11 @@ class DurableLanes:
 
     def _known_of(
         self, connection: Connection, run: Run
-    ) -> tuple[list[LaneState], list[Held], Withdrawn]:
-        """A run's lanes, what this task keeps of it, and the checkpoints that mean nothing."""
-        lanes = lanes_of(connection, run, self._task)
+    ) -> tuple[list[ChannelState], list[RestoredEntry], Withdrawn]:
+        """A run's channels, what this task keeps of it, and the checkpoints that mean nothing."""
+        channels = channels_of(connection, run, self._task)
         withdrawn = withdrawn_among(connection, [run.id]).get(run.id, Withdrawn())
-        return lanes, state_of(connection, run, self._task), withdrawn
+        return channels, state_of(connection, run, self._task), withdrawn
 
     def _recall(self, opened: OpenRun) -> None:
         """Give the processor back what it knew of time; it does not know a run that is fresh."""
@@ -430,7 +430,7 @@ class DurableLanes:
     def _note(self, commit: StepCommit, touched: Iterable[OpenRun], outcome: Outcome) -> None:
         self._behind -= {state.run.key for state in touched} | outcome.failed.keys()
         self._behind |= outcome.later
-        targets = {advance.lane: advance.target for advance in commit.advances}
+        targets = {advance.channel: advance.target for advance in commit.advances}
         for state in touched:
             for inbox in state.inboxes:
                 inbox.cursor = targets.get(inbox.id, inbox.cursor)

@@ -1,8 +1,8 @@
 """The step: read, handle, forward. One loop runs every processor.
 
-A processor decides, lanes move. The loop reads a step from the lanes, lets the processor say
+A processor decides, channels move. The loop reads a step from the channels, lets the processor say
 what follows from it, and commits both together. In memory a commit puts messages into
-channels; over durable lanes it is one transaction. Neither the loop nor a processor knows
+channels; over durable channels it is one transaction. Neither the loop nor a processor knows
 which.
 """
 
@@ -48,12 +48,12 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class Snapshot:
     """What a task has of a run when a checkpoint's barrier leaves it; payloads name their files."""
 
     kept: tuple[tuple[int, object], ...] = ()
     """What was added to its state since the last one, each with the input that it came by."""
-    condensed: tuple[tuple[int, int], ...] = ()
+    compacted: tuple[tuple[int, int], ...] = ()
     """By input the checkpoint up to which its state is in `kept` in another form."""
     outputs: tuple[object, ...] = ()
     """The collecting end only: what sinks gave for this checkpoint alone."""
@@ -76,7 +76,7 @@ class Outcome:
     later: set[str] = field(default_factory=set)
     """Runs for which work goes on: what follows from their part comes with `finished`."""
 
-    remembered: dict[str, Remembered] = field(default_factory=dict)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
     """By run, where a checkpoint's barrier goes forward and there is something to say about it."""
     settled: dict[str, tuple[tuple[int, object], ...]] = field(default_factory=dict)
     """By run what becomes part of a task's state without a barrier, so that it can be read over."""
@@ -95,7 +95,7 @@ class Outcome:
             results=[it for it in self.results if it.run not in runs],
             failed={run: cause for run, cause in self.failed.items() if run not in runs},
             later=self.later.difference(runs),
-            remembered={run: said for run, said in self.remembered.items() if run not in runs},
+            snapshots={run: said for run, said in self.snapshots.items() if run not in runs},
             settled={run: kept for run, kept in self.settled.items() if run not in runs},
         )
 
@@ -135,7 +135,7 @@ class Processor(Protocol):
         ...
 
 
-class Lanes(Protocol):
+class TaskChannelsProtocol(Protocol):
     """Where a processor's messages come from and go to."""
 
     def read(self, room: Callable[[Edge], int]) -> Step | None:
@@ -156,7 +156,7 @@ class Lanes(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the lanes were closed from outside, so that there is nothing left to do."""
+        """Whether the channels were closed from outside, so that there is nothing left to do."""
         ...
 
     def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
@@ -169,32 +169,32 @@ class Lanes(Protocol):
 
 
 class StepLoop:
-    """Runs one processor over its lanes until a terminal has been forwarded."""
+    """Runs one processor over its channels until a terminal has been forwarded."""
 
     def __init__(
         self,
         processor: Processor,
-        lanes: Lanes,
+        channels: TaskChannelsProtocol,
         on_forwarded: Callable[[str, Barrier], None],
     ) -> None:
         self._processor = processor
-        self._lanes = lanes
+        self._channels = channels
         self._on_forwarded = on_forwarded
         self._cancelled: set[str] = set()
         self._last_instant = 0
         self.discarded = 0
 
     def run(self) -> ControlSignal | None:
-        """Step until the end; the terminal that ended it, or None when the lanes were closed."""
+        """Step until the end; the terminal that ended it, or None when the channels were closed."""
         try:
             return self._run()
         finally:
-            self.discarded += self._lanes.discard() + self._processor.holding
+            self.discarded += self._channels.discard() + self._processor.holding
 
     def _run(self) -> ControlSignal | None:
         terminal: ControlSignal | None = None
-        while not self._lanes.is_closed:
-            if terminal is not None and self._lanes.is_settled:
+        while not self._channels.is_closed:
+            if terminal is not None and self._channels.is_settled:
                 return terminal
             terminal = self._turn(terminal)
         return None
@@ -205,19 +205,19 @@ class StepLoop:
         room = self._processor.room if terminal is None else _no_room
         for earlier, outcome in self._processor.finished():
             self._commit(earlier, outcome)
-        step = self._lanes.read(room)
+        step = self._channels.read(room)
         if step is None:
-            self._lanes.wait(room, IDLE_NET)
+            self._channels.wait(room, IDLE_NET)
             return terminal
         outcome = self._handle(step)
         self._commit(step, outcome)
         ended = outcome.terminal
         if isinstance(ended, Instant):
-            self.discarded += self._lanes.discard()
+            self.discarded += self._channels.discard()
         return ended or terminal
 
     def _commit(self, step: Step, outcome: Outcome) -> None:
-        self._lanes.commit(step, outcome)
+        self._channels.commit(step, outcome)
         self._report(outcome)
 
     def _handle(self, step: Step) -> Outcome:
@@ -233,7 +233,7 @@ class StepLoop:
             raise blame(self._processor.name, step.messages, cause) from cause
 
     def _note_instants(self, step: Step) -> None:
-        """Remember whose data is not wanted. A copy by another lane may come too late to count."""
+        """Record cancelled runs. A copy that arrives later by another channel changes nothing."""
         for message in step.messages:
             if not isinstance(message, Instant) or message.id <= self._last_instant:
                 continue

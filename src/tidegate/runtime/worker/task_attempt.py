@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate.dataflow import Edge
     from tidegate.runtime.task.processor import DurableProcessor
-    from tidegate.runtime.task.task_loop import Lanes, Outcome, Step
+    from tidegate.runtime.task.task_loop import Outcome, Step, TaskChannelsProtocol
 
 LONG = 600.0
 """Seconds of a life after which dying while at work for nobody says nothing any more."""
@@ -23,16 +23,20 @@ CAREFUL = 60.0
 NOBODY = ""
 
 
-class Life:
-    """One life of a task: its lanes, and what comes of what is read from them.
+class TaskAttempt:
+    """One life of a task: its channels, and what comes of what is read from them.
 
     A careful one reads message by message, so that whoever is the death of it is known.
     """
 
     def __init__(
-        self, lanes: Lanes, processor: DurableProcessor, *, is_careful: bool = False
+        self,
+        channels: TaskChannelsProtocol,
+        processor: DurableProcessor,
+        *,
+        is_careful: bool = False,
     ) -> None:
-        self._lanes = lanes
+        self._channels = channels
         self._processor = processor
         self._begun_at = monotonic()
         self._careful_until = self._begun_at + CAREFUL if is_careful else 0.0
@@ -49,17 +53,17 @@ class Life:
     @property
     def is_settled(self) -> bool:
         """Whether everything committed has left."""
-        return self._lanes.is_settled
+        return self._channels.is_settled
 
     @property
     def is_closed(self) -> bool:
-        """Whether the lanes were closed."""
-        return self._lanes.is_closed
+        """Whether the channels were closed."""
+        return self._channels.is_closed
 
     def read(self, room: Callable[[Edge], int]) -> Step | None:
         """The next step, and whom it is for."""
         is_careful = monotonic() < self._careful_until
-        step = self._lanes.read(_for_one(room) if is_careful else room)
+        step = self._channels.read(_for_one(room) if is_careful else room)
         if step is not None:
             self.at_work |= {message.run for message in step.messages}
         return step
@@ -70,26 +74,26 @@ class Life:
         sent = {message.run for message in outcome.data}
         unsettled = self._processor.unsettled
         moved = {run for run in followed if run in sent or not unsettled(step.edge, run)}
-        self._lanes.commit(step, outcome)
+        self._channels.commit(step, outcome)
         self.at_work -= followed
         self.moved |= moved
 
     def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
         """Sleep until `read` may have something."""
-        self._lanes.wait(room, timeout)
+        self._channels.wait(room, timeout)
 
     def discard(self) -> int:
         """Drop what has not left."""
-        return self._lanes.discard()
+        return self._channels.discard()
 
 
-class Deaths:
+class FailureCounter:
     """How often a task has died with each run since that run has come further."""
 
     def __init__(self) -> None:
         self._with: dict[str, int] = {}
 
-    def count(self, life: Life) -> int:
+    def count(self, life: TaskAttempt) -> int:
         """Count the death that ended this life; the most that there were with any one run."""
         forgotten = life.moved | ({NOBODY} if life.moved or life.seconds > LONG else set())
         self._with = {run: times for run, times in self._with.items() if run not in forgotten}

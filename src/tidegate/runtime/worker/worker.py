@@ -4,10 +4,10 @@ Several workers share the tasks of a pipeline evenly (`balance`). One that has t
 over: it reads no more for them, commits what is at work, and gives their leases back, so nothing is
 done twice.
 
-Whatever goes wrong in a task, its processor and lanes are thrown away and built anew from what is
-committed. A task whose lease was lost belongs to somebody else and is let go; one that nobody
-holds is taken. A run that a processor cannot handle fails, with the first cause, and the others
-go on. A task that dies with the same run again and again is the end of the worker, which says so.
+Whatever goes wrong in a task, its processor and channels are thrown away and built anew from what
+is committed. A task whose lease was lost belongs to somebody else and is let go; one that nobody
+holds is taken. A run that a processor cannot handle fails, with the first cause, and the others go
+on. A task that dies with the same run again and again is the end of the worker, which says so.
 
 A worker has a lease of its own, under a name that also stands in the paths of what it writes. When
 that is lost, the sweeper may have taken the worker for dead and removed what it was writing, so it
@@ -28,20 +28,20 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self, cast
 
 from tidegate.errors import Fenced, SparkLost
-from tidegate.runtime.periodic import Tending
+from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.task.processor import DurableProcessor
-from tidegate.runtime.task.task_channels import DurableLanes, Ownership
+from tidegate.runtime.task.task_channels import Ownership, TaskChannels
 from tidegate.runtime.task.task_loop import StepLoop
-from tidegate.runtime.task_graph import Workshop
+from tidegate.runtime.task_graph import ProcessorFactory
 from tidegate.runtime.worker import assignment
-from tidegate.runtime.worker.failure_classification import broke_a_rule, guilty, passes
+from tidegate.runtime.worker.failure_classification import is_bad_input, is_transient, runs_to_fail
 from tidegate.runtime.worker.owner_id import life_of
-from tidegate.runtime.worker.task_attempt import Deaths, Life
+from tidegate.runtime.worker.task_attempt import FailureCounter, TaskAttempt
 from tidegate.runtime.worker.worker_losses import MOST_LOSSES, log_losses, take
 from tidegate.store import (
     Failed,
-    Heartbeat,
     Lease,
+    LeaseKeeper,
     acquire,
     fail_runs,
     forget_below,
@@ -49,7 +49,7 @@ from tidegate.store import (
     holders,
     holders_below,
     number_of,
-    seats_topic,
+    registrations_topic,
     task_topic,
 )
 from tidegate.store.runs.worker_losses import drop_trials
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tidegate.dataflow import Barrier
-    from tidegate.runtime.task_graph import Assembly
-    from tidegate.store import Connection, Database, SealedFile, Wakeups
+    from tidegate.runtime.task_graph import TaskGraph
+    from tidegate.store import Connection, Database, FileChecksum, Notifications
 
 log = logging.getLogger(__name__)
 
@@ -78,18 +78,18 @@ TASK = "task"
 WORKER = "worker"
 SEPARATOR = ","
 """Between the parts of a seat's key: whose it is, and the stages that it is for."""
-SEAT = "seat"
+SEAT = "registration"
 """The kind of lease that a worker holds while it shares the tasks of a pipeline with others."""
 
 
-class WorkshopOfWriters(Workshop, Protocol):
+class WriterFactory(ProcessorFactory, Protocol):
     """A workshop that writes, and has to know under which name."""
 
     def write_as(self, writer: str) -> None:
         """From here on write under this name."""
         ...
 
-    def seal(self, files: Sequence[str]) -> Sequence[SealedFile]:
+    def checksum(self, files: Sequence[str]) -> Sequence[FileChecksum]:
         """How files are recognised that a checkpoint names."""
         ...
 
@@ -111,8 +111,8 @@ class _Running:
     lease: Lease
     own: Lease
     """The worker's own lease at that time."""
-    lanes: DurableLanes
-    life: Life
+    channels: TaskChannels
+    life: TaskAttempt
     thread: Thread
 
 
@@ -128,9 +128,9 @@ class Worker:
     def __init__(  # noqa: PLR0913  all but four have defaults
         self,
         database: Database,
-        assembly: Assembly,
-        workshop: WorkshopOfWriters,
-        wakeups: Wakeups,
+        task_graph: TaskGraph,
+        factory: WriterFactory,
+        notifications: Notifications,
         *,
         seconds: float = LEASE_SECONDS,
         stages: Sequence[str] = (),
@@ -140,13 +140,13 @@ class Worker:
         self._most_losses = most_losses
         self._stages = tuple(stages)
         self._process = process
-        self._workshop = workshop
+        self._factory = factory
         self._database = database
-        self._wakeups = wakeups
-        self._assembly = assembly
+        self._notifications = notifications
+        self._task_graph = task_graph
         self._seconds = seconds
         self._gave_up: BaseException | None = None
-        self._deaths: dict[str, Deaths] = defaultdict(Deaths)
+        self._deaths: dict[str, FailureCounter] = defaultdict(FailureCounter)
         self._running: dict[str, _Running] = {}
         self._changing = Lock()
         self._given_back = Condition(self._changing)
@@ -154,15 +154,17 @@ class Worker:
         self.unattended: tuple[str, ...] = ()
         """The tasks that no worker is there for, at its last look."""
         self._closed = Flag()
-        self._heartbeat = Heartbeat(database, self._on_lost)
+        self._heartbeat = LeaseKeeper(database, self._on_lost)
         self._own = self._begin_life()
-        self._looking = Tending(
+        self._looking = PeriodicTask(
             "tidegate-worker",
             self._look,
             seconds / LOOKS_PER_LEASE,
-            lay_down=lambda: self._try_to_give_back(self._seat),
+            on_repeated_failure=lambda: self._try_to_give_back(self._registration),
         )
-        self._unsubscribe = wakeups.subscribe(seats_topic(assembly.name), self._looking.hurry)
+        self._unsubscribe = notifications.subscribe(
+            registrations_topic(task_graph.name), self._looking.run_now
+        )
 
     @property
     def name(self) -> str:
@@ -188,8 +190,8 @@ class Worker:
         """
         self._is_draining = True
         deadline = monotonic() + timeout
-        self._try_to_give_back(self._seat)
-        self._looking.hurry()
+        self._try_to_give_back(self._registration)
+        self._looking.run_now()
         with self._changing:
             self._finish(self._running)
             while self._running and (remaining := deadline - monotonic()) > 0:
@@ -209,11 +211,11 @@ class Worker:
         self._looking.close(LOOK_BOUND)
         while (alive := self._alive()) and monotonic() < deadline:
             for each in alive:
-                each.lanes.close()
+                each.channels.close()
             for each in alive:
                 each.thread.join(max(0.0, deadline - monotonic()))
         if not self._is_draining:
-            self._try_to_give_back(self._seat)
+            self._try_to_give_back(self._registration)
         self._try_to_give_back(self._own)
         self._heartbeat.close()
 
@@ -225,29 +227,31 @@ class Worker:
         name = life_of(self._process)
         lease = self._acquire(WORKER, name, name)
         assert lease is not None, "nobody else has this name"
-        self._workshop.write_as(name)
+        self._factory.write_as(name)
         self._heartbeat.keep(lease)
         if not self._is_draining:
             self._sit_down(name)
         return lease
 
     def _sit_down(self, name: str) -> None:
-        self._database.transact(lambda c: forget_below(c, SEAT, self._seats))
-        seat = self._acquire(SEAT, self._seats + SEPARATOR.join((name, *self._stages)), name)
-        assert seat is not None, "nobody else has this name"
-        self._seat = seat
-        self._heartbeat.keep(seat)
+        self._database.transact(lambda c: forget_below(c, SEAT, self._registrations))
+        registration = self._acquire(
+            SEAT, self._registrations + SEPARATOR.join((name, *self._stages)), name
+        )
+        assert registration is not None, "nobody else has this name"
+        self._registration = registration
+        self._heartbeat.keep(registration)
 
     def _try_out(self) -> None:
         """Raise what would keep this worker from starting a task."""
         able = self._able(self._stages)
-        task = next(it for it in self._assembly.places if able is None or it in able)
-        self._assembly.processor(task, self._workshop)
+        task = next(it for it in self._task_graph.places if able is None or it in able)
+        self._task_graph.processor(task, self._factory)
 
     @property
-    def _seats(self) -> str:
+    def _registrations(self) -> str:
         """How the keys of all seats of this pipeline begin."""
-        return task_topic(self._assembly.name, "")
+        return task_topic(self._task_graph.name, "")
 
     def _acquire(self, kind: str, key: str, owner: str) -> Lease | None:
         return self._database.transact(lambda c: acquire(c, kind, key, owner, self._seconds))
@@ -255,7 +259,7 @@ class Worker:
     def _begin_another_life(self) -> None:
         """First end this one: nothing may be committed under its lease any more."""
         self._let_go(self._own)
-        self._heartbeat.give_back(self._seat)
+        self._heartbeat.give_back(self._registration)
         self._heartbeat.give_back(self._own)
         earlier = self.name
         self._database.transact(lambda c: drop_trials(c, earlier))
@@ -269,7 +273,7 @@ class Worker:
         held = self._heartbeat.held
         if self._own not in held:
             self._begin_another_life()
-        elif self._seat not in held and not self._is_draining:
+        elif self._registration not in held and not self._is_draining:
             self._try_out()
             self._sit_down(self.name)
         moves = self._database.transact(self._moves)
@@ -278,13 +282,13 @@ class Worker:
         for task in moves.take:
             if self._closed.is_set() or self._is_draining:
                 return
-            self._take(task_topic(self._assembly.name, task), task)
+            self._take(task_topic(self._task_graph.name, task), task)
 
     def _moves(self, connection: Connection) -> assignment.Moves:
-        keys = {task: task_topic(self._assembly.name, task) for task in self._assembly.places}
+        keys = {task: task_topic(self._task_graph.name, task) for task in self._task_graph.places}
         held = holders(connection, TASK, keys.values())
-        seats = holders_below(connection, SEAT, self._seats)
-        able = {name: self._able(key.split(SEPARATOR)[1:]) for key, name in seats.items()}
+        registrations = holders_below(connection, SEAT, self._registrations)
+        able = {name: self._able(key.split(SEPARATOR)[1:]) for key, name in registrations.items()}
         self.unattended = assignment.unattended(able, keys)
         return assignment.decide(
             self.name, able, {task: held.get(key) for task, key in keys.items()}
@@ -292,25 +296,25 @@ class Worker:
 
     def _able(self, stages: Sequence[str]) -> Collection[str] | None:
         """The tasks of somebody who runs these stages; of no stages in particular, all."""
-        return self._assembly.tasks_of(stages) if stages else None
+        return self._task_graph.tasks_of(stages) if stages else None
 
     def _finish(self, tasks: Iterable[str]) -> None:
         """Hand these over as soon as what is at work for them is committed."""
         for task in tasks:
             if task in self._running:
-                self._running[task].lanes.finish()
+                self._running[task].channels.finish()
 
     def _take(self, key: str, task: str) -> None:
         if task in self.tasks:
             return  # lost, and its loop has not heard of it
         wanted = Lease(TASK, key, self.name, 0, self._seconds)
-        pipeline, most = self._assembly.name, self._most_losses
+        pipeline, most = self._task_graph.name, self._most_losses
         taken = self._database.transact(lambda c: take(c, pipeline, task, wanted, most))
         if taken is None:
             return
         self._heartbeat.keep(taken.lease)
         log_losses(task, taken, most)
-        self._workshop.learn(task, taken.suspects)
+        self._factory.learn(task, taken.suspects)
         try:
             self._start(task, taken.lease)
         except BaseException:
@@ -318,36 +322,36 @@ class Worker:
             raise
 
     def _start(self, task: str, lease: Lease, *, is_careful: bool = False) -> None:
-        """A fresh processor on fresh lanes, on a thread of its own."""
+        """A fresh processor on fresh channels, on a thread of its own."""
         own = self._own
-        processor = cast("DurableProcessor", self._assembly.processor(task, self._workshop))
-        lanes = DurableLanes(
+        processor = cast("DurableProcessor", self._task_graph.processor(task, self._factory))
+        channels = TaskChannels(
             self._database,
-            self._assembly.name,
+            self._task_graph.name,
             processor,
-            self._assembly.links,
+            self._task_graph.links,
             Ownership(lease, (own,)),
-            self._assembly.monitored,
-            self._workshop.seal,
+            self._task_graph.monitored,
+            self._factory.checksum,
         )
-        life = Life(lanes, processor, is_careful=is_careful)
+        life = TaskAttempt(channels, processor, is_careful=is_careful)
         work = partial(self._work, task, StepLoop(processor, life, _unheard))
         thread = Thread(target=work, name=f"tidegate-{task}", daemon=True)
-        running = _Running(task, lease, own, lanes, life, thread)
+        running = _Running(task, lease, own, channels, life, thread)
         with self._changing:
             thread.start()
             self._running[task] = running
         if self._closed.is_set() or self._is_lost(running):
-            lanes.close()  # whoever closes what is running may have looked before it was
+            channels.close()  # whoever closes what is running may have looked before it was
         elif self._is_draining:
-            lanes.finish()
+            channels.finish()
 
     # ── running one ──
 
     def _work(self, task: str, loop: StepLoop) -> None:
         with self._changing:
             running = self._running[task]
-        unsubscribe = self._wakeups.subscribe(running.lease.key, running.lanes.wake)
+        unsubscribe = self._notifications.subscribe(running.lease.key, running.channels.wake)
         trouble: BaseException | None = None
         try:
             loop.run()
@@ -386,20 +390,20 @@ class Worker:
 
         The task of a lost worker is not given back: the expired lease shows the loss.
         """
-        is_lost = lease.kind == TASK and self._workshop.loss is not None
+        is_lost = lease.kind == TASK and self._factory.loss is not None
         leave = self._heartbeat.die if is_lost else self._heartbeat.give_back
         try:
-            leave(lease, [seats_topic(self._assembly.name)])
+            leave(lease, [registrations_topic(self._task_graph.name)])
         except Exception as trouble:  # noqa: BLE001  others have to be given back as well
             log.warning("%s %s is left to its lease: %s", lease.kind, lease.key, trouble)
 
     def _recover(self, running: _Running, trouble: BaseException) -> None:
         """Begin again from what is committed, unless that has been tried too often."""
-        if (loss := self._workshop.loss) is not None:
+        if (loss := self._factory.loss) is not None:
             self._end_at_once(running, SparkLost(loss))
             return
         log.warning("task %s is built anew after: %s", running.task, trouble)
-        is_dealt_with = self._fail_runs(running, trouble) or passes(trouble)
+        is_dealt_with = self._fail_runs(running, trouble) or is_transient(trouble)
         deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.life)
         if deaths > MOST_DEATHS:
             self._gave_up = trouble
@@ -408,7 +412,7 @@ class Worker:
         if self._closed.wait(pause) or self._is_lost(running):
             self._give_back(running)
         else:
-            is_careful = broke_a_rule(trouble) and not is_dealt_with
+            is_careful = is_bad_input(trouble) and not is_dealt_with
             self._start(running.task, running.lease, is_careful=is_careful)
 
     def _end_at_once(self, running: _Running, loss: SparkLost) -> None:
@@ -421,7 +425,7 @@ class Worker:
 
     def _fail_runs(self, running: _Running, trouble: BaseException) -> bool:
         """Runs that a processor could not handle would fail it again and again; if there are."""
-        failed = [Failed(number_of(run), str(trouble)) for run in guilty(trouble)]
+        failed = [Failed(number_of(run), str(trouble)) for run in runs_to_fail(trouble)]
 
         def fail(connection: Connection) -> None:
             guard(connection, running.lease, running.own)
@@ -445,7 +449,7 @@ class Worker:
                 if lost.kind == WORKER or each.lease.key == lost.key
             ]
         for each in running:
-            each.lanes.close()
+            each.channels.close()
 
     def __enter__(self) -> Self:
         return self

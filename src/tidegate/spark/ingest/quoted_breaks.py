@@ -35,11 +35,11 @@ def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """
     rest, mark, is_quoted = b"", _MARK, False
     for piece in pieces:
-        cut, ends_quoted = _last_end(piece, is_quoted=is_quoted)
-        if cut:
-            yield (rest + piece[:cut]).removeprefix(mark)
+        checkpoint, ends_quoted = _last_end(piece, is_quoted=is_quoted)
+        if checkpoint:
+            yield (rest + piece[:checkpoint]).removeprefix(mark)
             rest, mark = b"", b""
-        rest, is_quoted = rest + piece[cut:], ends_quoted
+        rest, is_quoted = rest + piece[checkpoint:], ends_quoted
         if len(rest) > LONGEST_RECORD:
             raise BadQuotes("a very long record")
     if rest := rest.removeprefix(mark):

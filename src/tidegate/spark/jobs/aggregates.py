@@ -87,7 +87,7 @@ def partial_aggregate(
     return _grouped(rows, by, states)
 
 
-def condense_aggregate(
+def compact_aggregate(
     partials: DataFrame, by: Sequence[str], columns: Sequence[AggregateColumn]
 ) -> DataFrame:
     """One partial result of many, with the same columns and types."""

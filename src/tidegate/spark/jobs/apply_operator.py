@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.plan.physical import (
     Apply,
-    CondenseAggregate,
+    CompactAggregate,
     Join,
     MergeAggregate,
     PartialAggregate,
@@ -20,7 +20,7 @@ from tidegate.plan.physical import (
     inputs_by_step,
 )
 from tidegate.spark.jobs import operators
-from tidegate.spark.jobs.aggregates import condense_aggregate, merge_aggregate, partial_aggregate
+from tidegate.spark.jobs.aggregates import compact_aggregate, merge_aggregate, partial_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +63,8 @@ def apply_step(  # noqa: C901, PLR0911 - one line per step
             return partial_aggregate(rows, (*tags, *by), aggregates, types)
         case MergeAggregate(by=by, columns=aggregates):
             return merge_aggregate(rows, (*tags, *by), aggregates, types)
-        case CondenseAggregate(by=by, columns=aggregates):
-            return condense_aggregate(rows, (*tags, *by), aggregates)
+        case CompactAggregate(by=by, columns=aggregates):
+            return compact_aggregate(rows, (*tags, *by), aggregates)
         case PartialTop(n=n, by=order, per=per) | Top(n=n, by=order, per=per):
             return operators.top(rows, n, order, per, tags)
         case Join(on=on, how=how):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.plan.physical import CondenseAggregate, MergeAggregate, PartialTop, Top, Where
+from tidegate.plan.physical import CompactAggregate, MergeAggregate, PartialTop, Top, Where
 from tidegate.spark.jobs.aggregates import inexact_calls
 
 if TYPE_CHECKING:
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 _AS_THEY_ARE = Where("true", ())
 
 
-def condensing(prepared: PreparedStage, port: int) -> PreparedStage:
+def compacting(prepared: PreparedStage, port: int) -> PreparedStage:
     """What makes one batch of many that came by this input: same columns, same types."""
     schema = prepared.inputs[port]
-    step = _condensing(prepared) if port == 0 else _AS_THEY_ARE
+    step = _compacting(prepared) if port == 0 else _AS_THEY_ARE
     stage = replace(prepared.stage, steps=(step,))
     return replace(prepared, stage=stage, inputs=(schema,), output=schema, types=({},), route=None)
 
 
-def _condensing(prepared: PreparedStage) -> Step:
+def _compacting(prepared: PreparedStage) -> Step:
     match prepared.stage.steps[0]:
         case MergeAggregate(by=by, columns=columns) if not any(
             inexact_calls(columns, prepared.types[0])
         ):
-            return CondenseAggregate(by, columns)
+            return CompactAggregate(by, columns)
         case Top(n=n, by=order, per=per):
             return PartialTop(n, order, per)
         case _:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class JobInput:
     """What one task does of a joint job: the batches of one run, one tuple per input of the stage.
 
     `run` is the number that the store gave it, `shard` the task's shard of the stage. No two
@@ -41,10 +41,10 @@ class Share:
         return sum(batch.rows for batches in self.inputs for batch in batches)
 
 
-def jobs_of(steps: Sequence[Step], shares: Iterable[Share]) -> list[list[Share]]:
+def jobs_of(steps: Sequence[Step], shares: Iterable[JobInput]) -> list[list[JobInput]]:
     """The shares that have anything to compute, by the job they run in."""
-    together: list[Share] = []
-    alone: list[Share] = []
+    together: list[JobInput] = []
+    alone: list[JobInput] = []
     is_joint = can_be_joint(steps)
     for share in shares:
         if makes_a_row_of_nothing(steps) and not any(batch.rows for batch in share.inputs[0]):

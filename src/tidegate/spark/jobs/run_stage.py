@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidegate.plan.physical import Step
     from tidegate.spark.analyze.prepare import PreparedStage
     from tidegate.spark.jobs.exchange import Batch, Place
-    from tidegate.spark.jobs.job_input import Share
+    from tidegate.spark.jobs.job_input import JobInput
     from tidegate.spark.jobs.tags import Tags
     from tidegate.spark.session.sessions import Session
 
@@ -43,8 +43,8 @@ ONE_GROUPING_TASK_ROWS = 1_000_000
 _GROUPING = (PartialAggregate, MergeAggregate, PartialTop, Top)
 
 
-def run_shares(
-    session: Session, prepared: PreparedStage, shares: Sequence[Share], root: str, writer: str
+def run_stage_job(
+    session: Session, prepared: PreparedStage, shares: Sequence[JobInput], root: str, writer: str
 ) -> list[dict[int | None, Batch]]:
     """Apply the stage's steps to all shares, as one Spark job where they can run together.
 
@@ -72,7 +72,7 @@ def passes_through(prepared: PreparedStage) -> bool:
 
 
 def _run(
-    session: Session, prepared: PreparedStage, shares: Sequence[Share], root: str, writer: str
+    session: Session, prepared: PreparedStage, shares: Sequence[JobInput], root: str, writer: str
 ) -> dict[Place, Batch]:
     tags = tags_for((share.run for share in shares), (share.shard for share in shares))
     try:
@@ -84,7 +84,7 @@ def _run(
 
 
 def _rows(
-    session: Session, prepared: PreparedStage, shares: Sequence[Share], root: str, tags: Tags
+    session: Session, prepared: PreparedStage, shares: Sequence[JobInput], root: str, tags: Tags
 ) -> list[DataFrame]:
     """What the shares bring, one table per input."""
     steps = prepared.stage.steps

@@ -1,6 +1,6 @@
--- How long tasks held the barriers of cuts.
+-- How long tasks held the barriers of checkpoints.
 
--- name: alignments_of — For every cut of a run and every task: how long it held, who came last.
+-- name: alignments_of — For every checkpoint of a run and every task: how long it held, who came last.
 SELECT acknowledgement.number, task, waited, coalesce(last, '')
 FROM tidegate.acknowledgement
 JOIN tidegate.checkpoint USING (run_id, number)

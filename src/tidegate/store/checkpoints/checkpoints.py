@@ -1,9 +1,9 @@
 """Checkpoints in PostgreSQL: triggered, injected, acknowledged, and committed by one row.
 
-What a task keeps from a barrier on (`Kept`) is written by the step in which the barrier leaves it,
-together with its cursors. So a task that is built anew reads its state here and the messages behind
-the barrier on its lanes. A state belongs to every checkpoint from the one that added it on: taking
-one costs what has changed, not what there is.
+What a task keeps from a barrier on (`StateEntry`) is written by the step in which the barrier
+leaves it, together with its cursors. So a task that is built anew reads its state here and the
+messages behind the barrier on its channels. A state belongs to every checkpoint from the one that
+added it on: taking one costs what has changed, not what there is.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from tidegate.checkpoint import CheckpointState, CutFacts, Cutting, UnderWay, Waiting
+from tidegate.checkpoint import CheckpointFacts, Checkpoints, CheckpointState, UnderWay, Waiting
 from tidegate.dataflow import Barrier, CheckpointBarrier
 from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.text import storable
-from tidegate.store.core.topics import cut_topic, monitor_topic, run_topic, task_topic
-from tidegate.store.runs.channels import Sent, find_lanes, lane_ids, put
+from tidegate.store.core.topics import checkpoint_topic, monitor_topic, run_topic, task_topic
+from tidegate.store.runs.channels import Sent, channel_ids, find_channels, put
 from tidegate.store.runs.message_codec import as_json, message_id
-from tidegate.store.runs.runs import LaneName, Run, closing_topics, hold_open
+from tidegate.store.runs.runs import ChannelName, Run, closing_topics, hold_open
 
 
 @dataclass(frozen=True, slots=True)
-class SealedFile:
+class FileChecksum:
     """A file as it has to be found again."""
 
     path: str
@@ -42,12 +42,12 @@ class SealedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StateEntry:
     """Something that a task keeps: for which of its inputs, what, and the files that it names."""
 
     input: int
     payload: object
-    files: tuple[SealedFile, ...] = ()
+    files: tuple[FileChecksum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Acknowledged:
     run: int
     number: int
     task: str
-    kept: tuple[Kept, ...] = ()
-    outputs: tuple[Kept, ...] = ()
-    condensed: tuple[tuple[int, int], ...] = ()
+    kept: tuple[StateEntry, ...] = ()
+    outputs: tuple[StateEntry, ...] = ()
+    compacted: tuple[tuple[int, int], ...] = ()
     """By input the checkpoint up to which what was kept is among `kept` in another form."""
     waited: float = 0.0
     """Seconds from the first to the last copy."""
@@ -73,15 +73,15 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class StateUpdate:
     """What a task keeps of messages that no barrier has come behind, and its move over them."""
 
     run: int
     task: str
-    lane: int
+    channel: int
     origin: int
-    """Where the lane's cursor stands; elsewhere it was settled before."""
-    kept: tuple[Kept, ...]
+    """Where the channel's cursor stands; elsewhere it was settled before."""
+    kept: tuple[StateEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Owed:
     source: str
     number: int
     epoch: int
-    is_quiet: bool = False
+    is_unpublished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CommittedCheckpoint:
     """A committed checkpoint."""
 
     number: int
@@ -129,9 +129,11 @@ class Cut:
 # ── beginning ──
 
 
-def set_cutting(connection: psycopg.Connection, run: Run, cutting: Cutting) -> None:
+def set_checkpoints(connection: psycopg.Connection, run: Run, checkpoints: Checkpoints) -> None:
     """Say how a run is to be cut."""
-    connection.execute(_SQL["set_cutting"].sql, {"run": run.id, "cutting": as_json(cutting)})
+    connection.execute(
+        _SQL["set_checkpoints"].sql, {"run": run.id, "checkpoints": as_json(checkpoints)}
+    )
     notify(connection, [monitor_topic(run.pipeline)])
 
 
@@ -140,7 +142,7 @@ def trigger(
     run: Run,
     id: UUID,
     *,
-    quiet: bool = False,
+    unpublished: bool = False,
     patience: float | None = None,
 ) -> int | None:
     """Begin a checkpoint: its number, or None while another is under way or all sources have ended.
@@ -149,12 +151,12 @@ def trigger(
     no barriers. Raises `RunEnded` when the run is closed.
     """
     hold_open(connection, run, "*")
-    asked = {"run": run.id, "id": id, "quiet": quiet, "patience": patience}
+    asked = {"run": run.id, "id": id, "unpublished": unpublished, "patience": patience}
     row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
     if row is None:
         return None
-    notify(connection, [cut_topic(run.pipeline), monitor_topic(run.pipeline)])
-    crash_point("cut.trigger.before_commit")
+    notify(connection, [checkpoint_topic(run.pipeline), monitor_topic(run.pipeline)])
+    crash_point("checkpoint.trigger.before_commit")
     return int(row[0])
 
 
@@ -169,9 +171,9 @@ def inject(
     run: Run,
     source: str,
     barrier: CheckpointBarrier,
-    lanes: Sequence[LaneName],
+    channels: Sequence[ChannelName],
 ) -> bool:
-    """Put a source's barrier on its lanes; False when it is there, or is not wanted any more."""
+    """Put a source's barrier on its channels; False when it is there, or is not wanted any more."""
     try:
         hold_open(connection, run, source)
     except RunEnded:
@@ -182,15 +184,15 @@ def inject(
     if row is None or not row[0]:
         return False
     message = Barrier.of_checkpoint(barrier, run.key)
-    ids = lane_ids(find_lanes(connection, run, lanes).fetchall(), run, lanes)
+    ids = channel_ids(find_channels(connection, run, channels).fetchall(), run, channels)
     put(connection, [
-        Sent(ids[lane], message_id(run.key, source, "checkpoint", number, lane.to_task), message)
-        for lane in lanes
+        Sent(ids[it], message_id(run.key, source, "checkpoint", number, it.to_task), message)
+        for it in channels
     ])  # fmt: skip
     connection.execute(_SQL["note_injected"].sql, asked)
-    topics = {task_topic(run.pipeline, lane.to_task) for lane in lanes}
+    topics = {task_topic(run.pipeline, channel.to_task) for channel in channels}
     notify(connection, {*topics, monitor_topic(run.pipeline)})
-    crash_point("cut.inject.before_commit")
+    crash_point("checkpoint.inject.before_commit")
     return True
 
 
@@ -206,7 +208,7 @@ def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged])
     ]  # fmt: skip
     connection.execute(_SQL["acknowledge"].sql, {"given": as_json(rows)})
     changes = (
-        ("condense", _condensed(given)),
+        ("compact", _compacted(given)),
         ("remember", _kept(given)),
         ("stage", _outputs(given)),
     )
@@ -215,22 +217,22 @@ def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged])
             connection.execute(_SQL[name].sql, {"given": as_json(kept)})
 
 
-def settle(connection: psycopg.Connection, given: Collection[Settled]) -> None:
+def settle(connection: psycopg.Connection, given: Collection[StateUpdate]) -> None:
     """Write what tasks keep though no barrier asks for it: it belongs to later checkpoints only."""
     rows = [
-        {"run_id": it.run, "task": it.task, "lane": it.lane, "origin": it.origin, "place": place,
-         "input": each.input, "payload": each.payload, "files": each.files}
+        {"run_id": it.run, "task": it.task, "channel": it.channel, "origin": it.origin,
+         "place": place, "input": each.input, "payload": each.payload, "files": each.files}
         for it in given
         for place, each in enumerate(it.kept)
     ]  # fmt: skip
     connection.execute(_SQL["settle"].sql, {"given": as_json(rows)})
 
 
-def _condensed(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+def _compacted(given: Collection[Acknowledged]) -> list[dict[str, object]]:
     return [
         {"run_id": it.run, "task": it.task, "number": it.number, "input": port, "up_to": up_to}
         for it in given
-        for port, up_to in it.condensed
+        for port, up_to in it.compacted
     ]
 
 
@@ -246,7 +248,7 @@ def _outputs(given: Collection[Acknowledged]) -> list[dict[str, object]]:
     return [_row(it, place, each) for it in given for place, each in enumerate(it.outputs)]
 
 
-def _row(it: Acknowledged, place: int, kept: Kept) -> dict[str, object]:
+def _row(it: Acknowledged, place: int, kept: StateEntry) -> dict[str, object]:
     return {
         "run_id": it.run,
         "number": it.number,
@@ -258,7 +260,7 @@ def _row(it: Acknowledged, place: int, kept: Kept) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RestoredEntry:
     """Something that a task has kept since a checkpoint, for one of its inputs."""
 
     input: int
@@ -266,10 +268,12 @@ class Held:
     payload: object
 
 
-def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[Held]:
+def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[RestoredEntry]:
     """What a task keeps of a run, in the order in which it came."""
     rows = connection.execute(_SQL["state_of"].sql, {"run": run.id, "task": task})
-    return [Held(port, since, msgspec.json.decode(payload)) for port, since, payload in rows]
+    return [
+        RestoredEntry(port, since, msgspec.json.decode(payload)) for port, since, payload in rows
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,18 +297,22 @@ def withdrawn_among(connection: psycopg.Connection, runs: Collection[int]) -> di
 # ── deciding ──
 
 
-def to_cut(connection: psycopg.Connection, pipeline: str) -> list[tuple[Run, CutFacts]]:
+def runs_to_checkpoint(
+    connection: psycopg.Connection, pipeline: str
+) -> list[tuple[Run, CheckpointFacts]]:
     """The runs that are cut or have a checkpoint under way, with what is known of each."""
-    rows = connection.execute(_SQL["to_cut"].sql, {"pipeline": pipeline}).fetchall()
-    return [_cut_facts(connection, *row) for row in rows]
+    rows = connection.execute(_SQL["runs_to_checkpoint"].sql, {"pipeline": pipeline}).fetchall()
+    return [_checkpoint_facts(connection, *row) for row in rows]
 
 
-def _cut_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CutFacts]:
+def _checkpoint_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CheckpointFacts]:
     run = Run.from_row(*row[:6])
-    cutting, collector, has_open_source, *times, failures, unaligned = row[6:]
+    checkpoints, collector, has_open_source, *times, failures, unaligned = row[6:]
     since, rested, unpublished = times
-    return run, CutFacts(
-        cutting=msgspec.json.decode(cutting, type=Cutting) if cutting else Cutting(),
+    return run, CheckpointFacts(
+        checkpoints=msgspec.json.decode(checkpoints, type=Checkpoints)
+        if checkpoints
+        else Checkpoints(),
         collector=collector,
         is_open=run.state.value == "open",
         has_open_source=has_open_source,
@@ -338,9 +346,9 @@ def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[
     asked = {"run": run.id, "number": number}
     rows = connection.execute(_SQL["waiting"].sql, asked).fetchall()
     for task, its in groupby(rows, key=itemgetter(0)):
-        lanes = [*its]
-        missing = tuple(upstream for _, upstream, is_here, _ in lanes if not is_here)
-        yield Waiting(task, missing, lanes[0][3])
+        channels = [*its]
+        missing = tuple(upstream for _, upstream, is_here, _ in channels if not is_here)
+        yield Waiting(task, missing, channels[0][3])
 
 
 def advance(connection: psycopg.Connection, run: Run, number: int, to: CheckpointState) -> None:
@@ -360,7 +368,7 @@ def abort(
     for name in ("drop_outputs", "note_in_flight", "drop_in_flight"):
         connection.execute(_SQL[name].sql, {"run": run.id, "number": number})
     notify(connection, closing_topics(connection, [run.id]))
-    crash_point("cut.abort.before_commit")
+    crash_point("checkpoint.abort.before_commit")
     return True
 
 
@@ -372,7 +380,7 @@ def commit(
     if not connection.execute(_SQL["commit"].sql, asked).rowcount:
         return False
     notify(connection, [run_topic(run.pipeline)])
-    crash_point("cut.commit.before_commit")
+    crash_point("checkpoint.commit.before_commit")
     return True
 
 
@@ -389,13 +397,13 @@ def _checkpoint(number: int, id: UUID, epoch: int, state: str, *more: Any) -> Ch
     return Checkpoint(number, id, epoch, CheckpointState(state), *more)
 
 
-def cut_of(
+def committed_checkpoint(
     connection: psycopg.Connection, run: Run, number: int | None = None, *, published: bool = False
-) -> Cut | None:
+) -> CommittedCheckpoint | None:
     """A cut of a run, by default the latest (`published`: that sinks show); None without one."""
     asked = {"run": run.id, "number": number, "published": published}
     row = connection.execute(_SQL["manifest_of"].sql, asked).fetchone()
-    return Cut(*row) if row else None
+    return CommittedCheckpoint(*row) if row else None
 
 
 def given_by(connection: psycopg.Connection, run: Run, collector: str, number: int) -> list[object]:

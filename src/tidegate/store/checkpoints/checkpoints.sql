@@ -1,13 +1,13 @@
--- Checkpoints: one point in every lane of a run, and what was there.
--- Locks are taken as everywhere: runs first, then sources and checkpoints, then lanes.
+-- Checkpoints: one point in every channel of a run, and what was there.
+-- Locks are taken as everywhere: runs first, then sources and checkpoints, then channels.
 
--- name: set_cutting — Say how a run is to be cut.
-UPDATE tidegate.run SET cutting = %(cutting)s::jsonb WHERE id = %(run)s;
+-- name: set_checkpoints — Say how a run is to be checkpoint.
+UPDATE tidegate.run SET checkpoints = %(checkpoints)s::jsonb WHERE id = %(run)s;
 
 -- name: trigger — Begin a checkpoint unless one is under way or every source has ended.
-INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, quiet, patience)
+INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, unpublished, patience)
 SELECT
-    %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1, %(quiet)s,
+    %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1, %(unpublished)s,
     %(patience)s
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s
@@ -18,7 +18,7 @@ RETURNING number;
 -- name: owed — The barriers that sources of a pipeline's runs have to inject.
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
-    source.name, checkpoint.number, checkpoint.epoch, checkpoint.quiet
+    source.name, checkpoint.number, checkpoint.epoch, checkpoint.unpublished
 FROM tidegate.checkpoint
 JOIN tidegate.run ON run.id = checkpoint.run_id
 JOIN tidegate.source ON source.run_id = run.id
@@ -70,11 +70,11 @@ INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
 SELECT given.run_id, given.task, next.number, start.place + given.place, given.input, given.payload,
     given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
-    run_id bigint, task text, lane bigint, origin bigint, place integer, input integer,
+    run_id bigint, task text, channel bigint, origin bigint, place integer, input integer,
     payload jsonb, files jsonb
 )
 JOIN tidegate.run ON run.id = given.run_id AND run.state = 'open'
-JOIN tidegate.cursor ON cursor.lane_id = given.lane AND cursor.seq = given.origin
+JOIN tidegate.cursor ON cursor.channel_id = given.channel AND cursor.seq = given.origin
 CROSS JOIN LATERAL (
     SELECT 1 + greatest(run.unaligned, (
         SELECT max(number) FROM tidegate.acknowledgement
@@ -124,11 +124,11 @@ SELECT run.id, run.unaligned, ARRAY(
 FROM tidegate.run
 WHERE run.id = ANY(%(runs)s::bigint[]);
 
--- name: to_cut — The runs of a pipeline that are cut, or have a checkpoint under way.
+-- name: runs_to_checkpoint — The runs of a pipeline that are checkpoint, or have a checkpoint under way.
 -- This is asked often, and most runs are closed: those of interest are found by indexes.
 WITH concerned AS (
     SELECT id FROM tidegate.run
-    WHERE pipeline = %(pipeline)s AND state = 'open' AND cutting IS NOT NULL
+    WHERE pipeline = %(pipeline)s AND state = 'open' AND checkpoints IS NOT NULL
     UNION
     SELECT run.id
     FROM tidegate.checkpoint
@@ -137,12 +137,12 @@ WITH concerned AS (
 )
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
-    run.cutting::text,
+    run.checkpoints::text,
     coalesce((
-        SELECT lane.to_task FROM tidegate.lane
-        WHERE lane.run_id = run.id AND NOT EXISTS (
-            SELECT FROM tidegate.lane AS next
-            WHERE next.run_id = run.id AND next.from_task = lane.to_task
+        SELECT channel.to_task FROM tidegate.channel
+        WHERE channel.run_id = run.id AND NOT EXISTS (
+            SELECT FROM tidegate.channel AS next
+            WHERE next.run_id = run.id AND next.from_task = channel.to_task
         )
         LIMIT 1
     ), ''),
@@ -157,7 +157,7 @@ LEFT JOIN LATERAL (
     SELECT
         max(triggered_at) AS triggered_at,
         max(settled_at) AS settled_at,
-        max(settled_at) FILTER (WHERE state = 'committed' AND NOT quiet) AS shown_at,
+        max(settled_at) FILTER (WHERE state = 'committed' AND NOT unpublished) AS shown_at,
         count(*) FILTER (
             WHERE state = 'aborted' AND settled_at > run.begun_at AND number > coalesce(
                 (SELECT max(number) FROM tidegate.checkpoint AS good
@@ -166,7 +166,7 @@ LEFT JOIN LATERAL (
         count(*) FILTER (
             WHERE state = 'committed' AND unaligned AND number > coalesce(
                 (SELECT max(number) FROM tidegate.checkpoint AS shown
-                 WHERE shown.run_id = run.id AND shown.state = 'committed' AND NOT shown.quiet), 0)
+                 WHERE shown.run_id = run.id AND shown.state = 'committed' AND NOT shown.unpublished), 0)
         ) AS unaligned
     FROM tidegate.checkpoint
     WHERE run_id = run.id
@@ -193,31 +193,31 @@ SELECT
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state NOT IN ('committed', 'aborted');
 
--- name: waiting — Where a barrier waits: the lanes into tasks that some lane has brought it to.
+-- name: waiting — Where a barrier waits: the channels into tasks that some channel has brought it to.
 WITH arrived AS (
-    SELECT lane.id, lane.to_task, message.sent_at
-    FROM tidegate.lane
-    JOIN tidegate.cursor ON cursor.lane_id = lane.id
-    JOIN tidegate.message ON message.lane_id = lane.id AND message.seq > cursor.seq
-    WHERE lane.run_id = %(run)s AND message.kind = 'barrier'
+    SELECT channel.id, channel.to_task, message.sent_at
+    FROM tidegate.channel
+    JOIN tidegate.cursor ON cursor.channel_id = channel.id
+    JOIN tidegate.message ON message.channel_id = channel.id AND message.seq > cursor.seq
+    WHERE channel.run_id = %(run)s AND message.kind = 'barrier'
         AND message.payload ->> 'kind' = 'checkpoint'
         AND (message.payload ->> 'id')::bigint = %(number)s
 )
 SELECT
-    lane.to_task, lane.from_task, arrived.id IS NOT NULL,
+    channel.to_task, channel.from_task, arrived.id IS NOT NULL,
     extract(epoch FROM statement_timestamp() - min(arrived.sent_at) OVER (
-        PARTITION BY lane.to_task
+        PARTITION BY channel.to_task
     ))::float8
-FROM tidegate.lane
-LEFT JOIN arrived ON arrived.id = lane.id
-WHERE lane.run_id = %(run)s AND lane.to_task IN (SELECT to_task FROM arrived)
-    AND (lane.declared IS NULL OR arrived.id IS NOT NULL)
+FROM tidegate.channel
+LEFT JOIN arrived ON arrived.id = channel.id
+WHERE channel.run_id = %(run)s AND channel.to_task IN (SELECT to_task FROM arrived)
+    AND (channel.declared IS NULL OR arrived.id IS NOT NULL)
     AND NOT EXISTS (
         SELECT FROM tidegate.acknowledgement
-        WHERE acknowledgement.run_id = lane.run_id AND number = %(number)s
-            AND task = lane.to_task
+        WHERE acknowledgement.run_id = channel.run_id AND number = %(number)s
+            AND task = channel.to_task
     )
-ORDER BY lane.to_task, lane.from_task;
+ORDER BY channel.to_task, channel.from_task;
 
 -- name: advance — Where a checkpoint has come to, unless it is over.
 UPDATE tidegate.checkpoint
@@ -246,7 +246,7 @@ DELETE FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s;
 -- name: drop_outputs — Forget what sinks gave for a checkpoint.
 DELETE FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s;
 
--- name: commit — The one row by which a cut becomes visible, with all of its sinks.
+-- name: commit — The one row by which a checkpoint becomes visible, with all of its sinks.
 UPDATE tidegate.checkpoint
 SET state = 'committed', settled_at = clock_timestamp(),
     acknowledged_at = coalesce(acknowledged_at, clock_timestamp()),
@@ -256,7 +256,7 @@ SET state = 'committed', settled_at = clock_timestamp(),
         'epoch', epoch,
         'plan', (SELECT plan FROM tidegate.run WHERE id = %(run)s),
         'versions', %(versions)s::jsonb,
-        'is_published', NOT quiet,
+        'is_published', NOT unpublished,
         'is_aligned', NOT unaligned,
         'sources', (
             SELECT jsonb_object_agg(name, jsonb_strip_nulls(jsonb_build_object(
@@ -305,7 +305,7 @@ SELECT
     checkpoint.triggered_at,
     extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
     coalesce(acknowledged.waited, 0), (coalesce(acknowledged.bytes, 0) + in_flight.bytes)::bigint,
-    acknowledged.slowest, reason, offender, NOT quiet, NOT unaligned,
+    acknowledged.slowest, reason, offender, NOT unpublished, NOT unaligned,
     (SELECT min((it.value ->> 'watermark')::bigint)
      FROM jsonb_each(manifest -> 'sources') AS it
      WHERE NOT (it.value ->> 'ended')::boolean)
@@ -315,10 +315,10 @@ LEFT JOIN LATERAL (
         max(waited) AS waited, sum(bytes) AS bytes,
         (array_agg(task ORDER BY acknowledged_at - coalesce((
             SELECT max(before.acknowledged_at)
-            FROM tidegate.lane
+            FROM tidegate.channel
             JOIN tidegate.acknowledgement AS before
-                ON before.run_id = lane.run_id AND before.task = lane.from_task
-            WHERE lane.run_id = checkpoint.run_id AND lane.to_task = acknowledgement.task
+                ON before.run_id = channel.run_id AND before.task = channel.from_task
+            WHERE channel.run_id = checkpoint.run_id AND channel.to_task = acknowledgement.task
                 AND before.number = checkpoint.number AND before.last IS NOT NULL
         ), checkpoint.triggered_at) DESC, task) FILTER (WHERE last IS NOT NULL))[1] AS slowest
     FROM tidegate.acknowledgement
@@ -339,12 +339,12 @@ ORDER BY checkpoint.number;
 SELECT number, manifest
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state = 'committed' AND number = coalesce(%(number)s, number)
-    AND NOT (quiet AND %(published)s)
+    AND NOT (unpublished AND %(published)s)
 ORDER BY number DESC
 LIMIT 1
 FOR KEY SHARE;
 
--- name: given_by — What the collecting end had for all sinks at a cut.
+-- name: given_by — What the collecting end had for all sinks at a checkpoint.
 SELECT payload
 FROM (
     SELECT number, place, payload

@@ -1,9 +1,9 @@
 """Restoring: a run begins again at one of its cuts, as another incarnation under the same name.
 
-The new incarnation has the states of the cut, on its lanes what was on its way there, and on those
-of its sources what was delivered behind it. Whatever still works for the old one finds a closed
-run: its writes change nothing. A task that had ended before the cut stays ended: its END is put on
-the lanes out of it.
+The new incarnation has the states of the cut, on its channels what was on its way there, and on
+those of its sources what was delivered behind it. Whatever still works for the old one finds a
+closed run: its writes change nothing. A task that had ended before the cut stays ended: its END is
+put on the channels out of it.
 """
 
 from __future__ import annotations
@@ -15,54 +15,67 @@ import psycopg
 
 from tidegate.checkpoint import CheckpointState
 from tidegate.dataflow import BarrierKind, Event, StreamMessage, Watermark
-from tidegate.errors import NoSuchCut, listed
+from tidegate.errors import UnknownCheckpoint, listed
 from tidegate.faults import crash_point
-from tidegate.store.checkpoints.checkpoints import SealedFile, checkpoints_of, cut_of
+from tidegate.store.checkpoints.checkpoints import (
+    FileChecksum,
+    checkpoints_of,
+    committed_checkpoint,
+)
 from tidegate.store.checkpoints.unaligned import in_flight
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
-from tidegate.store.runs.channels import Sent, find_lanes, lane_ids, put
+from tidegate.store.runs.channels import Sent, channel_ids, find_channels, put
 from tidegate.store.runs.chunks import Chunk, watermark_after
 from tidegate.store.runs.deliveries import END_ID
 from tidegate.store.runs.message_codec import message_id
-from tidegate.store.runs.runs import LaneName, Run, RunState, begin_run, close_run, closing_topics
+from tidegate.store.runs.runs import (
+    ChannelName,
+    Run,
+    RunState,
+    begin_run,
+    close_run,
+    closing_topics,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The lanes of a plan, and those of them that come from sources."""
+    """The channels of a plan, and those of them that come from sources."""
 
     plan: str
-    lanes: Sequence[LaneName]
-    sources: Mapping[str, Sequence[Sequence[LaneName]]]
+    channels: Sequence[ChannelName]
+    sources: Mapping[str, Sequence[Sequence[ChannelName]]]
 
 
-def sealed_files(connection: psycopg.Connection, run: Run, number: int) -> list[SealedFile]:
+def file_checksums(connection: psycopg.Connection, run: Run, number: int) -> list[FileChecksum]:
     """The files that the states of a cut name, as they have to be found."""
-    rows = connection.execute(_SQL["sealed"].sql, {"run": run.id, "number": number})
-    return [SealedFile(*row) for row in rows]
+    rows = connection.execute(_SQL["checksums"].sql, {"run": run.id, "number": number})
+    return [FileChecksum(*row) for row in rows]
 
 
 def files_behind(
     connection: psycopg.Connection, run: Run, number: int
-) -> dict[str, SealedFile | None]:
+) -> dict[str, FileChecksum | None]:
     """The files of the chunks that were delivered behind a cut; None where one was not sealed."""
     rows = connection.execute(_SQL["behind"].sql, {"run": run.id, "number": number})
-    return {file: SealedFile(file, size, sha256) if sha256 else None for file, sha256, size in rows}
+    return {
+        file: FileChecksum(file, size, sha256) if sha256 else None for file, sha256, size in rows
+    }
 
 
 def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Graph) -> Run:
     """Begin a run again at a cut. It is closed if it was open, and its name goes on.
 
-    Raises `NoSuchCut` when there is no such cut, or not any more.
+    Raises `UnknownCheckpoint` when there is no such cut, or not any more.
     """
-    _hold_cut(connection, earlier, number)
+    _hold_checkpoint(connection, earlier, number)
     close_run(connection, earlier, RunState.CANCELLED, f"it was restored to cut {number}")
     run = begin_run(
         connection,
         earlier.pipeline,
         earlier.name,
-        graph.lanes,
+        graph.channels,
         sources=tuple(graph.sources),
         plan=graph.plan,
     )
@@ -70,19 +83,19 @@ def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Gr
     tasks = [task for (task,) in connection.execute(_SQL["acknowledged_by"].sql, asked)]
     _copy(connection, run, earlier, number, tasks)
     sent = [*_replayed(connection, run, number, graph), *_ends(connection, run, graph, tasks)]
-    put(connection, _on_lanes(connection, run, graph, sent))
+    put(connection, _on_channels(connection, run, graph, sent))
     connection.execute(_SQL["pass_over"].sql, {"run": run.id, "tasks": tasks})
     notify(connection, closing_topics(connection, [run.id]))
     crash_point("restore.before_commit")
     return run
 
 
-def _hold_cut(connection: psycopg.Connection, run: Run, number: int) -> None:
+def _hold_checkpoint(connection: psycopg.Connection, run: Run, number: int) -> None:
     """It was there when somebody looked; from here on it stays."""
-    if cut_of(connection, run, number) is None:
+    if committed_checkpoint(connection, run, number) is None:
         every = checkpoints_of(connection, run)
         known = [str(it.number) for it in every if it.state is CheckpointState.COMMITTED]
-        raise NoSuchCut(run.name, f"cut {number}", listed(known))
+        raise UnknownCheckpoint(run.name, f"cut {number}", listed(known))
 
 
 def successor_of(connection: psycopg.Connection, run: Run) -> Run | None:
@@ -109,8 +122,8 @@ def _copy(
         connection.execute(_SQL[name].sql, asked)
 
 
-_Message = tuple[LaneName, tuple[str | int, ...], StreamMessage | None]
-"""A lane, what makes the id of the message, and the message; None is END."""
+_Message = tuple[ChannelName, tuple[str | int, ...], StreamMessage | None]
+"""A channel, what makes the id of the message, and the message; None is END."""
 
 
 def _replayed(
@@ -118,17 +131,21 @@ def _replayed(
 ) -> Iterator[_Message]:
     """What was on its way, what sources had said about time, and what came behind the cut."""
     for it in in_flight(connection, run, number):
-        yield it.lane, (it.lane.from_task, it.lane.input, "in flight", it.place), it.message
+        yield (
+            it.channel,
+            (it.channel.from_task, it.channel.input, "in flight", it.place),
+            it.message,
+        )
     asked = {"run": run.id, "number": number}
     times: dict[str, int] = dict(connection.execute(_SQL["watermarks_at"].sql, asked).fetchall())
     for source, time in times.items():
-        yield from _watermarks(run, graph, source, time, "cut")
+        yield from _watermarks(run, graph, source, time, "checkpoint")
     for source, at, sha256, rows, size, files, *rest in connection.execute(
         _SQL["chunks_behind"].sql, asked
     ).fetchall():
         chunk = Chunk(source, at, sha256, rows, size, tuple(files), *rest)
-        for lanes in graph.sources[source]:
-            yield lanes[chunk.shard], (source, at), Event(chunk.batch, run.key)
+        for channels in graph.sources[source]:
+            yield channels[chunk.shard], (source, at), Event(chunk.batch, run.key)
         moved = watermark_after(times.get(source), chunk)
         if moved is not None:
             times[source] = moved
@@ -138,10 +155,10 @@ def _replayed(
 def _watermarks(
     run: Run, graph: Graph, source: str, time: int, since: str | int
 ) -> Iterator[_Message]:
-    """On all lanes of a source, as when it was delivered."""
-    for lanes in graph.sources[source]:
-        for lane in lanes:
-            yield lane, (source, since, "watermark"), Watermark(time, run.key)
+    """On all channels of a source, as when it was delivered."""
+    for channels in graph.sources[source]:
+        for channel in channels:
+            yield channel, (source, since, "watermark"), Watermark(time, run.key)
 
 
 def _ends(
@@ -149,23 +166,30 @@ def _ends(
 ) -> Iterator[_Message]:
     """Of sources that have ended, and of tasks that had ended before the cut."""
     for (source,) in connection.execute(_SQL["ended_sources"].sql, {"run": run.id}).fetchall():
-        for lanes in graph.sources[source]:
-            for lane in lanes:
-                yield lane, (source, "end"), None
-    heads = {lane.from_task for each in graph.sources.values() for lanes in each for lane in lanes}
-    for lane in graph.lanes:
-        if lane.from_task not in heads and lane.from_task not in tasks:
-            yield lane, (lane.from_task, lane.input, "end"), None
+        for channels in graph.sources[source]:
+            for channel in channels:
+                yield channel, (source, "end"), None
+    heads = {
+        channel.from_task
+        for each in graph.sources.values()
+        for channels in each
+        for channel in channels
+    }
+    for channel in graph.channels:
+        if channel.from_task not in heads and channel.from_task not in tasks:
+            yield channel, (channel.from_task, channel.input, "end"), None
 
 
-def _on_lanes(
+def _on_channels(
     connection: psycopg.Connection, run: Run, graph: Graph, messages: Sequence[_Message]
 ) -> list[Sent]:
-    ids = lane_ids(find_lanes(connection, run, graph.lanes).fetchall(), run, graph.lanes)
+    ids = channel_ids(
+        find_channels(connection, run, graph.channels).fetchall(), run, graph.channels
+    )
     end = BarrierKind.END_OF_RUN.with_id(END_ID, run.key)
     return [
-        Sent(ids[lane], message_id(run.key, *cause, lane.to_task), message or end)
-        for lane, cause, message in messages
+        Sent(ids[channel], message_id(run.key, *cause, channel.to_task), message or end)
+        for channel, cause, message in messages
     ]
 
 

@@ -1,6 +1,6 @@
--- A run begins again at a cut, as another incarnation of it.
+-- A run begins again at a checkpoint, as another incarnation of it.
 
--- name: sealed — The files of a cut: of its states, of what was on its way, of what sinks gave for it.
+-- name: checksums — The files of a checkpoint: of its states, of what was on its way, of what sinks gave for it.
 SELECT DISTINCT file ->> 'path', (file ->> 'bytes')::bigint, file ->> 'sha256'
 FROM (
     SELECT files FROM tidegate.state
@@ -11,7 +11,7 @@ FROM (
     SELECT files FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s
 ) AS named, jsonb_array_elements(files) AS file;
 
--- name: behind — The files of the chunks behind a cut; some may not be sealed.
+-- name: behind — The files of the chunks behind a checkpoint; some may not be checksummed.
 SELECT file, seal ->> 'sha256', (seal ->> 'bytes')::bigint
 FROM tidegate.chunk
 CROSS JOIN LATERAL jsonb_array_elements_text(files) AS file
@@ -23,7 +23,7 @@ SELECT task FROM tidegate.acknowledgement WHERE run_id = %(run)s AND number = %(
 
 -- name: inherit — What a run has from the one that it is restored from.
 UPDATE tidegate.run
-SET cutting = earlier.cutting, lineage = earlier.lineage || earlier.id,
+SET checkpoints = earlier.checkpoints, lineage = earlier.lineage || earlier.id,
     warn_at = earlier.warn_at, deadline_at = earlier.deadline_at
 FROM tidegate.run AS earlier
 WHERE run.id = %(run)s AND earlier.id = %(earlier)s;
@@ -43,7 +43,7 @@ SET delivered = earlier.delivered, declared = earlier.declared, declared_at = ea
 FROM tidegate.source AS earlier
 WHERE source.run_id = %(run)s AND earlier.run_id = %(earlier)s AND earlier.name = source.name;
 
--- name: copy_chunks — All its chunks; those behind the cut come behind its barrier again.
+-- name: copy_chunks — All its chunks; those behind the checkpoint come behind its barrier again.
 INSERT INTO tidegate.chunk (
     run_id, source, number, sha256, rows, bytes, files, shard, delivered_at, watermark, seals, behind
 )
@@ -55,17 +55,17 @@ SELECT
 FROM tidegate.chunk
 WHERE run_id = %(earlier)s;
 
--- name: copy_checkpoints — The cuts up to this one; later numbers are used up.
+-- name: copy_checkpoints — The checkpoints up to this one; later numbers are used up.
 INSERT INTO tidegate.checkpoint (
-    run_id, number, id, epoch, quiet, patience, unaligned, state, triggered_at, injected_at,
+    run_id, number, id, epoch, unpublished, patience, unaligned, state, triggered_at, injected_at,
     aligning_at, acknowledged_at, settled_at, reason, offender, manifest
 )
 SELECT
-    %(run)s, number, id, epoch, quiet, patience, unaligned,
+    %(run)s, number, id, epoch, unpublished, patience, unaligned,
     CASE WHEN number <= %(number)s THEN state ELSE 'aborted' END,
     triggered_at, injected_at, aligning_at, acknowledged_at,
     coalesce(settled_at, triggered_at),
-    CASE WHEN number <= %(number)s THEN reason ELSE 'the run was restored to an earlier cut' END,
+    CASE WHEN number <= %(number)s THEN reason ELSE 'the run was restored to an earlier checkpoint' END,
     CASE WHEN number <= %(number)s THEN offender ELSE 'whoever restored it' END,
     CASE WHEN number <= %(number)s THEN manifest END
 FROM tidegate.checkpoint
@@ -83,7 +83,7 @@ SELECT %(run)s, number, place, payload, files
 FROM tidegate.output
 WHERE run_id = %(earlier)s AND number <= %(number)s;
 
--- name: copy_states — What tasks keep, also for the earlier cuts: to those it may be restored too.
+-- name: copy_states — What tasks keep, also for the earlier checkpoints: to those it may be restored too.
 INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files, removed)
 SELECT
     %(run)s, task, number, place, input, payload, files,
@@ -105,13 +105,13 @@ SELECT %(run)s, task, released_at
 FROM tidegate.release
 WHERE run_id = %(earlier)s AND NOT task = ANY(%(tasks)s::text[]);
 
--- name: chunks_behind — The chunks behind a cut, in the order of their delivery.
+-- name: chunks_behind — The chunks behind a checkpoint, in the order of their delivery.
 SELECT source, number, sha256, rows, bytes, files, shard, watermark
 FROM tidegate.chunk
 WHERE run_id = %(run)s AND behind >= %(number)s
 ORDER BY source, delivered_at, number;
 
--- name: watermarks_at — What the chunks before a cut say about time, by source.
+-- name: watermarks_at — What the chunks before a checkpoint say about time, by source.
 SELECT source, max(watermark)
 FROM tidegate.chunk
 WHERE run_id = %(run)s AND behind < %(number)s AND watermark IS NOT NULL
@@ -120,9 +120,9 @@ GROUP BY source;
 -- name: ended_sources — The sources that have ended.
 SELECT name FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NOT NULL ORDER BY name;
 
--- name: pass_over — The lanes into tasks that have ended are read up to their END.
+-- name: pass_over — The channels into tasks that have ended are read up to their END.
 UPDATE tidegate.cursor
-SET seq = lane.sent
-FROM tidegate.lane
-WHERE cursor.lane_id = lane.id AND lane.run_id = %(run)s
-    AND NOT lane.to_task = ANY(%(tasks)s::text[]);
+SET seq = channel.sent
+FROM tidegate.channel
+WHERE cursor.channel_id = channel.id AND channel.run_id = %(run)s
+    AND NOT channel.to_task = ANY(%(tasks)s::text[]);

@@ -1,8 +1,8 @@
 """Checkpoints that wait no longer: what is on its way belongs to them.
 
-Lanes are in PostgreSQL, and so is how far each has been read. So where a barrier has not come yet
-nobody has to wait for it: while a run is held alone, for some milliseconds, its cursors and what
-waits behind them are a point of the run as good as any. A task that has passed the barrier on
+Channels are in PostgreSQL, and so is how far each has been read. So where a barrier has not come
+yet nobody has to wait for it: while a run is held alone, for some milliseconds, its cursors and
+what waits behind them are a point of the run as good as any. A task that has passed the barrier on
 stands there, with what it kept; every other one stands where its last step left it, and what it has
 not read is kept as in flight. A source that had no barrier is cut behind its last chunk, whether or
 not it would ever have injected one.
@@ -21,19 +21,19 @@ import psycopg
 
 from tidegate.dataflow import StreamMessage
 from tidegate.faults import crash_point
-from tidegate.store.checkpoints.checkpoints import Acknowledged, SealedFile
+from tidegate.store.checkpoints.checkpoints import Acknowledged, FileChecksum
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.topics import monitor_topic
 from tidegate.store.runs.message_codec import as_json, decode
-from tidegate.store.runs.runs import LaneName, Run, closing_topics
+from tidegate.store.runs.runs import ChannelName, Run, closing_topics
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
     """A message that was on its way."""
 
-    lane: LaneName
+    channel: ChannelName
     place: int
     message: StreamMessage
 
@@ -44,35 +44,35 @@ def unalign(connection: psycopg.Connection, run: Run, number: int) -> bool:
     is_open = connection.execute(_SQL["hold_alone"].sql, asked).fetchone()
     if not (is_open and is_open[0]) or not connection.execute(_SQL["mark"].sql, asked).rowcount:
         return False
-    for name in ("note", "cut_sources", "keep_in_flight", "pass_by"):
+    for name in ("note", "checkpoint_sources", "keep_in_flight", "pass_by"):
         connection.execute(_SQL[name].sql, asked)
     notify(connection, {*closing_topics(connection, [run.id]), monitor_topic(run.pipeline)})
-    crash_point("cut.unalign.before_commit")
+    crash_point("checkpoint.unalign.before_commit")
     return True
 
 
-def unsealed(connection: psycopg.Connection, run: Run, number: int) -> dict[int, list[str]]:
+def without_checksum(connection: psycopg.Connection, run: Run, number: int) -> dict[int, list[str]]:
     """The files of what was on its way, by place, that nobody has sealed yet."""
     asked = {"run": run.id, "number": number}
-    return dict(connection.execute(_SQL["unsealed"].sql, asked).fetchall())
+    return dict(connection.execute(_SQL["without_checksum"].sql, asked).fetchall())
 
 
-def seal(
+def checksum(
     connection: psycopg.Connection,
     run: Run,
     number: int,
-    sealed: Mapping[int, Sequence[SealedFile]],
+    checksums: Mapping[int, Sequence[FileChecksum]],
 ) -> None:
     """Remember how the files of what was on its way have to be found."""
-    given = as_json([{"place": place, "files": files} for place, files in sealed.items()])
+    given = as_json([{"place": place, "files": files} for place, files in checksums.items()])
     connection.execute(_SQL["seal"].sql, {"run": run.id, "number": number, "given": given})
 
 
 def in_flight(connection: psycopg.Connection, run: Run, number: int) -> list[InFlight]:
-    """What was on its way, in the order in which each lane had it; messages are of this run."""
+    """What was on its way, in the order in which each channel had it; messages are of this run."""
     rows = connection.execute(_SQL["in_flight"].sql, {"run": run.id, "number": number})
     return [
-        InFlight(LaneName(*way), place, decode(kind, payload, run.key))
+        InFlight(ChannelName(*way), place, decode(kind, payload, run.key))
         for *way, place, kind, payload in rows
     ]
 
@@ -84,7 +84,7 @@ def ask_for_late(
 
     Whoever keeps something for such a checkpoint comes too late: what it has read was on its way.
     """
-    keeping = [it for it in given if it.kept or it.condensed]
+    keeping = [it for it in given if it.kept or it.compacted]
     if not keeping:
         return None
     asked = {"runs": [it.run for it in keeping], "numbers": [it.number for it in keeping]}

@@ -6,14 +6,14 @@ SELECT state = 'open' FROM tidegate.run WHERE id = %(run)s FOR NO KEY UPDATE;
 
 -- name: mark — A checkpoint becomes unaligned, unless it is that, or over, or the collecting end has it.
 UPDATE tidegate.checkpoint
-SET unaligned = true, quiet = true
+SET unaligned = true, unpublished = true
 WHERE run_id = %(run)s AND number = %(number)s AND NOT unaligned
     AND state NOT IN ('committed', 'aborted')
     AND NOT EXISTS (
         SELECT FROM tidegate.acknowledgement
         WHERE run_id = %(run)s AND number = %(number)s AND NOT EXISTS (
-            SELECT FROM tidegate.lane
-            WHERE lane.run_id = %(run)s AND from_task = acknowledgement.task
+            SELECT FROM tidegate.channel
+            WHERE channel.run_id = %(run)s AND from_task = acknowledgement.task
         )
     );
 
@@ -25,19 +25,19 @@ UPDATE tidegate.source
 SET injected = %(number)s
 WHERE run_id = %(run)s AND ended_at IS NULL AND injected < %(number)s;
 
--- name: keep_in_flight — What tasks have not read, up to the barrier where a lane has it.
--- Signals are left out: ENDs are sent again by whoever restores. So are answers for one cut.
+-- name: keep_in_flight — What tasks have not read, up to the barrier where a channel has it.
+-- Signals are left out: ENDs are sent again by whoever restores. So are answers for one checkpoint.
 WITH unread AS MATERIALIZED (
-    SELECT lane.id, lane.from_task, lane.to_task, lane.input, cursor.seq AS start, coalesce((
+    SELECT channel.id, channel.from_task, channel.to_task, channel.input, cursor.seq AS start, coalesce((
         SELECT min(seq) FROM tidegate.message
-        WHERE lane_id = lane.id AND seq > cursor.seq AND kind = 'barrier'
+        WHERE channel_id = channel.id AND seq > cursor.seq AND kind = 'barrier'
             AND payload ->> 'kind' = 'checkpoint' AND (payload ->> 'id')::bigint = %(number)s
-    ), lane.sent + 1) AS stop
-    FROM tidegate.lane
-    JOIN tidegate.cursor ON cursor.lane_id = lane.id
-    WHERE lane.run_id = %(run)s AND NOT EXISTS (
+    ), channel.sent + 1) AS stop
+    FROM tidegate.channel
+    JOIN tidegate.cursor ON cursor.channel_id = channel.id
+    WHERE channel.run_id = %(run)s AND NOT EXISTS (
         SELECT FROM tidegate.acknowledgement
-        WHERE run_id = lane.run_id AND number = %(number)s AND task = lane.to_task
+        WHERE run_id = channel.run_id AND number = %(number)s AND task = channel.to_task
     )
 )
 INSERT INTO tidegate.in_flight (run_id, number, place, from_task, to_task, input, kind, payload)
@@ -46,30 +46,30 @@ SELECT
     from_task, to_task, input, message.kind, message.payload
 FROM unread
 JOIN tidegate.message
-    ON message.lane_id = unread.id AND message.seq > unread.start AND message.seq < unread.stop
+    ON message.channel_id = unread.id AND message.seq > unread.start AND message.seq < unread.stop
 WHERE message.kind = 'watermark' OR (
     message.kind = 'event' AND coalesce((message.payload ->> 'version')::bigint, 0) = 0
 );
 
 -- name: pass_by — All tasks that have not ended are taken for those that the barrier has left.
 INSERT INTO tidegate.acknowledgement (run_id, number, task)
-SELECT DISTINCT lane.run_id, %(number)s::bigint, lane.to_task
-FROM tidegate.lane
-WHERE lane.run_id = %(run)s AND NOT EXISTS (
+SELECT DISTINCT channel.run_id, %(number)s::bigint, channel.to_task
+FROM tidegate.channel
+WHERE channel.run_id = %(run)s AND NOT EXISTS (
     SELECT
-    FROM tidegate.lane AS onward
-    WHERE onward.run_id = lane.run_id AND onward.from_task = lane.to_task
+    FROM tidegate.channel AS onward
+    WHERE onward.run_id = channel.run_id AND onward.from_task = channel.to_task
     HAVING count(*) > 0 AND bool_and(onward.declared IS NOT NULL)
 )
 ON CONFLICT DO NOTHING;
 
--- name: unsealed — What was on its way and names files that were not sealed yet.
+-- name: without_checksum — What was on its way and names files that were not checksummed yet.
 SELECT place, jsonb_path_query_array(payload, '$.**.files[*]')
 FROM tidegate.in_flight
 WHERE run_id = %(run)s AND number = %(number)s AND files IS NULL
 ORDER BY place;
 
--- name: seal — How those files have to be found again.
+-- name: checksum — How those files have to be found again.
 UPDATE tidegate.in_flight
 SET files = given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (place bigint, files jsonb)

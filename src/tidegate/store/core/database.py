@@ -24,7 +24,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from tidegate.errors import DatabaseTooOld, DatabaseUnreachable, InvalidDatabase
-from tidegate.store.core.embedded_postgres import EmbeddedServer
+from tidegate.store.core.embedded_postgres import EmbeddedPostgres
 from tidegate.store.core.migrations import migrate
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Database:
         self._aside.close()
         self._owned.close()
 
-    def owning(self, server: EmbeddedServer) -> Self:
+    def owning(self, server: EmbeddedPostgres) -> Self:
         """Let go of the server when the database is closed."""
         self._owned.callback(server.close)
         return self
@@ -227,7 +227,7 @@ def open_database(
     url = database or (environment or {}).get(VARIABLE)
     if url:
         return Database(url).open()
-    server = EmbeddedServer(folder / "postgres").open()
+    server = EmbeddedPostgres(folder / "postgres").open()
     try:
         return Database(server.url, revive=server.ensure_running).owning(server).open()
     except BaseException:

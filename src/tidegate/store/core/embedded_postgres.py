@@ -65,7 +65,7 @@ class Listen:
         return f"{self.address}:{self.port}"
 
 
-class EmbeddedServer:
+class EmbeddedPostgres:
     """One use of the server in a folder. It runs at least until `close`."""
 
     def __init__(

@@ -27,24 +27,26 @@ RETRY_AFTER = 1 / 20
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LeaseVerdict:
     """What became of the leases after a heartbeat."""
 
     held: tuple[Lease, ...]
     lost: tuple[Lease, ...]
 
 
-def decide(kept: Sequence[Lease], renewed: Sequence[Lease] | None, now: float) -> Verdict:
+def decide(kept: Sequence[Lease], renewed: Sequence[Lease] | None, now: float) -> LeaseVerdict:
     """Which leases are still held, given those that were renewed; None when nobody answered."""
     if renewed is None:
         held = tuple(lease for lease in kept if lease.is_safe(now))
     else:
         held = tuple(renewed)
     still = {(lease.kind, lease.key) for lease in held}
-    return Verdict(held, tuple(lease for lease in kept if (lease.kind, lease.key) not in still))
+    return LeaseVerdict(
+        held, tuple(lease for lease in kept if (lease.kind, lease.key) not in still)
+    )
 
 
-class Heartbeat:
+class LeaseKeeper:
     """Keeps leases alive on a thread of its own. `on_lost` is called there, briefly."""
 
     def __init__(self, database: Database, on_lost: Callable[[Lease], None]) -> None:
@@ -129,7 +131,7 @@ class Heartbeat:
             log.warning("%d leases could not be renewed: %s", len(leases), trouble)
             return None
 
-    def _apply(self, verdict: Verdict) -> None:
+    def _apply(self, verdict: LeaseVerdict) -> None:
         with self._changed:
             for lease in verdict.held:
                 if self._is_current(lease):

@@ -47,7 +47,7 @@ def pack(topics: Iterable[str]) -> str | None:
     return payload if len(payload.encode()) <= LONGEST_PAYLOAD else ""
 
 
-class Wakeups:
+class Notifications:
     """Listens on one connection and calls subscribers. Callbacks run on its thread, briefly."""
 
     def __init__(self, database: Database) -> None:

@@ -62,7 +62,7 @@ class Orders:
         return cls(**{**fields, "options": tuple(fields["options"])})
 
 
-class Supervisor:
+class PostgresSupervisor:
     """Starts, watches, restarts and stops one server."""
 
     def __init__(self, orders: Orders) -> None:
@@ -226,4 +226,4 @@ def _stop(pid: int, died: Callable[[float], bool]) -> None:
 
 
 if __name__ == "__main__":
-    Supervisor(Orders.decode(sys.argv[1])).run()
+    PostgresSupervisor(Orders.decode(sys.argv[1])).run()

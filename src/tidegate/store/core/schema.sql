@@ -47,9 +47,9 @@ CREATE TABLE tidegate.run (
     warn_at timestamptz,                   -- null: no warning
     deadline_at timestamptz,               -- null: no bound
     plan text NOT NULL DEFAULT '',         -- what its tasks were made from
-    reclaimed_at timestamptz,              -- when its lanes were removed
+    reclaimed_at timestamptz,              -- when its channels were removed
     request uuid UNIQUE,                   -- who asks twice to begin it gets it twice
-    cutting jsonb,                         -- how it is cut; null: only when asked
+    checkpoints jsonb,                         -- how it is checkpoint; null: only when asked
     lineage bigint[] NOT NULL DEFAULT '{}',  -- the runs that it was restored from, oldest first
     unaligned bigint NOT NULL DEFAULT 0,   -- its last checkpoint that waited for no barriers
     request_body text,                     -- SHA-256 of what the request asked for; null: not known
@@ -61,7 +61,7 @@ CREATE UNIQUE INDEX run_open ON tidegate.run (pipeline, name) WHERE state = 'ope
 CREATE INDEX run_to_reclaim ON tidegate.run (id) WHERE state <> 'open' AND reclaimed_at IS NULL;
 
 -- An ordered way from one task to another, per run. Written by the sender.
-CREATE TABLE tidegate.lane (
+CREATE TABLE tidegate.channel (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     from_task text NOT NULL,
@@ -75,26 +75,26 @@ CREATE TABLE tidegate.lane (
     UNIQUE (run_id, to_task, from_task, input)
 ) WITH (fillfactor = 70);
 
-CREATE INDEX lane_news ON tidegate.lane (to_task) WHERE sent > taken;
+CREATE INDEX channel_news ON tidegate.channel (to_task) WHERE sent > taken;
 
-CREATE INDEX lane_declared ON tidegate.lane (to_task, run_id) WHERE declared IS NOT NULL;
+CREATE INDEX channel_declared ON tidegate.channel (to_task, run_id) WHERE declared IS NOT NULL;
 
--- How far a lane's receiver has come. Written by the receiver, hence not part of the lane.
+-- How far a channel's receiver has come. Written by the receiver, hence not part of the channel.
 CREATE TABLE tidegate.cursor (
-    lane_id bigint PRIMARY KEY REFERENCES tidegate.lane ON DELETE CASCADE,
+    channel_id bigint PRIMARY KEY REFERENCES tidegate.channel ON DELETE CASCADE,
     seq bigint NOT NULL DEFAULT 0          -- everything up to here has had its effect
 ) WITH (fillfactor = 70);
 
--- What travels on a lane.
+-- What travels on a channel.
 CREATE TABLE tidegate.message (
-    lane_id bigint NOT NULL REFERENCES tidegate.lane ON DELETE CASCADE,
+    channel_id bigint NOT NULL REFERENCES tidegate.channel ON DELETE CASCADE,
     seq bigint NOT NULL CHECK (seq > 0),   -- dense from 1
     id uuid NOT NULL,                      -- made from what caused it, so a repetition is seen
     kind text NOT NULL CHECK (kind IN ('event', 'watermark', 'barrier', 'instant')),
     payload jsonb NOT NULL,
     sent_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (lane_id, seq),
-    UNIQUE (lane_id, id)
+    PRIMARY KEY (channel_id, seq),
+    UNIQUE (channel_id, id)
 );
 
 -- A source of a run: what its client has declared, and how far the deliveries have come.
@@ -105,7 +105,7 @@ CREATE TABLE tidegate.source (
     declared bigint CHECK (declared >= 0), -- how many there will be; null: not said yet
     declared_at timestamptz,
     ended_at timestamptz,                  -- when all of them were there and END was sent
-    injected bigint NOT NULL DEFAULT 0,    -- the last checkpoint whose barrier is on its lanes
+    injected bigint NOT NULL DEFAULT 0,    -- the last checkpoint whose barrier is on its channels
     watermark bigint,                      -- the latest of its chunks'; null: none has event time
     begun bigint,                          -- the last batch begun of the stream that it follows
     PRIMARY KEY (run_id, name)
@@ -167,7 +167,7 @@ CREATE TABLE tidegate.gate (
 
 -- What plans consist of, for those who restore a run under another.
 CREATE TABLE tidegate.plan (
-    hash text PRIMARY KEY,                 -- what runs and the manifests of cuts name
+    hash text PRIMARY KEY,                 -- what runs and the manifests of checkpoints name
     nodes text NOT NULL,                   -- what the hash is made from
     noted_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
@@ -180,13 +180,13 @@ CREATE TABLE tidegate.served (
     noted_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- A point in every lane of a run. A number is used once, whatever becomes of it.
+-- A point in every channel of a run. A number is used once, whatever becomes of it.
 CREATE TABLE tidegate.checkpoint (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     number bigint NOT NULL CHECK (number > 0),
     id uuid NOT NULL,                      -- sorts by time; a restored run has the same
     epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 281474976710656),
-    quiet boolean NOT NULL DEFAULT false,  -- it keeps states, and sinks do not show it
+    unpublished boolean NOT NULL DEFAULT false,  -- it keeps states, and sinks do not show it
     state text NOT NULL DEFAULT 'triggered' CHECK (
         state IN ('triggered', 'injected', 'aligning', 'acknowledged', 'committed', 'aborted')
     ),
@@ -248,13 +248,13 @@ CREATE TABLE tidegate.output (
 CREATE TABLE tidegate.in_flight (
     run_id bigint NOT NULL,
     number bigint NOT NULL,
-    place bigint NOT NULL,                 -- in the order in which each lane had it
+    place bigint NOT NULL,                 -- in the order in which each channel had it
     from_task text NOT NULL,
     to_task text NOT NULL,
     input integer NOT NULL,
     kind text NOT NULL CHECK (kind IN ('event', 'watermark')),
     payload jsonb NOT NULL,
-    files jsonb,                           -- path, bytes and SHA-256 of each; null: not sealed yet
+    files jsonb,                           -- path, bytes and SHA-256 of each; null: not checksummed yet
     PRIMARY KEY (run_id, number, place),
     FOREIGN KEY (run_id, number) REFERENCES tidegate.checkpoint ON DELETE CASCADE
 );

@@ -1,4 +1,4 @@
-"""Topics: under which names those are woken who wait for something; see `wakeups`."""
+"""Topics: under which names those are woken who wait for something; see `notifications`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ def task_topic(pipeline: str, task: str) -> str:
     return f"{pipeline}/{task}"
 
 
-def seats_topic(pipeline: str) -> str:
+def registrations_topic(pipeline: str) -> str:
     """The topic of workers that share the tasks of the pipeline, for when some are free."""
     return f"seats/{pipeline}"
 
@@ -18,7 +18,7 @@ def run_topic(pipeline: str) -> str:
     return f"run/{pipeline}"
 
 
-def cut_topic(pipeline: str) -> str:
+def checkpoint_topic(pipeline: str) -> str:
     """The topic of those who append to the sources of runs, for when barriers are wanted."""
     return f"cut/{pipeline}"
 

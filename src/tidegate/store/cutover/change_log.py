@@ -41,7 +41,7 @@ from tidegate.store.runs.message_codec import as_json
 SCHEMA = "tidegate_log"
 VERSION, DELETED = "tidegate_version", "tidegate_deleted"
 """The columns that every row has beside its own."""
-LONGEST_NAME, CUT_NAME = 63, 40
+LONGEST_NAME, CHECKPOINT_NAME = 63, 40
 """Bytes that a name may have, and that are kept of a longer one beside what tells it apart."""
 TRIMMED = 10_000
 """Changes that are removed from a log at once."""
@@ -108,7 +108,7 @@ def log_of(table: TableName) -> TableName:
     whole = name.encode()
     if len(whole) > LONGEST_NAME:
         # By bytes, as PostgreSQL counts: what is too long for it would be cut off at its end.
-        name = f"{whole[:CUT_NAME].decode(errors='ignore')}-{sha256(whole).hexdigest()[:16]}"
+        name = f"{whole[:CHECKPOINT_NAME].decode(errors='ignore')}-{sha256(whole).hexdigest()[:16]}"
     return TableName(SCHEMA, name)
 
 

@@ -1,113 +1,113 @@
--- The lanes on which messages travel from task to task.
+-- The channels on which messages travel from task to task.
 
--- name: lanes_of — The lanes into and out of a task, of one run, with their cursors.
-SELECT lane.id, from_task, to_task, input, cursor.seq
-FROM tidegate.lane
-JOIN tidegate.cursor ON cursor.lane_id = lane.id
+-- name: channels_of — The channels into and out of a task, of one run, with their cursors.
+SELECT channel.id, from_task, to_task, input, cursor.seq
+FROM tidegate.channel
+JOIN tidegate.cursor ON cursor.channel_id = channel.id
 WHERE run_id = %(run)s AND (to_task = %(task)s OR from_task = %(task)s)
-ORDER BY lane.id;
+ORDER BY channel.id;
 
--- name: find_lanes — The lanes of these names; until the commit nobody else appends to them.
-SELECT lane.id, lane.from_task, lane.to_task, lane.input
-FROM tidegate.lane
+-- name: find_channels — The channels of these names; until the commit nobody else appends to them.
+SELECT channel.id, channel.from_task, channel.to_task, channel.input
+FROM tidegate.channel
 JOIN unnest(%(from_tasks)s::text[], %(to_tasks)s::text[], %(inputs)s::integer[])
     AS wanted (from_task, to_task, input) USING (from_task, to_task, input)
-WHERE lane.run_id = %(run)s
-ORDER BY lane.id
-FOR NO KEY UPDATE OF lane;
+WHERE channel.run_id = %(run)s
+ORDER BY channel.id
+FOR NO KEY UPDATE OF channel;
 
--- name: unread — The next messages on the lanes into a task, behind what was fetched already.
--- Lanes with news share the total fairly: the first message of each comes before any second.
+-- name: unread — The next messages on the channels into a task, behind what was fetched already.
+-- Channels with news share the total fairly: the first message of each comes before any second.
 WITH ready AS MATERIALIZED (
     SELECT
-        run.id AS run_id, lane.id AS lane_id, coalesce(known.seq, cursor.seq) AS start,
+        run.id AS run_id, channel.id AS channel_id, coalesce(known.seq, cursor.seq) AS start,
         count(*) OVER () AS number
     FROM tidegate.run
-    JOIN tidegate.lane ON lane.run_id = run.id
-    JOIN tidegate.cursor ON cursor.lane_id = lane.id
-    LEFT JOIN unnest(%(lanes)s::bigint[], %(fetched)s::bigint[]) AS known (lane_id, seq)
-        ON known.lane_id = lane.id
-    WHERE run.pipeline = %(pipeline)s AND run.state = 'open' AND lane.to_task = %(task)s
-        AND lane.sent > lane.taken AND lane.sent > coalesce(known.seq, cursor.seq)
+    JOIN tidegate.channel ON channel.run_id = run.id
+    JOIN tidegate.cursor ON cursor.channel_id = channel.id
+    LEFT JOIN unnest(%(channels)s::bigint[], %(fetched)s::bigint[]) AS known (channel_id, seq)
+        ON known.channel_id = channel.id
+    WHERE run.pipeline = %(pipeline)s AND run.state = 'open' AND channel.to_task = %(task)s
+        AND channel.sent > channel.taken AND channel.sent > coalesce(known.seq, cursor.seq)
 ),
 chosen AS (
-    SELECT ready.run_id, ready.lane_id, next.seq, next.kind, next.payload
+    SELECT ready.run_id, ready.channel_id, next.seq, next.kind, next.payload
     FROM ready
     CROSS JOIN LATERAL (
         SELECT message.seq, message.kind, message.payload
         FROM tidegate.message
-        WHERE message.lane_id = ready.lane_id AND message.seq > ready.start
+        WHERE message.channel_id = ready.channel_id AND message.seq > ready.start
         ORDER BY message.seq
         LIMIT least(%(limit)s, ceil(%(total)s / ready.number::float8)::bigint)
     ) AS next
-    ORDER BY next.seq - ready.start, ready.lane_id
+    ORDER BY next.seq - ready.start, ready.channel_id
     LIMIT %(total)s
 )
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
-    chosen.lane_id, chosen.seq, chosen.kind, chosen.payload::text
+    chosen.channel_id, chosen.seq, chosen.kind, chosen.payload::text
 FROM chosen
 JOIN tidegate.run ON run.id = chosen.run_id
-ORDER BY run.id, chosen.lane_id, chosen.seq;
+ORDER BY run.id, chosen.channel_id, chosen.seq;
 
--- name: last_watermarks — The last watermark on each lane up to a position.
-SELECT lane.id, coalesce(last.time, lane.watermark)
-FROM unnest(%(lanes)s::bigint[], %(positions)s::bigint[]) AS asked (lane_id, seq)
-JOIN tidegate.lane ON lane.id = asked.lane_id
+-- name: last_watermarks — The last watermark on each channel up to a position.
+SELECT channel.id, coalesce(last.time, channel.watermark)
+FROM unnest(%(channels)s::bigint[], %(positions)s::bigint[]) AS asked (channel_id, seq)
+JOIN tidegate.channel ON channel.id = asked.channel_id
 LEFT JOIN LATERAL (
     SELECT (payload ->> 'time')::bigint AS time
     FROM tidegate.message
-    WHERE lane_id = asked.lane_id AND seq <= asked.seq AND kind = 'watermark'
+    WHERE channel_id = asked.channel_id AND seq <= asked.seq AND kind = 'watermark'
     ORDER BY seq DESC
     LIMIT 1
 ) AS last ON true
-WHERE coalesce(last.time, lane.watermark) IS NOT NULL;
+WHERE coalesce(last.time, channel.watermark) IS NOT NULL;
 
--- name: append — Put messages on lanes of open runs: how many were for those, how many were put.
--- An id that a lane knows is not put again. An END says how many came before it on its lane.
+-- name: append — Put messages on channels of open runs: how many were for those, how many were put.
+-- An id that a channel knows is not put again. An END says how many came before it on its channel.
 WITH offered AS (
     SELECT
         given.*,
         EXISTS (
             SELECT FROM tidegate.message
-            WHERE message.lane_id = given.lane_id AND message.id = given.id
+            WHERE message.channel_id = given.channel_id AND message.id = given.id
         ) AS is_known
     FROM jsonb_to_recordset(%(messages)s::jsonb) AS given (
-        lane_id bigint, id uuid, kind text, payload jsonb, is_end boolean, place bigint
+        channel_id bigint, id uuid, kind text, payload jsonb, is_end boolean, place bigint
     )
-    JOIN tidegate.lane ON lane.id = given.lane_id
-    JOIN tidegate.run ON run.id = lane.run_id
+    JOIN tidegate.channel ON channel.id = given.channel_id
+    JOIN tidegate.run ON run.id = channel.run_id
     WHERE run.state = 'open'
 ),
 wanted AS (
-    SELECT lane_id, count(*) AS number, bool_or(is_end) AS is_ended
+    SELECT channel_id, count(*) AS number, bool_or(is_end) AS is_ended
     FROM offered
     WHERE NOT is_known
-    GROUP BY lane_id
+    GROUP BY channel_id
 ),
 reserved AS (
-    UPDATE tidegate.lane
-    SET sent = lane.sent + wanted.number,
-        declared = CASE WHEN is_ended THEN lane.sent + wanted.number - 1 ELSE declared END
+    UPDATE tidegate.channel
+    SET sent = channel.sent + wanted.number,
+        declared = CASE WHEN is_ended THEN channel.sent + wanted.number - 1 ELSE declared END
     FROM wanted
-    WHERE lane.id = wanted.lane_id
-    RETURNING lane.id AS lane_id, lane.sent - wanted.number AS before
+    WHERE channel.id = wanted.channel_id
+    RETURNING channel.id AS channel_id, channel.sent - wanted.number AS before
 ),
 numbered AS (
-    SELECT offered.*, before + row_number() OVER (PARTITION BY lane_id ORDER BY place) AS seq
+    SELECT offered.*, before + row_number() OVER (PARTITION BY channel_id ORDER BY place) AS seq
     FROM offered
-    JOIN reserved USING (lane_id)
+    JOIN reserved USING (channel_id)
     WHERE NOT is_known
 ),
 added AS (
-    INSERT INTO tidegate.message (lane_id, seq, id, kind, payload)
+    INSERT INTO tidegate.message (channel_id, seq, id, kind, payload)
     SELECT
-        lane_id, seq, id, kind,
+        channel_id, seq, id, kind,
         CASE WHEN is_end
             THEN payload || jsonb_build_object('count', seq - 1)
             ELSE payload
         END
     FROM numbered
-    RETURNING lane_id
+    RETURNING channel_id
 )
 SELECT (SELECT count(*) FROM offered), (SELECT count(*) FROM added);

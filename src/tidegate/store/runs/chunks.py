@@ -21,7 +21,7 @@ from tidegate.errors import (
     RunEnded,
     SourceEnded,
 )
-from tidegate.store.checkpoints.checkpoints import SealedFile
+from tidegate.store.checkpoints.checkpoints import FileChecksum
 from tidegate.store.runs.runs import Run, RunState
 
 LARGEST = 2**63 - 2
@@ -41,12 +41,12 @@ class Chunk:
     shard: int
     watermark: int | None = None
     """Its latest event time less the allowed delay, in milliseconds since 1970, if it has one."""
-    seals: tuple[SealedFile, ...] = ()
+    seals: tuple[FileChecksum, ...] = ()
     """How its files have to be found again."""
 
     @property
     def batch(self) -> dict[str, object]:
-        """What travels on the lanes."""
+        """What travels on the channels."""
         return {"files": self.files, "rows": self.rows, "bytes": self.bytes}
 
 

@@ -1,10 +1,10 @@
 """Deliveries: chunks of a run's sources come in, and END when a source is complete.
 
-A chunk is recorded, counted and put on the lanes of its tasks in one transaction, under a lock on
-its source. Behind it comes the source's watermark, if the chunk has moved that: on all lanes of the
-source, because it is about all of them. Whichever comes last, the last chunk or the word how many
-there are, sends END to all tasks that read the source. So a client may deliver from many threads
-and repeat anything it is not sure of.
+A chunk is recorded, counted and put on the channels of its tasks in one transaction, under a lock
+on its source. Behind it comes the source's watermark, if the chunk has moved that: on all channels
+of the source, because it is about all of them. Whichever comes last, the last chunk or the word how
+many there are, sends END to all tasks that read the source. So a client may deliver from many
+threads and repeat anything it is not sure of.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidegate.faults import crash_point
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.topics import task_topic
-from tidegate.store.runs.channels import Sent, find_lanes, lane_ids, put
+from tidegate.store.runs.channels import Sent, channel_ids, find_channels, put
 from tidegate.store.runs.chunks import (
     Chunk,
     Delivery,
@@ -34,7 +34,7 @@ from tidegate.store.runs.chunks import (
     watermark_after,
 )
 from tidegate.store.runs.message_codec import as_json, message_id
-from tidegate.store.runs.runs import LaneName, Run, RunState, hold
+from tidegate.store.runs.runs import ChannelName, Run, RunState, hold
 
 END_ID = 1
 """The id of the END of every run: fan-ins compare it with other ENDs of the run only."""
@@ -52,32 +52,33 @@ def record_chunk(
     connection: psycopg.Connection,
     run: Run,
     chunk: Chunk,
-    lanes: Sequence[LaneName],
-    ends: Sequence[LaneName],
+    channels: Sequence[ChannelName],
+    ends: Sequence[ChannelName],
 ) -> bool:
-    """Put a chunk on its lanes, and END on `ends` if it was the last; False when it was there.
+    """Put a chunk on its channels, and END on `ends` if it was the last; False when it was there.
 
-    `ends` are the lanes into all tasks that read the source, on every shard: watermarks go there.
+    `ends` are the channels into all tasks that read the source, on every shard: watermarks go
+    there.
     """
     check_number(chunk.source, chunk.number, least=1)
     with connection.pipeline():
         held = _hold(connection, run, chunk.source)
         known = _look_for_chunk(connection, run, chunk.source, chunk.number)
-        ways = find_lanes(connection, run, [*lanes, *ends])
+        ways = find_channels(connection, run, [*channels, *ends])
     facts = held.facts(connection, run, chunk.source)
     before = _chunk(known)
     delivery = decide_delivery(facts, chunk, before.sha256 if before else None)
     if delivery is Delivery.REPEATED:
         return False
-    ids = lane_ids(ways.fetchall(), run, [*lanes, *ends])
-    events = list(_events(run, chunk, lanes, ids))
+    ids = channel_ids(ways.fetchall(), run, [*channels, *ends])
+    events = list(_events(run, chunk, channels, ids))
     behind = list(_watermarks(facts, chunk, ends, ids))
     if delivery is Delivery.LAST:
         behind += _ends(run, chunk.source, ends, ids)
     with connection.pipeline():
         _add(connection, run, chunk, is_last=delivery is Delivery.LAST)
         put(connection, [*events, *behind])
-        _wake(connection, run, [*lanes, *(ends if behind else ())])
+        _wake(connection, run, [*channels, *(ends if behind else ())])
     crash_point("chunk.before_commit")
     return True
 
@@ -93,24 +94,25 @@ def end_source(
     run: Run,
     source: str,
     chunks: int | None,
-    ends: Sequence[LaneName],
+    ends: Sequence[ChannelName],
 ) -> bool:
     """Say how many chunks a source has, None for those it has; False when that was said before.
 
-    END goes to all lanes of `ends` if they are all there, otherwise with the last that is missing.
+    END goes to all channels of `ends` if they are all there, otherwise with the last that is
+    missing.
     """
     check_number(source, chunks or 0, least=0)
     with connection.pipeline():
         held = _hold(connection, run, source)
         beyond = _look_beyond(connection, run, source, chunks)
         gaps = look_for_gaps(connection, run, source, chunks)
-        ways = find_lanes(connection, run, ends)
+        ways = find_channels(connection, run, ends)
     facts = held.facts(connection, run, source)
     surplus = tuple(number for (number,) in beyond.fetchall())
     ending = decide_ending(facts, chunks, numbers_in(gaps.fetchall()), surplus)
     if ending is Ending.REPEATED:
         return False
-    ids = lane_ids(ways.fetchall(), run, ends)
+    ids = channel_ids(ways.fetchall(), run, ends)
     with connection.pipeline():
         _declare(connection, facts, chunks, ending)
         if ending is Ending.COMPLETE:
@@ -194,32 +196,32 @@ def numbers_in(gaps: Iterable[tuple[Any, ...]]) -> tuple[int, ...]:
 
 
 def _events(
-    run: Run, chunk: Chunk, lanes: Sequence[LaneName], ids: dict[LaneName, int]
+    run: Run, chunk: Chunk, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
 ) -> Iterator[Sent]:
     event = Event(chunk.batch, run.key)
-    for lane in lanes:
-        id = message_id(run.key, chunk.source, chunk.number, lane.to_task)
-        yield Sent(ids[lane], id, event)
+    for channel in channels:
+        id = message_id(run.key, chunk.source, chunk.number, channel.to_task)
+        yield Sent(ids[channel], id, event)
 
 
 def _watermarks(
-    facts: SourceFacts, chunk: Chunk, lanes: Sequence[LaneName], ids: dict[LaneName, int]
+    facts: SourceFacts, chunk: Chunk, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
 ) -> Iterator[Sent]:
     time = watermark_after(facts.watermark, chunk)
     if time is None:
         return
     run = facts.run.key
-    for lane in lanes:
-        id = message_id(run, chunk.source, chunk.number, "watermark", lane.to_task)
-        yield Sent(ids[lane], id, Watermark(time, run))
+    for channel in channels:
+        id = message_id(run, chunk.source, chunk.number, "watermark", channel.to_task)
+        yield Sent(ids[channel], id, Watermark(time, run))
 
 
 def _ends(
-    run: Run, source: str, lanes: Sequence[LaneName], ids: dict[LaneName, int]
+    run: Run, source: str, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
 ) -> Iterator[Sent]:
     end = BarrierKind.END_OF_RUN.with_id(END_ID, run.key)
-    for lane in lanes:
-        yield Sent(ids[lane], message_id(run.key, source, "end", lane.to_task), end)
+    for channel in channels:
+        yield Sent(ids[channel], message_id(run.key, source, "end", channel.to_task), end)
 
 
 def _add(connection: psycopg.Connection, run: Run, chunk: Chunk, *, is_last: bool) -> None:
@@ -255,8 +257,8 @@ def _declare(
     )
 
 
-def _wake(connection: psycopg.Connection, run: Run, lanes: Iterable[LaneName]) -> None:
-    notify(connection, {task_topic(run.pipeline, lane.to_task) for lane in lanes})
+def _wake(connection: psycopg.Connection, run: Run, channels: Iterable[ChannelName]) -> None:
+    notify(connection, {task_topic(run.pipeline, channel.to_task) for channel in channels})
 
 
 _SQL = queries(__name__)

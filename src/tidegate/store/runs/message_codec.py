@@ -36,7 +36,7 @@ def as_json(value: object) -> str:
 
 
 def encode(message: StreamMessage) -> tuple[str, str]:
-    """Kind and JSON of a message; its run is known by the lane."""
+    """Kind and JSON of a message; its run is known by the channel."""
     match message:
         case Event():
             return "event", _json(

@@ -17,7 +17,7 @@ SET plan = excluded.plan, shards = excluded.shards, noted_at = excluded.noted_at
 -- name: served_last — The plan with which a pipeline was served last.
 SELECT plan, shards FROM tidegate.served WHERE pipeline = %(pipeline)s;
 
--- name: remove_unused — Forget plans of which neither a run nor a cut is left.
+-- name: remove_unused — Forget plans of which neither a run nor a checkpoint is left.
 DELETE FROM tidegate.plan
 WHERE noted_at < clock_timestamp() - make_interval(secs => %(seconds)s)
     AND NOT EXISTS (SELECT FROM tidegate.run WHERE run.plan = plan.hash)

@@ -1,9 +1,9 @@
 """Releases: the facts from which the monitor decides, and what it has decided.
 
-A producer of a task is a lane into it. It has declared how many messages it sent by its END; those
-at or below the lane's cursor were processed. Both are read from what is there, message by message,
-and not from any counter: a fault would not be seen if the facts were made from the same numbers as
-the declaration.
+A producer of a task is a channel into it. It has declared how many messages it sent by its END;
+those at or below the channel's cursor were processed. Both are read from what is there, message by
+message, and not from any counter: a fault would not be seen if the facts were made from the same
+numbers as the declaration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate.store.runs.runs import Run
 
 @dataclass(frozen=True, slots=True)
 class _Fed:
-    """One lane into a task: what was declared on it and what was processed from it."""
+    """One channel into a task: what was declared on it and what was processed from it."""
 
     from_task: str
     input: int
@@ -82,22 +82,24 @@ def _facts(
     if asked:
         runs, tasks = zip(*asked, strict=True)
         rows = connection.execute(_SQL["facts"].sql, {"runs": list(runs), "tasks": list(tasks)})
-        for run, task, *lane in rows:
-            fed[run, task].append(_Fed(*lane))
+        for run, task, *channel in rows:
+            fed[run, task].append(_Fed(*channel))
     return {each: _shard(fed[each]) for each in asked}
 
 
-def _shard(lanes: Iterable[_Fed]) -> ShardFacts:
+def _shard(channels: Iterable[_Fed]) -> ShardFacts:
     """A task that feeds another by several inputs is several producers."""
-    lanes = list(lanes)
-    times = Counter(lane.from_task for lane in lanes)
+    channels = list(channels)
+    times = Counter(channel.from_task for channel in channels)
     named = {
-        lane.from_task if times[lane.from_task] == 1 else f"{lane.from_task} ({lane.input})": lane
-        for lane in lanes
+        channel.from_task
+        if times[channel.from_task] == 1
+        else f"{channel.from_task} ({channel.input})": channel
+        for channel in channels
     }
     return ShardFacts(
-        tuple(Producer(name, lane.declared) for name, lane in named.items()),
-        {name: lane.processed for name, lane in named.items()},
+        tuple(Producer(name, channel.declared) for name, channel in named.items()),
+        {name: channel.processed for name, channel in named.items()},
     )
 
 

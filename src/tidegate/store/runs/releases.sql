@@ -2,10 +2,10 @@
 
 -- name: closed_producers — Tasks at which an open run waits for its release and nobody sends more.
 WITH hopeful AS (
-    SELECT DISTINCT lane.run_id, lane.to_task
-    FROM tidegate.lane
-    JOIN tidegate.run ON run.id = lane.run_id
-    WHERE lane.to_task = ANY(%(tasks)s::text[]) AND lane.declared IS NOT NULL
+    SELECT DISTINCT channel.run_id, channel.to_task
+    FROM tidegate.channel
+    JOIN tidegate.run ON run.id = channel.run_id
+    WHERE channel.to_task = ANY(%(tasks)s::text[]) AND channel.declared IS NOT NULL
         AND run.pipeline = %(pipeline)s AND run.state = 'open'
 )
 SELECT run.id, pipeline, name, incarnation, state, cause, hopeful.to_task
@@ -15,9 +15,9 @@ WHERE NOT EXISTS (
     SELECT FROM tidegate.release
     WHERE release.run_id = hopeful.run_id AND release.task = hopeful.to_task
 ) AND NOT EXISTS (
-    SELECT FROM tidegate.lane
-    WHERE lane.run_id = hopeful.run_id AND lane.to_task = hopeful.to_task
-        AND lane.declared IS NULL
+    SELECT FROM tidegate.channel
+    WHERE channel.run_id = hopeful.run_id AND channel.to_task = hopeful.to_task
+        AND channel.declared IS NULL
 )
 ORDER BY run.id, hopeful.to_task;
 
@@ -28,24 +28,24 @@ JOIN tidegate.gate ON gate.plan = run.plan
 WHERE run.pipeline = %(pipeline)s AND run.state = 'open'
 ORDER BY gate.task;
 
--- name: facts — What came to tasks: by lane, what was declared and which messages were processed.
+-- name: facts — What came to tasks: by channel, what was declared and which messages were processed.
 -- Only where numbers are missing in between are they listed; otherwise the largest says it all.
 SELECT
-    lane.run_id, lane.to_task, lane.from_task, lane.input, lane.declared,
-    coalesce(processed.largest, lane.pruned),
-    CASE WHEN lane.pruned + processed.number < processed.largest
-        THEN ARRAY(SELECT generate_series(1, lane.pruned)) || processed.seqs
+    channel.run_id, channel.to_task, channel.from_task, channel.input, channel.declared,
+    coalesce(processed.largest, channel.pruned),
+    CASE WHEN channel.pruned + processed.number < processed.largest
+        THEN ARRAY(SELECT generate_series(1, channel.pruned)) || processed.seqs
     END
 FROM unnest(%(runs)s::bigint[], %(tasks)s::text[]) AS asked (run_id, task)
-JOIN tidegate.lane ON lane.run_id = asked.run_id AND lane.to_task = asked.task
-JOIN tidegate.cursor ON cursor.lane_id = lane.id
+JOIN tidegate.channel ON channel.run_id = asked.run_id AND channel.to_task = asked.task
+JOIN tidegate.cursor ON cursor.channel_id = channel.id
 CROSS JOIN LATERAL (
     SELECT count(*) AS number, max(message.seq) AS largest, array_agg(message.seq) AS seqs
     FROM tidegate.message
-    WHERE message.lane_id = lane.id AND message.seq <= cursor.seq
+    WHERE message.channel_id = channel.id AND message.seq <= cursor.seq
         AND NOT (message.kind = 'barrier' AND message.payload ->> 'kind' = 'end_of_run')
 ) AS processed
-ORDER BY lane.id;
+ORDER BY channel.id;
 
 -- name: release — Let the END of an open run through at a task.
 INSERT INTO tidegate.release (run_id, task)

@@ -58,19 +58,20 @@ def unfinished_among(connection: psycopg.Connection, runs: Collection[int]) -> s
 
 
 def to_reclaim(connection: psycopg.Connection, limit: int = 100) -> list[Run]:
-    """Closed runs that still have their lanes, the oldest first."""
+    """Closed runs that still have their channels, the oldest first."""
     rows = connection.execute(_SQL["to_reclaim"].sql, {"limit": limit})
     return [Run.from_row(*row) for row in rows]
 
 
 def reclaim(connection: psycopg.Connection, run: Run) -> bool:
-    """Remove the lanes of a closed run with all their messages; False if there was nothing to do.
+    """Remove the channels of a closed run with all their messages; False if there was nothing to
+    do.
 
     Its results, and what is known of its sources, stay until the run is removed.
     """
     if not connection.execute(_SQL["note_reclaimed"].sql, {"run": run.id}).rowcount:
         return False
-    connection.execute(_SQL["remove_lanes"].sql, {"run": run.id})
+    connection.execute(_SQL["remove_channels"].sql, {"run": run.id})
     connection.execute(_SQL["remove_releases"].sql, {"run": run.id})
     return True
 

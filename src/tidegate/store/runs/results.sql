@@ -23,27 +23,27 @@ GROUP BY source.name;
 -- name: unfinished_among — Which of these runs are open.
 SELECT id FROM tidegate.run WHERE id = ANY(%(runs)s::bigint[]) AND state = 'open';
 
--- name: to_reclaim — Closed runs that still have their lanes, the oldest first.
+-- name: to_reclaim — Closed runs that still have their channels, the oldest first.
 SELECT id, pipeline, name, incarnation, state, cause
 FROM tidegate.run
 WHERE state <> 'open' AND reclaimed_at IS NULL
 ORDER BY id
 LIMIT %(limit)s;
 
--- name: note_reclaimed — Remember that a closed run has no lanes any more.
+-- name: note_reclaimed — Remember that a closed run has no channels any more.
 UPDATE tidegate.run
 SET reclaimed_at = clock_timestamp()
 WHERE id = %(run)s AND state <> 'open' AND reclaimed_at IS NULL;
 
--- name: remove_lanes — Remove the lanes of a run, with cursors and messages.
-DELETE FROM tidegate.lane WHERE run_id = %(run)s;
+-- name: remove_channels — Remove the channels of a run, with cursors and messages.
+DELETE FROM tidegate.channel WHERE run_id = %(run)s;
 
 -- name: remove_releases — Remove the releases of a run.
 DELETE FROM tidegate.release WHERE run_id = %(run)s;
 
--- name: files_named — The files that results, states and cuts name; in open runs also the rest.
--- Runs that were restored from these name files of theirs as well. One that was cut and has not
--- ended may be restored, also when it is closed: it needs its state and the chunks behind its cuts.
+-- name: files_named — The files that results, states and checkpoints name; in open runs also the rest.
+-- Runs that were restored from these name files of theirs as well. One that was checkpoint and has not
+-- ended may be restored, also when it is closed: it needs its state and the chunks behind its checkpoints.
 WITH family AS (
     SELECT
         id, state = 'open' AS is_open,
@@ -64,8 +64,8 @@ SELECT DISTINCT file
 FROM (
     SELECT jsonb_path_query(message.payload, '$.**.files[*]') #>> '{}'
     FROM family
-    JOIN tidegate.lane ON lane.run_id = family.id
-    JOIN tidegate.message ON message.lane_id = lane.id
+    JOIN tidegate.channel ON channel.run_id = family.id
+    JOIN tidegate.message ON message.channel_id = channel.id
     WHERE is_open AND message.kind = 'event'
     UNION ALL
     SELECT jsonb_array_elements_text(chunk.files)

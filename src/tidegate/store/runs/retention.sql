@@ -1,19 +1,19 @@
--- What of an open run nobody needs any more: old cuts, messages that have had their effect, files.
+-- What of an open run nobody needs any more: old checkpoints, messages that have had their effect, files.
 -- A file that loses a name is noted; whether another names it is asked before it is removed.
 
--- name: bounds — The oldest cut that is remembered, the oldest that stays, the oldest of the last few.
+-- name: bounds — The oldest checkpoint that is remembered, the oldest that stays, the oldest of the last few.
 -- The last few stay, and the last one that sinks show.
 SELECT
     min(number),
-    least(min(number) FILTER (WHERE place <= %(retained)s), max(number) FILTER (WHERE NOT quiet)),
+    least(min(number) FILTER (WHERE place <= %(retained)s), max(number) FILTER (WHERE NOT unpublished)),
     min(number) FILTER (WHERE place <= %(retained)s)
 FROM (
-    SELECT number, quiet, row_number() OVER (ORDER BY number DESC) AS place
+    SELECT number, unpublished, row_number() OVER (ORDER BY number DESC) AS place
     FROM tidegate.checkpoint
     WHERE run_id = %(run)s AND state = 'committed'
-) AS cut;
+) AS checkpoint;
 
--- name: note_retired — The files that only retired cuts need.
+-- name: note_retired — The files that only retired checkpoints need.
 INSERT INTO tidegate.garbage (run_id, file)
 SELECT %(run)s, file
 FROM (
@@ -41,48 +41,48 @@ DELETE FROM tidegate.checkpoint
 WHERE run_id = %(run)s
     AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s));
 
--- name: drop_states — Remove states that no remembered cut needs.
+-- name: drop_states — Remove states that no remembered checkpoint needs.
 DELETE FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s;
 
--- name: prune — Remove messages that have had their effect some time ago, from the front of lanes.
+-- name: prune — Remove messages that have had their effect some time ago, from the front of channels.
 -- What the last watermark said is noted: whoever begins again looks it up. What was made for the last
--- cut that sinks show stays: as long as nothing changes, the next one consists of the same files.
+-- checkpoint that sinks show stays: as long as nothing changes, the next one consists of the same files.
 WITH shown AS (
     SELECT coalesce(max(number), 0) AS number
     FROM tidegate.checkpoint
-    WHERE run_id = %(run)s AND state = 'committed' AND NOT quiet
+    WHERE run_id = %(run)s AND state = 'committed' AND NOT unpublished
 ),
 old AS (
-    SELECT lane.id, least(
+    SELECT channel.id, least(
         cursor.seq,
         (SELECT coalesce(max(seq), 0) FROM tidegate.message
-         WHERE lane_id = lane.id
+         WHERE channel_id = channel.id
             AND sent_at < clock_timestamp() - make_interval(secs => %(seconds)s)),
         (SELECT min(seq) - 1 FROM tidegate.message, shown
-         WHERE lane_id = lane.id AND kind = 'event' AND shown.number > 0
+         WHERE channel_id = channel.id AND kind = 'event' AND shown.number > 0
             AND (payload ->> 'version')::bigint >= shown.number)
     ) AS target
-    FROM tidegate.lane
-    JOIN tidegate.cursor ON cursor.lane_id = lane.id
-    WHERE lane.run_id = %(run)s
+    FROM tidegate.channel
+    JOIN tidegate.cursor ON cursor.channel_id = channel.id
+    WHERE channel.run_id = %(run)s
 ),
 noted AS (
-    UPDATE tidegate.lane
+    UPDATE tidegate.channel
     SET pruned = old.target, watermark = coalesce((
         SELECT (payload ->> 'time')::bigint
         FROM tidegate.message
-        WHERE lane_id = lane.id AND seq <= old.target AND kind = 'watermark'
+        WHERE channel_id = channel.id AND seq <= old.target AND kind = 'watermark'
         ORDER BY seq DESC
         LIMIT 1
-    ), lane.watermark)
+    ), channel.watermark)
     FROM old
-    WHERE lane.id = old.id AND old.target > lane.pruned
-    RETURNING lane.id, lane.pruned
+    WHERE channel.id = old.id AND old.target > channel.pruned
+    RETURNING channel.id, channel.pruned
 ),
 gone AS (
     DELETE FROM tidegate.message
     USING noted
-    WHERE message.lane_id = noted.id AND message.seq <= noted.pruned
+    WHERE message.channel_id = noted.id AND message.seq <= noted.pruned
     RETURNING message.payload
 ),
 kept AS (

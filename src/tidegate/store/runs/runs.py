@@ -4,8 +4,8 @@
          ──▶ cancelled    somebody asked for it
          ──▶ failed       it cannot be completed; the first cause is kept
 
-A closed run stays closed: nothing more is appended to its lanes or read from them. Its name may be
-used again at once, for another incarnation. Its rows are removed later, all of them together.
+A closed run stays closed: nothing more is appended to its channels or read from them. Its name may
+be used again at once, for another incarnation. Its rows are removed later, all of them together.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneName:
-    """Which way a lane goes; `input` is the number of the receiver's edge."""
+class ChannelName:
+    """Which way a channel goes; `input` is the number of the receiver's edge."""
 
     from_task: str
     to_task: str
@@ -86,7 +86,7 @@ def begin_run(  # noqa: PLR0913  all but three have defaults
     connection: psycopg.Connection,
     pipeline: str,
     name: str,
-    lanes: Iterable[LaneName],
+    channels: Iterable[ChannelName],
     *,
     sources: Iterable[str] = (),
     plan: str = "",
@@ -95,7 +95,7 @@ def begin_run(  # noqa: PLR0913  all but three have defaults
     request: UUID | None = None,
     body: str | None = None,
 ) -> Run:
-    """Open a run with all its lanes and sources; the bounds are seconds from here, None is none.
+    """Open a run with all its channels and sources; the bounds are seconds from here, None is none.
 
     Asked again under the same `request`, it answers the run that was begun then. Without one, a
     repetition finds the name taken. `body` is a digest of what is asked for: the same request with
@@ -114,7 +114,7 @@ def begin_run(  # noqa: PLR0913  all but three have defaults
     if row is None:
         return _begun_before(connection, name, request, body)
     run = Run.from_row(*row)
-    _open_lanes(connection, run, list(lanes))
+    _open_channels(connection, run, list(channels))
     connection.execute(_SQL["open_sources"].sql, {"run": run.id, "sources": list(sources)})
     return run
 
@@ -132,14 +132,16 @@ def _begun_before(
     return run
 
 
-def _open_lanes(connection: psycopg.Connection, run: Run, lanes: Sequence[LaneName]) -> None:
+def _open_channels(
+    connection: psycopg.Connection, run: Run, channels: Sequence[ChannelName]
+) -> None:
     connection.execute(
-        _SQL["open_lanes"].sql,
+        _SQL["open_channels"].sql,
         {
             "run": run.id,
-            "from_tasks": [lane.from_task for lane in lanes],
-            "to_tasks": [lane.to_task for lane in lanes],
-            "inputs": [lane.input for lane in lanes],
+            "from_tasks": [channel.from_task for channel in channels],
+            "to_tasks": [channel.to_task for channel in channels],
+            "inputs": [channel.input for channel in channels],
         },
     )
 

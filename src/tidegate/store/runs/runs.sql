@@ -18,15 +18,15 @@ WHERE pipeline = %(pipeline)s AND name = %(name)s
 ON CONFLICT DO NOTHING
 RETURNING id, pipeline, name, incarnation, state, cause;
 
--- name: open_lanes — Give a run its lanes, each with a cursor at its beginning.
+-- name: open_channels — Give a run its channels, each with a cursor at its beginning.
 WITH opened AS (
-    INSERT INTO tidegate.lane (run_id, from_task, to_task, input)
+    INSERT INTO tidegate.channel (run_id, from_task, to_task, input)
     SELECT %(run)s, from_task, to_task, input
     FROM unnest(%(from_tasks)s::text[], %(to_tasks)s::text[], %(inputs)s::integer[])
-        AS lane (from_task, to_task, input)
+        AS channel (from_task, to_task, input)
     RETURNING id
 )
-INSERT INTO tidegate.cursor (lane_id)
+INSERT INTO tidegate.cursor (channel_id)
 SELECT id FROM opened;
 
 -- name: open_sources — Give a run its sources.
@@ -69,10 +69,10 @@ UPDATE tidegate.run
 SET state = %(state)s, cause = %(cause)s, closed_at = clock_timestamp()
 WHERE id = %(run)s AND state = 'open';
 
--- name: tasks_of — The tasks that read lanes of these runs, with their pipelines; null for a run without.
-SELECT DISTINCT run.pipeline, lane.to_task
+-- name: tasks_of — The tasks that read channels of these runs, with their pipelines; null for a run without.
+SELECT DISTINCT run.pipeline, channel.to_task
 FROM tidegate.run
-LEFT JOIN tidegate.lane ON lane.run_id = run.id
+LEFT JOIN tidegate.channel ON channel.run_id = run.id
 WHERE run.id = ANY(%(runs)s::bigint[]);
 
 -- name: flows_of — The flows with a task that has begun one of these runs.
@@ -81,7 +81,7 @@ FROM tidegate.flow_pipeline
 JOIN tidegate.flow_run ON flow_run.id = flow_pipeline.flow_run_id
 WHERE flow_pipeline.pipeline_run_id = ANY(%(runs)s::bigint[]) AND NOT flow_pipeline.is_settled;
 
--- name: remove_closed — Remove runs closed some time ago, the oldest first, with their lanes.
+-- name: remove_closed — Remove runs closed some time ago, the oldest first, with their channels.
 DELETE FROM tidegate.run
 WHERE id IN (
     SELECT id

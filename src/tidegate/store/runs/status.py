@@ -60,8 +60,8 @@ class DeliveredChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneStatus:
-    """A lane of a run: how many messages were sent, declared, and have had their effect."""
+class ChannelStatus:
+    """A channel of a run: how many messages were sent, declared, and have had their effect."""
 
     from_task: str
     to_task: str
@@ -101,7 +101,7 @@ class RunFacts:
     run: Run
     now: datetime
     sources: tuple[SourceStatus, ...]
-    lanes: tuple[LaneStatus, ...]
+    channels: tuple[ChannelStatus, ...]
     released: frozenset[str]
     owners: dict[str, Owner]
     gates: frozenset[str] = frozenset()
@@ -144,8 +144,8 @@ def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
     """All that is known of a run at this moment."""
     asked = {"run": run.id}
     sources = connection.execute(_SQL["sources_of"].sql, asked).fetchall()
-    rows = connection.execute(_SQL["all_lanes_of"].sql, asked)
-    lanes = [replace(LaneStatus(*row), gone=tuple(gone or ())) for *row, gone in rows]
+    rows = connection.execute(_SQL["all_channels_of"].sql, asked)
+    channels = [replace(ChannelStatus(*row), gone=tuple(gone or ())) for *row, gone in rows]
     released = connection.execute(_SQL["releases_of"].sql, asked).fetchall()
     (now,) = connection.execute(_SQL["now"].sql).fetchone() or (None,)
     assert isinstance(now, datetime)
@@ -153,9 +153,9 @@ def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
         run,
         now,
         tuple(_source(connection, run, *row) for row in sources),
-        tuple(lanes),
+        tuple(channels),
         frozenset(task for (task,) in released),
-        owners(connection, run.pipeline, {lane.to_task for lane in lanes}),
+        owners(connection, run.pipeline, {channel.to_task for channel in channels}),
         frozenset(task for (task,) in connection.execute(_SQL["gates_of"].sql, asked)),
         _held_by(connection, "monitor", [run.pipeline]).get(run.pipeline),
     )
@@ -177,25 +177,26 @@ def record_gates(connection: psycopg.Connection, plan: str, tasks: Collection[st
 
 def stages(facts: RunFacts) -> list[StageStatus]:
     """How far every stage is, in the order in which data goes through them."""
-    lanes: dict[str, list[LaneStatus]] = {}
-    for lane in facts.lanes:
-        lanes.setdefault(_stage(lane.to_task), []).append(lane)
+    channels: dict[str, list[ChannelStatus]] = {}
+    for channel in facts.channels:
+        channels.setdefault(_stage(channel.to_task), []).append(channel)
     before = {
-        stage: sorted({_stage(lane.from_task) for lane in lanes[stage]}) for stage in sorted(lanes)
+        stage: sorted({_stage(channel.from_task) for channel in channels[stage]})
+        for stage in sorted(channels)
     }
     order = TopologicalSorter(before).static_order()
-    return [_of_stage(facts, stage, lanes[stage]) for stage in order if stage in lanes]
+    return [_of_stage(facts, stage, channels[stage]) for stage in order if stage in channels]
 
 
-def _of_stage(facts: RunFacts, stage: str, lanes: list[LaneStatus]) -> StageStatus:
-    tasks = {lane.to_task for lane in lanes}
-    unfinished = {lane.to_task for lane in lanes if not lane.is_passed}
+def _of_stage(facts: RunFacts, stage: str, channels: list[ChannelStatus]) -> StageStatus:
+    tasks = {channel.to_task for channel in channels}
+    unfinished = {channel.to_task for channel in channels if not channel.is_passed}
     return StageStatus(
         stage=stage,
-        expected=sum(lane.declared or 0 for lane in lanes),
-        is_all_declared=all(lane.declared is not None for lane in lanes),
-        received=sum(lane.messages for lane in lanes),
-        processed=sum(min(lane.cursor, lane.messages) for lane in lanes),
+        expected=sum(channel.declared or 0 for channel in channels),
+        is_all_declared=all(channel.declared is not None for channel in channels),
+        received=sum(channel.messages for channel in channels),
+        processed=sum(min(channel.cursor, channel.messages) for channel in channels),
         tasks=len(tasks),
         done=len(tasks - unfinished),
         gates=len(tasks & facts.gates),

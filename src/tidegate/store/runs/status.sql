@@ -34,28 +34,28 @@ WHERE run_id = %(run)s AND source = %(source)s AND number > %(after)s
 ORDER BY number
 LIMIT %(limit)s;
 
--- name: all_lanes_of — The lanes of a run: what was sent, declared and taken, and since when it waits.
+-- name: all_channels_of — The channels of a run: what was sent, declared and taken, and since when it waits.
 -- Last come the numbers of messages that were sent and are not there, which should never be.
 SELECT
-    lane.from_task, lane.to_task, lane.input, lane.sent, lane.declared, cursor.seq,
+    channel.from_task, channel.to_task, channel.input, channel.sent, channel.declared, cursor.seq,
     (SELECT message.sent_at FROM tidegate.message
-     WHERE message.lane_id = lane.id AND message.seq = cursor.seq + 1),
+     WHERE message.channel_id = channel.id AND message.seq = cursor.seq + 1),
     CASE
-        WHEN lane.pruned + (SELECT count(*) FROM tidegate.message WHERE lane_id = lane.id)
-            < lane.sent
+        WHEN channel.pruned + (SELECT count(*) FROM tidegate.message WHERE channel_id = channel.id)
+            < channel.sent
         THEN ARRAY(
-            SELECT number FROM generate_series(lane.pruned + 1, lane.sent) AS number
+            SELECT number FROM generate_series(channel.pruned + 1, channel.sent) AS number
             WHERE NOT EXISTS (
-                SELECT FROM tidegate.message WHERE lane_id = lane.id AND seq = number
+                SELECT FROM tidegate.message WHERE channel_id = channel.id AND seq = number
             )
             ORDER BY number
             LIMIT 20
         )
     END
-FROM tidegate.lane
-JOIN tidegate.cursor ON cursor.lane_id = lane.id
-WHERE lane.run_id = %(run)s
-ORDER BY lane.id;
+FROM tidegate.channel
+JOIN tidegate.cursor ON cursor.channel_id = channel.id
+WHERE channel.run_id = %(run)s
+ORDER BY channel.id;
 
 -- name: releases_of — Where a run was released.
 SELECT task FROM tidegate.release WHERE run_id = %(run)s;

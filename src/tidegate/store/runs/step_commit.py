@@ -14,9 +14,9 @@ from typing import Any
 
 import psycopg
 
-from tidegate.errors import LaneConflict, Overtaken
+from tidegate.errors import ChannelConflict, Overtaken
 from tidegate.faults import crash_point
-from tidegate.store.checkpoints.checkpoints import Acknowledged, Settled, acknowledge, settle
+from tidegate.store.checkpoints.checkpoints import Acknowledged, StateUpdate, acknowledge, settle
 from tidegate.store.checkpoints.unaligned import ask_for_late
 from tidegate.store.core.leases import Lease, check_held, hold_leases
 from tidegate.store.core.notifications import notify
@@ -32,7 +32,7 @@ from tidegate.store.runs.runs import RunState, closing_topics, waiting_flows
 class Advance:
     """A cursor's move over messages that have had their effect."""
 
-    lane: int
+    channel: int
     origin: int
     target: int
 
@@ -73,10 +73,10 @@ class StepCommit:
     """Further leases under which it is written."""
     acknowledged: tuple[Acknowledged, ...] = ()
     """Checkpoints whose barriers leave the task."""
-    settled: tuple[Settled, ...] = ()
+    settled: tuple[StateUpdate, ...] = ()
     """What becomes part of the task's state without a checkpoint."""
     runs: tuple[int, ...] = ()
-    """Runs it touches, named here to hear also of those whose lanes are gone."""
+    """Runs it touches, named here to hear also of those whose channels are gone."""
 
     @property
     def changes(self) -> bool:
@@ -129,7 +129,7 @@ def commit_step(connection: psycopg.Connection, step: StepCommit) -> Committed:
     if step.published:
         crash_point("publish.before_commit")
     if step.acknowledged:
-        crash_point("cut.acknowledge.before_commit")
+        crash_point("checkpoint.acknowledge.before_commit")
     crash_point("step.before_commit")
     return Committed(is_new or bool(closed), _closed_before(step, runs))
 
@@ -138,7 +138,7 @@ def fail_runs(connection: psycopg.Connection, failed: Collection[Failed]) -> Non
     """Close runs that cannot be completed, outside of any step, and tell everybody."""
     causes = {failure.run: failure.cause for failure in failed}
     with connection.pipeline():
-        _hold(connection, lanes=(), runs=causes, closing=True)
+        _hold(connection, channels=(), runs=causes, closing=True)
         answer = _close(connection, (), causes)
     closed = [id for (id,) in answer.fetchall()]
     if closed:
@@ -175,16 +175,16 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
 
 
 def _hold_runs(connection: psycopg.Connection, step: StepCommit) -> psycopg.Cursor[Any]:
-    lanes = {move.lane for move in step.advances} | {sent.lane for sent in step.sent}
-    return _hold(connection, lanes, _named_runs(step), closing=step.closing)
+    channels = {move.channel for move in step.advances} | {sent.channel for sent in step.sent}
+    return _hold(connection, channels, _named_runs(step), closing=step.closing)
 
 
 def _hold(
-    connection: psycopg.Connection, lanes: Iterable[int], runs: Iterable[int], *, closing: bool
+    connection: psycopg.Connection, channels: Iterable[int], runs: Iterable[int], *, closing: bool
 ) -> psycopg.Cursor[Any]:
     """Lock runs, all in one way: who would lock some more strongly later could wait in a ring."""
     query = _SQL["hold_runs_to_close" if closing else "hold_runs"]
-    asked = {"lanes": as_json(list(lanes)), "runs": as_json(list(runs))}
+    asked = {"channels": as_json(list(channels)), "runs": as_json(list(runs))}
     return connection.execute(query.sql, asked)
 
 
@@ -237,8 +237,10 @@ def _is_new(connection: psycopg.Connection, step: StepCommit, answers: _Answers)
     moved = _is_moved(connection, step, answers.moved)
     offered, fresh = _counts(answers.put)
     if fresh not in {0, offered} or (moved is not None and offered and moved != bool(fresh)):
-        reason = f"{offered - fresh} of {offered} messages have ids that their lanes know already"
-        raise LaneConflict(task=step.lease.key, reason=reason)
+        reason = (
+            f"{offered - fresh} of {offered} messages have ids that their channels know already"
+        )
+        raise ChannelConflict(task=step.lease.key, reason=reason)
     return bool(moved or fresh)
 
 
@@ -249,11 +251,11 @@ def _is_moved(
     moved = dict(answer.fetchall()) if answer else {}
     if all(moved.values()):
         return True if moved else None
-    rows = connection.execute(_SQL["cursors"].sql, {"lanes": list(moved)}).fetchall()
-    stand: dict[int, int] = dict(rows)
-    targets = {move.lane: move.target for move in step.advances if move.lane in moved}
-    if any(moved.values()) or stand != targets:
-        raise LaneConflict(task=step.lease.key, reason=f"cursors stand at {stand}")
+    rows = connection.execute(_SQL["cursors"].sql, {"channels": list(moved)}).fetchall()
+    run_until_stopped: dict[int, int] = dict(rows)
+    targets = {move.channel: move.target for move in step.advances if move.channel in moved}
+    if any(moved.values()) or run_until_stopped != targets:
+        raise ChannelConflict(task=step.lease.key, reason=f"cursors stand at {run_until_stopped}")
     return False
 
 

@@ -1,12 +1,12 @@
--- One step of a task. Leases come first, then runs, then lanes and cursors: nobody waits in a ring.
+-- One step of a task. Leases come first, then runs, then channels and cursors: nobody waits in a ring.
 
 -- name: hold_runs — The runs that a step touches; none of them is closed until the commit.
 SELECT id, pipeline, state
 FROM tidegate.run
 WHERE id IN (
     SELECT run_id
-    FROM jsonb_array_elements(%(lanes)s::jsonb) AS touched (lane_id)
-    JOIN tidegate.lane ON lane.id = touched.lane_id::bigint
+    FROM jsonb_array_elements(%(channels)s::jsonb) AS touched (channel_id)
+    JOIN tidegate.channel ON channel.id = touched.channel_id::bigint
     UNION
     SELECT run_id::bigint FROM jsonb_array_elements(%(runs)s::jsonb) AS named (run_id)
 )
@@ -18,8 +18,8 @@ SELECT id, pipeline, state
 FROM tidegate.run
 WHERE id IN (
     SELECT run_id
-    FROM jsonb_array_elements(%(lanes)s::jsonb) AS touched (lane_id)
-    JOIN tidegate.lane ON lane.id = touched.lane_id::bigint
+    FROM jsonb_array_elements(%(channels)s::jsonb) AS touched (channel_id)
+    JOIN tidegate.channel ON channel.id = touched.channel_id::bigint
     UNION
     SELECT run_id::bigint FROM jsonb_array_elements(%(runs)s::jsonb) AS named (run_id)
 )
@@ -27,36 +27,36 @@ ORDER BY id
 FOR NO KEY UPDATE;
 
 -- name: advance — Move cursors of open runs; says which stood where they were thought to stand.
--- A lane whose sender is at work is not waited for: that it was read is noted by a later step.
+-- A channel whose sender is at work is not waited for: that it was read is noted by a later step.
 WITH move AS (
-    SELECT given.lane AS lane_id, given.origin, given.target
-    FROM jsonb_to_recordset(%(moves)s::jsonb) AS given (lane bigint, origin bigint, target bigint)
-    JOIN tidegate.lane ON lane.id = given.lane
-    JOIN tidegate.run ON run.id = lane.run_id
+    SELECT given.channel AS channel_id, given.origin, given.target
+    FROM jsonb_to_recordset(%(moves)s::jsonb) AS given (channel bigint, origin bigint, target bigint)
+    JOIN tidegate.channel ON channel.id = given.channel
+    JOIN tidegate.run ON run.id = channel.run_id
     WHERE run.state = 'open'
 ),
 moved AS (
     UPDATE tidegate.cursor
     SET seq = move.target
     FROM move
-    WHERE cursor.lane_id = move.lane_id AND cursor.seq = move.origin
-    RETURNING cursor.lane_id, cursor.seq
+    WHERE cursor.channel_id = move.channel_id AND cursor.seq = move.origin
+    RETURNING cursor.channel_id, cursor.seq
 ),
 free AS (
-    SELECT lane.id, moved.seq
+    SELECT channel.id, moved.seq
     FROM moved
-    JOIN tidegate.lane ON lane.id = moved.lane_id
-    FOR NO KEY UPDATE OF lane SKIP LOCKED
+    JOIN tidegate.channel ON channel.id = moved.channel_id
+    FOR NO KEY UPDATE OF channel SKIP LOCKED
 ),
 noted AS (
-    UPDATE tidegate.lane SET taken = free.seq FROM free WHERE lane.id = free.id
+    UPDATE tidegate.channel SET taken = free.seq FROM free WHERE channel.id = free.id
 )
-SELECT move.lane_id, moved.lane_id IS NOT NULL
+SELECT move.channel_id, moved.channel_id IS NOT NULL
 FROM move
-LEFT JOIN moved USING (lane_id);
+LEFT JOIN moved USING (channel_id);
 
 -- name: cursors — Where cursors stand.
-SELECT lane_id, seq FROM tidegate.cursor WHERE lane_id = ANY(%(lanes)s::bigint[]);
+SELECT channel_id, seq FROM tidegate.cursor WHERE channel_id = ANY(%(channels)s::bigint[]);
 
 -- name: publish — The results of open runs.
 INSERT INTO tidegate.result (run_id, sink, rows, batches)

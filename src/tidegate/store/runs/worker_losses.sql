@@ -30,12 +30,12 @@ ORDER BY run.id, suspect.task;
 
 -- name: suspect_all — The open runs with unread messages may be what a task's worker was lost by.
 INSERT INTO tidegate.suspect (run_id, task)
-SELECT DISTINCT run.id, lane.to_task
+SELECT DISTINCT run.id, channel.to_task
 FROM tidegate.run
-JOIN tidegate.lane ON lane.run_id = run.id
-JOIN tidegate.cursor ON cursor.lane_id = lane.id
-WHERE run.pipeline = %(pipeline)s AND run.state = 'open' AND lane.to_task = %(task)s
-    AND lane.sent > lane.taken AND lane.sent > cursor.seq
+JOIN tidegate.channel ON channel.run_id = run.id
+JOIN tidegate.cursor ON cursor.channel_id = channel.id
+WHERE run.pipeline = %(pipeline)s AND run.state = 'open' AND channel.to_task = %(task)s
+    AND channel.sent > channel.taken AND channel.sent > cursor.seq
 ON CONFLICT DO NOTHING;
 
 -- name: suspects_of — The suspect open runs of a task, each with the workers that it has cost.

@@ -11,7 +11,7 @@ CREATE TABLE tidegate.run (
 
 CREATE UNIQUE INDEX run_open ON tidegate.run (pipeline, name) WHERE state = 'open';
 
-CREATE TABLE tidegate.lane (
+CREATE TABLE tidegate.channel (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     from_task text NOT NULL,
@@ -22,16 +22,16 @@ CREATE TABLE tidegate.lane (
 ) WITH (fillfactor = 70);
 
 CREATE TABLE tidegate.cursor (
-    lane_id bigint PRIMARY KEY REFERENCES tidegate.lane ON DELETE CASCADE,
+    channel_id bigint PRIMARY KEY REFERENCES tidegate.channel ON DELETE CASCADE,
     seq bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
 
 CREATE TABLE tidegate.message (
-    lane_id bigint NOT NULL REFERENCES tidegate.lane ON DELETE CASCADE,
+    channel_id bigint NOT NULL REFERENCES tidegate.channel ON DELETE CASCADE,
     seq bigint NOT NULL CHECK (seq > 0),
     id uuid NOT NULL,
     kind text NOT NULL CHECK (kind IN ('event', 'watermark', 'barrier', 'instant')),
     payload jsonb NOT NULL,
-    PRIMARY KEY (lane_id, seq),
-    UNIQUE (lane_id, id)
+    PRIMARY KEY (channel_id, seq),
+    UNIQUE (channel_id, id)
 );

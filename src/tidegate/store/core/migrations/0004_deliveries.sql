@@ -6,13 +6,13 @@ ALTER TABLE tidegate.run
     ADD COLUMN reclaimed_at timestamptz,
     ADD COLUMN request uuid UNIQUE;
 
-ALTER TABLE tidegate.lane
+ALTER TABLE tidegate.channel
     ADD COLUMN declared bigint;
 
-UPDATE tidegate.lane
+UPDATE tidegate.channel
 SET declared = (message.payload ->> 'count')::bigint
 FROM tidegate.message
-WHERE message.lane_id = lane.id AND message.kind = 'barrier'
+WHERE message.channel_id = channel.id AND message.kind = 'barrier'
     AND message.payload ->> 'kind' = 'end_of_run';
 
 ALTER TABLE tidegate.message

@@ -5,6 +5,6 @@ CREATE TABLE tidegate.release (
     PRIMARY KEY (run_id, task)
 );
 
-CREATE INDEX lane_declared ON tidegate.lane (to_task, run_id) WHERE declared IS NOT NULL;
+CREATE INDEX channel_declared ON tidegate.channel (to_task, run_id) WHERE declared IS NOT NULL;
 
 CREATE INDEX run_to_reclaim ON tidegate.run (id) WHERE state <> 'open' AND reclaimed_at IS NULL;

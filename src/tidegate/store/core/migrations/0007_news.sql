@@ -1,9 +1,9 @@
-ALTER TABLE tidegate.lane
+ALTER TABLE tidegate.channel
     ADD COLUMN taken bigint NOT NULL DEFAULT 0;
 
-UPDATE tidegate.lane
+UPDATE tidegate.channel
 SET taken = cursor.seq
 FROM tidegate.cursor
-WHERE cursor.lane_id = lane.id;
+WHERE cursor.channel_id = channel.id;
 
-CREATE INDEX lane_news ON tidegate.lane (to_task) WHERE sent > taken;
+CREATE INDEX channel_news ON tidegate.channel (to_task) WHERE sent > taken;

@@ -1,4 +1,4 @@
-ALTER TABLE tidegate.run ADD COLUMN cutting jsonb;
+ALTER TABLE tidegate.run ADD COLUMN checkpoints jsonb;
 
 ALTER TABLE tidegate.run ADD COLUMN lineage bigint[] NOT NULL DEFAULT '{}';
 
@@ -6,14 +6,14 @@ ALTER TABLE tidegate.source ADD COLUMN injected bigint NOT NULL DEFAULT 0;
 
 ALTER TABLE tidegate.chunk ADD COLUMN behind bigint NOT NULL DEFAULT 0;
 
-ALTER TABLE tidegate.lane ADD COLUMN pruned bigint NOT NULL DEFAULT 0;
+ALTER TABLE tidegate.channel ADD COLUMN pruned bigint NOT NULL DEFAULT 0;
 
 CREATE TABLE tidegate.checkpoint (
     run_id bigint NOT NULL REFERENCES tidegate.run ON DELETE CASCADE,
     number bigint NOT NULL CHECK (number > 0),
     id uuid NOT NULL,
     epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 281474976710656),
-    quiet boolean NOT NULL DEFAULT false,
+    unpublished boolean NOT NULL DEFAULT false,
     state text NOT NULL DEFAULT 'triggered' CHECK (
         state IN ('triggered', 'injected', 'aligning', 'acknowledged', 'committed', 'aborted')
     ),

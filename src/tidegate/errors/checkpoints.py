@@ -11,7 +11,7 @@ from tidegate.errors.usage import UsageError
 
 
 @dataclass(eq=False)
-class NothingToCut(RunError):
+class NothingToCheckpoint(RunError):
     """A checkpoint was asked for when no source of the run can bring anything new."""
 
     run: str
@@ -61,7 +61,7 @@ class CheckpointAborted(RunError):
 
 
 @dataclass(eq=False)
-class NoSuchCut(RunError):
+class UnknownCheckpoint(RunError):
     """A cut was asked for that the run does not have, or not any more."""
 
     run: str
@@ -71,7 +71,7 @@ class NoSuchCut(RunError):
 
 
 @dataclass(eq=False)
-class CutDamaged(RunError):
+class CheckpointDamaged(RunError):
     """A run was to be restored to a cut whose files are gone or not as they were."""
 
     run: str
@@ -106,13 +106,13 @@ class OtherPlan(UsageError):
     def __str__(self) -> str:
         if not self.obstacles:
             return super().__str__()
-        cut = f"run {self.runs!r} of {self.pipeline!r} was cut under another plan than"
+        checkpoint = f"run {self.runs!r} of {self.pipeline!r} was cut under another plan than"
         todo = (
             "Restore it with the declaration and the shards that it was cut with (--declared,"
             " --shards), or begin another run."
         )
         told = _few("what differs", self.difference), _few("why it does not fit", self.obstacles)
-        does_not_fit = f"{cut} {self.plan:.12}, and what it keeps does not fit this one."
+        does_not_fit = f"{checkpoint} {self.plan:.12}, and what it keeps does not fit this one."
         return "\n".join([does_not_fit, *told[0], *told[1], todo])
 
 

@@ -10,8 +10,8 @@ from threading import Event, Thread
 
 from tests.integration.group.processes import Cluster
 from tidegate.group.address import Address
-from tidegate.group.handshake import Applicant, open_lane
-from tidegate.group.wire import BOOT, Heartbeat, Lane
+from tidegate.group.handshake import Applicant, open_channel
+from tidegate.group.wire import BOOT, ChannelKind, Heartbeat
 
 SIP = 1 << 16
 """Bytes that a trickling member takes at a time."""
@@ -38,31 +38,31 @@ def read_to_the_end(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def admitted(group: Cluster, name: str) -> Iterator[dict[Lane, socket.socket]]:
+def admitted(group: Cluster, name: str) -> Iterator[dict[ChannelKind, socket.socket]]:
     """The connections of a member that can say whatever it wants."""
     address = Address.parse(group.address)
     who = Applicant(
         name, os.urandom(BOOT - 1) + b"\0", 7, "nowhere", group.secret.encode(), address
     )
-    control = open_lane(who, Lane.CONTROL, 5.0).socket
-    with control, open_lane(who, Lane.MESSAGES, 5.0).socket as messages:
+    control = open_channel(who, ChannelKind.CONTROL, 5.0).socket
+    with control, open_channel(who, ChannelKind.MESSAGES, 5.0).socket as messages:
         control.settimeout(20.0)
         messages.settimeout(20.0)
-        yield {Lane.CONTROL: control, Lane.MESSAGES: messages}
+        yield {ChannelKind.CONTROL: control, ChannelKind.MESSAGES: messages}
 
 
 @contextmanager
-def trickling(lanes: dict[Lane, socket.socket]) -> Iterator[None]:
+def trickling(channels: dict[ChannelKind, socket.socket]) -> Iterator[None]:
     """Its heart beats, and it takes some bytes of its messages now and then."""
     done = Event()
     # With a large buffer the system would tell the other side only now and then that there is room.
-    lanes[Lane.MESSAGES].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SIP)
+    channels[ChannelKind.MESSAGES].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SIP)
 
     def trickle() -> None:
         while not done.wait(PAUSE):
             try:
-                lanes[Lane.CONTROL].sendall(Heartbeat().pack())
-                lanes[Lane.MESSAGES].recv(SIP)
+                channels[ChannelKind.CONTROL].sendall(Heartbeat().pack())
+                channels[ChannelKind.MESSAGES].recv(SIP)
             except OSError:
                 return
 
