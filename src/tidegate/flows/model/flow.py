@@ -61,7 +61,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _DECORATORS = {
     StepKind.PLAIN: "step",
     StepKind.MAP: "map_step",

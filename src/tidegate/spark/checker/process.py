@@ -164,7 +164,7 @@ class Checker:
 
 def _environment() -> dict[str, str]:
     kept = {name: it for name, it in os.environ.items() if not name.startswith(_KEPT_BACK)}
-    ours = str(Path(__file__).parents[2])
+    ours = str(Path(__file__).parents[3])
     # The system's allocator takes from it what is asked for, which is what the limit counts.
     return {"ARROW_DEFAULT_MEMORY_POOL": "system", **kept, "PYTHONPATH": ours}
 
