@@ -203,6 +203,29 @@ class StreamFailed(RunError):
 
 
 @dataclass(eq=False)
+class UnsupportedData(RunError):
+    """`put` was given something that cannot be a chunk."""
+
+    source: str
+    kind: str
+
+    says = (
+        "source {source!r} does not take {kind}; give a path or glob, a Spark DataFrame, an Arrow"
+        " table or reader, or a pandas DataFrame"
+    )
+
+
+@dataclass(eq=False)
+class NoMatchingFile(RunError):
+    """A path or glob that was given as a chunk matches no file."""
+
+    source: str
+    pattern: str
+
+    says = "no file matches {pattern!r}, given for source {source!r}"
+
+
+@dataclass(eq=False)
 class MissingColumns(RunError):
     """A delivered file lacks columns that its source declares."""
 

@@ -14,6 +14,7 @@ from tidegate.spark.analyze.prepare import PreparedStage, inputs_of, prepare
 from tidegate.spark.analyze.schemas import Schema
 from tidegate.spark.checker.pool import CheckerPool
 from tidegate.spark.ingest.event_times import latest_event, watermark
+from tidegate.spark.ingest.frames import as_frame, copy_frame, frame_digest
 from tidegate.spark.ingest.ingest import digest, ingest, ingest_table
 from tidegate.spark.ingest.streams import (
     Rows,
@@ -51,15 +52,18 @@ __all__ = [
     "Session",
     "Stream",
     "analyze",
+    "as_frame",
     "check",
     "check_stream",
     "compacting",
+    "copy_frame",
     "copy_rows",
     "digest",
     "ended_under",
     "ensure_fit",
     "failure_of",
     "follow",
+    "frame_digest",
     "ingest",
     "ingest_table",
     "inputs_of",

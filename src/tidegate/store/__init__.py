@@ -55,7 +55,13 @@ from tidegate.store.runs.channels import (
     unread,
 )
 from tidegate.store.runs.chunks import Chunk
-from tidegate.store.runs.deliveries import begin_batch, end_source, find_chunk, record_chunk
+from tidegate.store.runs.deliveries import (
+    begin_batch,
+    end_source,
+    find_chunk,
+    number_for,
+    record_chunk,
+)
 from tidegate.store.runs.message_codec import message_id
 from tidegate.store.runs.releases import facts_of, gates_of, released, unreleased
 from tidegate.store.runs.results import (
@@ -161,6 +167,7 @@ __all__ = [
     "message_id",
     "monitor_topic",
     "notify",
+    "number_for",
     "number_of",
     "open_database",
     "open_runs",

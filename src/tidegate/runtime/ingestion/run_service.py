@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -34,6 +35,7 @@ from tidegate.runtime.checkpoints.restore import restore
 from tidegate.runtime.counters import Counters
 from tidegate.runtime.file_storage import Storage
 from tidegate.runtime.ingestion.barrier_injection import Injection
+from tidegate.runtime.ingestion.chunk_files import files_matching
 from tidegate.runtime.ingestion.followed_sources import FollowedSources
 from tidegate.runtime.ingestion.run_state import refuse_vain
 from tidegate.runtime.ingestion.stream_ingestion import Chunks, FollowedStream, StreamIngestion
@@ -43,7 +45,10 @@ from tidegate.runtime.task_graph import HEAD, channel_names
 from tidegate.spark import (
     Batch,
     CheckerPool,
+    as_frame,
+    copy_frame,
     digest,
+    frame_digest,
     ingest,
     reported_end,
     watermark,
@@ -60,6 +65,7 @@ from tidegate.store import (
     end_source,
     find_chunk,
     find_run,
+    number_for,
     plan_of,
     record_chunk,
     results_of,
@@ -216,6 +222,51 @@ class RunService:
 
         self._readers(source)
         return self._deliver(run, source, number, _digest(source, file), copy)
+
+    def put(self, run: str, source: str, data: object, chunk: int | None = None) -> list[int]:
+        """Deliver a path or glob, a DataFrame, an Arrow table or a pandas frame; chunk numbers.
+
+        Each file is a chunk. Without a number a chunk gets the next free one; content that was
+        delivered before keeps its number and is not delivered again. Raises what `deliver` raises,
+        `NoMatchingFile`, `UnsupportedData`.
+        """
+        self._readers(source)
+        if isinstance(data, str | PathLike):
+            files = files_matching(source, data, several=chunk is None)
+            return [self._put_file(run, source, file, chunk) for file in files]
+        frame = as_frame(source, data)
+
+        def copy(root: str, beginning: str) -> Batch:
+            return copy_frame(self._pipeline, source, frame, root, beginning)
+
+        return [self._put(run, source, frame_digest(frame, chunk), chunk, copy)]
+
+    def _put_file(self, run: str, source: str, file: str, chunk: int | None) -> int:
+        def copy(root: str, beginning: str) -> Batch:
+            check = self._checkers.check
+            return ingest(self._session, self._pipeline, source, file, root, beginning, check)
+
+        return self._put(run, source, _digest(source, file), chunk, copy)
+
+    def _put(
+        self,
+        run: str,
+        source: str,
+        sha256: str,
+        chunk: int | None,
+        copy: Callable[[str, str], Batch],
+    ) -> int:
+        if chunk is not None:
+            self._deliver(run, source, chunk, sha256, copy)
+            return chunk
+        found = self.known(run)
+        while True:
+            number = self._database.transact(lambda c: number_for(c, found, source, sha256))
+            try:
+                self._deliver(run, source, number, sha256, copy)
+            except ChunkConflict:
+                continue  # another client took the number meanwhile
+            return number
 
     def follow(
         self,

@@ -48,6 +48,13 @@ def find_chunk(connection: psycopg.Connection, run: Run, source: str, number: in
     return _chunk(_look_for_chunk(connection, run, source, number))
 
 
+def number_for(connection: psycopg.Connection, run: Run, source: str, sha256: str) -> int:
+    """The number of the chunk with this content; the next free number if there is none."""
+    given = {"run": run.id, "source": source, "sha256": sha256}
+    known, free = connection.execute(_SQL["find_content"].sql, given).fetchone() or (None, 1)
+    return int(free if known is None else known)
+
+
 def record_chunk(
     connection: psycopg.Connection,
     run: Run,

@@ -14,6 +14,13 @@ SELECT source, number, sha256, rows, bytes, files, shard, watermark
 FROM tidegate.chunk
 WHERE run_id = %(run)s AND source = %(source)s AND number = %(number)s;
 
+-- name: find_content — The number under which this content was delivered, or the next free number.
+SELECT
+    (SELECT min(number) FROM tidegate.chunk
+     WHERE run_id = %(run)s AND source = %(source)s AND sha256 = %(sha256)s),
+    (SELECT coalesce(max(number), 0) + 1 FROM tidegate.chunk
+     WHERE run_id = %(run)s AND source = %(source)s);
+
 -- name: add_chunk — Remember a chunk, and that there is one more.
 WITH added AS (
     INSERT INTO tidegate.chunk (
