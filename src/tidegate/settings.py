@@ -126,7 +126,7 @@ class Settings:
         return cls(**given)
 
 
-class Described(NamedTuple):
+class SettingInfo(NamedTuple):
     """One setting, for people."""
 
     name: str
@@ -136,7 +136,7 @@ class Described(NamedTuple):
 
 
 KNOWN = {
-    it.name: Described(it.name, it.default, it.metadata["unit"], it.metadata["meaning"])
+    it.name: SettingInfo(it.name, it.default, it.metadata["unit"], it.metadata["meaning"])
     for it in fields(Settings)
 }
 

@@ -85,7 +85,7 @@ class Fuzzing:
     """Delivers inputs to one server."""
 
     def __init__(self, server: RunService, root: Path, saved: Path, seed: int) -> None:
-        self.tally = Counters()
+        self.counters = Counters()
         self._server = server
         self._root = root
         self._saved = saved
@@ -99,7 +99,7 @@ class Fuzzing:
             taken = sum(threads.map(lambda number: self._deliver(name, number), numbers))
         self._server.cancel(name)
         self._see_files(name, taken)
-        self.tally.weigh()
+        self.counters.weigh()
 
     def _deliver(self, run: str, number: int) -> bool:
         """Whether it was taken."""
@@ -109,11 +109,11 @@ class Fuzzing:
         answer = self._answer(run, number, file)
         file.unlink()
         if answer in ABOUT_MEMORY and (given.made == "good" or given.ending.startswith(".csv")):
-            self.tally.wrong.append(f"input {number}: {answer}, which it cannot deserve")
+            self.counters.wrong.append(f"input {number}: {answer}, which it cannot deserve")
             answer = None
         if answer is None:
             self._save(number, given)
-        self.tally.answers[given.made, answer or "WRONG"] += 1
+        self.counters.answers[given.made, answer or "WRONG"] += 1
         return answer == TAKEN
 
     def _answer(self, run: str, number: int, file: Path) -> str | None:
@@ -125,9 +125,9 @@ class Fuzzing:
         except RunError as error:
             if not error.retryable and not isinstance(error, ChunkNotCopied):
                 return error.condition
-            self.tally.wrong.append(f"input {number}: {error!r}")
+            self.counters.wrong.append(f"input {number}: {error!r}")
         except Exception as error:  # noqa: BLE001  it is what is looked for
-            self.tally.wrong.append(f"input {number}: {error!r}")
+            self.counters.wrong.append(f"input {number}: {error!r}")
         else:
             return TAKEN
         return None
@@ -142,7 +142,7 @@ class Fuzzing:
         found = [it for it in chunks.rglob("*") if it.is_file()]
         numbers = {it.name.partition("-")[0] for it in found}
         if len(numbers) > taken or any(it.name.endswith(".writing") for it in found):
-            self.tally.wrong.append(f"run {run}: files of chunks that were refused")
+            self.counters.wrong.append(f"run {run}: files of chunks that were refused")
         rmtree(chunks, ignore_errors=True)
 
 
@@ -194,16 +194,16 @@ def main() -> None:
                 fuzz.run(each)
                 _say(f"{each.stop:,} inputs, {monotonic() - began:.0f} s")
         embedded.wait_stopped()
-    _report(fuzz.tally, asked.seed)
+    _report(fuzz.counters, asked.seed)
 
 
-def _report(tally: Counters, seed: int) -> None:
-    for line in tally.table():
+def _report(counters: Counters, seed: int) -> None:
+    for line in counters.table():
         print(line)  # noqa: T201
-    print(f"server: {tally.smallest >> 20} MiB at first, {tally.largest >> 20} MiB at most")  # noqa: T201
-    if tally.wrong:
+    print(f"server: {counters.smallest >> 20} MiB at first, {counters.largest >> 20} MiB at most")  # noqa: T201
+    if counters.wrong:
         saved = Path(gettempdir(), "tidegate-fuzz")
-        sys.exit("\n".join([*tally.wrong[:20], f"seed {seed}; inputs are saved in {saved}"]))
+        sys.exit("\n".join([*counters.wrong[:20], f"seed {seed}; inputs are saved in {saved}"]))
 
 
 def _quick_disk() -> str | None:

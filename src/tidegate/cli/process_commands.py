@@ -100,12 +100,12 @@ def refuse_taken_name(
     hands over and ends.
     """
     from tidegate.runtime.cluster.discovery import find
-    from tidegate.runtime.cluster.membership_probe import refuse_taken
+    from tidegate.runtime.cluster.membership_probe import refuse_used_name
 
     place = find(folder, address)
     if place is not None and name is not None and not with_parent:
         with suppress(CoordinatorUnreachable, NotAdmitted):  # joining says so
-            refuse_taken(place, name)
+            refuse_used_name(place, name)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tidegate.cli.error_output import printable
 from tidegate.errors import counted
-from tidegate.runtime.ingestion.folder_run import Telling
+from tidegate.runtime.ingestion.folder_run import ProgressListener
 from tidegate.runtime.monitor.diagnosis import why
 from tidegate.store.runs.status import stages
 
@@ -54,10 +54,10 @@ class Pace:
         return True
 
 
-class Lines(Telling):
+class Lines(ProgressListener):
     """One line for each thing that happened, with the seconds since the start."""
 
-    first = Telling.every
+    first = ProgressListener.every
     """Seconds after which a wait is reported."""
     longest = LONGEST
 
@@ -157,7 +157,7 @@ class InMotion(Lines):
 
 
 @contextmanager
-def telling(*, quiet: bool, first: str = STARTING) -> Iterator[Telling]:
+def telling(*, quiet: bool, first: str = STARTING) -> Iterator[ProgressListener]:
     """What suits the place where stderr goes; begins with what takes a while first."""
     console = Console(stderr=True, highlight=False)
     if quiet:

@@ -20,7 +20,7 @@ from tidegate.errors import NoDataFolder, NowhereToWrite, ServerUnreachable, Tid
 if TYPE_CHECKING:
     from tidegate.http import HttpClient, HttpRunClient
     from tidegate.pipeline import Pipeline
-    from tidegate.runtime.ingestion.folder_run import Telling
+    from tidegate.runtime.ingestion.folder_run import ProgressListener
 
 TOKEN = "TIDEGATE_TOKEN"  # noqa: S105  the name of a variable
 SERVER = "TIDEGATE_SERVER"
@@ -141,7 +141,7 @@ def _noting_what_stays_open(remote: HttpRunClient, run: str) -> Iterator[None]:
 
 
 def _fetch(
-    remote: HttpRunClient, run: str, out: Path, told: Telling, timeout: float | None
+    remote: HttpRunClient, run: str, out: Path, told: ProgressListener, timeout: float | None
 ) -> Mapping[str, int]:
     """Wait for the results and write them."""
     from tidegate.runtime.ingestion.folder_run import wait

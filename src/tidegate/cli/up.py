@@ -76,7 +76,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     """
     with reported_errors(as_json=False):
         from tidegate.http import read_tokens, refuse_unsafe
-        from tidegate.runtime.cluster.file_lock import alone_in
+        from tidegate.runtime.cluster.file_lock import exclusive_use
         from tidegate.runtime.cluster.local_cluster import ClusterSpec, local_cluster
         from tidegate.runtime.deployment import open_deployment
 
@@ -97,7 +97,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         os.umask(PRIVATE)
         private_folder(deployment / "logs")
         # This process holds the deployment open, so that it outlives each of the others.
-        with alone_in(deployment), open_deployment(deployment, database):
+        with exclusive_use(deployment), open_deployment(deployment, database):
             say = begin_log_in(deployment / "logs" / "up.log")
             wanted = ClusterSpec(pipeline, deployment, workers, monitors, serve, work, stages or ())
             with local_cluster(wanted, meet_at, say) as at_work:
@@ -132,14 +132,14 @@ def drain(
     with reported_errors(as_json=False):
         from tidegate.errors import NotUp
         from tidegate.runtime.cluster.discovery import find
-        from tidegate.runtime.cluster.membership_probe import find_worker, visiting
+        from tidegate.runtime.cluster.membership_probe import require_worker, temporary_member
         from tidegate.runtime.cluster.peer import DRAIN
 
         place = find(deployment, group)
         if place is None:
             raise NotUp(str(deployment))
-        with visiting(place, "drain") as visitor:
-            find_worker(visitor, worker)
+        with temporary_member(place, "drain") as visitor:
+            require_worker(visitor, worker)
             visitor.order(worker, DRAIN)
             _say(f"{worker} finishes what is at work")
             gone = visitor.wait_until_gone(worker, bound)

@@ -49,7 +49,7 @@ from tidegate.http.requests import (
     Beginning,
     Ending,
     Restoring,
-    Taking,
+    RunClient,
     WantedCheckpoint,
     asked_checkpoint,
     asked_chunk,
@@ -307,7 +307,7 @@ class _Endpoints:
     async def take(self, request: Request) -> Response:
         """That it was begun; its number is that of the cut, if it becomes one."""
         account = self._account(request)
-        asked = await self._body(request, Taking)
+        asked = await self._body(request, RunClient)
         number = await self._threads.call(
             account.client, account.take_checkpoint, request.path_params["run"], asked
         )

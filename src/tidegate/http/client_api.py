@@ -47,7 +47,7 @@ from tidegate.store.runs.status import (
 
 if TYPE_CHECKING:
     from tidegate.checkpoint import Checkpoints
-    from tidegate.http.requests import Taking, WantedCheckpoint
+    from tidegate.http.requests import RunClient, WantedCheckpoint
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.service import PipelineFrontend
     from tidegate.spark import Batch
@@ -235,7 +235,7 @@ class ClientApi:
 
     # ── cuts ──
 
-    def take_checkpoint(self, run: str, asked: Taking) -> int:
+    def take_checkpoint(self, run: str, asked: RunClient) -> int:
         """Begin a checkpoint now; its number."""
         with self._told(run):
             stored = stored_name(self.client, run)

@@ -55,7 +55,7 @@ class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None if self.checkpoints is None else _checkpoints(self.checkpoints)
 
 
-class Taking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RunClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A checkpoint to begin; an unaligned one waits for nobody, and is not shown."""
 
     unaligned: bool = False

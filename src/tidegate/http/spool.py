@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from tidegate.permissions import private_folder
 from tidegate.runtime.cluster.file_lock import locked
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.spark.ingest.parquet_files import locate
 from tidegate.spark.ingest.parquet_writer import space_on
 
@@ -130,5 +130,5 @@ def _lock_of(folder: Path) -> Path:
 
 
 def _remove_forgotten(root: str) -> None:
-    storage = Storage(root)
+    storage = FileStorage(root)
     storage.remove(it.path for it in storage.files(FOLDER) if it.written_at < time() - FORGOTTEN)

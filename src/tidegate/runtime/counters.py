@@ -1,4 +1,4 @@
-"""What a process has done so far, counted by whichever of its threads does it."""
+"""Named counters of a process, incremented from any thread."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from threading import Lock
 
 
 class Counters:
-    """Counts, by what is counted."""
+    """Thread-safe counts by name."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._counting = Lock()
 
-    def count(self, what: str) -> None:
-        """One more of these."""
+    def count(self, name: str) -> None:
+        """Increment a counter."""
         with self._counting:
-            self._counts[what] += 1
+            self._counts[name] += 1
 
     def counts(self) -> dict[str, int]:
-        """All that was counted so far."""
+        """All counters and their values."""
         with self._counting:
             return dict(self._counts)

@@ -17,7 +17,7 @@ BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredFile:
     """A file, relative to the root, and when it was written, in seconds since 1970."""
 
     path: str
@@ -25,7 +25,7 @@ class Stored:
     bytes: int
 
 
-class Storage:
+class FileStorage:
     """Looks at files below a root and removes them. What is not there is no error."""
 
     def __init__(self, root: str) -> None:
@@ -35,7 +35,7 @@ class Storage:
             self._system, self._root = arrow_fs.LocalFileSystem(), root
         self._root = self._root.rstrip("/")
 
-    def files(self, folder: str) -> list[Stored]:
+    def files(self, folder: str) -> list[StoredFile]:
         """All files below a folder."""
         return [self._stored(it) for it in self._infos(folder) if it.is_file]
 
@@ -99,6 +99,6 @@ class Storage:
         )
         return list(self._system.get_file_info(selector))
 
-    def _stored(self, info: Any) -> Stored:
+    def _stored(self, info: Any) -> StoredFile:
         inside = info.path[len(self._root) :].lstrip("/")
-        return Stored(inside, (info.mtime_ns or 0) / 1e9, info.size or 0)
+        return StoredFile(inside, (info.mtime_ns or 0) / 1e9, info.size or 0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import OtherPlan, SparkLost, UnknownStage, WorkerGaveUp, listed
 from tidegate.plan import plan_hash
 from tidegate.runtime.checkpoints.plan_compatibility import record_plan
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.jobs.processor_factory import SparkProcessorFactory
 from tidegate.runtime.monitor.diagnosis import why_not_done
@@ -142,7 +142,7 @@ def run_monitor(
     place: Deployment, pipeline: str, notifications: Notifications, process: str = ""
 ) -> Iterator[Monitor]:
     """Watch the runs of a pipeline, or stand by while another does."""
-    explain, checksum = partial(why_not_done, place.database), Storage(place.root).checksum
+    explain, checksum = partial(why_not_done, place.database), FileStorage(place.root).checksum
     with Monitor(
         place.database, pipeline, notifications, explain, checksum, process=process
     ) as watch:

@@ -26,8 +26,8 @@ from tidegate.runtime.cluster.local_cluster import (
     LocalCluster,
     Warnings,
 )
-from tidegate.runtime.cluster.membership_probe import refuse_taken
-from tidegate.runtime.cluster.peer import DRAIN, STOP, Gone, GroupPeer, Stats
+from tidegate.runtime.cluster.membership_probe import refuse_used_name
+from tidegate.runtime.cluster.peer import DRAIN, STOP, Departure, GroupPeer, Stats
 from tidegate.runtime.cluster.process_supervisor import ProcessSpec, ProcessSupervisor
 from tidegate.runtime.cluster.roles import run_until_stopped
 from tidegate.store import Notifications
@@ -147,7 +147,7 @@ def test_one_that_is_told_to_drain_hands_over_and_goes(join: Join) -> None:
     chief.order("worker", DRAIN)
 
     final = Stats("worker", "test", {"steps": 3}, is_final=True)
-    assert chief.wait_until_gone("worker", 20) == Gone(final)
+    assert chief.wait_until_gone("worker", 20) == Departure(final)
     thread.join(10)
     assert duty.is_handed_over
 
@@ -177,7 +177,7 @@ def test_one_that_is_lost_is_gone_without_a_last_word(join: Join) -> None:
     chief.group.wait_for(["dying"])
     dying.group.close()
 
-    assert chief.wait_until_gone("dying", 20) == Gone(None)
+    assert chief.wait_until_gone("dying", 20) == Departure(None)
 
 
 def test_nobody_is_gone_while_there_is_no_coordinator_to_tell() -> None:
@@ -257,10 +257,10 @@ def test_the_name_of_somebody_who_has_died_is_free(place: GroupAddress, join: Jo
     with subprocess.Popen(asked) as process:
         chief.group.wait_for(["worker-1"], 30.0)
         with pytest.raises(NameTaken):
-            refuse_taken(place, "worker-1")
+            refuse_used_name(place, "worker-1")
         process.kill()
 
-    refuse_taken(place, "worker-1")
+    refuse_used_name(place, "worker-1")
 
 
 def test_one_whose_name_another_process_has_taken_hands_over_and_ends(
@@ -349,7 +349,7 @@ def test_whoever_does_not_come_is_named_with_what_it_said_last(join: Join, tmp_p
                for name, program in (("worker-1", here), ("worker-2", absent)))  # fmt: skip
     try:
         join("worker-1")
-        wait_until(lambda: "no Spark" in supervisor.hands["worker-2"].said_last())
+        wait_until(lambda: "no Spark" in supervisor.processes["worker-2"].last_output())
         with pytest.raises(ClusterIncomplete) as raised:
             LocalCluster(supervisor, join("chief")).gather(Event(), bound=1.0)
         assert raised.value.reason == "worker-2 did not come"
@@ -368,7 +368,7 @@ def test_one_that_dies_again_and_again_before_it_is_at_work_is_not_waited_for(
     try:
         with pytest.raises(ClusterIncomplete):
             LocalCluster(supervisor, join("chief")).gather(Event(), bound=300.0)
-        assert supervisor.hands["worker-1"].deaths > 1
+        assert supervisor.processes["worker-1"].failures > 1
     finally:
         supervisor.close(10)
 
@@ -387,7 +387,7 @@ def test_one_that_was_asked_for_what_makes_no_sense_ends_the_waiting_at_once(
             LocalCluster(supervisor, join("chief")).gather(Event(), bound=300.0)
         assert raised.value.reason == "worker-1 did not come"
         assert raised.value.said == "worker-1 said last: there is no stage nope"
-        assert supervisor.hands["worker-1"].deaths == 1
+        assert supervisor.processes["worker-1"].failures == 1
     finally:
         supervisor.close(10)
 
@@ -401,9 +401,9 @@ def test_whoever_looks_after_a_deployment_hears_of_deaths_and_of_those_who_are_b
     company = LocalCluster(supervisor, chief, say=said.append)
     try:
         company.gather(Event(), bound=60.0)
-        hand = supervisor.hands["worker-1"]
-        killed = hand.pid
-        hand.kill()
+        process = supervisor.processes["worker-1"]
+        killed = process.pid
+        process.kill()
 
         def is_back() -> bool:
             company.look()
@@ -419,7 +419,7 @@ def test_whoever_looks_after_a_deployment_hears_of_deaths_and_of_those_who_are_b
 def test_lists_of_stages_are_dealt_out_to_the_workers() -> None:
     wanted = ClusterSpec("shop", Path("here"), 3, 0, stages=["s1,s2", "s3"])
 
-    assert [post.command[-2:] for post in wanted.posts()] == [
+    assert [spec.command[-2:] for spec in wanted.process_specs()] == [
         ["--stages", "s1,s2"],
         ["--stages", "s3"],
         ["--stages", "s1,s2"],
@@ -437,15 +437,15 @@ def test_a_warning_is_said_once_and_only_if_it_stays() -> None:
 
 def test_a_coordinator_that_a_fault_of_its_own_has_ended_is_begun_again() -> None:
     secret = new_secret()
-    with CoordinatorSupervisor("tcp://127.0.0.1:0", secret) as chair:
-        first = chair.coordinator
+    with CoordinatorSupervisor("tcp://127.0.0.1:0", secret) as coordinator_supervisor:
+        first = coordinator_supervisor.coordinator
         peer = GroupPeer.join("worker-1", GroupAddress(first.address, secret))
         first._fault = KeyError(3)  # noqa: SLF001  nothing else breaks it
         first.close()
-        chair.look()
+        coordinator_supervisor.look()
 
-        assert chair.coordinator is not first
-        assert chair.coordinator.address == first.address
+        assert coordinator_supervisor.coordinator is not first
+        assert coordinator_supervisor.coordinator.address == first.address
         other = GroupPeer.join("worker-2", GroupAddress(first.address, secret))
         other.group.wait_for(["worker-1"], 30.0)
         for each in (peer, other):

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.errors import RunFailed
 from tidegate.http import HttpClient, HttpRunClient, http_run_client
-from tidegate.runtime.ingestion.folder_run import RunOptions, Telling, chunks_of, send
+from tidegate.runtime.ingestion.folder_run import ProgressListener, RunOptions, chunks_of, send
 from tidegate.testing import ChaosCluster
 
 BOUND = 240.0
@@ -21,7 +21,7 @@ def sent(server: HttpRunClient, name: str, folder: Path, quantity: int) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(f"item_id,quantity\n1,{quantity}\n")
     chunks = chunks_of(folder / name, server.served.sources)
-    send(server, chunks, RunOptions(name), Telling())
+    send(server, chunks, RunOptions(name), ProgressListener())
 
 
 @pytest.mark.timeout(3 * BOUND)

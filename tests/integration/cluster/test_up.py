@@ -23,7 +23,7 @@ from tidegate.group import Group, Member
 from tidegate.http import HttpClient, HttpRunClient, http_run_client
 from tidegate.runtime.cluster.discovery import find
 from tidegate.runtime.cluster.peer import NEWS, GroupPeer
-from tidegate.runtime.ingestion.folder_run import RunOptions, Telling, chunks_of, send
+from tidegate.runtime.ingestion.folder_run import ProgressListener, RunOptions, chunks_of, send
 from tidegate.store import Database, open_database
 from tidegate.testing import ChaosCluster
 
@@ -117,7 +117,7 @@ def sent(at_work: AtWork, name: str, folder: Path) -> None:
         at_work.server,
         chunks_of(data, at_work.server.served.sources),
         RunOptions(name),
-        Telling(),
+        ProgressListener(),
     )
 
 

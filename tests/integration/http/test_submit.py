@@ -17,8 +17,8 @@ from tidegate.cli import app
 from tidegate.http import HttpClient, Limits, Listening, http_run_client, listening_at, serving_http
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.folder_run import (
+    ProgressListener,
     RunOptions,
-    Telling,
     chunks_of,
     run_folder,
     send,
@@ -281,8 +281,8 @@ def test_a_server_that_restarts_while_chunks_are_sent_is_not_noticed_by_its_clie
     def submitted(url: str) -> dict[str, int]:
         remote = http_run_client(HttpClient(url, ANN, BOUND), lambda served: served)
         chunks = chunks_of(data, remote.served.sources)
-        send(remote, chunks, RunOptions("august"), Telling())
-        return wait(remote, "august", Telling(), remote.check)
+        send(remote, chunks, RunOptions("august"), ProgressListener())
+        return wait(remote, "august", ProgressListener(), remote.check)
 
     with ThreadPoolExecutor(2) as pool:
         with serving_http(service, place, "127.0.0.1:0", TOKENS, Limits(MOST)) as listening:
@@ -307,8 +307,13 @@ def test_a_client_outlasts_a_start_of_its_server_that_takes_longer_than_its_pati
         calls = HttpClient(url, ANN, patience=0)
         calls.say = said.append
         remote = http_run_client(calls, lambda served: served)
-        send(remote, chunks_of(data, remote.served.sources), RunOptions("september"), Telling())
-        return wait(remote, "september", Telling(), remote.check)
+        send(
+            remote,
+            chunks_of(data, remote.served.sources),
+            RunOptions("september"),
+            ProgressListener(),
+        )
+        return wait(remote, "september", ProgressListener(), remote.check)
 
     with (
         ThreadPoolExecutor(1) as pool,

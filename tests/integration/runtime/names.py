@@ -172,7 +172,7 @@ class Bench:
         gates = self.task_graph.monitored
         self.database.transact(lambda c: record_gates(c, plan_hash(self.plan), gates))
         self.run = self.database.transact(self._begin)
-        self.tasks = {task: self._built(task) for task in self.task_graph.places}
+        self.tasks = {task: self._built(task) for task in self.task_graph.tasks}
         self.coordinator = CheckpointCoordinator(self.database, self.plan.pipeline, checksums)
         self.watch = self._lease("monitor", self.plan.pipeline)
         self.checkpoints = CheckpointClient(
@@ -349,7 +349,7 @@ class Bench:
         processor = cast("DurableProcessor", self.task_graph.processor(task, self.factory))
         owned = Ownership(self._lease("task", f"{self.plan.pipeline}/{task}"))
         return Task(processor, TaskChannels(self.database, self.plan.pipeline, processor,
-                                            self.task_graph.links, owned, self.task_graph.monitored,
+                                            self.task_graph.edges, owned, self.task_graph.monitored,
                                             checksums))  # fmt: skip
 
     def _lease(self, kind: str, key: str) -> Lease:

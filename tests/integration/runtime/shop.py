@@ -8,7 +8,7 @@ from pathlib import Path
 import tidegate as tg
 from tidegate.checkpoint import Checkpoints
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.spark import Batch, Session
 from tidegate.store import Connection, Database
@@ -89,7 +89,7 @@ def rows(spark: Session, place: Deployment, batches: list[Batch]) -> list[Row]:
 
 def files_of(place: Deployment, run: int) -> list[str]:
     """Every file that is there for a run, but for the checksums that Hadoop keeps of each."""
-    storage = Storage(place.root)
+    storage = FileStorage(place.root)
     every = [*storage.files("chunks"), *storage.files("batches")]
     paths = [it.path for it in every if not it.path.endswith(".crc")]
     return [path for path in paths if f"/run={run}/" in path]

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.runtime.shop import Client, ask, files_of
 from tidegate.errors import DatabaseUnreachable, SourceEnded
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion import run_service as servers
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.sweeper import sweep
@@ -64,7 +64,7 @@ def test_a_chunk_whose_commit_was_not_confirmed_keeps_the_files_that_its_row_nam
     monkeypatch.setattr(servers, "record_chunk", Losing(unreachable()))
     with pytest.raises(DatabaseUnreachable):
         client.sales(1, TEA)
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     assert files_of(place, client.id) == files_recorded(place)
     assert not client.sales(1, TEA), "it was delivered before"
     assert files_of(place, client.id) == files_recorded(place)
@@ -88,7 +88,7 @@ def test_what_was_not_committed_after_all_goes_with_its_run(
     assert client.sales(1, TEA)
     assert len(files_of(place, client.id)) == 2
     client.server.cancel("march")
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     assert files_of(place, client.id) == []
 
 

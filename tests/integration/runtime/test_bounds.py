@@ -16,7 +16,7 @@ from tests.integration.runtime.shop import Client, allow, ask, refuse
 from tests.waiting import wait_until
 from tidegate.errors import RunFailed
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor import monitor as monitors
 from tidegate.runtime.monitor.diagnosis import why_not_done
@@ -33,7 +33,11 @@ def watching(
     with (
         Notifications(place.database) as notifications,
         Monitor(
-            place.database, task_graph.name, notifications, explain, Storage(place.root).checksum
+            place.database,
+            task_graph.name,
+            notifications,
+            explain,
+            FileStorage(place.root).checksum,
         ) as watch,
     ):
         yield watch
@@ -57,7 +61,7 @@ def test_whoever_leads_is_known_by_its_process(place: Deployment, task_graph: Ta
             task_graph.name,
             notifications,
             explain,
-            Storage(place.root).checksum,
+            FileStorage(place.root).checksum,
         )
         with Monitor(*its, process="monitor-1"):
             wait_until(lambda: bool(leaders()))

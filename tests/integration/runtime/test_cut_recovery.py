@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.runtime.shop import BOUND, Client, files_of, rows
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import PipelineService
 from tidegate.spark import Session
@@ -28,13 +28,13 @@ def test_a_run_that_was_given_up_goes_on_at_its_cut_after_everything_was_swept(
     client.sales(2, (1, 300))
     earlier = server.known(client.run)
     database.transact(lambda c: close_run(c, earlier, how, "somebody has enough of it"))
-    sweep(database, Storage(common_place.root))
+    sweep(database, FileStorage(common_place.root))
     assert files_of(common_place, earlier.id)
 
     server.restore(client.run)
     while database.transact(lambda c: remove_closed_runs(c, 0)):
         pass
-    sweep(database, Storage(common_place.root))
+    sweep(database, FileStorage(common_place.root))
     client.sales(3, (2, 400))
     client.end()
     final = client.wait()

@@ -20,7 +20,7 @@ from tidegate.errors import (
 )
 from tidegate.runtime.checkpoints.client import CheckpointResults
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import PipelineService, serve
 from tidegate.runtime.task import stage_state
@@ -204,7 +204,7 @@ def test_a_state_survives_whoever_had_it(place: Deployment, spark: Session, tmp_
         client.items(1, *RICE_AND_TEA)
         client.sales(1, (1, 7), (2, 200))
         take(service, client)
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     with serve(place, shop(), spark) as service:
         client.server = service.server
         client.sales(2, (1, 300))
@@ -216,7 +216,7 @@ def test_a_state_survives_whoever_had_it(place: Deployment, spark: Session, tmp_
             "bulk": [(1, 300), (2, 200)],
         }
         assert rows(spark, place, final["best"]) == [("tea", 307_000)]
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     assert shown(spark, place, second)["best"] == [("tea", 307_000)], "a cut can still be read"
     assert len(files_of(place, client.id)) > 0
 
@@ -333,7 +333,7 @@ def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
     monkeypatch.setattr(stage_state, "MANY", 3)
     monkeypatch.setattr(retention.prune, "__defaults__", (0.0,))
     monkeypatch.setattr(retention.noted, "__defaults__", (10_000, 0.0))
-    storage = Storage(place.root)
+    storage = FileStorage(place.root)
     with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path, Checkpoints(retained=1))
         client.items(1, *RICE_AND_TEA)

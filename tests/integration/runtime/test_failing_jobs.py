@@ -16,7 +16,7 @@ from tests.integration.runtime.shop import Client, files_of, rows, shop
 from tests.waiting import wait_until
 from tidegate.errors import RunFailed
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.jobs import job_batcher as batchers
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import serve
@@ -117,7 +117,7 @@ def strict() -> tg.Pipeline:
 
 
 def _swept(place: Deployment, run: int) -> bool:
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     return files_of(place, run) == []
 
 

@@ -13,9 +13,9 @@ from tidegate.errors import BadValue, RunFailed
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion import folder_run
 from tidegate.runtime.ingestion.folder_run import (
+    ProgressListener,
     RunOptions,
     RunReport,
-    Telling,
     chunks_in,
     run_folder,
 )
@@ -27,7 +27,7 @@ MORE_SALES = "item_id,quantity\n2,4\n"
 ITEMS = 'item_id,item_name\n1,"a ""quoted"", name"\n2,tea\n'
 
 
-class Heard(Telling):
+class Heard(ProgressListener):
     """Remembers what it is told."""
 
     def __init__(self) -> None:

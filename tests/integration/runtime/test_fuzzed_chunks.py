@@ -15,6 +15,6 @@ def test_damaged_chunks_get_named_answers_and_the_server_stays_small(
 ) -> None:
     with fuzzing(database, tmp_path, no_session, seed=7) as fuzz:
         fuzz.run(INPUTS)
-    assert fuzz.tally.wrong == []
-    assert sum(fuzz.tally.answers.values()) == len(INPUTS)
-    assert fuzz.tally.answers["good", TAKEN] > 0
+    assert fuzz.counters.wrong == []
+    assert sum(fuzz.counters.answers.values()) == len(INPUTS)
+    assert fuzz.counters.answers["good", TAKEN] > 0

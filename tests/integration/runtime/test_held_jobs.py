@@ -17,7 +17,7 @@ from tests.integration.runtime.shop import Client, files_of, rows, shop
 from tests.waiting import wait_until
 from tidegate.dataflow import Edge
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.jobs import processor_factory as factories
 from tidegate.runtime.jobs.job_batcher import ALONE_ROWS
 from tidegate.runtime.monitor.sweeper import sweep
@@ -127,7 +127,7 @@ def test_a_run_completes_while_the_job_of_another_is_held(
 
 
 def is_swept(place: Deployment, run: int) -> bool:
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     return files_of(place, run) == []
 
 
@@ -166,7 +166,7 @@ def test_a_run_that_is_cancelled_under_its_job_leaves_nothing_and_its_name_is_fr
 
 
 def has_all_tasks(service: PipelineService) -> bool:
-    return set(service.worker.tasks) == set(service.task_graph.places)
+    return set(service.worker.tasks) == set(service.task_graph.tasks)
 
 
 def test_a_service_whose_job_is_held_closes_soon_and_another_completes_the_run(
@@ -217,7 +217,7 @@ def test_a_worker_that_drains_waits_for_its_jobs_and_nobody_runs_them_again(
     held.wait_until_held()
     reads.clear()
     assert service.worker.drain(0.5) is False  # they are at work
-    assert len(reads) < 20 * len(service.task_graph.places)  # waiting is not spinning
+    assert len(reads) < 20 * len(service.task_graph.tasks)  # waiting is not spinning
     with serve(place, shop(), spark) as other:
         wait_until(lambda: len(other.worker.tasks) > 0)
         held.release()

@@ -14,7 +14,7 @@ from tests.integration.runtime.names import Bench
 from tidegate.checkpoint import CheckpointState
 from tidegate.dataflow import CheckpointBarrier
 from tidegate.plan import physical_plan
-from tidegate.runtime.ingestion.barrier_injection import MOST_FAILURES, Injection
+from tidegate.runtime.ingestion.barrier_injection import MOST_FAILURES, BarrierInjection
 from tidegate.store import ChannelName, Database, EmbeddedPostgres, Notifications, Run
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
@@ -36,13 +36,13 @@ def bench(
 
 
 @pytest.fixture
-def injection(bench: Bench) -> Injection:
+def injection(bench: Bench) -> BarrierInjection:
     readers = bench.task_graph.sources
 
     def channels(source: str) -> list[ChannelName]:
         return [ChannelName("head", task) for tasks in readers[source] for task in tasks]
 
-    return Injection(bench.database, bench.plan.pipeline, bench.notifications, channels)
+    return BarrierInjection(bench.database, bench.plan.pipeline, bench.notifications, channels)
 
 
 def broken_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def broken_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_that_cannot_inject_keeps_no_other_from_it_and_is_named(
     bench: Bench,
-    injection: Injection,
+    injection: BarrierInjection,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -86,7 +86,7 @@ def test_one_that_cannot_inject_keeps_no_other_from_it_and_is_named(
 
 
 def test_one_that_can_again_is_not_blamed(
-    bench: Bench, injection: Injection, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, injection: BarrierInjection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = bench.trigger()
     broken_for("b", monkeypatch)

@@ -14,7 +14,7 @@ from tests.integration.runtime.jobs import Jobs
 from tests.integration.runtime.shop import BOUND, Client, ask, rows, shop
 from tests.waiting import wait_until
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import serve
 from tidegate.runtime.worker.worker import WORKER
@@ -137,7 +137,7 @@ def worker_of(place: Deployment) -> str:
 
 def _fenced(place: Deployment) -> bool:
     """Sweep, and see whether a worker's lease was taken by it."""
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     return bool(
         ask(
             place.database,

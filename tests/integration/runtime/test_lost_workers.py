@@ -170,5 +170,5 @@ def test_a_worker_that_is_closed_makes_no_suspects(
     sell(counter, tmp_path, "march")
     for _ in range(3):
         with working(place, task_graph) as worker:
-            wait_until(lambda: set(worker.tasks) == set(task_graph.places))
+            wait_until(lambda: set(worker.tasks) == set(task_graph.tasks))
     assert ask(place.database, "SELECT * FROM tidegate.suspect") == []

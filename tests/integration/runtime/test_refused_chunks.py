@@ -22,7 +22,7 @@ from tidegate.errors import (
     WrongColumnType,
 )
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.task_graph import TaskGraph
 from tidegate.spark import Session
@@ -121,7 +121,7 @@ def test_a_chunk_that_does_not_fit_on_the_disk_is_refused_and_fits_when_there_is
             client.deliver("sales", 1, file)
         assert refused.value.retryable
         assert recorded(place) == []
-        assert [it.path for it in Storage(place.root).files("chunks")] == []
+        assert [it.path for it in FileStorage(place.root).files("chunks")] == []
         filler.unlink()
         assert client.deliver("sales", 1, file)
     assert ask(database, "SELECT rows FROM tidegate.chunk") == [(60_001,)]

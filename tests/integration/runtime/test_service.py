@@ -19,7 +19,7 @@ from tidegate.errors import (
     UnknownSource,
 )
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session
@@ -144,11 +144,11 @@ def test_of_a_complete_run_only_results_stay(
     results = service.server.wait("march", BOUND)
     named = {file for batches in results.values() for batch in batches for file in batch.files}
     run = service.server.known("march").id
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     wait_until(lambda: set(files_of(place, run)) == named)
     assert rows(spark, place, service.server.results("march")["best"]) == [("tea", 1000)]
 
 
 def _swept(place: Deployment, run: int) -> bool:
-    sweep(place.database, Storage(place.root))
+    sweep(place.database, FileStorage(place.root))
     return files_of(place, run) == []

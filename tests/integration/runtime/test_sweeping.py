@@ -14,7 +14,7 @@ from tests.integration.runtime.shop import Client, ask, files_of
 from tests.waiting import wait_until
 from tidegate.errors import Fenced
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.sweeper import Sweeper, Swept, has_news, sweep
 from tidegate.runtime.worker.worker import WORKER
@@ -41,11 +41,11 @@ def client(counter: RunService, tmp_path: Path) -> Client:
 
 
 def sweep_once(place: Deployment) -> Swept:
-    return sweep(place.database, Storage(place.root))
+    return sweep(place.database, FileStorage(place.root))
 
 
 def is_news(place: Deployment) -> bool:
-    return has_news(place.database, Storage(place.root))
+    return has_news(place.database, FileStorage(place.root))
 
 
 def grow_old(file: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_clock_that_jumps_far_ahead_lets_the_sweeper_remove_no_closed_run(
     assert "the database's clock has jumped by +" in caplog.text
 
     settled = ClockWatch(place.database, settle=0)
-    sweep(place.database, Storage(place.root), settled)
+    sweep(place.database, FileStorage(place.root), settled)
     assert not is_known(place, client.id)
 
 

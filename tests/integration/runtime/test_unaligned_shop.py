@@ -11,7 +11,7 @@ from tests.waiting import wait_until
 from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.errors import CheckpointDamaged
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import PipelineService, serve, serve_frontend
 from tidegate.spark import Session
@@ -36,7 +36,7 @@ def test_a_run_that_nobody_works_on_is_cut_with_all_that_is_on_its_way(
         (first, *_) = front.server.checkpoints.all("march")
         assert (first.is_aligned, first.is_published) == (False, False)
         assert first.seconds >= 0.5
-        sweep(place.database, Storage(place.root))
+        sweep(place.database, FileStorage(place.root))
 
         (chunk, *_) = [file for file in Path(place.root).rglob("*.parquet") if "sales" in str(file)]
         content = chunk.read_bytes()

@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 from tidegate.errors import RunFailed, RunTimeout
 from tidegate.runtime import service as services
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.monitor.monitor import NET, Monitor
@@ -47,7 +47,7 @@ def watching(place: Deployment, service: PipelineService) -> Iterator[None]:
             service.task_graph.name,
             notifications,
             explain,
-            Storage(place.root).checksum,
+            FileStorage(place.root).checksum,
         ),
     ):
         yield

@@ -228,7 +228,7 @@ def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
         wait_until(lambda: "lets s1" in caplog.text)
         allow(place.database)
         wait_until(lambda: counter.known("march").state is RunState.FAILED)
-        wait_until(lambda: set(worker.tasks) == set(task_graph.places))
+        wait_until(lambda: set(worker.tasks) == set(task_graph.tasks))
 
 
 @pytest.mark.usefixtures("quick")
@@ -270,7 +270,7 @@ def test_a_worker_looks_for_tasks_again_after_any_trouble(
 
     monkeypatch.setattr(TaskGraph, "processor", flaky)
     with working(place, task_graph) as worker:
-        wait_until(lambda: set(worker.tasks) == set(task_graph.places))
+        wait_until(lambda: set(worker.tasks) == set(task_graph.tasks))
         assert worker.error is None
     assert not troubles
 
@@ -304,7 +304,7 @@ def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
 def test_workers_share_the_tasks_evenly_and_one_that_stays_takes_them_all(
     place: Deployment, task_graph: TaskGraph
 ) -> None:
-    everything = set(task_graph.places)
+    everything = set(task_graph.tasks)
     with working(place, task_graph) as first:
         wait_until(lambda: set(first.tasks) == everything)
         with working(place, task_graph) as second:
@@ -332,13 +332,13 @@ def test_a_worker_that_drains_commits_what_is_at_work_and_nobody_does_it_again(
             drained: list[bool] = []
             draining = Thread(target=lambda: drained.append(leaving.drain(30)))
             draining.start()
-            wait_until(lambda: len(staying.tasks) >= len(task_graph.places) - len(SOURCE_TASKS))
+            wait_until(lambda: len(staying.tasks) >= len(task_graph.tasks) - len(SOURCE_TASKS))
             assert not drained
             goes_on.set()
             draining.join(30)
             assert drained == [True]
             assert leaving.tasks == ()
-            wait_until(lambda: set(staying.tasks) == set(task_graph.places))
+            wait_until(lambda: set(staying.tasks) == set(task_graph.tasks))
             wait_until(lambda: is_processed(place, client))
     assert len(done) == 1
 
@@ -364,11 +364,11 @@ def test_a_worker_that_cannot_finish_in_time_says_so(
 def test_a_worker_for_some_stages_takes_their_tasks_and_no_others(
     place: Deployment, task_graph: TaskGraph
 ) -> None:
-    node = task_graph.places[SOURCE_TASKS[0]][0]
+    node = task_graph.tasks[SOURCE_TASKS[0]][0]
     with working(place, task_graph, stages=[node.id]) as some:
         wait_until(lambda: set(some.tasks) == set(SOURCE_TASKS))
         with working(place, task_graph) as rest:
-            wait_until(lambda: {*some.tasks, *rest.tasks} == set(task_graph.places))
+            wait_until(lambda: {*some.tasks, *rest.tasks} == set(task_graph.tasks))
             assert set(some.tasks) <= set(SOURCE_TASKS)
 
 
@@ -391,10 +391,10 @@ def test_a_worker_that_cannot_start_tasks_leaves_them_to_those_who_can(
         Worker(place.database, task_graph, cannot, notifications) as unlucky,
         working(place, task_graph) as able,
     ):
-        wait_until(lambda: set(able.tasks) == set(task_graph.places))
+        wait_until(lambda: set(able.tasks) == set(task_graph.tasks))
         assert unlucky.tasks == ()
         broken.clear()
-        wait_until(lambda: len(unlucky.tasks) >= len(task_graph.places) // 2)
+        wait_until(lambda: len(unlucky.tasks) >= len(task_graph.tasks) // 2)
 
 
 def test_each_life_of_a_worker_is_called_like_its_process(
@@ -412,8 +412,8 @@ def test_each_life_of_a_worker_is_called_like_its_process(
 def test_a_worker_knows_the_tasks_that_nobody_is_there_for(
     place: Deployment, task_graph: TaskGraph
 ) -> None:
-    node = task_graph.places[SOURCE_TASKS[0]][0]
-    others = set(task_graph.places) - set(SOURCE_TASKS)
+    node = task_graph.tasks[SOURCE_TASKS[0]][0]
+    others = set(task_graph.tasks) - set(SOURCE_TASKS)
     with working(place, task_graph, stages=[node.id]) as some:
         wait_until(lambda: set(some.unattended) == others)
         with working(place, task_graph):

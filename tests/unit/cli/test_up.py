@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tidegate.cli import app
 from tidegate.errors import NoSecret
-from tidegate.runtime.cluster.file_lock import alone_in
+from tidegate.runtime.cluster.file_lock import exclusive_use
 from tidegate.runtime.cluster.local_cluster import ClusterSpec
 
 
@@ -51,7 +51,7 @@ def test_the_server_is_told_how_large_a_chunk_may_be(
     monkeypatch.setattr("tidegate.runtime.deployment.open_deployment", lambda *_: nullcontext())
     invoked("up", "coffee", "--deployment", tmp_path, "--max-chunk-mb", 7)
 
-    (server,) = [post.command for post in asked[0].posts() if post.name == "server"]
+    (server,) = [spec.command for spec in asked[0].process_specs() if spec.name == "server"]
     assert " --max-chunk-mb 7" in " ".join(server)
 
 
@@ -71,7 +71,7 @@ def test_a_worker_elsewhere_needs_the_secret(tmp_path: Path) -> None:
 
 
 def test_a_deployment_is_run_by_one_up_at_a_time(tmp_path: Path) -> None:
-    with alone_in(tmp_path):
+    with exclusive_use(tmp_path):
         done = invoked("up", "coffee", "--deployment", tmp_path)
 
     assert done.exit_code == 1
@@ -83,13 +83,13 @@ def test_one_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
     program = f"""
 import os, signal, subprocess, sys
 from pathlib import Path
-from tidegate.runtime.cluster.file_lock import alone_in
-with alone_in(Path({str(tmp_path)!r})):
+from tidegate.runtime.cluster.file_lock import exclusive_use
+with exclusive_use(Path({str(tmp_path)!r})):
     subprocess.Popen([sys.executable, "-c", "import os; os.read(0, 1)"], stdin=subprocess.PIPE)
     os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
     assert (tmp_path / "up.lock").read_text()
 
-    with alone_in(tmp_path):
+    with exclusive_use(tmp_path):
         assert (tmp_path / "up.lock").read_text() == str(os.getpid())

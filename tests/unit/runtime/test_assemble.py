@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.plan import PhysicalBarrier, PhysicalPlan
 from tidegate.plan import physical_plan as plan_of
-from tidegate.runtime.task_graph import build_task_graph, edges_into, tasks
+from tidegate.runtime.task_graph import build_task_graph, edges_into, task_names
 from tidegate_examples.coffee import pipeline as coffee
 
 
@@ -20,8 +20,8 @@ def test_every_barrier_expects_exactly_the_channels_that_arrive(shards: int) -> 
     task_graph = build_task_graph(plan)
     assert barriers(plan)
     for barrier in barriers(plan):
-        for task in tasks(barrier):
-            assert len(edges_into(task_graph.links, task)) == barrier.upstream_count
+        for task in task_names(barrier):
+            assert len(edges_into(task_graph.edges, task)) == barrier.upstream_count
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -30,7 +30,7 @@ def test_whatever_is_no_barrier_has_one_arriving_channel_at_most(shards: int) ->
     task_graph = build_task_graph(plan)
     for node in plan.nodes:
         if not isinstance(node, PhysicalBarrier):
-            assert all(len(edges_into(task_graph.links, task)) <= 1 for task in tasks(node))
+            assert all(len(edges_into(task_graph.edges, task)) <= 1 for task in task_names(node))
 
 
 def test_every_source_is_read_by_all_shards_of_its_stages() -> None:

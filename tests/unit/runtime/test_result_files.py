@@ -8,13 +8,13 @@ from threading import Barrier
 
 import pytest
 
-from tidegate.runtime.ingestion.folder_run import Telling
+from tidegate.runtime.ingestion.folder_run import ProgressListener
 from tidegate.runtime.ingestion.result_files import ResultFile, write_all
 
 BOUND = 60.0
 
 
-class Heard(Telling):
+class Heard(ProgressListener):
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.how_far: Callable[[], str] = str

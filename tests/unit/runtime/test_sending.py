@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tidegate.checkpoint import Checkpoints
-from tidegate.runtime.ingestion.folder_run import RunOptions, Telling, chunks_of, send
+from tidegate.runtime.ingestion.folder_run import ProgressListener, RunOptions, chunks_of, send
 from tidegate.store import Run, RunFacts, RunState
 
 
-class Heard(Telling):
+class Heard(ProgressListener):
     """Remembers what it is told."""
 
     def __init__(self) -> None:

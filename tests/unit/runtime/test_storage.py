@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 
 FOLDER = "chunks/run=1/to=0/sales"
 
@@ -21,7 +21,7 @@ def put(root: Path, file: str) -> str:
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_folders_that_have_become_empty_go_but_for_the_first(tmp_path: Path, scheme: str) -> None:
     gone, kept = put(tmp_path, f"{FOLDER}/1"), put(tmp_path, "chunks/run=2/to=0/sales/1")
-    storage = Storage(f"{scheme}{tmp_path}")
+    storage = FileStorage(f"{scheme}{tmp_path}")
     assert storage.clear([gone, f"{FOLDER}/was-never-there"]) == 1
     assert storage.folders("chunks") == ["run=2"]
     assert storage.clear([kept]) == 1
@@ -41,12 +41,12 @@ def test_a_file_that_lands_while_its_folder_is_removed_stays(
         rmdir(folder)
 
     monkeypatch.setattr(Path, "rmdir", landing)
-    assert Storage(str(tmp_path)).clear([gone]) == 1
+    assert FileStorage(str(tmp_path)).clear([gone]) == 1
     assert late.exists()
 
 
 def test_the_folder_of_a_file_that_is_taken_back_stays_for_others(tmp_path: Path) -> None:
-    storage = Storage(str(tmp_path))
+    storage = FileStorage(str(tmp_path))
     assert storage.remove([put(tmp_path, f"{FOLDER}/1"), "chunks/nowhere"]) == 1
     assert (tmp_path / FOLDER).is_dir()
     assert storage.files("chunks") == []

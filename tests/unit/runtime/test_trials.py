@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from threading import Event, Thread
 
 from tests.waiting import wait_until
-from tidegate.runtime.worker.isolated_trials import Turns
+from tidegate.runtime.worker.isolated_trials import SharedExclusiveLock
 
 
 class Job(Thread):
@@ -43,7 +43,7 @@ def started(turn: Callable[[], AbstractContextManager[None]], number: int) -> li
 
 
 def test_jobs_of_runs_that_are_no_suspects_run_side_by_side() -> None:
-    turns = Turns()
+    turns = SharedExclusiveLock()
     jobs = started(turns.together, 3)
     assert all(map(begun, jobs))
     for job in jobs:
@@ -51,7 +51,7 @@ def test_jobs_of_runs_that_are_no_suspects_run_side_by_side() -> None:
 
 
 def test_a_job_that_runs_alone_waits_for_the_others_and_holds_later_ones_back() -> None:
-    turns = Turns()
+    turns = SharedExclusiveLock()
     (first,) = started(turns.together, 1)
     assert begun(first)
     alone = Job(turns.alone())
@@ -67,7 +67,7 @@ def test_a_job_that_runs_alone_waits_for_the_others_and_holds_later_ones_back() 
 
 
 def test_two_suspects_never_run_at_once() -> None:
-    turns = Turns()
+    turns = SharedExclusiveLock()
     first, second = Job(turns.alone()), Job(turns.alone())
     wait_until(lambda: first.is_at_work.is_set() or second.is_at_work.is_set())
     one, other = (first, second) if first.is_at_work.is_set() else (second, first)
@@ -78,7 +78,7 @@ def test_two_suspects_never_run_at_once() -> None:
 
 
 def test_a_suspect_with_patience_lets_other_jobs_begin_before_it() -> None:
-    turns = Turns()
+    turns = SharedExclusiveLock()
     (first,) = started(turns.together, 1)
     assert begun(first)
     alone = Job(turns.alone(patience=30))
@@ -92,7 +92,7 @@ def test_a_suspect_with_patience_lets_other_jobs_begin_before_it() -> None:
 
 
 def test_patience_ends() -> None:
-    turns = Turns()
+    turns = SharedExclusiveLock()
     (first,) = started(turns.together, 1)
     assert begun(first)
     alone = Job(turns.alone(patience=0.01))

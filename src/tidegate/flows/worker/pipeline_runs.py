@@ -19,7 +19,7 @@ from tidegate.errors import NowhereForChunks, PipelineNotReleased, PipelineRunTw
 from tidegate.faults import crash_point
 from tidegate.flows.model.pipeline_result import Released
 from tidegate.flows.worker.suspend import AwaitsPipeline
-from tidegate.runtime.ingestion.run_state import refuse_vain
+from tidegate.runtime.ingestion.run_state import raise_if_unsuccessful
 from tidegate.runtime.monitor.diagnosis import why
 from tidegate.store import RunState, results_of, run_facts
 from tidegate.store.flows import pipeline_links
@@ -74,7 +74,7 @@ class Pipelines:
             crash_point("flow.submit.before_park")
             context.parked = AwaitsPipeline(found.run, wanted.number, wanted.timeout)
             raise context.parked
-        refuse_vain(found.run)
+        raise_if_unsuccessful(found.run)
         return self._results(found.run)
 
     def _found(self, context: TaskContext, wanted: Wanted) -> Submitted | None:

@@ -22,7 +22,7 @@ from tidegate.errors import (
 from tidegate.faults import crash_point
 from tidegate.plan import physical_plan, plan_hash
 from tidegate.runtime.deployment import Deployment
-from tidegate.runtime.ingestion.folder_run import Telling, chunks_in, deliver_all
+from tidegate.runtime.ingestion.folder_run import ProgressListener, chunks_in, deliver_all
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.task_graph import TaskGraph, build_task_graph
 from tidegate.settings import Settings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidegate.store import Database, Notifications, Run
 
 
-class _StopsWhenCancelled(Telling):
+class _StopsWhenCancelled(ProgressListener):
     """Between two chunks, looks whether anybody wants the result."""
 
     def __init__(self, context: TaskContext) -> None:

@@ -30,7 +30,7 @@ from tidegate.flows.worker.task_context import TaskContext
 from tidegate.flows.worker.worker_name import KIND as NAME
 from tidegate.flows.worker.worker_name import take_name
 from tidegate.runtime.periodic import PeriodicTask
-from tidegate.runtime.worker.owner_id import life_of
+from tidegate.runtime.worker.owner_id import new_owner_id
 from tidegate.settings import Settings
 from tidegate.store import ClockWatch, LeaseKeeper, Notifications, acquire
 from tidegate.store.core.topics import flow_topic, pipelines_topic
@@ -162,7 +162,7 @@ class FlowWorker:
     # ── lives ──
 
     def _begin_life(self) -> Lease:
-        name = life_of(self._process)
+        name = new_owner_id(self._process)
         lease = self._database.transact(
             lambda c: acquire(c, FLOW_WORKER, name, name, self._seconds)
         )

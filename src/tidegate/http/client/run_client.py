@@ -30,7 +30,7 @@ from tidegate.http.client.trust import check_results, check_served
 from tidegate.http.client_api import CheckpointManifest, Explained, Served, SourceChunks, StateOfRun
 from tidegate.http.formats import format_of_file
 from tidegate.http.requests import LATEST
-from tidegate.runtime.ingestion.run_state import refuse_vain
+from tidegate.runtime.ingestion.run_state import raise_if_unsuccessful
 from tidegate.runtime.ingestion.wait_report import WaitReport
 from tidegate.spark import digest
 from tidegate.spark.ingest.parquet_writer import space_on
@@ -157,7 +157,7 @@ class HttpRunClient:
                 raise RunTimeout(run, timeout)
             report.look(now)
             sleep(min(LOOK, left))
-        refuse_vain(now)
+        raise_if_unsuccessful(now)
         answer = self._calls.json("GET", self._path(run, "results"))
         results = _read(answer, _Results).results
         check_results(self._calls.url, self.served, results)

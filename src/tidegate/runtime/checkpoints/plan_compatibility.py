@@ -59,7 +59,7 @@ def refuse_while_served(connection: Connection, task_graph: TaskGraph, run: Run)
     """
     if plan_of(connection, run) == plan_hash(task_graph.plan):
         return
-    every = owners(connection, run.pipeline, task_graph.places)
+    every = owners(connection, run.pipeline, task_graph.tasks)
     names = {it.name for it in every.values() if it.name is not None and it.expires_in > 0}
     if names:
         raise StillServed(run.pipeline, run.name, listed(sorted(names)))
@@ -73,7 +73,7 @@ def _at_the_checkpoint(
     told: Difference,
 ) -> Iterator[str]:
     """What was given for good at one cut, and is not at another."""
-    tasks = [task for task, (node, _) in task_graph.places.items() if node.id in told.answering]
+    tasks = [task for task, (node, _) in task_graph.tasks.items() if node.id in told.answering]
     ended = plans.ended_before(connection, run, checkpoint.number, tasks)
     if ended:
         yield f"{listed(ended)} had ended before the cut, with what the earlier plan answered"

@@ -13,7 +13,7 @@ from tidegate.runtime.checkpoints.plan_compatibility import (
     refuse_misfit,
     refuse_while_served,
 )
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.task_graph import HEAD, channel_names
 from tidegate.store import ChannelName, RunState
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
@@ -40,7 +40,7 @@ def restore(
     what the run keeps does not fit, `StillServed` when somebody else may go on under the plan that
     it had; or `CheckpointDamaged`, which names the newest cut that is intact.
     """
-    database, storage = place.database, Storage(place.root)
+    database, storage = place.database, FileStorage(place.root)
     if run.state is RunState.ENDED:
         raise UnknownCheckpoint(run.name, "a cut to go on from", "none, for it has ended")
     known = _checkpoints(database, run)
@@ -68,7 +68,7 @@ def graph_of(task_graph: TaskGraph) -> Graph:
         channel.to_task for each in sources.values() for channels in each for channel in channels
     ]
     return restore_store.Graph(
-        plan_hash(task_graph.plan), channel_names(task_graph.links, heads), sources
+        plan_hash(task_graph.plan), channel_names(task_graph.edges, heads), sources
     )
 
 
@@ -90,7 +90,7 @@ def _begin_again(connection: Connection, task_graph: TaskGraph, run: Run, number
     return restore_store.restore(connection, run, number, graph_of(task_graph))
 
 
-def _damaged(database: Database, storage: Storage, run: Run, number: int) -> list[str]:
+def _damaged(database: Database, storage: FileStorage, run: Run, number: int) -> list[str]:
     """The files of a cut that are not as they were, or gone; and those of chunks behind it."""
     checksums = database.transact(lambda c: restore_store.file_checksums(c, run, number))
     behind = database.transact(lambda c: restore_store.files_behind(c, run, number))
@@ -106,7 +106,7 @@ def _is_intact(found: FileChecksum | None, wanted: FileChecksum | None) -> bool:
 
 
 def _intact(
-    database: Database, storage: Storage, run: Run, numbers: Sequence[int]
+    database: Database, storage: FileStorage, run: Run, numbers: Sequence[int]
 ) -> Iterator[int]:
     """The newest first."""
     return (it for it in sorted(numbers, reverse=True)

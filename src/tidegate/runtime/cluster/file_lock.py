@@ -27,7 +27,7 @@ def locked(file: Path) -> int | None:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def exclusive_use(folder: Path) -> Iterator[None]:
     """Run a deployment until the end of the block; `AlreadyUp` if another process does.
 
     The file stays: one that was removed could be locked by two, each by its own file of that name.

@@ -43,7 +43,7 @@ from tidegate.settings import Settings
 log = logging.getLogger(__name__)
 
 LOGS = "logs"
-CHIEF = "up"
+SUPERVISOR_NAME = "up"
 """What the process is called that started the others."""
 START_BOUND = 180.0
 """Seconds for everybody to be at work; each worker starts a Spark."""
@@ -71,18 +71,18 @@ class ClusterSpec:
     stages: Sequence[str] = ()
     """Lists of the stages that workers are for, dealt out in turn; without any, all."""
 
-    def posts(self) -> list[ProcessSpec]:
+    def process_specs(self) -> list[ProcessSpec]:
         """One for each process."""
         workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
         monitors = [f"monitor-{number}" for number in range(1, self.monitors + 1)]
-        posts = [self._post("monitor", name, ()) for name in monitors]
-        posts += [
+        process_specs = [self._post("monitor", name, ()) for name in monitors]
+        process_specs += [
             self._post("worker", name, [*self.work, *only])
             for name, only in zip(workers, self._dealt(), strict=False)
         ]
         if self.serve is not None:
-            posts.append(self._post("serve", "server", ["--no-tasks", *self.serve]))
-        return posts
+            process_specs.append(self._post("serve", "server", ["--no-tasks", *self.serve]))
+        return process_specs
 
     def _dealt(self) -> Iterator[Sequence[str]]:
         return cycle([["--stages", its] for its in self.stages] or [[]])
@@ -133,14 +133,14 @@ class LocalCluster:
     @property
     def names(self) -> set[str]:
         """Of those who are wanted and have not left on purpose."""
-        return {name for name, hand in self.supervisor.hands.items() if not hand.is_gone}
+        return {name for name, process in self.supervisor.processes.items() if not process.is_gone}
 
     def gather(self, stopped: Event, bound: float = START_BOUND) -> None:
         """Wait until everybody is at work; `ClusterIncomplete` says who is not, and why."""
         began = monotonic()
         while not (stopped.is_set() or self._are_all_here()):
             self.look()
-            hopeless = any(_is_hopeless(hand) for hand in self.supervisor.hands.values())
+            hopeless = any(_is_hopeless(process) for process in self.supervisor.processes.values())
             if hopeless or monotonic() > began + bound:
                 raise self._incomplete(monotonic() - began)
         completion = self.peer.fence(f"everybody is here {uuid4().hex[:8]}")
@@ -169,9 +169,9 @@ class LocalCluster:
 
     def _is_here(self, name: str) -> bool:
         """Whether its present life is in the group; the last one may still seem to be."""
-        hand = self.supervisor.hands[name]
+        process = self.supervisor.processes[name]
         members = {(member.name, member.pid) for member in self.peer.members}
-        return hand.is_alive and (name, hand.pid) in members
+        return process.is_alive and (name, process.pid) in members
 
     def stop(self) -> list[Stats]:
         """Tell everybody to finish, and hear what each has done."""
@@ -193,16 +193,18 @@ class LocalCluster:
     def _incomplete(self, seconds: float) -> ClusterIncomplete:
         """Those who never can come explain it; else all who have not."""
         here = {member.name for member in self.peer.members}
-        hands = self.supervisor.hands
-        hopeless = [hand for hand in hands.values() if _is_hopeless(hand)]
-        missing = hopeless or [hand for name, hand in hands.items() if name not in here]
-        names = listed([hand.post.name for hand in missing])
-        said = "\n".join(f"{hand.post.name} said last: {hand.said_last()}" for hand in missing)
+        processes = self.supervisor.processes
+        hopeless = [process for process in processes.values() if _is_hopeless(process)]
+        missing = hopeless or [process for name, process in processes.items() if name not in here]
+        names = listed([process.spec.name for process in missing])
+        said = "\n".join(
+            f"{process.spec.name} said last: {process.last_output()}" for process in missing
+        )
         return ClusterIncomplete(f"{names} did not come", seconds, said)
 
 
-def _is_hopeless(hand: SupervisedProcess) -> bool:
-    return hand.is_refused or hand.deaths > MOST_DEATHS
+def _is_hopeless(process: SupervisedProcess) -> bool:
+    return process.is_refused or process.failures > MOST_DEATHS
 
 
 class CoordinatorSupervisor:
@@ -237,14 +239,14 @@ def local_cluster(
     folder = wanted.folder
     settings = Settings.from_environment(environ)
     rotation = Rotation(settings.log_bytes, settings.log_files)
-    with CoordinatorSupervisor(address, secret) as chair:
-        place = GroupAddress(chair.coordinator.address, secret)
+    with CoordinatorSupervisor(address, secret) as coordinator_supervisor:
+        place = GroupAddress(coordinator_supervisor.coordinator.address, secret)
         place.save(folder)
-        peer = GroupPeer.join(CHIEF, place)
+        peer = GroupPeer.join(SUPERVISOR_NAME, place)
         supervisor = ProcessSupervisor(folder / LOGS, rotation)
         try:
-            supervisor.start(wanted.posts())
-            yield LocalCluster(supervisor, peer, chair.look, say)
+            supervisor.start(wanted.process_specs())
+            yield LocalCluster(supervisor, peer, coordinator_supervisor.look, say)
         finally:
             supervisor.close(END_BOUND)
             peer.leave()

@@ -26,7 +26,7 @@ SAYING = 2 * STATS_EVERY
 
 
 @contextmanager
-def visiting(place: GroupAddress, why: str = "visitor") -> Iterator[GroupPeer]:
+def temporary_member(place: GroupAddress, why: str = "visitor") -> Iterator[GroupPeer]:
     """Be in a group until the end of the block."""
     visitor = GroupPeer.join(f"{why}-{uuid4().hex[:12]}", place, timeout=ARRIVING)
     try:
@@ -35,18 +35,18 @@ def visiting(place: GroupAddress, why: str = "visitor") -> Iterator[GroupPeer]:
         visitor.leave()
 
 
-def refuse_taken(place: GroupAddress, name: str) -> None:
+def refuse_used_name(place: GroupAddress, name: str) -> None:
     """Raise `NameTaken` if somebody who lives has this name.
 
     Whoever joins under a name takes it over, which is right for one that is started again after
     its death: that is gone from the group by then.
     """
-    with visiting(place) as visitor:
+    with temporary_member(place) as visitor:
         if visitor.wait_until_gone(name, GOING) is None and (there := _member(visitor, name)):
             raise NameTaken(name, there.pid, there.host)
 
 
-def find_worker(visitor: GroupPeer, name: str) -> None:
+def require_worker(visitor: GroupPeer, name: str) -> None:
     """Raise `NotAWorker` unless one of this name is at work, and say who is."""
     until = monotonic() + SAYING
     visitor.wait(lambda: name in visitor.stats or visitor.is_gone(name), SAYING)

@@ -57,7 +57,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Gone:
+class Departure:
     """A colleague that is not here any more; without a last word it was lost."""
 
     last: Stats | None
@@ -74,8 +74,8 @@ class GroupPeer:
         self._stats: dict[str, Stats] = {}
         self._pause = Event()
         """Never set."""
-        self.is_told_to_stop = Event()
-        self.is_told_to_drain = Event()
+        self.stop_requested = Event()
+        self.drain_requested = Event()
 
     @classmethod
     def join(
@@ -90,8 +90,8 @@ class GroupPeer:
         handlers = {
             NEWS: lambda _: peer._on_news(),
             STATS: peer._note,
-            DRAIN: lambda _: peer.is_told_to_drain.set(),
-            STOP: lambda _: peer.is_told_to_stop.set(),
+            DRAIN: lambda _: peer.drain_requested.set(),
+            STOP: lambda _: peer.stop_requested.set(),
             FENCE: peer._follow,
         }
         group = Group.join(
@@ -138,7 +138,7 @@ class GroupPeer:
         """Something was committed that others may wait for."""
         self.hint(NEWS)
 
-    def tell_stats(self, stats: Stats) -> None:
+    def publish_stats(self, stats: Stats) -> None:
         """What this process has done so far."""
         self.hint(STATS, msgspec.json.encode(stats))
 
@@ -153,12 +153,12 @@ class GroupPeer:
 
     # --- waiting for the others ---
 
-    def wait_until_gone(self, name: str, timeout: float) -> Gone | None:
+    def wait_until_gone(self, name: str, timeout: float) -> Departure | None:
         """How a member went, if it does in time: what it said last, or that it said nothing."""
         if not self.wait(lambda: self.is_gone(name), timeout):
             return None
         last = self.stats.get(name)
-        return Gone(last if last is not None and last.is_final else None)
+        return Departure(last if last is not None and last.is_final else None)
 
     def wait_for_final_stats(self, names: set[str], timeout: float) -> bool:
         """Whether all of these say in time what they did, or are gone without a word."""

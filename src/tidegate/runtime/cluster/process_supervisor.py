@@ -41,19 +41,19 @@ class ProcessSpec:
     command: Sequence[str]
 
 
-def pause_after(deaths: int) -> float:
+def pause_after(failures: int) -> float:
     """Seconds before the next life, after so many short ones.
 
     >>> [pause_after(deaths) for deaths in (1, 2, 3, 10)]
     [0.5, 1.0, 2.0, 30.0]
     """
-    return float(min(SHORTEST_PAUSE * 2 ** (deaths - 1), LONGEST_PAUSE))
+    return float(min(SHORTEST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE))
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     """What the code of a process that died means.
 
-    >>> how_it_ended(-9), how_it_ended(2)
+    >>> describe_exit(-9), describe_exit(2)
     ('signal 9', 'exit code 2')
     """
     return f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -62,11 +62,11 @@ def how_it_ended(code: int) -> str:
 class SupervisedProcess:
     """One process, in all of its lives."""
 
-    def __init__(self, post: ProcessSpec, logs: Path, rotation: Rotation = UNROTATED) -> None:
-        self.post = post
+    def __init__(self, spec: ProcessSpec, logs: Path, rotation: Rotation = UNROTATED) -> None:
+        self.spec = spec
         self._rotation = rotation
-        self.log = logs / f"{post.name}.log"
-        self.deaths = 0
+        self.log = logs / f"{spec.name}.log"
+        self.failures = 0
         self._short_lives = 0
         self._again_at: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -84,11 +84,11 @@ class SupervisedProcess:
         self._again_at = None
         self._begun_at = monotonic()
         with self.log.open("ab") as out:
-            out.write(f"=== {strftime(TIME)} {self.post.name} begins\n".encode())
+            out.write(f"=== {strftime(TIME)} {self.spec.name} begins\n".encode())
             out.flush()
             self._log_from = out.tell()
             self._process = subprocess.Popen(  # noqa: S603  our own commands
-                list(self.post.command),
+                list(self.spec.command),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,
@@ -130,7 +130,7 @@ class SupervisedProcess:
             self.start()
         return None
 
-    def said_last(self) -> str:
+    def last_output(self) -> str:
         """The error in what the process has logged since its last start, or the end of that."""
         said = self._said()
         return last_error(said) or said[-TAIL:].strip() or "nothing"
@@ -172,20 +172,20 @@ class SupervisedProcess:
         if self._is_known_to_be_gone:
             return None
         self._is_known_to_be_gone = True
-        return f"{self.post.name} (pid {self.pid}) has ended in good order and stays away"
+        return f"{self.spec.name} (pid {self.pid}) has ended in good order and stays away"
 
     def _mourn(self, now: float) -> str:
         assert self._process is not None
         self._let_go(self._process)
-        self.deaths += 1
+        self.failures += 1
         is_short = now - self._begun_at < LONG_LIFE
         self._short_lives = self._short_lives + 1 if is_short else 1
         pause = pause_after(self._short_lives)
         self._again_at = now + pause
         why = last_error(self._said())
         return (
-            f"{self.post.name} (pid {self._process.pid}) has died with"
-            f" {how_it_ended(self._process.returncode)}{f' ({why})' if why else ''};"
+            f"{self.spec.name} (pid {self._process.pid}) has died with"
+            f" {describe_exit(self._process.returncode)}{f' ({why})' if why else ''};"
             f" started again in {pause:g} s"
         )
 
@@ -197,32 +197,32 @@ class ProcessSupervisor:
         private_folder(logs)
         self._logs = logs
         self._rotation = rotation
-        self.hands: dict[str, SupervisedProcess] = {}
+        self.processes: dict[str, SupervisedProcess] = {}
 
-    def start(self, posts: Iterable[ProcessSpec]) -> None:
+    def start(self, process_specs: Iterable[ProcessSpec]) -> None:
         """Begin their first lives."""
-        for post in posts:
-            self.hands[post.name] = SupervisedProcess(post, self._logs, self._rotation)
+        for spec in process_specs:
+            self.processes[spec.name] = SupervisedProcess(spec, self._logs, self._rotation)
 
     def look(self) -> dict[str, str]:
         """Start those again that have died; what became of whom since the last look."""
-        news = {name: hand.look() for name, hand in self.hands.items()}
+        news = {name: process.look() for name, process in self.processes.items()}
         return {name: what for name, what in news.items() if what is not None}
 
     @property
     def is_gone(self) -> bool:
         """Whether all have left in good order."""
-        return all(hand.is_gone for hand in self.hands.values())
+        return all(process.is_gone for process in self.processes.values())
 
     def close(self, bound: float) -> list[str]:
         """End all; the names of those that had to be killed."""
-        for hand in self.hands.values():
-            hand.stop()
+        for process in self.processes.values():
+            process.stop()
         until = monotonic() + bound
         stubborn = []
-        for hand in self.hands.values():
-            if not hand.wait(max(0.0, until - monotonic())):
-                hand.kill()
-                hand.wait(5.0)
-                stubborn.append(hand.post.name)
+        for process in self.processes.values():
+            if not process.wait(max(0.0, until - monotonic())):
+                process.kill()
+                process.wait(5.0)
+                stubborn.append(process.spec.name)
         return stubborn

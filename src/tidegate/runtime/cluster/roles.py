@@ -147,7 +147,7 @@ class MonitorRole:
 
 
 def _fronted(front: PipelineFrontend) -> dict[str, int]:
-    return {**front.server.tally.counts(), **_watched(front.watch)}
+    return {**front.server.counters.counts(), **_watched(front.watch)}
 
 
 def _watched(watch: Monitor) -> dict[str, int]:
@@ -162,7 +162,7 @@ def run_until_stopped(duty: Role, peer: GroupPeer | None, stopped: Event) -> boo
         if peer is not None and monotonic() - told_at > STATS_EVERY:
             told_at = monotonic()
             now = Stats(peer.name, duty.role, duty.did(), warning=duty.warning)
-            peer.tell_stats(now)
+            peer.publish_stats(now)
         stopped.wait(LOOK)
     is_clean = duty.hand_over(HAND_OVER_BOUND)
     if peer is not None and not peer.is_replaced:
@@ -177,7 +177,7 @@ def _is_to_go(peer: GroupPeer | None) -> bool:
     if peer.is_replaced:  # nobody could manage it any more
         log.warning("another process is %s now; this one hands over and ends", peer.name)
         return True
-    return peer.is_told_to_stop.is_set() or peer.is_told_to_drain.is_set()
+    return peer.stop_requested.is_set() or peer.drain_requested.is_set()
 
 
 def _say_goodbye(peer: GroupPeer, stats: Stats) -> None:
@@ -186,9 +186,9 @@ def _say_goodbye(peer: GroupPeer, stats: Stats) -> None:
     Whatever the group makes of it, what was owned is handed over: this cannot fail any more.
     """
     peer.tell_news()
-    peer.tell_stats(stats)
+    peer.publish_stats(stats)
     try:
-        if peer.group.is_connected and not peer.is_told_to_stop.is_set():
+        if peer.group.is_connected and not peer.stop_requested.is_set():
             completion = peer.fence(f"goodbye {uuid4().hex[:8]}")
             if not completion.is_satisfied:
                 log.warning("%s leaves: %s", peer.name, completion)

@@ -45,7 +45,7 @@ class _Source:
     handle: InjectorHandle
 
 
-class Injection:
+class BarrierInjection:
     """Injects for one pipeline, by itself while it is entered. `channels` are those of a source."""
 
     def __init__(

@@ -60,7 +60,7 @@ Chunks = Mapping[str, Sequence[Path]]
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Taking(Protocol[T_co]):
+class RunClient(Protocol[T_co]):
     """Takes runs: a `Server` in this process, or one elsewhere. See there for what each does."""
 
     def find(self, run: str) -> Run | None: ...
@@ -92,7 +92,7 @@ class RunOptions:
     checkpoints: Checkpoints | None = None
 
 
-class Telling:
+class ProgressListener:
     """Hears what happens in a run; says nothing unless it is told how."""
 
     every: float = EVERY
@@ -185,7 +185,7 @@ def run_folder(
     session: Session,
     place: Deployment,
     wanted: RunOptions,
-    told: Telling | None = None,
+    told: ProgressListener | None = None,
 ) -> RunReport:
     """Deliver the chunks, wait until the run is complete, write the results, report.
 
@@ -198,7 +198,7 @@ def run_folder(
     passed, that says what is missing and who owes it.
     """
     started = monotonic()
-    told = told or Telling()
+    told = told or ProgressListener()
     with serve(place, pipeline, session, wanted.shards) as service:
         plan = service.checked.plan
         told.tell(f"Spark has checked the plan: {counted(len(tuple(plan.stages)), 'stage')}")
@@ -227,7 +227,9 @@ def run_folder(
         )
 
 
-def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telling) -> None:
+def send(
+    server: RunClient[object], chunks: Chunks, wanted: RunOptions, told: ProgressListener
+) -> None:
     """Deliver what is not there yet and close the sources, unless a run has had exactly this."""
     last = server.find(wanted.name)
     if last is not None and last.state is not RunState.OPEN:
@@ -242,9 +244,9 @@ def send(server: Taking[object], chunks: Chunks, wanted: RunOptions, told: Telli
 
 
 def wait(
-    server: Taking[T_co],
+    server: RunClient[T_co],
     run: str,
-    told: Telling,
+    told: ProgressListener,
     check: Callable[[], None],
     timeout: float | None = None,
 ) -> T_co:
@@ -266,7 +268,7 @@ def wait(
             return published
 
 
-def _change(server: Taking[object], last: Run, chunks: Chunks) -> str | None:
+def _change(server: RunClient[object], last: Run, chunks: Chunks) -> str | None:
     """Why a run that is closed is not the one that is wanted; None if it had exactly this."""
     if last.state is not RunState.ENDED:
         return "has failed" if last.state is RunState.FAILED else "was cancelled"
@@ -298,7 +300,9 @@ def _has(file: Path, sha256: str) -> bool:
         return False
 
 
-def deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
+def deliver_all(
+    server: RunClient[object], chunks: Chunks, run: str, told: ProgressListener
+) -> None:
     """To a run that is open, unless it is closed meanwhile: waiting for it says how it ended."""
     for source in (it for it, files in chunks.items() if not files):
         told.tell(f"{source}: no chunks")
@@ -308,7 +312,7 @@ def deliver_all(server: Taking[object], chunks: Chunks, run: str, told: Telling)
     told.tell(f"{counted(number, 'chunk')} delivered, END follows")
 
 
-def _deliver(server: Taking[object], chunks: Chunks, run: str, told: Telling) -> None:
+def _deliver(server: RunClient[object], chunks: Chunks, run: str, told: ProgressListener) -> None:
     """Send every file, a few at a time; a source is closed as soon as its last one is there."""
     delivered, of = count(1), sum(_numbers(chunks).values())
     with DaemonPool(DELIVERIES, "tidegate-deliver") as pool:

@@ -15,7 +15,7 @@ from tidegate.errors import counted
 from tidegate.runtime.ingestion.daemon_pool import DaemonPool
 
 if TYPE_CHECKING:
-    from tidegate.runtime.ingestion.folder_run import Telling
+    from tidegate.runtime.ingestion.folder_run import ProgressListener
 
 AT_ONCE = 2
 """Results that are written at the same time; a server gives one client as many."""
@@ -53,7 +53,7 @@ class ResultFile:
 
 
 def write_all(
-    report: Telling, rows: Mapping[str, int], write: Callable[[ResultFile], None]
+    report: ProgressListener, rows: Mapping[str, int], write: Callable[[ResultFile], None]
 ) -> None:
     """Call `write` for the file of every sink, given the rows of each; raises what it raises."""
     files = [ResultFile(sink, number) for sink, number in rows.items()]

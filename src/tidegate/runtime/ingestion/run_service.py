@@ -33,11 +33,11 @@ from tidegate.plan import plan_hash
 from tidegate.runtime.checkpoints.client import CheckpointClient
 from tidegate.runtime.checkpoints.restore import restore
 from tidegate.runtime.counters import Counters
-from tidegate.runtime.file_storage import Storage
-from tidegate.runtime.ingestion.barrier_injection import Injection
+from tidegate.runtime.file_storage import FileStorage
+from tidegate.runtime.ingestion.barrier_injection import BarrierInjection
 from tidegate.runtime.ingestion.chunk_files import files_matching
 from tidegate.runtime.ingestion.followed_sources import FollowedSources
-from tidegate.runtime.ingestion.run_state import refuse_vain
+from tidegate.runtime.ingestion.run_state import raise_if_unsuccessful
 from tidegate.runtime.ingestion.stream_ingestion import Chunks, FollowedStream, StreamIngestion
 from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
 from tidegate.runtime.monitor.diagnosis import why_not_done
@@ -109,16 +109,16 @@ class RunService:
         self._task_graph = task_graph
         self._session = session
         self._notifications = notifications
-        self._storage = Storage(place.root)
+        self._storage = FileStorage(place.root)
         self._checkers = CheckerPool(place.settings) if checkers is None else checkers
         self._plan = plan_hash(task_graph.plan)
-        self.injection = Injection(self._database, pipeline.name, notifications, self._ends)
+        self.injection = BarrierInjection(self._database, pipeline.name, notifications, self._ends)
         """Of the barriers of checkpoints."""
         self.checkpoints = CheckpointClient(
             self._database, task_graph.plan, notifications, self.known, self.injection.look
         )
         self._followed = FollowedSources(place.settings.stream_end_seconds)
-        self.tally = Counters()
+        self.counters = Counters()
         """Of what clients have had it do."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when a source was closed or a run given up, for which others may wait."""
@@ -161,7 +161,7 @@ class RunService:
             return begun
 
         begun = self._database.transact(begin_and_checkpoint)
-        self.tally.count("runs begun")
+        self.counters.count("runs begun")
         return begun
 
     def begin_in(
@@ -179,7 +179,7 @@ class RunService:
             connection,
             self._pipeline.name,
             run,
-            channel_names(self._task_graph.links, self._scan_tasks()),
+            channel_names(self._task_graph.edges, self._scan_tasks()),
             sources=tuple(self._pipeline.sources),
             plan=self._plan,
             warn_after=warn_after,
@@ -427,7 +427,7 @@ class RunService:
             raise
         crash_point("chunk.after_commit")
         if is_new:
-            self.tally.count("chunks taken")
+            self.counters.count("chunks taken")
         if not is_new and not self._is_ours(run, chunk):
             self._storage.remove(chunk.files)
         return is_new
@@ -463,7 +463,7 @@ class RunService:
         return self._database.transact(lambda c: restore_store.successor_of(c, run)) or found
 
     def _outcome(self, run: Run) -> dict[str, list[Batch]]:
-        refuse_vain(run)
+        raise_if_unsuccessful(run)
         return self._results(run)
 
     def _results(self, run: Run) -> dict[str, list[Batch]]:

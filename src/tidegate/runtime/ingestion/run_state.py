@@ -9,7 +9,7 @@ OVERDUE = "its deadline has passed"
 """How the cause of a run begins that was not complete in time."""
 
 
-def refuse_vain(run: Run) -> None:
+def raise_if_unsuccessful(run: Run) -> None:
     """Raise what became of a run that failed or was cancelled."""
     if run.state is RunState.FAILED:
         cause = run.cause or "unknown"

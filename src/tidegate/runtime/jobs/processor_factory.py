@@ -6,7 +6,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from tidegate.runtime.file_storage import Storage
+from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.jobs.job_batcher import JobBatcher
 from tidegate.runtime.task.result_collector import ResultCollector
 from tidegate.runtime.task.stage_processor import StageOperator
@@ -37,7 +37,7 @@ class SparkProcessorFactory:
         """The names of tasks by stage and shard."""
         self._session = session
         self._root = root
-        self._storage = Storage(root)
+        self._storage = FileStorage(root)
         self._writer = "nobody"
         self._adding = Lock()
         self._compacting: dict[tuple[str, int], JobBatcher] = {}

@@ -19,7 +19,7 @@ from tidegate.faults import crash_point
 from tidegate.runtime.ingestion.run_state import OVERDUE
 from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
 from tidegate.runtime.periodic import PeriodicTask
-from tidegate.runtime.worker.owner_id import life_of
+from tidegate.runtime.worker.owner_id import new_owner_id
 from tidegate.store import (
     Lease,
     LeaseKeeper,
@@ -76,7 +76,7 @@ class Monitor:
         """Of checkpoints."""
         self._explain = explain
         self._seconds = seconds
-        self._owner = f"{getpid()}-{life_of(process)}"
+        self._owner = f"{getpid()}-{new_owner_id(process)}"
         self._lease: Lease | None = None
         self._warned: set[int] = set()
         self._heartbeat = LeaseKeeper(database, self._on_lost)

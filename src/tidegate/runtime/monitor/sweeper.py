@@ -23,7 +23,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from tidegate.runtime.file_storage import Storage, Stored
+from tidegate.runtime.file_storage import FileStorage, StoredFile
 from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.worker.worker import WORKER
 from tidegate.store import (
@@ -74,7 +74,7 @@ class Sweeper:
         self, place: Deployment, every: float = EVERY, all_every: float = ALL_EVERY
     ) -> None:
         self._database = place.database
-        self._storage = Storage(place.root)
+        self._storage = FileStorage(place.root)
         self._clock = ClockWatch(place.database, place.settings.clock_settle_seconds)
         self._all_every = all_every
         self._swept_at = -inf
@@ -106,7 +106,7 @@ class Sweeper:
         self.close()
 
 
-def sweep(database: Database, storage: Storage, clock: ClockWatch | None = None) -> Swept:
+def sweep(database: Database, storage: FileStorage, clock: ClockWatch | None = None) -> Swept:
     """One pass over everything. Files go first: whoever crashes in between begins again."""
     clock = clock or ClockWatch(database)
     if clock.believes(KEPT):
@@ -128,7 +128,7 @@ def _remove_old(database: Database) -> None:
     database.transact(lambda c: plans.remove_unused(c, KEPT))
 
 
-def collect(database: Database, storage: Storage) -> int:
+def collect(database: Database, storage: FileStorage) -> int:
     """Remove files of open runs that no cut needs any more; how many."""
     seen = database.transact(retention.noted)
     named = database.transact(lambda c: files_named(c, {run for run, _ in seen}))
@@ -139,7 +139,7 @@ def collect(database: Database, storage: Storage) -> int:
     return removed
 
 
-def has_news(database: Database, storage: Storage) -> bool:
+def has_news(database: Database, storage: FileStorage) -> bool:
     """Whether a run was closed, or a writer has died, and nobody has swept since.
 
     This is asked often, so it looks at no file.
@@ -152,7 +152,7 @@ def has_news(database: Database, storage: Storage) -> bool:
     )
 
 
-def _orphans(database: Database, files: Sequence[Stored], dead: set[str]) -> list[str]:
+def _orphans(database: Database, files: Sequence[StoredFile], dead: set[str]) -> list[str]:
     """Files that nobody names, and that nobody can name any more.
 
     Who names what is asked last: by then the dead are fenced off, and closed runs stay closed.

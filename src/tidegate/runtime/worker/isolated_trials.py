@@ -34,7 +34,7 @@ Part = tuple[int, str]
 """A run, and the task in which it is processed."""
 
 
-class Turns:
+class SharedExclusiveLock:
     """Lets jobs run side by side, or one alone."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Trials:
         self._lost: str | None = None
         self._suspects: dict[str, dict[int, int]] = {}
         self._changing = Lock()
-        self._turns = Turns()
+        self._turns = SharedExclusiveLock()
         self.worker = ""
         """The name under which jobs are marked."""
 

@@ -9,12 +9,12 @@ LONGEST = 48
 """Characters of what people call a process: names of owners stand in paths."""
 
 
-def life_of(process: str) -> str:
+def new_owner_id(process: str) -> str:
     """A name for one life of a process; without a name of its own it has no more than that.
 
-    >>> life_of("worker-1")[:-12], len(life_of(""))
+    >>> new_owner_id("worker-1")[:-12], len(new_owner_id(""))
     ('worker-1-', 12)
-    >>> life_of("Jo's, night/shift " * 9)[:-12]
+    >>> new_owner_id("Jo's, night/shift " * 9)[:-12]
     'Jo-s-night-shift-Jo-s-night-shift-Jo-s-night-shi-'
     """
     called = re.sub(r"[^A-Za-z0-9]+", "-", process)[:LONGEST].strip("-")

@@ -35,7 +35,7 @@ from tidegate.runtime.task.task_loop import StepLoop
 from tidegate.runtime.task_graph import ProcessorFactory
 from tidegate.runtime.worker import assignment
 from tidegate.runtime.worker.failure_classification import is_bad_input, is_transient, runs_to_fail
-from tidegate.runtime.worker.owner_id import life_of
+from tidegate.runtime.worker.owner_id import new_owner_id
 from tidegate.runtime.worker.task_attempt import FailureCounter, TaskAttempt
 from tidegate.runtime.worker.worker_losses import MOST_LOSSES, log_losses, take
 from tidegate.store import (
@@ -224,7 +224,7 @@ class Worker:
             return [each for each in self._running.values() if each.thread.is_alive()]
 
     def _begin_life(self) -> Lease:
-        name = life_of(self._process)
+        name = new_owner_id(self._process)
         lease = self._acquire(WORKER, name, name)
         assert lease is not None, "nobody else has this name"
         self._factory.write_as(name)
@@ -245,7 +245,7 @@ class Worker:
     def _try_out(self) -> None:
         """Raise what would keep this worker from starting a task."""
         able = self._able(self._stages)
-        task = next(it for it in self._task_graph.places if able is None or it in able)
+        task = next(it for it in self._task_graph.tasks if able is None or it in able)
         self._task_graph.processor(task, self._factory)
 
     @property
@@ -285,7 +285,7 @@ class Worker:
             self._take(task_topic(self._task_graph.name, task), task)
 
     def _moves(self, connection: Connection) -> assignment.Moves:
-        keys = {task: task_topic(self._task_graph.name, task) for task in self._task_graph.places}
+        keys = {task: task_topic(self._task_graph.name, task) for task in self._task_graph.tasks}
         held = holders(connection, TASK, keys.values())
         registrations = holders_below(connection, SEAT, self._registrations)
         able = {name: self._able(key.split(SEPARATOR)[1:]) for key, name in registrations.items()}
@@ -329,7 +329,7 @@ class Worker:
             self._database,
             self._task_graph.name,
             processor,
-            self._task_graph.links,
+            self._task_graph.edges,
             Ownership(lease, (own,)),
             self._task_graph.monitored,
             self._factory.checksum,
