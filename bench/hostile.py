@@ -51,7 +51,7 @@ HONEST, HOSTILE = "honest", "hostile"
 QUIET = 0.05
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """The server has answered something else than was hoped for."""
 
 
@@ -84,7 +84,7 @@ class Client:
             self.lost_connections += 1
             status, text = self.ask(method, path, body)
         if status >= HTTPStatus.BAD_REQUEST:
-            raise Refused(f"{method} {path}: {_told(status, text)}")
+            raise Rejected(f"{method} {path}: {_told(status, text)}")
         return text
 
 
@@ -102,14 +102,14 @@ def honest_run(client: Client, name: str) -> float:
         if state != "open":
             break
         if monotonic() - began > BOUND:
-            raise Refused(f"{name} is not complete after {BOUND:g} s")
+            raise Rejected(f"{name} is not complete after {BOUND:g} s")
         Event().wait(QUIET)
     if state != "ended":
-        raise Refused(f"{name} is {state}")
+        raise Rejected(f"{name} is {state}")
     text = client.must("GET", f"/{name}/results/totals?format=csv").decode()
     totals = [line.rpartition(",")[2] for line in text.splitlines()[1:]]
     if totals != [str(TOTAL)] * AUTHORS:
-        raise Refused(f"{name} is {state}: {text!r}")
+        raise Rejected(f"{name} is {state}: {text!r}")
     return monotonic() - began
 
 
@@ -122,7 +122,7 @@ class Hostility:
     stopped: Event = field(default_factory=Event)
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def threads(self) -> list[Thread]:
+    def executors(self) -> list[Thread]:
         """One for each kind."""
         work = (self.send_bombs, self.send_damaged, self.stay_silent, self.read_slowly, self.fill)
         return [Thread(target=self._until_stopped, args=(it,), daemon=True) for it in work]
@@ -130,7 +130,7 @@ class Hostility:
     def _until_stopped(self, work: Callable[[Iterator[int]], None]) -> None:
         numbers = count(1)
         while not self.stopped.is_set():
-            with suppress(OSError, HTTPException, Refused):
+            with suppress(OSError, HTTPException, Rejected):
                 work(numbers)
             self.stopped.wait(QUIET)
 
@@ -156,7 +156,7 @@ class Hostility:
                 self.client.must("POST", f"{path}/end", b'{"chunks": 1}')
             else:
                 self.client.must("POST", f"/{run}/cancel")
-        except Refused as refused:
+        except Rejected as refused:
             self.answers[title, str(refused).partition(": ")[2][:90]] += 1
         except (OSError, HTTPException) as error:
             self.answers[title, type(error).__name__] += 1
@@ -253,7 +253,7 @@ def deployment(folder: Path, settings: list[str]) -> Iterator[tuple[Client, Clie
 def _wait_until_ready(client: Client, process: subprocess.Popen[bytes]) -> None:
     until = monotonic() + BOUND
     while monotonic() < until and process.poll() is None:
-        with suppress(OSError, HTTPException, Refused):
+        with suppress(OSError, HTTPException, Rejected):
             client.must("GET", "")
             return
         Event().wait(0.5)
@@ -282,12 +282,12 @@ def main() -> None:
         alone = [honest_run(honest, f"alone-{number}") for number in range(ALONE)][WARM_UP:]
         print(f"alone:  {_figures(alone)}", flush=True)
         hostility = Hostility(hostile, bombs)
-        threads = hostility.threads()
-        for thread in threads:
+        executors = hostility.executors()
+        for thread in executors:
             thread.start()
         beside, lost = _beside(honest, asked.minutes * 60)
         hostility.stopped.set()
-        for thread in threads:
+        for thread in executors:
             thread.join(60)
     for (title, answer), times in sorted(hostility.answers.items()):
         print(f"  {title:<20} {times:>7,} × {answer}")
@@ -308,7 +308,7 @@ def _beside(honest: Client, seconds: float) -> tuple[list[float], int]:
             break
         try:
             taken.append(honest_run(honest, f"beside-{number}"))
-        except (Refused, OSError, HTTPException) as trouble:
+        except (Rejected, OSError, HTTPException) as trouble:
             lost += 1
             print(f"lost: {trouble}", flush=True)
             Event().wait(1)

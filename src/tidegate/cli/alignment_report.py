@@ -17,7 +17,7 @@ NO_CHECKPOINTS = "This run has no cut: `tidegate checkpoint` takes one."
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class BarrierStats:
     """How one barrier of the plan held the cuts of a run, over all its shards."""
 
     checkpoint: int
@@ -34,7 +34,7 @@ class Holding:
     came_last: Mapping[str, int]
     """How often each was the last, the most frequent first."""
 
-    def told(self) -> tuple[str, str]:
+    def render(self) -> tuple[str, str]:
         """The latest cut, and all."""
         who = ", ".join(f"{task} {times}x" for task, times in self.came_last.items())
         checkpoints = "1 checkpoint" if self.checkpoints == 1 else f"{self.checkpoints} checkpoints"
@@ -45,19 +45,19 @@ class Holding:
         )
 
 
-def holdings(plan: PhysicalPlan, found: Sequence[Alignment]) -> dict[str, Holding]:
+def barrier_stats(plan: PhysicalPlan, found: Sequence[Alignment]) -> dict[str, BarrierStats]:
     """By the id of each barrier that a cut has passed, how it held."""
     by_node: dict[str, list[Alignment]] = defaultdict(list)
     for it in found:
         by_node[it.task.partition("/")[0]].append(it)
     barriers = (node.id for node in plan.nodes if isinstance(node, PhysicalBarrier))
-    return {id: _holding(by_node[id]) for id in barriers if by_node[id]}
+    return {id: _stats(by_node[id]) for id in barriers if by_node[id]}
 
 
-def _holding(found: Sequence[Alignment]) -> Holding:
+def _stats(found: Sequence[Alignment]) -> BarrierStats:
     latest = max(it.number for it in found)
     longest = max((it for it in found if it.number == latest), key=lambda it: it.waited)
-    return Holding(
+    return BarrierStats(
         checkpoint=latest,
         task=longest.task,
         seconds=longest.waited,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.deployments import AsJson, PipelineName, RunName, find, open_existing
+from tidegate.cli.deployments import AsJson, PipelineName, RunName, find_run, open_existing
 from tidegate.cli.error_output import reported_errors
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.plan_loading import DeclaredAs, Shards, declared_plan
@@ -43,7 +43,7 @@ def checkpoint(
         from tidegate.runtime.checkpoints.trigger import take
         from tidegate.store import Notifications
 
-        found = find(opened, run, pipeline)
+        found = find_run(opened, run, pipeline)
         with Notifications(opened) as notifications:
             taken = take(opened, notifications, found, timeout, unaligned=unaligned)
         told = f"cut {taken.number} of run {run!r} is taken: {taken.seconds:.2f} s"
@@ -63,7 +63,7 @@ def checkpoints(
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
-        found = find(opened, run, pipeline)
+        found = find_run(opened, run, pipeline)
         known = opened.transact(
             lambda connection: checkpoint_store.checkpoints_of(connection, found)
         )
@@ -95,7 +95,7 @@ def restore(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
     checked before anything is changed.
     """
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
-        found = find(opened, run, pipeline)
+        found = find_run(opened, run, pipeline)
         plan = declared_plan(opened, found, declared, shards)
         # These load Spark, though no session of it is needed.
         from tidegate.runtime.checkpoints.restore import restore as restored_to

@@ -38,15 +38,15 @@ def open_existing(deployment: Path, database: str | None) -> Iterator[Database]:
         yield found
 
 
-def find(database: Database, name: str, pipeline: str | None) -> Run:
-    """The run that has this name now or had it last; see `meant`."""
+def find_run(database: Database, name: str, pipeline: str | None) -> Run:
+    """The run that has this name now or had it last; see `select_run`."""
     from tidegate.store import overview
 
     runs = database.transact(lambda connection: overview(connection, pipeline))
-    return meant(name, [summary.run for summary in runs])
+    return select_run(name, [summary.run for summary in runs])
 
 
-def meant(name: str, runs: Sequence[Run]) -> Run:
+def select_run(name: str, runs: Sequence[Run]) -> Run:
     """The run of this name: the first, which is the latest.
 
     A name with a number, as `status` prints it, means that very run. Runs that clients of a server

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.alignment_report import NO_CHECKPOINTS, holdings
-from tidegate.cli.deployments import find, open_existing
+from tidegate.cli.alignment_report import NO_CHECKPOINTS, barrier_stats
+from tidegate.cli.deployments import find_run, open_existing
 from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.options import DatabaseUrl
@@ -102,13 +102,13 @@ def _analyzed(
 ) -> str:
     from tidegate.store.checkpoints.alignment_stats import alignments_of
 
-    run = find(database, name, None)
+    run = find_run(database, name, None)
     plan = plan_of_run(database, run, declared, shards)
-    held = holdings(plan, database.transact(lambda connection: alignments_of(connection, run)))
+    held = barrier_stats(plan, database.transact(lambda connection: alignments_of(connection, run)))
     if as_json:
         barriers = {id: asdict(it) for id, it in held.items()}
         return json_text({**physical_json(plan), "run": name, "barriers": barriers})
-    shown = explain_physical(plan, {id: it.told() for id, it in held.items()})
+    shown = explain_physical(plan, {id: it.render() for id, it in held.items()})
     return shown if held else f"{shown}\n\n{NO_CHECKPOINTS}"
 
 

@@ -18,7 +18,7 @@ from tidegate.cli.process_commands import (
     process_name,
     refuse_taken_name,
     run_role,
-    told_to_stop,
+    stop_event,
 )
 
 
@@ -43,7 +43,7 @@ def monitor(
         from tidegate.runtime.service import run_monitor
         from tidegate.store import Notifications
 
-        stopped = told_to_stop(with_parent=with_parent)
+        stopped = stop_event(with_parent=with_parent)
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "monitor")

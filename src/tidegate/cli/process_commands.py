@@ -60,22 +60,22 @@ def listed_stages(stages: str | None) -> tuple[str, ...]:
     return tuple(it.strip() for it in (stages or "").split(",") if it.strip())
 
 
-def told_to_stop(*, with_parent: bool = False, by_interrupt: bool = False) -> Event:
+def stop_event(*, with_parent: bool = False, by_interrupt: bool = False) -> Event:
     """Set by SIGTERM, or the death of whoever started this process.
 
     Ctrl-C sets it as well `by_interrupt`, or else once this process stands at its post: before that
     there is nothing to finish, so it ends the process at once.
     """
     stopped = Event()
-    _heed(signal.SIGTERM, stopped)
+    _set_on_signal(signal.SIGTERM, stopped)
     if by_interrupt:
-        _heed(signal.SIGINT, stopped)
+        _set_on_signal(signal.SIGINT, stopped)
     if with_parent:
         Thread(target=_watch_parent, args=(stopped,), daemon=True).start()
     return stopped
 
 
-def _heed(asked: signal.Signals, stopped: Event) -> None:
+def _set_on_signal(asked: signal.Signals, stopped: Event) -> None:
     signal.signal(asked, lambda *_: stopped.set())
 
 
@@ -140,7 +140,7 @@ def run_role(
     """Stand at a post until told to go, and say how that went."""
     from tidegate.runtime.cluster.roles import run_until_stopped
 
-    _heed(signal.SIGINT, stopped)
+    _set_on_signal(signal.SIGINT, stopped)
     who = f" as {peer.name}" if peer is not None else ""
     say(f"at work{who}; stop with Ctrl-C")
     if run_until_stopped(duty, peer, stopped):

@@ -29,7 +29,7 @@ LONGEST = 60.0
 STARTING = "starting Spark, which takes some seconds"
 
 
-class Pace:
+class ReportInterval:
     """When the next line is due: soon at first, then less and less often."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Pace:
         return True
 
 
-class Lines(ProgressListener):
+class LineReporter(ProgressListener):
     """One line for each thing that happened, with the seconds since the start."""
 
     first = ProgressListener.every
@@ -65,9 +65,9 @@ class Lines(ProgressListener):
         self._console = console
         self._started = monotonic()
         self._counted_at = self._started
-        self._pace = self._new_pace()
+        self._interval = self._new_interval()
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         """A line with the time."""
         self._print(what)
 
@@ -79,10 +79,10 @@ class Lines(ProgressListener):
 
     def show(self, facts: RunFacts) -> None:
         """Print periodically why the run is not done."""
-        if self._pace.is_due():
+        if self._interval.is_due():
             self._print(why(facts))
 
-    def waits(self, what: str) -> None:
+    def report_wait(self, what: str) -> None:
         """A line with the time."""
         self._print(what)
 
@@ -90,22 +90,22 @@ class Lines(ProgressListener):
     def during(self, what: Callable[[], str]) -> Iterator[None]:
         """Report periodically how far the block is."""
         over = Event()
-        telling = Thread(target=self._repeat, args=(what, over), daemon=True)
-        telling.start()
+        report_progress = Thread(target=self._repeat, args=(what, over), daemon=True)
+        report_progress.start()
         try:
             yield
         finally:
             over.set()
-            telling.join()
+            report_progress.join()
 
     def _repeat(self, what: Callable[[], str], over: Event) -> None:
-        pace = self._new_pace()
-        while not over.wait(pace.left):
-            if pace.is_due():
+        interval = self._new_interval()
+        while not over.wait(interval.left):
+            if interval.is_due():
                 self._under_way(what())
 
-    def _new_pace(self) -> Pace:
-        return Pace(self.first, self.longest)
+    def _new_interval(self) -> ReportInterval:
+        return ReportInterval(self.first, self.longest)
 
     def _under_way(self, what: str) -> None:
         self._print(what)
@@ -120,19 +120,19 @@ class Lines(ProgressListener):
         return f"{monotonic() - self._started:6.1f} s  {printable(what)}"
 
 
-class Quiet(Lines):
+class QuietReporter(LineReporter):
     """Lines about long waits only, for programs that read the report."""
 
     first = 10.0
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         """Nothing."""
 
     def sent(self, chunks: int, of: int) -> None:
         """Nothing."""
 
 
-class InMotion(Lines):
+class LiveReporter(LineReporter):
     """Lines that stay, and under them how far each stage has come."""
 
     every = GLANCE
@@ -157,19 +157,19 @@ class InMotion(Lines):
 
 
 @contextmanager
-def telling(*, quiet: bool, first: str = STARTING) -> Iterator[ProgressListener]:
+def report_progress(*, quiet: bool, first: str = STARTING) -> Iterator[ProgressListener]:
     """What suits the place where stderr goes; begins with what takes a while first."""
     console = Console(stderr=True, highlight=False)
     if quiet:
-        yield Quiet(console)
+        yield QuietReporter(console)
         return
     if not console.is_terminal:
-        lines = Lines(console)
-        lines.tell(first)
+        lines = LineReporter(console)
+        lines.report(first)
         yield lines
         return
     with Live(Text(first), console=console, transient=True) as live:
-        yield InMotion(console, live)
+        yield LiveReporter(console, live)
 
 
 def _bar(stage: StageStatus) -> str:

@@ -64,7 +64,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     """
     with reported_errors(as_json=as_json, interrupted=GOES_ON if deployment else IS_GONE):
         # Loading Spark takes a second, which a command that only explains need not pay.
-        from tidegate.cli.progress import telling
+        from tidegate.cli.progress import report_progress
         from tidegate.runtime.deployment import open_deployment
         from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_in, run_folder
         from tidegate.spark import session_on
@@ -73,14 +73,14 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         found = find_pipeline(pipeline)
         chunks = chunks_in(data, found)
         with (
-            telling(quiet=as_json) as told,
+            report_progress(quiet=as_json) as progress,
             _folder(deployment) as folder,
             open_deployment(folder, database) as place,
             session_on(spark) as session,
         ):
             checkpoints = checkpoints_option(checkpoint_every, unaligned_after)
             wanted = RunOptions(name, shards, deadline, checkpoints)
-            report = run_folder(found, chunks, out, session, place, wanted, told)
+            report = run_folder(found, chunks, out, session, place, wanted, progress)
         typer.echo(json.dumps(asdict(report), indent=2) if as_json else _closing(report, out))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.deployments import AsJson, PipelineName, RunName, find, open_existing
+from tidegate.cli.deployments import AsJson, PipelineName, RunName, find_run, open_existing
 from tidegate.cli.error_output import reported_errors
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.tables import aligned, clock, json_text, with_times
@@ -55,7 +55,7 @@ def why(
         from tidegate.runtime.monitor.diagnosis import reasons
         from tidegate.store import run_facts
 
-        found = find(opened, run, pipeline)
+        found = find_run(opened, run, pipeline)
         facts = opened.transact(lambda connection: run_facts(connection, found))
         if as_json:
             typer.echo(
@@ -75,7 +75,7 @@ def cancel(
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store import RunState, close_run
 
-        found = find(opened, run, pipeline)
+        found = find_run(opened, run, pipeline)
         if not opened.transact(lambda c: close_run(c, found, RunState.CANCELLED)):
             raise NothingToCancel(run=run, how=found.state.value)
         typer.echo(f"run {run!r} is cancelled; what it has stored is removed by a worker's sweeper")
@@ -85,7 +85,7 @@ def _status_of(database: Database, name: str, pipeline: str | None, *, as_json: 
     from tidegate.store import run_facts
     from tidegate.store.runs.status import stages
 
-    run = find(database, name, pipeline)
+    run = find_run(database, name, pipeline)
     facts = database.transact(lambda connection: run_facts(connection, run))
     found = stages(facts)
     if as_json:

@@ -28,7 +28,7 @@ from tidegate.cli.process_commands import (
     process_name,
     refuse_taken_name,
     run_role,
-    told_to_stop,
+    stop_event,
 )
 from tidegate.permissions import PRIVATE
 from tidegate.settings import Settings, put
@@ -61,14 +61,14 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     Without --tokens only programs on this machine are let in.
     """
     with reported_errors(as_json=False):
-        from tidegate.http import Limits, TokenFile, listening_at
+        from tidegate.http import HttpLimits, TokenFile, listen_http
         from tidegate.http.server.descriptors import raise_limit
         from tidegate.runtime.cluster.roles import Role, ServerRole, WorkerRole
         from tidegate.runtime.deployment import open_deployment
         from tidegate.runtime.service import PipelineService, serve, serve_frontend
         from tidegate.spark import session_on
 
-        stopped = told_to_stop(with_parent=with_parent)
+        stopped = stop_event(with_parent=with_parent)
         os.umask(PRIVATE)
         put(os.environ, given or ())
         found = find_pipeline(pipeline)
@@ -78,22 +78,22 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         raise_limit()
         known = None if tokens is None else TokenFile(tokens)
         # Spark takes seconds or minutes to start: meanwhile clients get `ServerStarting`.
-        limits = Limits.of(Settings.from_environment(os.environ), most_mb << 20)
-        with listening_at(listen, known, limits) as entrance, ExitStack() as held:
-            say(f"listening at {entrance.at.url}; clients wait until Spark has started")
+        limits = HttpLimits.of(Settings.from_environment(os.environ), most_mb << 20)
+        with listen_http(listen, known, limits) as http_server, ExitStack() as held:
+            say(f"listening at {http_server.at.url}; clients wait until Spark has started")
             place = held.enter_context(open_deployment(deployment, database))
             session = held.enter_context(session_on(spark))
             started = (serve if tasks else serve_frontend)(
                 place, found, session, shards, process=called
             )
             service = held.enter_context(started)
-            held.enter_context(entrance.serve(service, place))
+            held.enter_context(http_server.serve(service, place))
             peer = held.enter_context(
                 join_as_peer(deployment, group, called, service.notifications)
             )
             if peer is not None:
                 service.watch.on_release = service.server.on_news = peer.tell_news
-            say(f"serving {found.name} at {entrance.at.url}")
+            say(f"serving {found.name} at {http_server.at.url}")
             duty: Role = ServerRole(service)
             if isinstance(service, PipelineService):
                 duty = WorkerRole(service, "server")

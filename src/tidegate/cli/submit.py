@@ -81,7 +81,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             raise NoDataFolder(str(data))
         declared = find_pipeline(pipeline) if ":" in pipeline else None
         # Loading what a server needs takes a second, which other commands need not pay.
-        from tidegate.cli.progress import telling
+        from tidegate.cli.progress import report_progress
         from tidegate.http import HttpClient
         from tidegate.http.client.http_client import STARTING
         from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_of, send
@@ -94,8 +94,8 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             starting=STARTING if timeout is None else timeout,
             allow_plain_http=allow_plain_http,
         )
-        with telling(quiet=as_json, first=f"asking {server}") as told:
-            calls.say = told.waits
+        with report_progress(quiet=as_json, first=f"asking {server}") as progress:
+            calls.say = progress.report_wait
             remote = _remote(calls, pipeline, declared)
             chunks = chunks_of(data, remote.served.sources)
             checkpoints = checkpoints_option(checkpoint_every, unaligned_after)
@@ -104,9 +104,9 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
                     remote,
                     chunks,
                     RunOptions(run, deadline=deadline, checkpoints=checkpoints),
-                    told,
+                    progress,
                 )
-            rows = _fetch(remote, run, out, told, timeout) if is_awaited and out else None
+            rows = _fetch(remote, run, out, progress, timeout) if is_awaited and out else None
         typer.echo(_report(remote, run, rows, out, as_json=as_json))
 
 
@@ -141,7 +141,7 @@ def _noting_what_stays_open(remote: HttpRunClient, run: str) -> Iterator[None]:
 
 
 def _fetch(
-    remote: HttpRunClient, run: str, out: Path, told: ProgressListener, timeout: float | None
+    remote: HttpRunClient, run: str, out: Path, progress: ProgressListener, timeout: float | None
 ) -> Mapping[str, int]:
     """Wait for the results and write them."""
     from tidegate.runtime.ingestion.folder_run import wait
@@ -150,8 +150,8 @@ def _fetch(
     def write(file: ResultFile) -> None:
         remote.write(run, file.sink, out / f"{file.sink}.csv", received=file.received)
 
-    rows = wait(remote, run, told, remote.check, timeout)
-    write_all(told, rows, write)
+    rows = wait(remote, run, progress, remote.check, timeout)
+    write_all(progress, rows, write)
     return rows
 
 

@@ -20,7 +20,7 @@ from tidegate.cli.options import (
     SparkMaster,
     TokensFile,
 )
-from tidegate.cli.process_commands import GroupAddress, told_to_stop
+from tidegate.cli.process_commands import GroupAddress, stop_event
 from tidegate.errors import ClusterShared, counted
 from tidegate.permissions import PRIVATE, private_folder
 from tidegate.settings import put
@@ -75,15 +75,15 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     by hand, also on another host; `tidegate drain` takes one away. Ctrl-C stops all in good order.
     """
     with reported_errors(as_json=False):
-        from tidegate.http import read_tokens, refuse_unsafe
+        from tidegate.http import check_listen_address, read_tokens
         from tidegate.runtime.cluster.file_lock import exclusive_use
         from tidegate.runtime.cluster.local_cluster import ClusterSpec, local_cluster
         from tidegate.runtime.deployment import open_deployment
 
-        stopped = told_to_stop(by_interrupt=True)
+        stopped = stop_event(by_interrupt=True)
         put(os.environ, given or ())
         found = find_pipeline(pipeline)
-        refuse_unsafe(listen, read_tokens(tokens) if tokens else None)
+        check_listen_address(listen, read_tokens(tokens) if tokens else None)
         if database:
             os.environ["TIDEGATE_DATABASE"] = database  # a command line is for everybody to read
         is_cluster = spark.startswith("spark://")

@@ -27,7 +27,7 @@ from tidegate.cli.process_commands import (
     process_name,
     refuse_taken_name,
     run_role,
-    told_to_stop,
+    stop_event,
 )
 from tidegate.permissions import PRIVATE
 from tidegate.settings import put
@@ -62,7 +62,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         from tidegate.runtime.service import serve
         from tidegate.spark import session_on
 
-        stopped = told_to_stop(with_parent=with_parent)
+        stopped = stop_event(with_parent=with_parent)
         os.umask(PRIVATE)
         put(os.environ, given or ())
         found = find_pipeline(pipeline)

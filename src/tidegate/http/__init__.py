@@ -3,7 +3,7 @@
     client ──▶ app ──▶ Account ──▶ Server       who asks, what they may see, what is done
            ◀── refusals, events, result streams
 
-`serving_http` runs the interface beside a `PipelineFrontend`. An `Account` is all that one client
+`serve_http` runs the interface beside a `PipelineFrontend`. An `Account` is all that one client
 can do: it knows the client's own runs and no others. Whatever waits for PostgreSQL, Spark or a disk
 runs on a few threads, never on the event loop. Errors travel as what they are: `HttpRunClient`,
 which is a `Server` elsewhere to whoever delivers a folder, raises the same classes again.
@@ -14,20 +14,20 @@ from tidegate.http.auth.token_file import TokenFile
 from tidegate.http.auth.tokens import Tokens, read_tokens
 from tidegate.http.client.http_client import HttpClient
 from tidegate.http.client.run_client import HttpRunClient, http_run_client
-from tidegate.http.limits.limits import Limits
-from tidegate.http.server.server import Listening, listening_at, refuse_unsafe, serving_http
+from tidegate.http.limits.limits import HttpLimits
+from tidegate.http.server.server import HttpAddress, check_listen_address, listen_http, serve_http
 
 __all__ = [
+    "HttpAddress",
     "HttpClient",
+    "HttpLimits",
     "HttpRunClient",
-    "Limits",
-    "Listening",
     "TokenFile",
     "Tokens",
+    "check_listen_address",
     "http_app",
     "http_run_client",
-    "listening_at",
+    "listen_http",
     "read_tokens",
-    "refuse_unsafe",
-    "serving_http",
+    "serve_http",
 ]

@@ -38,39 +38,39 @@ from starlette.routing import Route
 
 from tidegate.errors import TidegateError, TooManyFollowers, UnknownPipeline
 from tidegate.http import sse
-from tidegate.http.client_api import ClientApi, Seen, Served, rows_of
+from tidegate.http.client_api import ClientApi, PipelineInfo, RunView, rows_of
 from tidegate.http.downloads import Downloads
 from tidegate.http.formats import CHUNKS, chunk_format, result_format
 from tidegate.http.health import Health
 from tidegate.http.limits.client_requests import ClientRequests
-from tidegate.http.limits.concurrency import AtOnce
+from tidegate.http.limits.concurrency import ConcurrencyLimit
 from tidegate.http.limits.quotas import Quotas
 from tidegate.http.requests import (
-    Beginning,
-    Ending,
-    Restoring,
-    RunClient,
-    WantedCheckpoint,
-    asked_checkpoint,
-    asked_chunk,
-    asked_number,
-    body_as,
+    BeginRun,
+    CheckpointSelector,
+    EndSource,
+    RestoreRun,
+    TakeCheckpoint,
+    chunk_address,
+    decode_body,
+    parse_checkpoint,
+    query_number,
 )
 from tidegate.http.responses import (
-    answer,
-    refused,
-    refused_by_mistake,
-    refused_by_routing,
-    refused_in_vain,
+    handle_disconnect,
+    handle_error,
+    handle_routing_error,
+    handle_unexpected_error,
+    json_response,
 )
 from tidegate.http.uploads import Admission, Uploads
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tidegate.http.auth.auth import Gate
-    from tidegate.http.limits.executors import Threads
-    from tidegate.http.limits.limits import Limits
+    from tidegate.http.auth.authenticator import Authenticator
+    from tidegate.http.limits.executors import Executors
+    from tidegate.http.limits.limits import HttpLimits
     from tidegate.http.spool import Spool
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.service import PipelineFrontend
@@ -87,22 +87,22 @@ PAGE, MOST = 1000, 10_000
 def http_app(
     service: PipelineFrontend,
     place: Deployment,
-    gate: Gate,
+    auth: Authenticator,
     *,
     spool: Spool,
-    threads: Threads,
-    limits: Limits,
+    executors: Executors,
+    limits: HttpLimits,
 ) -> Starlette:
     """The interface of a service, for those whom the gate lets in."""
-    endpoints = _Endpoints(service, place, gate, spool, threads, limits)
+    endpoints = _Endpoints(service, place, auth, spool, executors, limits)
     return Starlette(
         routes=endpoints.routes(),
-        middleware=[Middleware(ClientRequests, gate=gate, most=limits.requests)],
+        middleware=[Middleware(ClientRequests, auth=auth, most=limits.requests)],
         exception_handlers={
-            TidegateError: refused,
-            HTTPException: refused_by_routing,
-            ClientDisconnect: refused_in_vain,
-            Exception: refused_by_mistake,
+            TidegateError: handle_error,
+            HTTPException: handle_routing_error,
+            ClientDisconnect: handle_disconnect,
+            Exception: handle_unexpected_error,
         },
     )
 
@@ -112,23 +112,23 @@ class _Endpoints:
         self,
         service: PipelineFrontend,
         place: Deployment,
-        gate: Gate,
+        auth: Authenticator,
         spool: Spool,
-        threads: Threads,
-        limits: Limits,
+        executors: Executors,
+        limits: HttpLimits,
     ) -> None:
         self._service = service
         self._place = place
-        self._gate = gate
-        self._threads = threads
+        self._auth = auth
+        self._executors = executors
         self._limits = limits
-        self._followers = AtOnce(limits.followers, TooManyFollowers)
-        self._downloads = Downloads(spool, threads, limits)
+        self._followers = ConcurrencyLimit(limits.followers, TooManyFollowers)
+        self._downloads = Downloads(spool, executors, limits)
         self._quotas = Quotas(place, service.task_graph.name)
         admission = Admission(self._quotas.check_bytes, place.reserve.check)
-        self._uploads = Uploads(spool, threads, limits, admission)
+        self._uploads = Uploads(spool, executors, limits, admission)
         seconds = place.settings.health_seconds
-        self._health = Health(self._check_health, seconds, threads.health)
+        self._health = Health(self._check_health, seconds, executors.health)
 
     def routes(self) -> list[Route]:
         """Every address, with the methods that it takes."""
@@ -148,7 +148,7 @@ class _Endpoints:
             Route(RUN + "/results", self.results),
             Route(RUN + "/results/{sink}", self.result),
             Route(RUN + "/checkpoints", self.checkpoints_or_take, methods=["GET", "POST"]),
-            Route(RUN + "/checkpoints/{cut}", self.checkpoint),
+            Route(RUN + "/checkpoints/{checkpoint}", self.checkpoint),
             Route(RUN + "/restore", self.restore, methods=["POST"]),
         ]
 
@@ -157,7 +157,7 @@ class _Endpoints:
     async def health(self, request: Request) -> Response:
         """Whether somebody is at work; for who starts and watches servers, so without a token."""
         await self._health.check()
-        return answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
     def _check_health(self) -> None:
         self._service.check()
@@ -165,14 +165,14 @@ class _Endpoints:
 
     async def pipelines(self, request: Request) -> Response:
         """What is served, for who is about to deliver."""
-        self._gate.client_of(request)
-        return answer({"pipelines": [self._served()]})
+        self._auth.client_of(request)
+        return json_response({"pipelines": [self._served()]})
 
-    def _served(self) -> Served:
+    def _served(self) -> PipelineInfo:
         stages = self._service.checked.stages.values()
         sinks = {stage.sink: [*stage.output.names] for stage in stages if stage.sink}
         sources = [*self._service.task_graph.sources]
-        return Served(self._service.task_graph.name, sources, sinks, self._limits.chunk_bytes)
+        return PipelineInfo(self._service.task_graph.name, sources, sinks, self._limits.chunk_bytes)
 
     # ── runs ──
 
@@ -180,117 +180,115 @@ class _Endpoints:
         return await (self.begin if request.method == "POST" else self.runs)(request)
 
     async def runs(self, request: Request) -> Response:
-        account = self._account(request)
-        limit = asked_number(request, "limit", 100, most=MOST)
-        return answer({"runs": await self._threads.call(account.client, account.runs, limit)})
+        api = self._api(request)
+        limit = query_number(request, "limit", 100, most=MOST)
+        return json_response({"runs": await self._executors.call(api.client, api.runs, limit)})
 
     async def begin(self, request: Request) -> Response:
-        account = self._account(request)
-        asked = await self._body(request, Beginning)
+        api = self._api(request)
+        asked = await self._body(request, BeginRun)
         key = request.headers.get("idempotency-key")
-        begin = partial(account.begin, asked.run, key, checkpoints=asked.wanted_checkpoints())
-        await self._check_runs(account, asked.run)
+        begin = partial(api.begin, asked.run, key, checkpoints=asked.checkpoint_options())
+        await self._check_runs(api, asked.run)
         bounds = {"warn_after": asked.warn_after, "deadline": asked.deadline}
-        return answer(await self._threads.call(account.client, begin, **bounds), 201)
+        return json_response(await self._executors.call(api.client, begin, **bounds), 201)
 
-    async def _check_runs(self, account: ClientApi, run: str) -> None:
-        client = account.client
-        await self._threads.call(client, self._quotas.check_runs, client, run)
+    async def _check_runs(self, api: ClientApi, run: str) -> None:
+        client = api.client
+        await self._executors.call(client, self._quotas.check_runs, client, run)
 
     async def status(self, request: Request) -> Response:
-        account = self._account(request)
-        return answer(
-            await self._threads.call(account.client, account.status, request.path_params["run"])
+        api = self._api(request)
+        return json_response(
+            await self._executors.call(api.client, api.status, request.path_params["run"])
         )
 
     async def state(self, request: Request) -> Response:
-        account = self._account(request)
-        return answer(
-            await self._threads.call(account.client, account.state, request.path_params["run"])
+        api = self._api(request)
+        return json_response(
+            await self._executors.call(api.client, api.state, request.path_params["run"])
         )
 
     async def why(self, request: Request) -> Response:
-        account = self._account(request)
-        return answer(
-            await self._threads.call(account.client, account.explain, request.path_params["run"])
+        api = self._api(request)
+        return json_response(
+            await self._executors.call(api.client, api.explain, request.path_params["run"])
         )
 
     async def cancel(self, request: Request) -> Response:
-        account = self._account(request)
-        return answer(
-            await self._threads.call(account.client, account.cancel, request.path_params["run"])
+        api = self._api(request)
+        return json_response(
+            await self._executors.call(api.client, api.cancel, request.path_params["run"])
         )
 
     async def events(self, request: Request) -> Response:
         """What cannot be seen at first is refused; later the stream ends and can be resumed."""
-        account = self._account(request)
+        api = self._api(request)
         last = sse.EventId.read(request.headers.get("last-event-id"))
         name, number = request.path_params["run"], last.run if last else None
         with ExitStack() as held:
-            held.enter_context(self._followers.one_more(account.client))
-            run = await self._threads.call(account.client, account.follow, name, number)
-            seen = await self._threads.call(account.client, account.see, run)
+            held.enter_context(self._followers.acquire(api.client))
+            run = await self._executors.call(api.client, api.follow, name, number)
+            seen = await self._executors.call(api.client, api.view, run)
             heard = last if last is not None and last.run == run.id else sse.EventId(run.id)
-            look = partial(self._look, request, account, run)
+            look = partial(self._look, request, api, run)
             return sse.response(seen, look, heard, held.pop_all())
 
-    async def _look(self, request: Request, account: ClientApi, run: Run) -> Seen | None:
-        if self._threads.is_closing or not self._gate.is_still(account.client, request):
+    async def _look(self, request: Request, api: ClientApi, run: Run) -> RunView | None:
+        if self._executors.is_closing or not self._auth.is_still(api.client, request):
             return None
         try:
-            return await self._threads.call(account.client, account.see, run)
+            return await self._executors.call(api.client, api.view, run)
         except TidegateError:
             return None
 
     # ── data ──
 
     async def chunks(self, request: Request) -> Response:
-        account = self._account(request)
+        api = self._api(request)
         run, source = request.path_params["run"], request.path_params["source"]
-        after = asked_number(request, "after", 0)
-        limit = asked_number(request, "limit", PAGE, most=MOST)
-        return answer(
-            await self._threads.call(account.client, account.chunks, run, source, after, limit)
+        after = query_number(request, "after", 0)
+        limit = query_number(request, "limit", PAGE, most=MOST)
+        return json_response(
+            await self._executors.call(api.client, api.chunks, run, source, after, limit)
         )
 
     async def deliver(self, request: Request) -> Response:
         """A chunk that is new is 201, one that was there 200; nothing is recorded of a bad one."""
-        account = self._account(request)
-        run, source, number = asked_chunk(request)
+        api = self._api(request)
+        run, source, number = chunk_address(request)
         ending = CHUNKS[_format_of(request)]
-        await self._threads.call(account.client, account.check_source, run, source, number)
-        async with self._uploads.received(account.client, request, source, number, ending) as file:
-            self._account(request)  # a token may be withdrawn while a large chunk arrives
-            is_new = await self._deliver(account, run, source, number, file)
-        return answer({"is_new": is_new}, 201 if is_new else 200)
+        await self._executors.call(api.client, api.check_source, run, source, number)
+        async with self._uploads.received(api.client, request, source, number, ending) as file:
+            self._api(request)  # a token may be withdrawn while a large chunk arrives
+            is_new = await self._deliver(api, run, source, number, file)
+        return json_response({"is_new": is_new}, 201 if is_new else 200)
 
-    async def _deliver(
-        self, account: ClientApi, run: str, source: str, number: int, file: str
-    ) -> bool:
-        deliver = partial(account.deliver, run, source, number, file)
-        return await self._threads.deliver(account.client, deliver)
+    async def _deliver(self, api: ClientApi, run: str, source: str, number: int, file: str) -> bool:
+        deliver = partial(api.deliver, run, source, number, file)
+        return await self._executors.deliver(api.client, deliver)
 
     async def end(self, request: Request) -> Response:
-        account = self._account(request)
-        asked = await self._body(request, Ending)
+        api = self._api(request)
+        asked = await self._body(request, EndSource)
         run, source = request.path_params["run"], request.path_params["source"]
-        await self._threads.call(account.client, account.end, run, source, asked.chunks)
-        return answer({"source": source})
+        await self._executors.call(api.client, api.end, run, source, asked.chunks)
+        return json_response({"source": source})
 
     # ── outcomes ──
 
     async def results(self, request: Request) -> Response:
-        account = self._account(request)
+        api = self._api(request)
         run, of = request.path_params["run"], _checkpoint_of(request)
-        found = await self._threads.call(account.client, account.results, run, of)
-        return answer({"results": rows_of(found)})
+        found = await self._executors.call(api.client, api.results, run, of)
+        return json_response({"results": rows_of(found)})
 
     async def result(self, request: Request) -> Response:
-        account = self._account(request)
+        api = self._api(request)
         run, sink = request.path_params["run"], request.path_params["sink"]
         asked, accept = request.query_params.get("format"), request.headers.get("accept")
         wanted = result_format(asked, accept)
-        return await self._downloads.send(account, run, sink, wanted, _checkpoint_of(request))
+        return await self._downloads.send(api, run, sink, wanted, _checkpoint_of(request))
 
     # ── cuts ──
 
@@ -298,57 +296,55 @@ class _Endpoints:
         return await (self.take if request.method == "POST" else self.checkpoints)(request)
 
     async def checkpoints(self, request: Request) -> Response:
-        account = self._account(request)
-        found = await self._threads.call(
-            account.client, account.checkpoints, request.path_params["run"]
-        )
-        return answer({"checkpoints": found})
+        api = self._api(request)
+        found = await self._executors.call(api.client, api.checkpoints, request.path_params["run"])
+        return json_response({"checkpoints": found})
 
     async def take(self, request: Request) -> Response:
         """That it was begun; its number is that of the cut, if it becomes one."""
-        account = self._account(request)
-        asked = await self._body(request, RunClient)
-        number = await self._threads.call(
-            account.client, account.take_checkpoint, request.path_params["run"], asked
+        api = self._api(request)
+        asked = await self._body(request, TakeCheckpoint)
+        number = await self._executors.call(
+            api.client, api.take_checkpoint, request.path_params["run"], asked
         )
-        return answer({"number": number}, 202)
+        return json_response({"number": number}, 202)
 
     async def checkpoint(self, request: Request) -> Response:
-        account = self._account(request)
+        api = self._api(request)
         run, wanted = (
             request.path_params["run"],
-            asked_checkpoint(request.path_params["checkpoint"]),
+            parse_checkpoint(request.path_params["checkpoint"]),
         )
-        return answer(
-            await self._threads.call(account.client, account.checkpoint, run, wanted.number)
+        return json_response(
+            await self._executors.call(api.client, api.checkpoint, run, wanted.number)
         )
 
     async def restore(self, request: Request) -> Response:
         """All files of the cut are read first, which takes as long as a result."""
-        account = self._account(request)
-        asked = await self._body(request, Restoring)
+        api = self._api(request)
+        asked = await self._body(request, RestoreRun)
         run = request.path_params["run"]
-        await self._check_runs(account, run)
-        restore = partial(account.restore, run, asked.checkpoint)
-        return answer(await self._threads.give(account.client, restore), 201)
+        await self._check_runs(api, run)
+        restore = partial(api.restore, run, asked.checkpoint)
+        return json_response(await self._executors.give(api.client, restore), 201)
 
     # ── who asks for what ──
 
     async def _body(self, request: Request, kind: type[T]) -> T:
-        return await body_as(request, kind, self._limits.body)
+        return await decode_body(request, kind, self._limits.body)
 
-    def _account(self, request: Request) -> ClientApi:
-        client = self._gate.client_of(request)
+    def _api(self, request: Request) -> ClientApi:
+        client = self._auth.client_of(request)
         pipeline, served = request.path_params["pipeline"], self._service.task_graph.name
         if pipeline != served:
             raise UnknownPipeline(pipeline, "it is not served here", served)
         return ClientApi(self._service, self._place, client)
 
 
-def _checkpoint_of(request: Request) -> WantedCheckpoint | None:
+def _checkpoint_of(request: Request) -> CheckpointSelector | None:
     """None: what is asked for is the end."""
     text = request.query_params.get("checkpoint")
-    return None if text is None else asked_checkpoint(text)
+    return None if text is None else parse_checkpoint(text)
 
 
 def _format_of(request: Request) -> str:

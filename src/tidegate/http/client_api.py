@@ -47,7 +47,7 @@ from tidegate.store.runs.status import (
 
 if TYPE_CHECKING:
     from tidegate.checkpoint import Checkpoints
-    from tidegate.http.requests import RunClient, WantedCheckpoint
+    from tidegate.http.requests import CheckpointSelector, TakeCheckpoint
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.service import PipelineFrontend
     from tidegate.spark import Batch
@@ -62,7 +62,7 @@ PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class PipelineInfo:
     """The pipeline that is served, for who is about to use it."""
 
     pipeline: str
@@ -73,7 +73,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class StateOfRun:
+class RunStateReply:
     """What has become of a run, for who asks often."""
 
     run: Run
@@ -93,7 +93,7 @@ class RunStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class RunDiagnosis:
     """Why a run is not done, and all that is known of it."""
 
     why: str
@@ -123,7 +123,7 @@ class CheckpointManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunView:
     """A run at one moment, as its followers hear of it."""
 
     run: Run
@@ -179,18 +179,18 @@ class ClientApi:
             facts, results = self._database.transact(lambda c: _looked(c, found))
             return RunStatus(self._own(facts.run), facts.sources, stages(facts), results)
 
-    def state(self, run: str) -> StateOfRun:
+    def state(self, run: str) -> RunStateReply:
         """What has become of a run."""
         with self._told(run):
             found = self._known(run)
-            return StateOfRun(self._own(found), self._server.has_this_plan(found))
+            return RunStateReply(self._own(found), self._server.has_this_plan(found))
 
-    def explain(self, run: str) -> Explained:
+    def explain(self, run: str) -> RunDiagnosis:
         """Why a run is not done."""
         with self._told(run):
             facts = self._server.facts(stored_name(self.client, run))
             own = replace(facts, run=self._own(facts.run))
-            return Explained(why(own), reasons(own), own)
+            return RunDiagnosis(why(own), reasons(own), own)
 
     def cancel(self, run: str) -> Run:
         """Give a run up."""
@@ -235,7 +235,7 @@ class ClientApi:
 
     # ── cuts ──
 
-    def take_checkpoint(self, run: str, asked: RunClient) -> int:
+    def take_checkpoint(self, run: str, asked: TakeCheckpoint) -> int:
         """Begin a checkpoint now; its number."""
         with self._told(run):
             stored = stored_name(self.client, run)
@@ -272,16 +272,16 @@ class ClientApi:
             )
             return asked if asked is not None and is_same else latest
 
-    def see(self, run: Run) -> Seen:
+    def view(self, run: Run) -> RunView:
         """This very run as it is now; raises if it is open and nobody here can complete it."""
         facts, results = self._database.transact(lambda c: _looked(c, run))
         if facts.run.state is RunState.OPEN:
             self._service.check()
         own = replace(facts, run=self._own(facts.run))
         known = self._database.transact(lambda c: checkpoints_of(c, run))
-        return Seen(own.run, why(own), stages(own), results, tuple(filter(_is_shown, known)))
+        return RunView(own.run, why(own), stages(own), results, tuple(filter(_is_shown, known)))
 
-    def results(self, run: str, of: WantedCheckpoint | None = None) -> Mapping[str, list[Batch]]:
+    def results(self, run: str, of: CheckpointSelector | None = None) -> Mapping[str, list[Batch]]:
         """The batches of every sink; raises what became of a run that has none."""
         with self._told(run):
             if of is not None:
@@ -299,7 +299,7 @@ class ClientApi:
         sink: str,
         wanted: ResultFormat,
         folder: Path,
-        of: WantedCheckpoint | None = None,
+        of: CheckpointSelector | None = None,
     ) -> Iterator[bytes]:
         """The result of a sink, piece by piece; a CSV is made in the folder first."""
         published = self.results(run, of)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import TooManyDownloads
 from tidegate.http.closing_response import ClosingResponse
-from tidegate.http.limits.concurrency import AtOnce
+from tidegate.http.limits.concurrency import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tidegate.http.client_api import ClientApi
     from tidegate.http.formats import ResultFormat
-    from tidegate.http.limits.executors import Threads
-    from tidegate.http.limits.limits import Limits
-    from tidegate.http.requests import WantedCheckpoint
+    from tidegate.http.limits.executors import Executors
+    from tidegate.http.limits.limits import HttpLimits
+    from tidegate.http.requests import CheckpointSelector
     from tidegate.http.spool import Spool
 
 
@@ -28,28 +28,30 @@ PART = 1 << 20
 class Downloads:
     """Sends results, a few to each client at a time: each may hold a copy in the spool."""
 
-    def __init__(self, spool: Spool, threads: Threads, limits: Limits) -> None:
+    def __init__(self, spool: Spool, executors: Executors, limits: HttpLimits) -> None:
         self._spool = spool
-        self._threads = threads
-        self._under_way = AtOnce(limits.downloads_per_client, TooManyDownloads, limits.downloads)
+        self._executors = executors
+        self._under_way = ConcurrencyLimit(
+            limits.downloads_per_client, TooManyDownloads, limits.downloads
+        )
 
     async def send(
         self,
-        account: ClientApi,
+        api: ClientApi,
         run: str,
         sink: str,
         wanted: ResultFormat,
-        of: WantedCheckpoint | None,
+        of: CheckpointSelector | None,
     ) -> Response:
         """The result of a sink, at its end or at a cut. What is wrong shows before the first byte.
 
         Raises `TooManyDownloads`.
         """
-        client, give = account.client, self._threads.give
+        client, give = api.client, self._executors.give
         with ExitStack() as held:
-            held.enter_context(self._under_way.one_more(client))
+            held.enter_context(self._under_way.acquire(client))
             folder = await give(client, held.enter_context, self._spool.folder())
-            pieces = await give(client, account.result, run, sink, wanted, folder, of)
+            pieces = await give(client, api.result, run, sink, wanted, folder, of)
             first = await give(client, _next, pieces)
             name = f'attachment; filename="{sink}.{wanted.value}"'
             headers = {"content-disposition": name}
@@ -63,7 +65,7 @@ class Downloads:
         while piece is not None:
             for part in parts_of(piece):
                 yield part
-            piece = await self._threads.give(client, _next, pieces)
+            piece = await self._executors.give(client, _next, pieces)
 
 
 def parts_of(piece: bytes) -> Iterator[bytes]:

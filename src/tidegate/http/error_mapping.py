@@ -103,7 +103,7 @@ INSIDE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorBody:
     """An error as it travels."""
 
     condition: str
@@ -117,18 +117,18 @@ def status_of(error: TidegateError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def told(error: TidegateError) -> TidegateError:
+def visible_error(error: TidegateError) -> TidegateError:
     """What a client may know of an error."""
     if isinstance(error, errors.NoSpace):
         return replace(error, where="the server's disk")
     return ServerTrouble(trouble=error.condition) if isinstance(error, INSIDE) else error
 
 
-def refusal_of(error: TidegateError) -> Refusal:
+def error_body(error: TidegateError) -> ErrorBody:
     """An error as it travels."""
     given = {field.name: getattr(error, field.name) for field in fields(error)}
     plain = msgspec.to_builtins(given, enc_hook=str)
-    return Refusal(error.condition, str(error), plain, error.retryable)
+    return ErrorBody(error.condition, str(error), plain, error.retryable)
 
 
 def unexpected() -> TidegateError:
@@ -136,7 +136,7 @@ def unexpected() -> TidegateError:
     return ServerFailed()
 
 
-def raised(refusal: Refusal) -> TidegateError:
+def error_from_body(refusal: ErrorBody) -> TidegateError:
     """The error again, where it arrives; of a class that is not known there, its sentence."""
     kind = getattr(errors, refusal.condition, None)
     names = _names(kind)

@@ -34,14 +34,14 @@ MOST = {"retained": 1000}
 
 
 @dataclass(frozen=True, slots=True)
-class WantedCheckpoint:
+class CheckpointSelector:
     """One cut of a run."""
 
     number: int | None
     """None for the latest."""
 
 
-class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BeginRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run to begin. The bounds are seconds from then."""
 
     run: str
@@ -50,24 +50,24 @@ class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoints: dict[str, object] | None = None
     """The fields of a `Checkpoints` that are not as usual."""
 
-    def wanted_checkpoints(self) -> Checkpoints | None:
+    def checkpoint_options(self) -> Checkpoints | None:
         """How the run is to be cut, if that was said; raises `InvalidRequest`."""
         return None if self.checkpoints is None else _checkpoints(self.checkpoints)
 
 
-class RunClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TakeCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A checkpoint to begin; an unaligned one waits for nobody, and is not shown."""
 
     unaligned: bool = False
 
 
-class Restoring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RestoreRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The cut at which a run is to begin again; without a number, the latest."""
 
     checkpoint: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)] | None = None
 
 
-class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EndSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many chunks a source has; without a number, those that are there."""
 
     chunks: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
@@ -87,7 +87,7 @@ def _checkpoints(given: Mapping[str, object]) -> Checkpoints:
         raise InvalidRequest(f"cutting: {error}") from error
 
 
-async def body_as(request: Request, kind: type[T], seconds: float = BODY) -> T:
+async def decode_body(request: Request, kind: type[T], seconds: float = BODY) -> T:
     """The body of a request; an empty one is an empty object.
 
     Raises `InvalidRequest`, `RequestStalled`.
@@ -111,7 +111,7 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def asked_number(request: Request, name: str, default: int, most: int = LARGEST) -> int:
+def query_number(request: Request, name: str, default: int, most: int = LARGEST) -> int:
     """A parameter of the address; raises `InvalidRequest`."""
     text = request.query_params.get(name)
     if text is None:
@@ -122,7 +122,7 @@ def asked_number(request: Request, name: str, default: int, most: int = LARGEST)
     return number
 
 
-def asked_chunk(request: Request) -> tuple[str, str, int]:
+def chunk_address(request: Request) -> tuple[str, str, int]:
     """The run, the source and the number in the address of a chunk; raises `InvalidRequest`."""
     path = request.path_params
     number = _number(path["number"])
@@ -132,13 +132,13 @@ def asked_chunk(request: Request) -> tuple[str, str, int]:
     return path["run"], path["source"], number
 
 
-def asked_checkpoint(text: str) -> WantedCheckpoint:
+def parse_checkpoint(text: str) -> CheckpointSelector:
     """A cut by its number, or the latest; raises `InvalidRequest`."""
     number = None if text == LATEST else _number(text)
     if text != LATEST and not number:
         said = _short(text)
         raise InvalidRequest(f"{said} is no cut; there is {LATEST!r}, and there are 1, 2, 3, …")
-    return WantedCheckpoint(number)
+    return CheckpointSelector(number)
 
 
 def _number(text: str) -> int | None:

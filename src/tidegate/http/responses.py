@@ -10,7 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tidegate.errors import InvalidRequest, NoSuchRoute, TidegateError, UnknownToken, WrongMethod
-from tidegate.http.error_mapping import RETRY_AFTER, refusal_of, status_of, told, unexpected
+from tidegate.http.error_mapping import (
+    RETRY_AFTER,
+    error_body,
+    status_of,
+    unexpected,
+    visible_error,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,51 +27,51 @@ JSON = "application/json"
 NOT_FOUND, WRONG_METHOD = 404, 405
 
 
-def answer(value: object, status: int = 200) -> Response:
+def json_response(value: object, status: int = 200) -> Response:
     """A value as JSON."""
     return Response(msgspec.json.encode(value), status, media_type=JSON)
 
 
-def refusal(error: TidegateError) -> Response:
+def error_response(error: TidegateError) -> Response:
     """An error as JSON, with the status that the table has for it."""
     status = status_of(error)
-    response = answer(refusal_of(error), status)
+    response = json_response(error_body(error), status)
     if error.retryable and status in RETRY_AFTER:
         response.headers["retry-after"] = str(RETRY_AFTER[status])
     return response
 
 
-async def refused(request: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     """The response for an error; internal details are logged and not sent."""
     assert isinstance(error, TidegateError)
-    shown = told(error)
+    shown = visible_error(error)
     if shown is not error:
         log.warning("%s %s: %s", request.method, request.url.path, error)
-    response = refusal(shown)
+    response = error_response(shown)
     if isinstance(error, UnknownToken):
         response.headers["www-authenticate"] = "Bearer"
     return response
 
 
-async def refused_by_routing(request: Request, error: Exception) -> Response:
+async def handle_routing_error(request: Request, error: Exception) -> Response:
     """No such address, or no such method there."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == NOT_FOUND:
-        return await refused(request, NoSuchRoute(path))
+        return await handle_error(request, NoSuchRoute(path))
     if error.status_code == WRONG_METHOD:
         allowed = (error.headers or {}).get("Allow", "")
-        response = await refused(request, WrongMethod(path, request.method, allowed))
+        response = await handle_error(request, WrongMethod(path, request.method, allowed))
         response.headers["allow"] = allowed
         return response
-    return answer(refusal_of(InvalidRequest(str(error.detail))), error.status_code)
+    return json_response(error_body(InvalidRequest(str(error.detail))), error.status_code)
 
 
-async def refused_in_vain(request: Request, _: Exception) -> Response:
+async def handle_disconnect(request: Request, _: Exception) -> Response:
     """The client went away while it was sending, so nobody hears this."""
-    return await refused(request, InvalidRequest("it was cut off"))
+    return await handle_error(request, InvalidRequest("it was cut off"))
 
 
-async def refused_by_mistake(request: Request, _: Exception) -> Response:
+async def handle_unexpected_error(request: Request, _: Exception) -> Response:
     """A mistake of ours: uvicorn's log has it, the client does not."""
-    return await refused(request, unexpected())
+    return await handle_error(request, unexpected())

@@ -34,7 +34,7 @@ FORGOTTEN = 86_400.0
 
 
 @contextmanager
-def spooling(root: str) -> Iterator[Spool]:
+def open_spool(root: str) -> Iterator[Spool]:
     """A spool for one server until the end of the block; what dead servers have left is removed."""
     if "://" in root or root.startswith("file:"):
         _remove_forgotten(root)
@@ -57,13 +57,13 @@ class Spool:
         self._local = local
         self._system, self._base = locate(self._root)
 
-    def file(self, ending: str) -> Spooled:
+    def file(self, ending: str) -> SpooledFile:
         """A new file, whose name ends like this."""
         name = f"{self._folder}/{uuid4().hex}{ending}"
         with space_on(self._root):
             self._system.create_dir(f"{self._base}/{self._folder}", recursive=True)
             stream = self._system.open_output_stream(f"{self._base}/{name}", compression=None)
-        return Spooled(f"{self._root}/{name}", self._root, self._system, stream)
+        return SpooledFile(f"{self._root}/{name}", self._root, self._system, stream)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
@@ -72,7 +72,7 @@ class Spool:
             yield Path(folder)
 
 
-class Spooled:
+class SpooledFile:
     """A file in the spool, open for writing."""
 
     def __init__(self, path: str, root: str, system: Any, stream: Any) -> None:

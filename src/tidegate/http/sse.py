@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from tidegate.http.client_api import Seen
+    from tidegate.http.client_api import RunView
 
 LOOK = 1.0
 """Seconds between two looks at a run."""
@@ -84,7 +84,7 @@ class RunEvent:
         return f"id: {self.id}\nevent: {self.kind}\ndata: {data}\n\n".encode()
 
 
-def events(before: Seen | None, now: Seen, heard: EventId) -> Iterator[RunEvent]:
+def events(before: RunView | None, now: RunView, heard: EventId) -> Iterator[RunEvent]:
     """What is new, for who has heard everything up to one event of this run."""
     at = heard
     for it in now.checkpoints:
@@ -99,7 +99,7 @@ def events(before: Seen | None, now: Seen, heard: EventId) -> Iterator[RunEvent]
         yield RunEvent(at, "progress", told)
 
 
-def _last_events(now: Seen, at: EventId) -> Iterator[RunEvent]:
+def _last_events(now: RunView, at: EventId) -> Iterator[RunEvent]:
     """Who has heard the very last one and asks again gets it again, instead of silence."""
     last = [*_end(now)]
     for place, (kind, data) in enumerate(last, 1):
@@ -107,7 +107,7 @@ def _last_events(now: Seen, at: EventId) -> Iterator[RunEvent]:
             yield RunEvent(replace(at, place=place), kind, data)
 
 
-def _end(now: Seen) -> Iterator[tuple[str, dict[str, object]]]:
+def _end(now: RunView) -> Iterator[tuple[str, dict[str, object]]]:
     for sink, rows in sorted(now.results.items()):
         yield "query-end", {"sink": sink, "rows": rows}
     run: dict[str, object] = {"run": now.run.name, "state": now.run.state.value}
@@ -116,15 +116,15 @@ def _end(now: Seen) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 async def stream(
-    now: Seen,
-    look: Callable[[], Awaitable[Seen | None]],
+    now: RunView,
+    look: Callable[[], Awaitable[RunView | None]],
     heard: EventId,
     beat: float = HEARTBEAT,
     every: float = LOOK,
 ) -> AsyncIterator[bytes]:
     """Events from what is seen now until the last one, or until `look` has nothing more to see."""
-    seen: Seen | None = now
-    before: Seen | None = None
+    seen: RunView | None = now
+    before: RunView | None = None
     spoke_at = monotonic()
     while seen is not None:
         for event in events(before, seen, heard):
@@ -140,7 +140,7 @@ async def stream(
 
 
 def response(
-    now: Seen, look: Callable[[], Awaitable[Seen | None]], heard: EventId, held: ExitStack
+    now: RunView, look: Callable[[], Awaitable[RunView | None]], heard: EventId, held: ExitStack
 ) -> Response:
     """The stream as an answer that nobody on the way keeps; what is held is let go at its end."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -23,9 +23,9 @@ from tidegate.errors import (
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tidegate.http.limits.executors import Threads
-    from tidegate.http.limits.limits import Limits
-    from tidegate.http.spool import Spool, Spooled
+    from tidegate.http.limits.executors import Executors
+    from tidegate.http.limits.limits import HttpLimits
+    from tidegate.http.spool import Spool, SpooledFile
 
 BLOCK = 1 << 18
 """Bytes that are written at a time."""
@@ -53,13 +53,13 @@ class Uploads:
     def __init__(
         self,
         spool: Spool,
-        threads: Threads,
-        limits: Limits,
+        executors: Executors,
+        limits: HttpLimits,
         admission: Admission = ANY,
     ) -> None:
         self._admission = admission
         self._spool = spool
-        self._threads = threads
+        self._executors = executors
         self._limits = limits
         self._places = defaultdict[str, asyncio.Semaphore](
             lambda: asyncio.Semaphore(limits.uploads)
@@ -72,11 +72,11 @@ class Uploads:
         self, client: str, request: Request, source: str, number: int, ending: str
     ) -> AsyncIterator[str]:
         """A file with the whole body; gone at the end of the block."""
-        arriving = _Arriving(request, source, number, self._limits)
+        arriving = _UploadBody(request, source, number, self._limits)
         await arriving.refuse_announced()
         async with self._place(client):
             await self._admit(client, arriving.announced or 0)
-            file = await self._threads.write(self._spool.file, ending)
+            file = await self._executors.write(self._spool.file, ending)
             try:
                 await self._write(arriving, file)
                 yield file.path
@@ -100,23 +100,23 @@ class Uploads:
             place.release()
 
     async def _admit(self, client: str, incoming: int) -> None:
-        await self._threads.call(client, self._admission.quota, client, incoming)
-        await self._threads.write(self._admission.space, incoming)
+        await self._executors.call(client, self._admission.quota, client, incoming)
+        await self._executors.write(self._admission.space, incoming)
 
-    async def _write(self, arriving: _Arriving, file: Spooled) -> None:
+    async def _write(self, arriving: _UploadBody, file: SpooledFile) -> None:
         async for block in arriving.blocks():
-            await self._threads.write(self._write_block, file, block)
-        await self._threads.write(file.close)
+            await self._executors.write(self._write_block, file, block)
+        await self._executors.write(file.close)
 
-    def _write_block(self, file: Spooled, block: bytes) -> None:
+    def _write_block(self, file: SpooledFile, block: bytes) -> None:
         self._admission.space(len(block))
         file.write(block)
 
 
-class _Arriving:
+class _UploadBody:
     """The body of one request, read in time and up to its limit."""
 
-    def __init__(self, request: Request, source: str, number: int, limits: Limits) -> None:
+    def __init__(self, request: Request, source: str, number: int, limits: HttpLimits) -> None:
         self._request = request
         self._source = source
         self._number = number

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.runtime.shop import shop
-from tidegate.http import Limits, Listening, Tokens, serving_http
+from tidegate.http import HttpAddress, HttpLimits, Tokens, serve_http
 from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService, serve
@@ -43,7 +43,7 @@ class Answer:
 class Asking:
     """A client of the shop that says by itself what it sends."""
 
-    at: Listening
+    at: HttpAddress
     token: str | None = ANN
 
     def __call__(
@@ -111,18 +111,18 @@ def service(place: Deployment, spark: Session) -> Iterator[PipelineService]:
 
 
 @pytest.fixture(scope="module")
-def listening(service: PipelineService, place: Deployment) -> Iterator[Listening]:
-    with serving_http(service, place, "127.0.0.1:0", TOKENS, Limits(MOST)) as listening:
+def listening(service: PipelineService, place: Deployment) -> Iterator[HttpAddress]:
+    with serve_http(service, place, "127.0.0.1:0", TOKENS, HttpLimits(MOST)) as listening:
         yield listening
 
 
 @pytest.fixture
-def ann(listening: Listening) -> Asking:
+def ann(listening: HttpAddress) -> Asking:
     return Asking(listening, ANN)
 
 
 @pytest.fixture
-def ben(listening: Listening) -> Asking:
+def ben(listening: HttpAddress) -> Asking:
     return Asking(listening, BEN)
 
 

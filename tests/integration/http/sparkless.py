@@ -9,7 +9,7 @@ from typing import cast
 
 from tests.integration.http.conftest import TOKENS
 from tests.integration.runtime.shop import shop
-from tidegate.http import Listening, serving_http
+from tidegate.http import HttpAddress, serve_http
 from tidegate.plan import physical_plan
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
@@ -24,7 +24,7 @@ def _no_spark() -> Session:
 
 
 @contextmanager
-def shop_without_spark(place: Deployment) -> Iterator[Listening]:
+def shop_without_spark(place: Deployment) -> Iterator[HttpAddress]:
     task_graph = build_task_graph(physical_plan(shop()))
     with Notifications(place.database) as notifications:
         server = RunService(place, shop(), task_graph, _no_spark, notifications)
@@ -34,7 +34,5 @@ def shop_without_spark(place: Deployment) -> Iterator[Listening]:
             checked=SimpleNamespace(stages={}),
             check=lambda: None,
         )
-        with serving_http(
-            cast("PipelineFrontend", front), place, "127.0.0.1:0", TOKENS
-        ) as listening:
+        with serve_http(cast("PipelineFrontend", front), place, "127.0.0.1:0", TOKENS) as listening:
             yield listening

@@ -10,7 +10,7 @@ from tests.integration.http.conftest import ANN, Asking, RunAsking
 from tests.integration.http.test_whole_run import complete
 from tests.waiting import wait_until
 from tidegate.errors import InvalidListen, UnsafeListen
-from tidegate.http import Listening, serving_http
+from tidegate.http import HttpAddress, serve_http
 from tidegate.runtime import service as services
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService
@@ -71,14 +71,14 @@ def test_a_followers_id_of_anothers_run_leads_nowhere(ann: Asking, ben: Asking) 
 @pytest.mark.parametrize("token", [None, "", "wrong", "ann"])
 @pytest.mark.parametrize("path", ["/pipelines", "/pipelines/shop/runs", "/pipelines/tea/runs/x"])
 def test_without_a_token_that_is_known_nothing_is_told(
-    token: str | None, path: str, listening: Listening
+    token: str | None, path: str, listening: HttpAddress
 ) -> None:
     answer = Asking(listening, token)("GET", path)
     assert answer.refusal == (401, "UnknownToken")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_health_needs_no_token(listening: Listening) -> None:
+def test_health_needs_no_token(listening: HttpAddress) -> None:
     assert Asking(listening, None)("GET", "/health").json == {"status": "ok"}
 
 
@@ -86,7 +86,7 @@ def test_health_needs_no_token(listening: Listening) -> None:
 def test_without_tokens_an_address_that_others_reach_is_refused(
     address: str, service: PipelineService, place: Deployment
 ) -> None:
-    with pytest.raises(UnsafeListen), serving_http(service, place, address):
+    with pytest.raises(UnsafeListen), serve_http(service, place, address):
         pass
 
 
@@ -94,22 +94,22 @@ def test_without_tokens_an_address_that_others_reach_is_refused(
 def test_what_is_no_address_is_refused(
     address: str, service: PipelineService, place: Deployment
 ) -> None:
-    with pytest.raises(InvalidListen), serving_http(service, place, address):
+    with pytest.raises(InvalidListen), serve_http(service, place, address):
         pass
 
 
 def test_an_address_that_is_taken_is_refused(
-    listening: Listening, service: PipelineService, place: Deployment
+    listening: HttpAddress, service: PipelineService, place: Deployment
 ) -> None:
     taken = f"{listening.host}:{listening.port}"
-    with pytest.raises(InvalidListen, match="in use"), serving_http(service, place, taken):
+    with pytest.raises(InvalidListen, match="in use"), serve_http(service, place, taken):
         pass
 
 
 def test_without_tokens_this_machine_is_one_client_and_web_pages_are_none(
     service: PipelineService, place: Deployment
 ) -> None:
-    with serving_http(service, place, "127.0.0.1:0") as listening:
+    with serve_http(service, place, "127.0.0.1:0") as listening:
         local = Asking(listening, None)
         local.run("june").sell()
         run = RunAsking(local, "june")

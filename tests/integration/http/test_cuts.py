@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from tidegate.checkpoint import Checkpoints, CheckpointState
 from tidegate.cli import app
 from tidegate.errors import UnknownCheckpoint
-from tidegate.http import HttpClient, HttpRunClient, Listening, http_run_client
+from tidegate.http import HttpAddress, HttpClient, HttpRunClient, http_run_client
 from tidegate.runtime.deployment import Deployment
 
 
@@ -115,7 +115,7 @@ def test_a_run_that_cannot_be_cut_says_why(ann: Asking) -> None:
 
 
 @pytest.fixture
-def remote(listening: Listening) -> HttpRunClient:
+def remote(listening: HttpAddress) -> HttpRunClient:
     return http_run_client(HttpClient(listening.url, ANN, BOUND), lambda served: served)
 
 
@@ -146,7 +146,7 @@ def test_a_program_elsewhere_has_its_run_cut_and_fetches_a_sink_of_a_cut(
 
 
 def test_submit_says_how_often_its_run_is_cut(
-    listening: Listening, place: Deployment, tmp_path: Path
+    listening: HttpAddress, place: Deployment, tmp_path: Path
 ) -> None:
     for name, text in {
         "items": "item_id,item_name\n1,tea\n",

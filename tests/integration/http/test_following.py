@@ -11,7 +11,7 @@ from threading import active_count
 from tests.integration.http.conftest import ANN, BEN, Asking, RunAsking
 from tests.integration.http.test_whole_run import complete
 from tests.waiting import wait_until
-from tidegate.http import Listening, TokenFile, serving_http
+from tidegate.http import HttpAddress, TokenFile, serve_http
 from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService
@@ -129,7 +129,7 @@ def test_a_server_that_stops_lets_its_followers_go_and_leaves_no_thread(
     service: PipelineService, place: Deployment, ann: Asking
 ) -> None:
     before = active_count()
-    with serving_http(service, place, "127.0.0.1:0") as listening:
+    with serve_http(service, place, "127.0.0.1:0") as listening:
         run = Asking(listening, None).run("stopped")
         connection, lines = follow(run)
         assert next(lines) == "event: progress"
@@ -143,7 +143,7 @@ def test_a_follower_whose_token_is_withdrawn_is_let_go(
 ) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"ann: {digest_of(ANN)}\n")
-    with serving_http(service, place, "127.0.0.1:0", TokenFile(file)) as listening:
+    with serve_http(service, place, "127.0.0.1:0", TokenFile(file)) as listening:
         run = Asking(listening).run("withdrawn")
         connection, lines = follow(run)
         assert next(lines) == "event: progress"
@@ -153,7 +153,7 @@ def test_a_follower_whose_token_is_withdrawn_is_let_go(
         assert run.get().refusal == (401, "UnknownToken")
 
 
-def test_a_follower_that_goes_away_is_not_followed_up(ann: Asking, listening: Listening) -> None:
+def test_a_follower_that_goes_away_is_not_followed_up(ann: Asking, listening: HttpAddress) -> None:
     run = ann.run("left")
     connection, lines = follow(run)
     assert next(lines) == "event: progress"

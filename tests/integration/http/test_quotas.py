@@ -9,20 +9,20 @@ import pytest
 
 from tests.integration.http.conftest import ANN, BEN, Asking, RunAsking
 from tests.integration.http.sparkless import shop_without_spark
-from tidegate.http import Listening
+from tidegate.http import HttpAddress
 from tidegate.runtime.deployment import Deployment
 
 CHUNK = b"item_id,quantity\n" + b"1,2\n" * 100
 
 
 @pytest.fixture
-def listening(place: Deployment) -> Iterator[Listening]:
+def listening(place: Deployment) -> Iterator[HttpAddress]:
     settings = replace(place.settings, client_open_runs=2, client_open_bytes=2_000)
     with shop_without_spark(replace(place, settings=settings)) as listening:
         yield listening
 
 
-def test_a_client_has_so_many_open_runs(listening: Listening) -> None:
+def test_a_client_has_so_many_open_runs(listening: HttpAddress) -> None:
     ann, ben = Asking(listening, ANN), Asking(listening, BEN)
     first, _ = ann.run("one"), ann.run("two")
     refused = ann("POST", "/pipelines/shop/runs", {"run": "three"})
@@ -35,7 +35,7 @@ def test_a_client_has_so_many_open_runs(listening: Listening) -> None:
         RunAsking(ann, name).post("/cancel")
 
 
-def test_the_open_runs_of_a_client_have_so_many_bytes(listening: Listening) -> None:
+def test_the_open_runs_of_a_client_have_so_many_bytes(listening: HttpAddress) -> None:
     ann, ben = Asking(listening, ANN), Asking(listening, BEN)
     mine, other = ann.run("four"), ben.run("four")
     statuses = [mine.put("sales", number, CHUNK).status for number in range(1, 7)]

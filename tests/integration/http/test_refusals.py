@@ -15,7 +15,7 @@ from tests.integration.http.conftest import ANN, MOST, TOKENS, Asking, RunAsking
 from tests.integration.runtime.shop import ask, files_of
 from tests.waiting import wait_until
 from tidegate.errors import DatabaseUnreachable
-from tidegate.http import Limits, Listening, serving_http
+from tidegate.http import HttpAddress, HttpLimits, serve_http
 from tidegate.http.client_api import ClientApi
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService
@@ -87,7 +87,7 @@ def test_a_refused_value_is_told_with_its_line_and_column(run: RunAsking) -> Non
 
 
 def test_a_chunk_that_is_too_large_is_refused_although_it_does_not_say_so_beforehand(
-    run: RunAsking, listening: Listening, place: Deployment
+    run: RunAsking, listening: HttpAddress, place: Deployment
 ) -> None:
     answer = upload(listening, run, ["transfer-encoding: chunked"], chunked(b"x" * (MOST + 1)))
     assert b" 413 " in answer.splitlines()[0]
@@ -99,7 +99,7 @@ def chunked(body: bytes) -> bytes:
     return f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
 
 
-def upload(listening: Listening, run: RunAsking, headers: list[str], body: bytes) -> bytes:
+def upload(listening: HttpAddress, run: RunAsking, headers: list[str], body: bytes) -> bytes:
     """Send this, then nothing more; everything that comes back."""
     path = f"/pipelines/shop/runs/{run.name}/sources/sales/chunks/1?format=csv"
     lines = [f"PUT {path} HTTP/1.1", "host: localhost", f"authorization: Bearer {ANN}", *headers]
@@ -111,7 +111,7 @@ def upload(listening: Listening, run: RunAsking, headers: list[str], body: bytes
 
 @pytest.mark.parametrize("headers", [["content-length: 1000"], ["transfer-encoding: chunked"]])
 def test_an_upload_that_is_cut_off_leaves_nothing_and_may_be_sent_again(
-    headers: list[str], run: RunAsking, listening: Listening, place: Deployment
+    headers: list[str], run: RunAsking, listening: HttpAddress, place: Deployment
 ) -> None:
     checkpoint = SALES if "content-length" in headers[0] else b"3e8\r\n" + SALES
     upload(listening, run, headers, checkpoint)
@@ -231,7 +231,7 @@ def test_the_same_key_with_another_body_begins_no_second_run(
 def test_an_upload_that_does_not_go_on_is_given_up_and_leaves_nothing(
     service: PipelineService, place: Deployment
 ) -> None:
-    with serving_http(service, place, "127.0.0.1:0", TOKENS, Limits(MOST, gap=0.2)) as listening:
+    with serve_http(service, place, "127.0.0.1:0", TOKENS, HttpLimits(MOST, gap=0.2)) as listening:
         run = Asking(listening).run("stalled")
         path = "/pipelines/shop/runs/stalled/sources/sales/chunks/1?format=csv"
         head = [f"PUT {path} HTTP/1.1", "host: localhost", f"authorization: Bearer {ANN}"]

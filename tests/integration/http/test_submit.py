@@ -14,7 +14,14 @@ from tests.integration.http.conftest import ANN, MOST, TOKENS, spooled
 from tests.integration.runtime.shop import BOUND, ask, shop
 from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.http import HttpClient, Limits, Listening, http_run_client, listening_at, serving_http
+from tidegate.http import (
+    HttpAddress,
+    HttpClient,
+    HttpLimits,
+    http_run_client,
+    listen_http,
+    serve_http,
+)
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.folder_run import (
     ProgressListener,
@@ -55,7 +62,7 @@ def out(tmp_path: Path) -> Path:
 class Submitting:
     """The command, as ann gives it."""
 
-    def __init__(self, listening: Listening, data: Path, out: Path) -> None:
+    def __init__(self, listening: HttpAddress, data: Path, out: Path) -> None:
         self._given = ["--data", str(data), "--out", str(out), "--server", listening.url]
         self._given += ["--patience", str(BOUND)]
 
@@ -65,7 +72,7 @@ class Submitting:
 
 
 @pytest.fixture
-def submit(listening: Listening, data: Path, out: Path) -> Submitting:
+def submit(listening: HttpAddress, data: Path, out: Path) -> Submitting:
     return Submitting(listening, data, out)
 
 
@@ -249,7 +256,7 @@ def test_a_token_that_nobody_has_and_another_pipeline_are_told(
 
 
 def test_wait_without_out_and_a_chunk_too_large_are_refused_before_anything_is_sent(
-    listening: Listening, data: Path, arrivals: list[tuple[str, int]]
+    listening: HttpAddress, data: Path, arrivals: list[tuple[str, int]]
 ) -> None:
     given = ["submit", "shop", "--run", "big", "--data", str(data), "--server", listening.url]
     runner = CliRunner(env={"TIDEGATE_TOKEN": ANN})
@@ -285,13 +292,13 @@ def test_a_server_that_restarts_while_chunks_are_sent_is_not_noticed_by_its_clie
         return wait(remote, "august", ProgressListener(), remote.check)
 
     with ThreadPoolExecutor(2) as pool:
-        with serving_http(service, place, "127.0.0.1:0", TOKENS, Limits(MOST)) as listening:
+        with serve_http(service, place, "127.0.0.1:0", TOKENS, HttpLimits(MOST)) as listening:
             result = pool.submit(submitted, listening.url)
             assert taken.wait(BOUND)
             pool.submit(gone.set)
         address = f"{listening.host}:{listening.port}"
         assert not result.done()
-        with serving_http(service, place, address, TOKENS, Limits(MOST)):
+        with serve_http(service, place, address, TOKENS, HttpLimits(MOST)):
             assert result.result(BOUND) == {"best": 1, "bulk": 2}
     assert delivered(place, "august") == COUNT
     assert incarnations(place, "august") == 1
@@ -317,10 +324,10 @@ def test_a_client_outlasts_a_start_of_its_server_that_takes_longer_than_its_pati
 
     with (
         ThreadPoolExecutor(1) as pool,
-        listening_at("127.0.0.1:0", TOKENS, Limits(MOST)) as entrance,
+        listen_http("127.0.0.1:0", TOKENS, HttpLimits(MOST)) as http_server,
     ):
-        result = pool.submit(submitted, entrance.at.url)
+        result = pool.submit(submitted, http_server.at.url)
         wait_until(lambda: len(said) > 0 or result.done())
-        with entrance.serve(service, place):
+        with http_server.serve(service, place):
             assert result.result(BOUND) == {"best": 1, "bulk": 2}
     assert said[0].startswith("the server is starting")

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tidegate.errors import UnusableFolder
-from tidegate.http.spool import spooling
+from tidegate.http.spool import open_spool
 from tidegate.runtime.cluster.process_supervisor import ProcessSupervisor
 from tidegate.runtime.deployment import open_deployment
 from tidegate.store import EmbeddedPostgres
@@ -37,7 +37,7 @@ def usual_umask() -> Iterator[None]:
 
 def test_only_its_user_can_enter_the_folders_of_a_deployment(url: str, deployment: Path) -> None:
     folder = deployment / "new"
-    with usual_umask(), open_deployment(folder, url) as place, spooling(place.root):
+    with usual_umask(), open_deployment(folder, url) as place, open_spool(place.root):
         ProcessSupervisor(folder / "logs")
 
         folders = [folder, *(folder / name for name in ("data", "data/uploads", "logs"))]
@@ -51,7 +51,7 @@ def test_a_deployment_that_others_could_read_is_closed_when_it_is_opened(
     for name in ("", "data", "data/uploads", "logs"):
         (folder / name).mkdir(mode=0o755)
         (folder / name).chmod(0o755)
-    with open_deployment(folder, url) as place, spooling(place.root):
+    with open_deployment(folder, url) as place, open_spool(place.root):
         ProcessSupervisor(folder / "logs")
 
         folders = [folder, *(folder / name for name in ("data", "data/uploads", "logs"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.deployments import meant
+from tidegate.cli.deployments import select_run
 from tidegate.errors import AmbiguousRun, UnknownRun
 from tidegate.store import Run, RunState
 
@@ -17,27 +17,27 @@ RUNS = [run(4, "ann/march"), run(3, "local/march"), run(2, "local/april"), run(1
 
 
 def test_the_latest_of_a_name_is_meant() -> None:
-    assert meant("local/april", RUNS).id == 2
+    assert select_run("local/april", RUNS).id == 2
 
 
 def test_a_number_means_one_run_of_several_that_had_the_name() -> None:
-    assert meant("local/april#1", RUNS).id == 1
+    assert select_run("local/april#1", RUNS).id == 1
 
 
 def test_the_client_need_not_be_said_while_only_one_has_the_name() -> None:
-    assert meant("april", RUNS).id == 2
+    assert select_run("april", RUNS).id == 2
 
 
 def test_the_client_has_to_be_said_when_several_have_the_name() -> None:
     with pytest.raises(AmbiguousRun) as told:
-        meant("march", RUNS)
+        select_run("march", RUNS)
     assert told.value.known == "ann/march, local/march"
 
 
 def test_a_run_that_was_begun_without_a_server_comes_first() -> None:
-    assert meant("march", [*RUNS, run(0, "march")]).id == 0
+    assert select_run("march", [*RUNS, run(0, "march")]).id == 0
 
 
 def test_a_name_that_nobody_has_is_unknown() -> None:
     with pytest.raises(UnknownRun):
-        meant("may", RUNS)
+        select_run("may", RUNS)

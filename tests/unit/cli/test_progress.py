@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tests.waiting import wait_until
-from tidegate.cli.progress import InMotion, Lines, Pace, Quiet
+from tidegate.cli.progress import LineReporter, LiveReporter, QuietReporter, ReportInterval
 from tidegate.store import ChannelStatus, Run, RunFacts, RunState
 
 RUN = Run(1, "shop", "march", 1, RunState.OPEN)
@@ -25,7 +25,7 @@ def test_a_bar_shows_how_far_the_shards_of_a_stage_are_together() -> None:
     facts = RunFacts(RUN, datetime.now(UTC), (), channels, frozenset(), {})
     console = Console(file=StringIO(), width=120, force_terminal=True)
     with Live(console=console, auto_refresh=False) as live:
-        InMotion(console, live).show(facts)
+        LiveReporter(console, live).show(facts)
         shown = Console(file=StringIO(), width=120)
         shown.print(live.renderable)
     assert isinstance(shown.file, StringIO)
@@ -37,34 +37,34 @@ def test_a_bar_shows_how_far_the_shards_of_a_stage_are_together() -> None:
 FACTS = RunFacts(RUN, datetime.now(UTC), (), (), frozenset(), {})
 
 
-def printed(of: type[Lines]) -> tuple[Lines, StringIO]:
+def printed(of: type[LineReporter]) -> tuple[LineReporter, StringIO]:
     text = StringIO()
     return of(Console(file=text, width=200)), text
 
 
 def test_a_wait_is_told_soon_and_then_less_and_less_often() -> None:
     now = 0.0
-    pace = Pace(5.0, 60.0, lambda: now)
+    interval = ReportInterval(5.0, 60.0, lambda: now)
     due = []
     for second in range(400):
         now = float(second)
-        if pace.is_due():
+        if interval.is_due():
             due.append(second)
     assert due == [5, 10, 20, 40, 80, 140, 200, 260, 320, 380]
 
 
 def test_a_report_for_programs_is_quiet_but_for_long_waits() -> None:
-    quiet, text = printed(Quiet)
-    quiet.tell("Spark has checked the plan")
+    quiet, text = printed(QuietReporter)
+    quiet.report("Spark has checked the plan")
     quiet.sent(1, 2)
     quiet.show(FACTS)
     assert text.getvalue() == ""
-    quiet.waits("the server is starting")
+    quiet.report_wait("the server is starting")
     assert "the server is starting" in text.getvalue()
 
 
 def test_every_kind_of_output_tells_a_wait_that_lasts() -> None:
-    class Hasty(Quiet):
+    class Hasty(QuietReporter):
         first = longest = 0.01
 
     quiet, text = printed(Hasty)
@@ -77,7 +77,7 @@ def test_every_kind_of_output_tells_a_wait_that_lasts() -> None:
 
 
 def test_what_takes_long_is_told_as_far_as_it_has_come_until_it_is_over() -> None:
-    class Hasty(Lines):
+    class Hasty(LineReporter):
         first = longest = 0.01
 
     lines, text = printed(Hasty)
@@ -90,6 +90,6 @@ def test_what_takes_long_is_told_as_far_as_it_has_come_until_it_is_over() -> Non
 
 
 def test_a_line_does_nothing_to_a_terminal_but_appear_on_it() -> None:
-    lines, text = printed(Lines)
-    lines.tell("a run \x1b[2J of a hostile server")
+    lines, text = printed(LineReporter)
+    lines.report("a run \x1b[2J of a hostile server")
     assert "\x1b" not in text.getvalue()

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tidegate.http import Limits, Listening, Tokens, serving_http
+from tidegate.http import HttpAddress, HttpLimits, Tokens, serve_http
 from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineFrontend
@@ -73,11 +73,11 @@ def place_in(root: Path, database: object = None, **settings: float) -> Deployme
 
 @contextmanager
 def shop_at(
-    root: Path, server: object = None, limits: Limits | None = None, **settings: float
-) -> Iterator[Listening]:
+    root: Path, server: object = None, limits: HttpLimits | None = None, **settings: float
+) -> Iterator[HttpAddress]:
     """The shop by HTTP, for clients with tokens."""
     place = place_in(root, **settings)
-    with serving_http(front(server), place, "127.0.0.1:0", TOKENS, limits) as listening:
+    with serve_http(front(server), place, "127.0.0.1:0", TOKENS, limits) as listening:
         yield listening
 
 
@@ -93,7 +93,7 @@ class Answered:
 
 
 def ask(
-    at: Listening,
+    at: HttpAddress,
     method: str,
     path: str,
     body: bytes | None = None,
@@ -110,7 +110,11 @@ def ask(
 
 
 def put_chunk(
-    at: Listening, client: str, body: bytes = b"a,b\n1,2\n", number: int = 1, timeout: float = 60.0
+    at: HttpAddress,
+    client: str,
+    body: bytes = b"a,b\n1,2\n",
+    number: int = 1,
+    timeout: float = 60.0,
 ) -> Answered:
     path = f"/pipelines/shop/runs/march/sources/sales/chunks/{number}?format=csv"
     return ask(at, "PUT", path, body, client, timeout)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from tidegate.checkpoint import Checkpoints
 from tidegate.errors import InvalidRequest
-from tidegate.http.requests import LARGEST, Beginning, asked_checkpoint, asked_chunk, asked_number
+from tidegate.http.requests import LARGEST, BeginRun, chunk_address, parse_checkpoint, query_number
 
 
 def request(query: str = "", number: str = "1") -> Request:
@@ -21,7 +21,7 @@ def request(query: str = "", number: str = "1") -> Request:
     ("query", "number"), [("", 7), ("limit=0", 0), ("limit=0012", 12), ("limit=100", 100)]
 )
 def test_a_number_is_what_it_says(query: str, number: int) -> None:
-    assert asked_number(request(query), "limit", 7, most=100) == number
+    assert query_number(request(query), "limit", 7, most=100) == number
 
 
 @pytest.mark.parametrize(
@@ -29,41 +29,41 @@ def test_a_number_is_what_it_says(query: str, number: int) -> None:
 )
 def test_what_is_no_number_or_too_large_a_one_is_refused_in_few_words(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        asked_number(request(f"limit={text}"), "limit", 7, most=100)
+        query_number(request(f"limit={text}"), "limit", 7, most=100)
     assert len(str(refused.value)) < 200
 
 
 def test_the_largest_number_is_taken_and_the_next_is_not() -> None:
-    assert asked_number(request(f"after={LARGEST}"), "after", 0) == LARGEST
+    assert query_number(request(f"after={LARGEST}"), "after", 0) == LARGEST
     with pytest.raises(InvalidRequest):
-        asked_number(request(f"after={LARGEST + 1}"), "after", 0)
+        query_number(request(f"after={LARGEST + 1}"), "after", 0)
 
 
 def test_a_chunk_has_the_number_in_its_address() -> None:
-    assert asked_chunk(request(number="0012")) == ("march", "sales", 12)
+    assert chunk_address(request(number="0012")) == ("march", "sales", 12)
 
 
 @pytest.mark.parametrize("text", ["one", "-1", "", "0" * 19 + "12", "9" * 5000])
 def test_no_chunk_is_taken_for_another_because_of_its_length(text: str) -> None:
     with pytest.raises(InvalidRequest):
-        asked_chunk(request(number=text))
+        chunk_address(request(number=text))
 
 
 def test_a_cut_is_the_latest_or_has_a_number() -> None:
-    assert asked_checkpoint("latest").number is None
-    assert asked_checkpoint("12").number == 12
+    assert parse_checkpoint("latest").number is None
+    assert parse_checkpoint("12").number == 12
 
 
 @pytest.mark.parametrize("text", ["", "0", "last", "-1", "1.5", "9" * 5000])
 def test_what_is_no_cut_is_refused_in_few_words(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        asked_checkpoint(text)
+        parse_checkpoint(text)
     assert len(str(refused.value)) < 200
 
 
 def begun(checkpoints: object) -> Checkpoints | None:
     body = {"run": "march", "checkpoints": checkpoints}
-    return msgspec.json.decode(msgspec.json.encode(body), type=Beginning).wanted_checkpoints()
+    return msgspec.json.decode(msgspec.json.encode(body), type=BeginRun).checkpoint_options()
 
 
 def test_a_run_says_how_it_is_cut_and_what_it_does_not_say_is_as_usual() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.http.server.connection_table import Admitted, ConnectionTable, Refused
+from tidegate.http.server.connection_table import Admitted, ConnectionTable, Rejected
 
 ADDRESSES = ["here", "there", "elsewhere"]
 MOVES = st.lists(
@@ -26,7 +26,7 @@ def test_a_connection_at_work_does_not_give_way() -> None:
     for each in (1, 2):
         table.admit(each, "here")
         table.work(each)
-    assert table.admit(3, "there") == Refused(2)
+    assert table.admit(3, "there") == Rejected(2)
     table.wait(2)
     assert table.admit(3, "there") == Admitted(instead_of=2)
 
@@ -45,7 +45,7 @@ def test_an_address_with_too_many_replaces_its_own() -> None:
     table.admit(2, "here")
     assert table.admit(3, "here") == Admitted(instead_of=2)
     table.work(3)
-    assert table.admit(4, "here") == Refused(1)
+    assert table.admit(4, "here") == Rejected(1)
 
 
 @given(st.integers(1, 6), st.integers(1, 6), MOVES)

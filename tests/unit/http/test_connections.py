@@ -16,14 +16,14 @@ import pytest
 
 from tests.unit.http.served import StubServer, ask, put_chunk, shop_at
 from tests.waiting import wait_until
-from tidegate.http import Limits, Listening
+from tidegate.http import HttpAddress, HttpLimits
 
 PROMPT = 20.0
 """Seconds, on a busy machine; it takes milliseconds."""
 
 
 @contextmanager
-def served_with(folder: Path, descriptors: int) -> Iterator[Listening]:
+def served_with(folder: Path, descriptors: int) -> Iterator[HttpAddress]:
     command = [sys.executable, "-m", "tests.unit.http.bounded_server", str(folder)]
     with (
         (folder / "log").open("wb") as log,
@@ -38,13 +38,13 @@ def served_with(folder: Path, descriptors: int) -> Iterator[Listening]:
         try:
             assert process.stdout is not None
             host, port = process.stdout.readline().split()
-            yield Listening(host, int(port))
+            yield HttpAddress(host, int(port))
         finally:
             process.kill()
 
 
 @contextmanager
-def idle(at: Listening, number: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
+def idle(at: HttpAddress, number: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
     with ExitStack() as held:
         connections = []
         for _ in range(number):
@@ -111,7 +111,7 @@ def test_a_connection_at_work_is_not_closed_and_others_are_told_that_all_are(
         begun.set()
         assert released.wait(60)
 
-    limits = Limits(connections=1, head=0.1)
+    limits = HttpLimits(connections=1, head=0.1)
     with shop_at(tmp_path, StubServer(check), limits) as at, ThreadPoolExecutor(1) as client:
         sent = client.submit(put_chunk, at, "ann")
         assert begun.wait(60)
@@ -134,7 +134,7 @@ def test_one_client_has_so_many_requests_at_work_and_another_is_not_concerned(
         assert released.wait(60)
 
     with (
-        shop_at(tmp_path, StubServer(check), Limits(requests=1)) as at,
+        shop_at(tmp_path, StubServer(check), HttpLimits(requests=1)) as at,
         ThreadPoolExecutor(2) as clients,
     ):
         sent = clients.submit(put_chunk, at, "ann")
@@ -150,7 +150,7 @@ def test_one_client_has_so_many_requests_at_work_and_another_is_not_concerned(
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
     head = b"POST /pipelines/shop/runs HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ann\r\n"
     with (
-        shop_at(tmp_path, limits=Limits(body=0.1)) as at,
+        shop_at(tmp_path, limits=HttpLimits(body=0.1)) as at,
         idle(at, 1, head + b"Content-Length: 20\r\n\r\n{") as (slow,),
     ):
         assert slow.recv(1 << 16).startswith(b"HTTP/1.1 408")

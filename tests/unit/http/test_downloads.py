@@ -14,9 +14,9 @@ from starlette.types import Message
 from tidegate.http.client_api import ClientApi
 from tidegate.http.downloads import Downloads
 from tidegate.http.formats import ResultFormat
-from tidegate.http.limits.executors import Threads
-from tidegate.http.limits.limits import Limits
-from tidegate.http.spool import spooling
+from tidegate.http.limits.executors import Executors
+from tidegate.http.limits.limits import HttpLimits
+from tidegate.http.spool import open_spool
 
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.4"}}
 
@@ -51,13 +51,13 @@ def sent(root: Path, taken: int) -> list[Message]:
         return {"type": "http.disconnect"}
 
     async def fetch() -> None:
-        account = cast("ClientApi", Results())
-        asked = account, "march", "best", ResultFormat.CSV, None
-        answer = await Downloads(spool, threads, Limits()).send(*asked)
+        api = cast("ClientApi", Results())
+        asked = api, "march", "best", ResultFormat.CSV, None
+        answer = await Downloads(spool, executors, HttpLimits()).send(*asked)
         assert there(root)
         await answer(SCOPE, receive, send)
 
-    with spooling(str(root)) as spool, Threads(Limits()) as threads:
+    with open_spool(str(root)) as spool, Executors(HttpLimits()) as executors:
         try:
             asyncio.run(fetch())
         finally:

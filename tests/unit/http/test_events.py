@@ -14,8 +14,8 @@ from starlette.types import Message
 
 from tidegate.checkpoint import CheckpointState
 from tidegate.errors import TooManyFollowers
-from tidegate.http.client_api import Seen
-from tidegate.http.limits.concurrency import AtOnce
+from tidegate.http.client_api import RunView
+from tidegate.http.limits.concurrency import ConcurrencyLimit
 from tidegate.http.sse import EventId, RunEvent, events, response, stream
 from tidegate.store import Run, RunState
 from tidegate.store.checkpoints.checkpoints import Checkpoint
@@ -29,11 +29,11 @@ def seen(
     processed: int = 0,
     cause: str | None = None,
     checkpoints: Sequence[int] = (),
-) -> Seen:
+) -> RunView:
     results = {"best": 2, "bulk": 0} if state is RunState.ENDED else {}
     stage = StageStatus("s1", 3, False, 3, processed, 1, 0, 0, 0)
     run = Run(17, "shop", "march", 1, state, cause)
-    return Seen(run, "waiting", [stage], results, tuple(map(checkpoint, checkpoints)))
+    return RunView(run, "waiting", [stage], results, tuple(map(checkpoint, checkpoints)))
 
 
 def checkpoint(number: int) -> Checkpoint:
@@ -111,11 +111,11 @@ def test_an_id_that_was_never_sent_is_none(text: str | None) -> None:
     assert EventId.read(text) is None
 
 
-def heard_of(looks: Sequence[Seen | None], beat: float = 60.0) -> list[bytes]:
+def heard_of(looks: Sequence[RunView | None], beat: float = 60.0) -> list[bytes]:
     """What the stream sends to who sees this, one after the other."""
     following = iter(looks[1:])
 
-    async def look() -> Seen | None:
+    async def look() -> RunView | None:
         return next(following)
 
     async def listen() -> list[bytes]:
@@ -142,21 +142,21 @@ def test_a_stream_ends_when_the_server_does_and_beats_while_there_is_no_news() -
 
 
 def test_a_client_follows_so_many_runs_at_a_time_and_others_do_not_count() -> None:
-    followers = AtOnce(2, TooManyFollowers)
-    with followers.one_more("ann"), followers.one_more("ben"):
+    followers = ConcurrencyLimit(2, TooManyFollowers)
+    with followers.acquire("ann"), followers.acquire("ben"):
         second = ExitStack()
-        second.enter_context(followers.one_more("ann"))
-        with pytest.raises(TooManyFollowers), followers.one_more("ann"):
+        second.enter_context(followers.acquire("ann"))
+        with pytest.raises(TooManyFollowers), followers.acquire("ann"):
             pass
         second.close()
-        with followers.one_more("ann"):
+        with followers.acquire("ann"):
             pass
 
 
 def test_a_follower_that_is_gone_before_the_first_event_counts_no_more() -> None:
-    followers, held = AtOnce(1, TooManyFollowers), ExitStack()
+    followers, held = ConcurrencyLimit(1, TooManyFollowers), ExitStack()
 
-    async def look() -> Seen | None:
+    async def look() -> RunView | None:
         return None
 
     async def receive() -> Message:
@@ -165,9 +165,9 @@ def test_a_follower_that_is_gone_before_the_first_event_counts_no_more() -> None
     async def send(message: Message) -> None:
         raise OSError("gone")
 
-    held.enter_context(followers.one_more("ann"))
+    held.enter_context(followers.acquire("ann"))
     answer = response(seen(), look, HEARD_NOTHING, held)
     with pytest.raises(ClientDisconnect):
         asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
-    with followers.one_more("ann"):
+    with followers.acquire("ann"):
         pass

@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from tidegate.errors import ForeignOrigin, ProxiedRequest, UnexpectedToken
-from tidegate.http.auth.auth import Gate
+from tidegate.http.auth.authenticator import Authenticator
 
 PORT = 8420
 
@@ -35,11 +35,11 @@ def request_at(port: int, *headers: tuple[str, str], **named: str) -> Request:
     ],
 )
 def test_programs_of_this_machine_are_the_local_client(headers: dict[str, str]) -> None:
-    assert Gate(None).client_of(request(**headers)) == "local"
+    assert Authenticator(None).client_of(request(**headers)) == "local"
 
 
 def test_the_port_of_http_need_not_be_named() -> None:
-    assert Gate(None).client_of(request_at(80, host="localhost")) == "local"
+    assert Authenticator(None).client_of(request_at(80, host="localhost")) == "local"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_port_of_http_need_not_be_named() -> None:
 )
 def test_pages_of_other_sites_in_a_browser_of_this_machine_are_not(headers: dict[str, str]) -> None:
     with pytest.raises(ForeignOrigin):
-        Gate(None).client_of(request(**headers))
+        Authenticator(None).client_of(request(**headers))
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_a_page_that_another_program_of_this_machine_serves_is_of_another_site(
     headers: dict[str, str],
 ) -> None:
     with pytest.raises(ForeignOrigin):
-        Gate(None).client_of(request(host="localhost:8420", **headers))
+        Authenticator(None).client_of(request(host="localhost:8420", **headers))
 
 
 def test_a_second_origin_does_not_hide_behind_the_first() -> None:
     origins = [("origin", "http://localhost:8420"), ("origin", "https://evil.example")]
     with pytest.raises(ForeignOrigin):
-        Gate(None).client_of(request(("host", "localhost:8420"), *origins))
+        Authenticator(None).client_of(request(("host", "localhost:8420"), *origins))
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:80", "localhost:9000", "127.0.0.1:x"])
 def test_a_request_for_another_port_of_this_machine_is_refused(host: str) -> None:
     with pytest.raises(ForeignOrigin):
-        Gate(None).client_of(request(host=host))
+        Authenticator(None).client_of(request(host=host))
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_request_for_another_port_of_this_machine_is_refused(host: str) -> Non
 )
 def test_a_request_that_came_through_a_proxy_is_refused_without_tokens(header: str) -> None:
     with pytest.raises(ProxiedRequest) as refused:
-        Gate(None).client_of(request(("host", "localhost:8420"), (header, "203.0.113.7")))
+        Authenticator(None).client_of(request(("host", "localhost:8420"), (header, "203.0.113.7")))
     assert refused.value.header == header
 
 
 @pytest.mark.parametrize("token", ["Bearer secret", "Basic YTpi", ""])
 def test_a_token_is_refused_where_there_are_none(token: str) -> None:
     with pytest.raises(UnexpectedToken):
-        Gate(None).client_of(request(host="localhost:8420", authorization=token))
+        Authenticator(None).client_of(request(host="localhost:8420", authorization=token))

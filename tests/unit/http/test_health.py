@@ -10,7 +10,7 @@ from time import monotonic
 
 from tests.unit.http.served import TOKENS, StubDatabase, ask, front, place_in
 from tidegate.errors import DatabaseUnreachable
-from tidegate.http import serving_http
+from tidegate.http import serve_http
 
 LONG = 60.0
 
@@ -34,7 +34,7 @@ def gone() -> None:
 
 def test_a_server_without_its_database_is_not_well(tmp_path: Path) -> None:
     place = place_in(tmp_path, Database(gone))
-    with serving_http(front(), place, "127.0.0.1:0", TOKENS) as at:
+    with serve_http(front(), place, "127.0.0.1:0", TOKENS) as at:
         answered = ask(at, "GET", "/health")
     assert (answered.status, answered.condition) == (503, "ServerTrouble")
     assert b"localhost" not in answered.body
@@ -45,7 +45,7 @@ def test_a_database_that_is_silent_is_noticed_in_time_and_asked_once(tmp_path: P
     database = Database(lambda: released.wait(LONG))
     place = place_in(tmp_path, database, health_seconds=0.5)
     with (
-        serving_http(front(), place, "127.0.0.1:0", TOKENS) as at,
+        serve_http(front(), place, "127.0.0.1:0", TOKENS) as at,
         ThreadPoolExecutor(5) as many,
     ):
         began = monotonic()
@@ -61,7 +61,7 @@ def test_health_is_answered_while_all_questions_wait(tmp_path: Path) -> None:
     database = Database(lambda: None)
     database.answer = lambda: released.wait(LONG) and []
     with (
-        serving_http(front(), place_in(tmp_path, database), "127.0.0.1:0", TOKENS) as at,
+        serve_http(front(), place_in(tmp_path, database), "127.0.0.1:0", TOKENS) as at,
         ThreadPoolExecutor(8) as many,
     ):
         waiting = [many.submit(ask, at, "GET", "/pipelines/shop/runs") for _ in range(8)]

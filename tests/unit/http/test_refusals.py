@@ -24,8 +24,15 @@ from tidegate.errors import (
     UsageError,
     WorkerGaveUp,
 )
-from tidegate.http.error_mapping import STATUS, Refusal, raised, refusal_of, status_of, told
-from tidegate.http.responses import refused
+from tidegate.http.error_mapping import (
+    STATUS,
+    ErrorBody,
+    error_body,
+    error_from_body,
+    status_of,
+    visible_error,
+)
+from tidegate.http.responses import handle_error
 
 EVERY = [
     kind
@@ -54,8 +61,8 @@ def test_an_error_arrives_as_the_same_class_with_the_same_fields() -> None:
         BadValue("sales", "1.csv", "quantity", "two", "int", 3),
         UnknownToken(),
     ):
-        sent = msgspec.json.encode(refusal_of(error))
-        arrived = raised(msgspec.json.decode(sent, type=Refusal))
+        sent = msgspec.json.encode(error_body(error))
+        arrived = error_from_body(msgspec.json.decode(sent, type=ErrorBody))
         assert type(arrived) is type(error)
         assert str(arrived) == str(error)
         assert [getattr(arrived, it.name) for it in fields(arrived)] == [
@@ -64,10 +71,10 @@ def test_an_error_arrives_as_the_same_class_with_the_same_fields() -> None:
 
 
 def test_where_things_are_in_the_deployment_stays_there() -> None:
-    error = told(DatabaseUnreachable("shop on db.example:5433", 60, "refused"))
+    error = visible_error(DatabaseUnreachable("shop on db.example:5433", 60, "refused"))
     assert isinstance(error, ServerTrouble)
     assert error.retryable
-    assert "db.example" not in msgspec.json.encode(refusal_of(error)).decode()
+    assert "db.example" not in msgspec.json.encode(error_body(error)).decode()
     assert status_of(error) == 503
 
 
@@ -76,7 +83,7 @@ def test_why_a_worker_has_given_up_is_for_the_log_since_it_may_name_runs_of_othe
 ) -> None:
     scope = {"type": "http", "method": "GET", "path": "/health", "headers": []}
     gave_up = WorkerGaveUp("shop", "task s1 of ben/march has died on db.example")
-    answer = asyncio.run(refused(Request(scope), gave_up))
+    answer = asyncio.run(handle_error(Request(scope), gave_up))
     assert answer.status_code == 503
     assert b"ServerTrouble" in answer.body
     assert not any(it in bytes(answer.body) for it in (b"ben", b"march", b"db.example"))
@@ -85,13 +92,15 @@ def test_why_a_worker_has_given_up_is_for_the_log_since_it_may_name_runs_of_othe
 
 @pytest.mark.parametrize("condition", ["Tomorrow", "listed", "TidegateError.__init__", "Exception"])
 def test_a_condition_that_this_client_does_not_know_keeps_its_sentence(condition: str) -> None:
-    error = raised(Refusal(condition, "what happened", {"of": 1}, retryable=False))
+    error = error_from_body(ErrorBody(condition, "what happened", {"of": 1}, retryable=False))
     assert isinstance(error, RefusedByServer)
     assert "what happened" in str(error)
 
 
 def test_a_known_condition_with_other_fields_keeps_its_sentence_too() -> None:
-    error = raised(Refusal("ChunkConflict", "what happened", {"run": "march"}, retryable=False))
+    error = error_from_body(
+        ErrorBody("ChunkConflict", "what happened", {"run": "march"}, retryable=False)
+    )
     assert isinstance(error, RefusedByServer)
 
 
@@ -101,6 +110,6 @@ def test_the_statuses_of_runs_and_usage_are_not_one_for_all() -> None:
 
 
 def test_fields_that_make_no_sentence_are_left_out() -> None:
-    told = refusal_of(errors.RunTimeout("march", 5.0))
-    strange = replace(told, fields={"run": "march", "seconds": "soon"})
-    assert str(raised(strange)) == f"{told.message} [RunTimeout]"
+    visible_error = error_body(errors.RunTimeout("march", 5.0))
+    strange = replace(visible_error, fields={"run": "march", "seconds": "soon"})
+    assert str(error_from_body(strange)) == f"{visible_error.message} [RunTimeout]"

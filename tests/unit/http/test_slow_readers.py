@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.unit.http.served import StubServer, ask, shop_at
 from tests.waiting import wait_until
-from tidegate.http import Limits, Listening
+from tidegate.http import HttpAddress, HttpLimits
 
 RESULT = 32 << 20
 """Bytes: more than the buffers of a connection hold."""
@@ -35,7 +35,7 @@ def copies(root: Path) -> list[Path]:
 
 
 @contextmanager
-def asking(at: Listening, number: int) -> Iterator[list[socket.socket]]:
+def asking(at: HttpAddress, number: int) -> Iterator[list[socket.socket]]:
     """Clients that ask for a result and read nothing of it."""
     with ExitStack() as held:
         found = []
@@ -55,7 +55,7 @@ def test_a_copy_that_is_not_read_is_removed_in_time(tmp_path: Path) -> None:
 
 
 def test_a_client_reads_so_many_results_at_once(tmp_path: Path) -> None:
-    limits = Limits(downloads_per_client=2, downloads=3)
+    limits = HttpLimits(downloads_per_client=2, downloads=3)
     with shop_at(tmp_path, Results(), limits) as at, asking(at, 2):
         wait_until(lambda: len(copies(tmp_path)) == 2)
         refused = ask(at, "GET", PATH)

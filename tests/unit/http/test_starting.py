@@ -11,13 +11,13 @@ import pytest
 from tests.unit.http.served import front, place_in
 from tests.unit.http.stub import LOST, answering, refusal, value
 from tidegate.errors import ServerStarting, ServerUnreachable, UnsafeListen
-from tidegate.http import HttpClient, Limits, Listening, listening_at
-from tidegate.http.client.http_client import Lost, _Bounds
+from tidegate.http import HttpAddress, HttpClient, HttpLimits, listen_http
+from tidegate.http.client.http_client import ConnectionLost, _Bounds
 
 STARTING = refusal(ServerStarting(12.5))
 
 
-def ask(at: Listening, method: str, path: str) -> tuple[int, str | None, dict[str, object]]:
+def ask(at: HttpAddress, method: str, path: str) -> tuple[int, str | None, dict[str, object]]:
     connection = HTTPConnection(at.host, at.port, timeout=60)
     try:
         connection.request(method, path, b"x" * 100_000 if method == "PUT" else None)
@@ -28,23 +28,23 @@ def ask(at: Listening, method: str, path: str) -> tuple[int, str | None, dict[st
 
 
 def test_a_server_that_starts_says_so_to_every_request_and_then_answers(tmp_path: Path) -> None:
-    with listening_at("127.0.0.1:0", None, Limits()) as entrance:
+    with listen_http("127.0.0.1:0", None, HttpLimits()) as http_server:
         for method, path in [("GET", "/pipelines"), ("PUT", "/x"), ("GET", "/health")]:
-            status, after, told = ask(entrance.at, method, path)
+            status, after, told = ask(http_server.at, method, path)
             assert (status, after, told["condition"]) == (503, "1", "ServerStarting")
-        assert ask(entrance.at, "GET", "/health")[2]["status"] == "starting"
-        with entrance.serve(front(), place_in(tmp_path)) as at:
-            assert at == entrance.at
+        assert ask(http_server.at, "GET", "/health")[2]["status"] == "starting"
+        with http_server.serve(front(), place_in(tmp_path)) as at:
+            assert at == http_server.at
             assert ask(at, "GET", "/health") == (200, None, {"status": "ok"})
 
 
 def test_a_server_that_cannot_start_listens_no_longer() -> None:
     def start() -> None:
-        with listening_at("127.0.0.1:0", None, Limits()) as entrance:
-            addresses.append(entrance.at)
+        with listen_http("127.0.0.1:0", None, HttpLimits()) as http_server:
+            addresses.append(http_server.at)
             raise RuntimeError("there is no Spark")
 
-    addresses: list[Listening] = []
+    addresses: list[HttpAddress] = []
     with pytest.raises(RuntimeError, match="no Spark"):
         start()
     with pytest.raises(ConnectionRefusedError):
@@ -52,7 +52,7 @@ def test_a_server_that_cannot_start_listens_no_longer() -> None:
 
 
 def test_an_address_that_is_not_safe_is_refused_before_anything_starts() -> None:
-    with pytest.raises(UnsafeListen), listening_at("0.0.0.0:0", None, Limits()):
+    with pytest.raises(UnsafeListen), listen_http("0.0.0.0:0", None, HttpLimits()):
         pass
 
 
@@ -83,7 +83,7 @@ def test_a_server_that_goes_away_while_it_starts_is_not_waited_for_as_long() -> 
 
 def test_bounds_of_a_call_count_from_the_first_failure_of_their_kind() -> None:
     bounds = _Bounds(patience=60, starting=900)
-    lost, starting = Lost("refused"), ServerStarting(1)
+    lost, starting = ConnectionLost("refused"), ServerStarting(1)
     assert bounds.deadline(lost, 0) == 60
     assert bounds.deadline(lost, 10) == 60
     assert bounds.deadline(starting, 20) == 920

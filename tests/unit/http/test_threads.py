@@ -9,8 +9,8 @@ from time import monotonic
 import pytest
 
 from tidegate.errors import ServerStopping
-from tidegate.http.limits.executors import Threads
-from tidegate.http.limits.limits import Limits
+from tidegate.http.limits.executors import Executors
+from tidegate.http.limits.limits import HttpLimits
 
 LONG = 30
 
@@ -30,13 +30,13 @@ def test_however_many_chunks_wait_a_question_is_answered_and_only_some_work_at_o
 
     async def ask() -> str:
         clients = ["ann", "ben"] * 10
-        chunks = [asyncio.ensure_future(threads.deliver(it, chunk)) for it in clients]
-        answer = await asyncio.wait_for(threads.call("ann", lambda: "here"), LONG)
+        chunks = [asyncio.ensure_future(executors.deliver(it, chunk)) for it in clients]
+        answer = await asyncio.wait_for(executors.call("ann", lambda: "here"), LONG)
         released.set()
         await asyncio.gather(*chunks)
         return answer
 
-    with Threads(Limits(deliveries=3)) as threads:
+    with Executors(HttpLimits(deliveries=3)) as executors:
         assert asyncio.run(ask()) == "here"
     assert 1 <= most <= 3
 
@@ -45,16 +45,18 @@ def test_chunks_of_one_client_that_take_for_ever_do_not_delay_those_of_another()
     released = Event()
 
     async def ask() -> str:
-        slow = [asyncio.create_task(threads.deliver("ann", released.wait, LONG)) for _ in range(9)]
+        slow = [
+            asyncio.create_task(executors.deliver("ann", released.wait, LONG)) for _ in range(9)
+        ]
         await asyncio.sleep(0)  # they have asked first
         try:
-            await asyncio.wait_for(threads.write(lambda: None), LONG)
-            return await asyncio.wait_for(threads.deliver("ben", lambda: "taken"), LONG / 2)
+            await asyncio.wait_for(executors.write(lambda: None), LONG)
+            return await asyncio.wait_for(executors.deliver("ben", lambda: "taken"), LONG / 2)
         finally:
             released.set()
             await asyncio.gather(*slow)
 
-    with Threads(Limits()) as threads:
+    with Executors(HttpLimits()) as executors:
         assert asyncio.run(ask()) == "taken"
 
 
@@ -62,15 +64,15 @@ def test_questions_of_one_client_that_take_for_ever_do_not_delay_those_of_anothe
     released = Event()
 
     async def ask() -> str:
-        slow = [asyncio.create_task(threads.call("ann", released.wait, LONG)) for _ in range(9)]
+        slow = [asyncio.create_task(executors.call("ann", released.wait, LONG)) for _ in range(9)]
         await asyncio.sleep(0)  # they have asked first
         try:
-            return await asyncio.wait_for(threads.call("ben", lambda: "here"), LONG / 2)
+            return await asyncio.wait_for(executors.call("ben", lambda: "here"), LONG / 2)
         finally:
             released.set()
             await asyncio.gather(*slow)
 
-    with Threads(Limits()) as threads:
+    with Executors(HttpLimits()) as executors:
         assert asyncio.run(ask()) == "here"
 
 
@@ -79,15 +81,15 @@ def test_a_chunk_whose_caller_is_gone_before_its_turn_is_never_begun_and_frees_i
     begun: list[str] = []
 
     async def ask() -> None:
-        first = asyncio.create_task(threads.deliver("ann", released.wait, LONG))
-        gone = asyncio.create_task(threads.deliver("ann", begun.append, "gone"))
-        last = asyncio.create_task(threads.deliver("ann", begun.append, "last"))
+        first = asyncio.create_task(executors.deliver("ann", released.wait, LONG))
+        gone = asyncio.create_task(executors.deliver("ann", begun.append, "gone"))
+        last = asyncio.create_task(executors.deliver("ann", begun.append, "last"))
         await asyncio.sleep(0)
         gone.cancel()
         released.set()
         await asyncio.gather(first, last)
 
-    with Threads(Limits(deliveries=1)) as threads:
+    with Executors(HttpLimits(deliveries=1)) as executors:
         asyncio.run(ask())
     assert begun == ["last"]
 
@@ -100,23 +102,23 @@ def test_a_chunk_that_takes_for_ever_does_not_keep_the_server_from_closing() -> 
         released.wait(LONG)
 
     async def ask() -> None:
-        asked = asyncio.create_task(threads.deliver("ann", chunk))
-        await threads.call("ann", at_work.wait, LONG)
+        asked = asyncio.create_task(executors.deliver("ann", chunk))
+        await executors.call("ann", at_work.wait, LONG)
         asked.cancel()
 
-    threads = Threads(Limits())
+    executors = Executors(HttpLimits())
     asyncio.run(ask())
     began = monotonic()
-    threads.close(0.1)
+    executors.close(0.1)
     assert monotonic() - began < LONG / 2
     released.set()
 
 
 def test_a_server_that_closes_takes_nothing_more() -> None:
-    async def ask(threads: Threads) -> None:
-        await threads.call("ann", lambda: "here")
+    async def ask(executors: Executors) -> None:
+        await executors.call("ann", lambda: "here")
 
-    with Threads(Limits()) as threads:
+    with Executors(HttpLimits()) as executors:
         pass
     with pytest.raises(ServerStopping):
-        asyncio.run(ask(threads))
+        asyncio.run(ask(executors))

@@ -11,15 +11,15 @@ from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from tidegate.errors import TooManyUploads, UploadTooSlow
-from tidegate.http.limits.executors import Threads
-from tidegate.http.limits.limits import Limits
-from tidegate.http.spool import spooling
+from tidegate.http.limits.executors import Executors
+from tidegate.http.limits.limits import HttpLimits
+from tidegate.http.spool import open_spool
 from tidegate.http.uploads import Uploads
 
 PIECES = [b"item_id,quantity\n", b"1,2\n", b"1,3\n"]
 
 
-def received(root: Path, limits: Limits, pause: float = 0.0) -> bytes:
+def received(root: Path, limits: HttpLimits, pause: float = 0.0) -> bytes:
     """What is spooled of a chunk that comes in pieces, with a pause before each."""
     pieces: Iterator[bytes] = iter(PIECES)
 
@@ -29,12 +29,12 @@ def received(root: Path, limits: Limits, pause: float = 0.0) -> bytes:
         return {"type": "http.request", "body": piece, "more_body": bool(piece)}
 
     async def take() -> bytes:
-        uploads = Uploads(spool, threads, limits)
+        uploads = Uploads(spool, executors, limits)
         request = Request({"type": "http", "headers": []}, receive)
         async with uploads.received("ann", request, "sales", 1, ".csv") as file:
-            return await threads.write(Path(file).read_bytes)
+            return await executors.write(Path(file).read_bytes)
 
-    with spooling(str(root)) as spool, Threads(limits) as threads:
+    with open_spool(str(root)) as spool, Executors(limits) as executors:
         try:
             return asyncio.run(take())
         finally:
@@ -42,21 +42,21 @@ def received(root: Path, limits: Limits, pause: float = 0.0) -> bytes:
 
 
 def test_a_chunk_is_spooled_whole(tmp_path: Path) -> None:
-    assert received(tmp_path, Limits()) == b"".join(PIECES)
+    assert received(tmp_path, HttpLimits()) == b"".join(PIECES)
 
 
 def test_a_chunk_that_trickles_in_is_given_up_although_it_goes_on(tmp_path: Path) -> None:
     with pytest.raises(UploadTooSlow):
-        received(tmp_path, Limits(patience=0, least_rate=1 << 20), pause=0.01)
+        received(tmp_path, HttpLimits(patience=0, least_rate=1 << 20), pause=0.01)
 
 
 def test_a_slow_beginning_is_forgiven(tmp_path: Path) -> None:
-    limits = Limits(patience=60, least_rate=1 << 20)
+    limits = HttpLimits(patience=60, least_rate=1 << 20)
     assert received(tmp_path, limits, pause=0.01) == b"".join(PIECES)
 
 
 def test_slow_chunks_of_one_client_are_in_nobody_elses_way(tmp_path: Path) -> None:
-    limits = Limits(uploads=1)
+    limits = HttpLimits(uploads=1)
     arrived = asyncio.Event()
 
     async def never() -> Message:
@@ -68,7 +68,7 @@ def test_slow_chunks_of_one_client_are_in_nobody_elses_way(tmp_path: Path) -> No
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def race() -> None:
-        uploads = Uploads(spool, threads, limits)
+        uploads = Uploads(spool, executors, limits)
 
         async def take(client: str, receive: Receive) -> None:
             request = Request({"type": "http", "headers": []}, receive)
@@ -81,12 +81,12 @@ def test_slow_chunks_of_one_client_are_in_nobody_elses_way(tmp_path: Path) -> No
         assert not slow.done()
         slow.cancel()
 
-    with spooling(str(tmp_path)) as spool, Threads(limits) as threads:
+    with open_spool(str(tmp_path)) as spool, Executors(limits) as executors:
         asyncio.run(race())
 
 
 def test_chunks_of_one_client_wait_to_be_read_in_a_bounded_number(tmp_path: Path) -> None:
-    limits = Limits(uploads=1, uploads_waiting=1)
+    limits = HttpLimits(uploads=1, uploads_waiting=1)
     arrived = asyncio.Event()
 
     async def never() -> Message:
@@ -95,7 +95,7 @@ def test_chunks_of_one_client_wait_to_be_read_in_a_bounded_number(tmp_path: Path
         raise AssertionError("it was waited for")
 
     async def race() -> None:
-        uploads = Uploads(spool, threads, limits)
+        uploads = Uploads(spool, executors, limits)
 
         async def take() -> None:
             request = Request({"type": "http", "headers": []}, never)
@@ -109,5 +109,5 @@ def test_chunks_of_one_client_wait_to_be_read_in_a_bounded_number(tmp_path: Path
         for it in held:
             it.cancel()
 
-    with spooling(str(tmp_path)) as spool, Threads(limits) as threads:
+    with open_spool(str(tmp_path)) as spool, Executors(limits) as executors:
         asyncio.run(race())

@@ -19,7 +19,7 @@ class Heard(ProgressListener):
         self.lines: list[str] = []
         self.how_far: Callable[[], str] = str
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         self.lines.append(what)
 
     @contextmanager

@@ -20,7 +20,7 @@ class Heard(ProgressListener):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         self.lines.append(what)
 
 

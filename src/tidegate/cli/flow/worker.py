@@ -13,7 +13,7 @@ from tidegate.cli.flow.run import flow
 from tidegate.cli.loader import find_flows
 from tidegate.cli.logs import begin_log
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.process_commands import WithParent, process_name, run_role, told_to_stop
+from tidegate.cli.process_commands import WithParent, process_name, run_role, stop_event
 
 if TYPE_CHECKING:
     from tidegate.store import Database
@@ -53,7 +53,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     the others once its lease has expired; one that is interrupted finishes what is at work.
     """
     with reported_errors(as_json=False):
-        stopped = told_to_stop(with_parent=with_parent)
+        stopped = stop_event(with_parent=with_parent)
         flows = [flow for it in names for flow in find_flows(it)]
         say = begin_log(is_kept=with_parent)
         from tidegate.flows.worker.role import FlowWorkerRole

@@ -30,7 +30,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.http.client.trust import check_token_way
-from tidegate.http.error_mapping import Refusal, raised
+from tidegate.http.error_mapping import ErrorBody, error_from_body
 
 PATIENCE = 60.0
 """Seconds for which a call is repeated after it has failed first."""
@@ -53,7 +53,7 @@ SERVER_ERRORS = range(500, 600)
 T = TypeVar("T")
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """No answer, or a part of one."""
 
 
@@ -104,7 +104,7 @@ class _Bounds:
         self._until: float | None = None
         self._starting_until: float | None = None
 
-    def deadline(self, error: Lost | TidegateError, now: float) -> float:
+    def deadline(self, error: ConnectionLost | TidegateError, now: float) -> float:
         """When to give up after this failure; an answer of the server restarts the patience."""
         if isinstance(error, ServerStarting):
             self._until = None
@@ -179,7 +179,7 @@ class HttpClient:
         for failures, pause in enumerate(_pauses(), 1):
             try:
                 answer = attempt()
-            except (Lost, TidegateError) as error:
+            except (ConnectionLost, TidegateError) as error:
                 self._refuse_late(error, monotonic() + pause > bounds.deadline(error, monotonic()))
                 if failures >= MORE_THAN_A_MOMENT:
                     self._tell_away(error)
@@ -189,8 +189,12 @@ class HttpClient:
             sleep(pause)
         raise AssertionError("pauses never end")
 
-    def _tell_away(self, error: Lost | TidegateError) -> None:
-        what = f"the server does not answer ({error})" if isinstance(error, Lost) else str(error)
+    def _tell_away(self, error: ConnectionLost | TidegateError) -> None:
+        what = (
+            f"the server does not answer ({error})"
+            if isinstance(error, ConnectionLost)
+            else str(error)
+        )
         bound = self._starting if isinstance(error, ServerStarting) else self._patience
         if self._is_to_tell():
             self.say(f"{what}; trying again for {bound:g} s")
@@ -209,7 +213,7 @@ class HttpClient:
         if was_reported:
             self.say("the server answers again")
 
-    def _refuse_late(self, error: Lost | TidegateError, is_late: bool) -> None:
+    def _refuse_late(self, error: ConnectionLost | TidegateError, is_late: bool) -> None:
         """Raise what is for good, and in the end everything."""
         if isinstance(error, TidegateError) and (is_late or not error.retryable):
             raise error
@@ -238,7 +242,7 @@ def _losses() -> Iterator[None]:
     try:
         yield
     except (OSError, HTTPException) as loss:
-        raise Lost(str(loss) or type(loss).__name__) from loss
+        raise ConnectionLost(str(loss) or type(loss).__name__) from loss
 
 
 @contextmanager
@@ -257,11 +261,11 @@ def _refused(answer: HTTPResponse) -> Exception:
     """What the server says; something else on the way may speak another language."""
     body = _whole(answer)
     try:
-        return raised(msgspec.json.decode(body, type=Refusal))
+        return error_from_body(msgspec.json.decode(body, type=ErrorBody))
     except msgspec.DecodeError:
         said = f"HTTP {answer.status} {answer.reason}"
         is_passing = answer.status in SERVER_ERRORS
-        return Lost(said) if is_passing else RefusedByServer(said, "the server refused")
+        return ConnectionLost(said) if is_passing else RefusedByServer(said, "the server refused")
 
 
 def _whole(answer: HTTPResponse) -> bytes:
@@ -273,7 +277,7 @@ def _pieces(answer: HTTPResponse) -> Iterator[bytes]:
     while piece := _piece(answer):
         yield piece
     if answer.length:  # which read() counts down, and does not miss at the end
-        raise Lost(f"{answer.length} bytes are missing")
+        raise ConnectionLost(f"{answer.length} bytes are missing")
 
 
 def _piece(answer: HTTPResponse) -> bytes:

@@ -27,7 +27,13 @@ from tidegate.errors import (
 )
 from tidegate.http.client.http_client import WORK
 from tidegate.http.client.trust import check_results, check_served
-from tidegate.http.client_api import CheckpointManifest, Explained, Served, SourceChunks, StateOfRun
+from tidegate.http.client_api import (
+    CheckpointManifest,
+    PipelineInfo,
+    RunDiagnosis,
+    RunStateReply,
+    SourceChunks,
+)
 from tidegate.http.formats import format_of_file
 from tidegate.http.requests import LATEST
 from tidegate.runtime.ingestion.run_state import raise_if_unsuccessful
@@ -53,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Pipelines:
-    pipelines: list[Served]
+    pipelines: list[PipelineInfo]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class HttpRunClient:
     Calls are repeated while the server does not answer. Chunks that are there are not sent again.
     """
 
-    def __init__(self, calls: HttpClient, served: Served) -> None:
+    def __init__(self, calls: HttpClient, served: PipelineInfo) -> None:
         self._calls = calls
         self.served = served
         self._there: dict[tuple[str, str], dict[int, str]] = {}
@@ -227,13 +233,13 @@ class HttpRunClient:
     def _why(self, run: Run) -> str:
         return self._explained(run.name).why
 
-    def _explained(self, run: str) -> Explained:
+    def _explained(self, run: str) -> RunDiagnosis:
         answer = self._calls.json("GET", self._path(run, "why"))
-        return _read(answer, Explained)
+        return _read(answer, RunDiagnosis)
 
-    def _state(self, run: str) -> StateOfRun:
+    def _state(self, run: str) -> RunStateReply:
         answer = self._calls.json("GET", self._path(run, "state"))
-        return _read(answer, StateOfRun)
+        return _read(answer, RunStateReply)
 
     def _path(self, *parts: str) -> str:
         every = ("pipelines", self.served.pipeline, "runs", *parts)

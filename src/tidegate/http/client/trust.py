@@ -15,14 +15,14 @@ from tidegate.errors import PlainHttpToken, UntrustedName
 from tidegate.pipeline.names import is_file_name
 
 if TYPE_CHECKING:
-    from tidegate.http.client_api import Served
+    from tidegate.http.client_api import PipelineInfo
 
 NOT_A_NAME = "is no name of one"
 NOT_SERVED = "it does not serve"
 NOT_DECLARED = "the pipeline that was given does not declare"
 
 
-def check_served(server: str, served: Served) -> None:
+def check_served(server: str, served: PipelineInfo) -> None:
     """Raise `UntrustedName` unless everything that is served has a name that can be declared."""
     given = {"pipeline": [served.pipeline], "source": served.sources, "sink": [*served.sinks]}
     for kind, names in given.items():
@@ -32,14 +32,14 @@ def check_served(server: str, served: Served) -> None:
 
 
 def check_declared(
-    server: str, served: Served, sources: Iterable[str], sinks: Iterable[str]
+    server: str, served: PipelineInfo, sources: Iterable[str], sinks: Iterable[str]
 ) -> None:
     """Raise `UntrustedName` for a source or sink that is served and is not among the given ones."""
     _check_known(server, "source", served.sources, sources, NOT_DECLARED)
     _check_known(server, "sink", served.sinks, sinks, NOT_DECLARED)
 
 
-def check_results(server: str, served: Served, results: Mapping[str, int]) -> None:
+def check_results(server: str, served: PipelineInfo, results: Mapping[str, int]) -> None:
     """Raise `UntrustedName` for the result of a sink that is not served."""
     _check_known(server, "sink", results, served.sinks, NOT_SERVED)
 

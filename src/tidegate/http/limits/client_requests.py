@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from tidegate.errors import TidegateError, TooManyRequests
-from tidegate.http.limits.concurrency import AtOnce
-from tidegate.http.responses import refusal
+from tidegate.http.limits.concurrency import ConcurrencyLimit
+from tidegate.http.responses import error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from tidegate.http.auth.auth import Gate
+    from tidegate.http.auth.authenticator import Authenticator
 
 HEALTH = "/health"
 """Exempt: programs that watch the server ask it, whatever its clients do."""
@@ -23,10 +23,10 @@ HEALTH = "/health"
 class ClientRequests:
     """Refuses a request of a client that has too many; an unknown client is refused further on."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, most: int) -> None:
+    def __init__(self, app: ASGIApp, auth: Authenticator, most: int) -> None:
         self._app = app
-        self._gate = gate
-        self._at_work = AtOnce(most, TooManyRequests)
+        self._auth = auth
+        self._at_work = ConcurrencyLimit(most, TooManyRequests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -34,9 +34,9 @@ class ClientRequests:
         with ExitStack() as held:
             try:
                 if client is not None:
-                    held.enter_context(self._at_work.one_more(client))
+                    held.enter_context(self._at_work.acquire(client))
             except TooManyRequests as error:
-                await refusal(error)(scope, receive, send)
+                await error_response(error)(scope, receive, send)
                 return
             await self._app(scope, receive, send)
 
@@ -44,6 +44,6 @@ class ClientRequests:
         if scope["type"] != "http" or scope["path"] == HEALTH:
             return None
         try:
-            return self._gate.client_of(Request(scope))
+            return self._auth.client_of(Request(scope))
         except TidegateError:
             return None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
 
 
-class AtOnce:
+class ConcurrencyLimit:
     """At most `most` of one kind at the same time for one client, and `total` for all clients."""
 
     def __init__(
@@ -23,7 +23,7 @@ class AtOnce:
         self._now: Counter[str] = Counter()
 
     @contextmanager
-    def one_more(self, client: str) -> Iterator[None]:
+    def acquire(self, client: str) -> Iterator[None]:
         """Count one until the end of the block; raises the refusal with the bound reached."""
         if self._now[client] >= self._most:
             raise self._refuse(self._most)

@@ -16,7 +16,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from tidegate.errors import ServerStopping
 from tidegate.http.limits.fair_pool import FairPool
-from tidegate.http.limits.limits import Limits
+from tidegate.http.limits.limits import HttpLimits
 from tidegate.runtime.ingestion.daemon_pool import MOMENT, DaemonPool
 
 P = ParamSpec("P")
@@ -25,10 +25,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class Threads:
+class Executors:
     """Runs what waits; refuses to once it is closed."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self._calls = FairPool(limits.calls, "tidegate-http")
         self._writes = DaemonPool(limits.writes, "tidegate-http-writes")
         self._chunks = FairPool(limits.deliveries, "tidegate-http-chunks")

@@ -17,14 +17,14 @@ class FairPool:
     """Runs work of clients in turn. Its methods are called in one event loop, except `close`."""
 
     def __init__(self, number: int, name: str) -> None:
-        self._threads = DaemonPool(number, name)
+        self._pool = DaemonPool(number, name)
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(number)
 
     async def run(self, client: str, work: Callable[[], T]) -> T:
         """Run when it is the client's turn. A cancelled caller leaves what is at work at work."""
         await self._turn(client)
         loop = asyncio.get_running_loop()
-        outcome = self._threads.submit(work)
+        outcome = self._pool.submit(work)
 
         def leave(_: object) -> None:
             with suppress(RuntimeError):  # the loop is closed: nothing waits for a turn
@@ -58,4 +58,4 @@ class FairPool:
 
     def close(self, bound: float) -> bool:
         """Wait for what is at work; whether it ended in time."""
-        return self._threads.close(bound)
+        return self._pool.close(bound)

@@ -14,7 +14,7 @@ CHUNK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """How much the HTTP interface accepts at once."""
 
     chunk_bytes: int = CHUNK_BYTES
@@ -56,7 +56,7 @@ class Limits:
     """Seconds for which requests at work may go on when the server stops."""
 
     @classmethod
-    def of(cls, settings: Settings, chunk_bytes: int = CHUNK_BYTES) -> Limits:
+    def of(cls, settings: Settings, chunk_bytes: int = CHUNK_BYTES) -> HttpLimits:
         """The limits for the settings of a deployment."""
         return cls(
             chunk_bytes=chunk_bytes,

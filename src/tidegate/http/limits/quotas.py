@@ -33,7 +33,7 @@ def bytes_quota(wanted: int, disk: Space | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ByteCount:
     """The bytes of a client's open runs, with those that were let in since they were counted."""
 
     bytes: int
@@ -48,7 +48,7 @@ class Quotas:
         self._pipeline = pipeline
         self._most_runs = place.settings.client_open_runs
         self._most_bytes = bytes_quota(place.settings.client_open_bytes, space_at(place.root))
-        self._counted: dict[str, Counted] = {}
+        self._counted: dict[str, ByteCount] = {}
         self._counting = Lock()
 
     def check_runs(self, client: str, run: str) -> None:
@@ -69,11 +69,11 @@ class Quotas:
         with self._counting:
             counted = self._counted.get(client)
         if counted is None or monotonic() > counted.at + FRESH:
-            counted = Counted(self._bytes_of(client), monotonic())
+            counted = ByteCount(self._bytes_of(client), monotonic())
         if counted.bytes + incoming > self._most_bytes:
             raise OpenBytesExceeded(counted.bytes, incoming, self._most_bytes)
         with self._counting:
-            self._counted[client] = Counted(counted.bytes + incoming, counted.at)
+            self._counted[client] = ByteCount(counted.bytes + incoming, counted.at)
 
     def _bytes_of(self, client: str) -> int:
         beginning = beginning_of(client)

@@ -20,7 +20,7 @@ class Admitted(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     """All connections that it could replace are at work."""
 
     most: int
@@ -40,12 +40,12 @@ class ConnectionTable(Generic[T]):
     def __len__(self) -> int:
         return len(self._address_of)
 
-    def admit(self, connection: T, address: str) -> Admitted[T] | Refused:
+    def admit(self, connection: T, address: str) -> Admitted[T] | Rejected:
         """Decide on a connection from an address; one that is admitted waits for its request."""
         is_crowded, is_full = self._counts[address] >= self._per_address, len(self) >= self._most
         victim = self._victim(address if is_crowded else None) if is_crowded or is_full else None
         if victim is None and (is_crowded or is_full):
-            return Refused(self._per_address if is_crowded else self._most)
+            return Rejected(self._per_address if is_crowded else self._most)
         if victim is not None:
             self.remove(victim)
         self._address_of[connection] = address

@@ -18,14 +18,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidegate.errors import ServerFull
 from tidegate.http.limits.client_requests import HEALTH
-from tidegate.http.responses import refusal
-from tidegate.http.server.connection_table import ConnectionTable, Refused
+from tidegate.http.responses import error_response
+from tidegate.http.server.connection_table import ConnectionTable, Rejected
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
-    from tidegate.http.limits.limits import Limits
+    from tidegate.http.limits.limits import HttpLimits
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,12 @@ SURPLUS = 32
 class Connections:
     """The open connections of one server."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
         self.table = ConnectionTable["BoundedProtocol"](
             limits.connections, limits.connections_per_address
         )
-        self.refused: dict[BoundedProtocol, None] = {}
+        self.rejected: dict[BoundedProtocol, None] = {}
         """The oldest first."""
 
 
@@ -84,7 +84,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self._await_head()
         admitted = self._connections.table.admit(self, self.client[0] if self.client else "")
-        if isinstance(admitted, Refused):
+        if isinstance(admitted, Rejected):
             self._refuse(admitted.most)
         elif admitted.instead_of is not None:
             log.warning("too many connections; the one that has been idle longest is closed")
@@ -93,7 +93,7 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection from the table."""
         self._connections.table.remove(self)
-        self._connections.refused.pop(self, None)
+        self._connections.rejected.pop(self, None)
         self._head.clear()
         self._send.clear()
         super().connection_lost(exc)
@@ -144,17 +144,17 @@ class BoundedProtocol(H11Protocol):
     # ── too many ──
 
     def _refuse(self, most: int) -> None:
-        refused = self._connections.refused
+        rejected = self._connections.rejected
         log.warning("all %d connections are at work; another one is refused", most)
-        if len(refused) >= SURPLUS:
-            next(iter(refused)).transport.abort()
-        refused[self] = None
+        if len(rejected) >= SURPLUS:
+            next(iter(rejected)).transport.abort()
+        rejected[self] = None
         self.app = self._refusing(self.app, most)
 
     @staticmethod
     def _refusing(app: Any, most: int) -> Any:
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-            response = refusal(ServerFull(most))
+            response = error_response(ServerFull(most))
             response.headers["connection"] = "close"
             is_health = scope["path"] == HEALTH  # a busy server is healthy
             await (app if is_health else response)(scope, receive, send)

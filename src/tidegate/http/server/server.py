@@ -17,17 +17,17 @@ import uvicorn
 
 from tidegate.errors import InvalidListen, UnsafeListen
 from tidegate.http.app import http_app
-from tidegate.http.auth.auth import Gate
-from tidegate.http.limits.executors import Threads
-from tidegate.http.limits.limits import Limits
+from tidegate.http.auth.authenticator import Authenticator
+from tidegate.http.limits.executors import Executors
+from tidegate.http.limits.limits import HttpLimits
 from tidegate.http.server.connections import BoundedProtocol, Connections
 from tidegate.http.server.starting import StartingApp
-from tidegate.http.spool import spooling
+from tidegate.http.spool import open_spool
 
 if TYPE_CHECKING:
     from asyncio import Protocol
 
-    from tidegate.http.auth.auth import Clients
+    from tidegate.http.auth.authenticator import ClientLookup
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.service import PipelineFrontend
 
@@ -42,7 +42,7 @@ MARGIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class HttpAddress:
     """Where the interface is."""
 
     host: str
@@ -56,45 +56,47 @@ class Listening:
 
 
 @contextmanager
-def serving_http(
+def serve_http(
     service: PipelineFrontend,
     place: Deployment,
     address: str = ADDRESS,
-    tokens: Clients | None = None,
-    limits: Limits | None = None,
-) -> Iterator[Listening]:
+    tokens: ClientLookup | None = None,
+    limits: HttpLimits | None = None,
+) -> Iterator[HttpAddress]:
     """Answer at `HOST:PORT` until the end of the block; port 0 takes any that is free.
 
     Without tokens only this machine may ask, as one client: `UnsafeListen` refuses any other
     address. Raises `InvalidListen`.
     """
     with (
-        listening_at(address, tokens, limits or Limits.of(place.settings)) as entrance,
-        entrance.serve(service, place) as listening,
+        listen_http(address, tokens, limits or HttpLimits.of(place.settings)) as http_server,
+        http_server.serve(service, place) as listening,
     ):
         yield listening
 
 
 @contextmanager
-def listening_at(address: str, tokens: Clients | None, limits: Limits) -> Iterator[Entrance]:
+def listen_http(
+    address: str, tokens: ClientLookup | None, limits: HttpLimits
+) -> Iterator[HttpServer]:
     """Answer at `HOST:PORT` that the server is starting, until there is a service to answer for.
 
-    Raises what `serving_http` does.
+    Raises what `serve_http` does.
     """
     with _listener(address, is_open=tokens is None) as listener:
-        entrance = Entrance(listener, Gate(tokens), limits)
+        http_server = HttpServer(listener, Authenticator(tokens), limits)
         try:
-            yield entrance
+            yield http_server
         finally:
-            entrance.stop()
+            http_server.stop()
 
 
-class Entrance:
+class HttpServer:
     """An address that is listened on, and what answers there."""
 
-    def __init__(self, listener: socket.socket, gate: Gate, limits: Limits) -> None:
-        self.at = Listening(*listener.getsockname()[:2])
-        self._gate = gate
+    def __init__(self, listener: socket.socket, auth: Authenticator, limits: HttpLimits) -> None:
+        self.at = HttpAddress(*listener.getsockname()[:2])
+        self._auth = auth
         self._limits = limits
         self._app = StartingApp()
         self._server = _server(self._app, limits)
@@ -103,16 +105,16 @@ class Entrance:
         run.start()
 
     @contextmanager
-    def serve(self, service: PipelineFrontend, place: Deployment) -> Iterator[Listening]:
+    def serve(self, service: PipelineFrontend, place: Deployment) -> Iterator[HttpAddress]:
         """Answer for a service until the end of the block, and not at all afterwards."""
-        gate, limits = self._gate, self._limits
-        with spooling(place.root) as spool, Threads(limits) as threads:
-            app = http_app(service, place, gate, spool=spool, threads=threads, limits=limits)
+        auth, limits = self._auth, self._limits
+        with open_spool(place.root) as spool, Executors(limits) as executors:
+            app = http_app(service, place, auth, spool=spool, executors=executors, limits=limits)
             self._app.app = app
             try:
                 yield self.at
             finally:
-                threads.is_closing = True  # streams of events end
+                executors.is_closing = True  # streams of events end
                 self.stop()
 
     def stop(self) -> None:
@@ -123,12 +125,12 @@ class Entrance:
             log.warning("requests at %s are still at work; they are left behind", self.at.url)
 
 
-def refuse_unsafe(address: str, tokens: Clients | None) -> None:
-    """Raise what `serving_http` would, before anything is started for it."""
+def check_listen_address(address: str, tokens: ClientLookup | None) -> None:
+    """Raise what `serve_http` would, before anything is started for it."""
     _listener(address, is_open=tokens is None).close()
 
 
-def _server(app: StartingApp, limits: Limits) -> uvicorn.Server:
+def _server(app: StartingApp, limits: HttpLimits) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         lifespan="off",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidegate.errors import ServerStarting
-from tidegate.http.error_mapping import refusal_of, status_of
-from tidegate.http.responses import answer
+from tidegate.http.error_mapping import error_body, status_of
+from tidegate.http.responses import json_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -36,8 +36,8 @@ class StartingApp:
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = ServerStarting(round(monotonic() - self._since, 1))
-        refusal = msgspec.to_builtins(refusal_of(error))
+        error_response = msgspec.to_builtins(error_body(error))
         state = {"status": "starting"} if scope["path"] == HEALTH else {}
-        response = answer({**state, **refusal}, status_of(error))
+        response = json_response({**state, **error_response}, status_of(error))
         response.headers["retry-after"] = RETRY_AFTER
         await response(scope, receive, send)

@@ -93,12 +93,12 @@ class RunOptions:
 
 
 class ProgressListener:
-    """Hears what happens in a run; says nothing unless it is told how."""
+    """Hears what happens in a run; the base class ignores it."""
 
     every: float = EVERY
     """Seconds between two looks at a run that is not complete."""
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         """Something has happened."""
 
     def sent(self, chunks: int, of: int) -> None:
@@ -107,7 +107,7 @@ class ProgressListener:
     def show(self, facts: RunFacts) -> None:
         """This is how far the run has come."""
 
-    def waits(self, what: str) -> None:
+    def report_wait(self, what: str) -> None:
         """Something takes longer than usual."""
 
     @contextmanager
@@ -185,7 +185,7 @@ def run_folder(
     session: Session,
     place: Deployment,
     wanted: RunOptions,
-    told: ProgressListener | None = None,
+    progress: ProgressListener | None = None,
 ) -> RunReport:
     """Deliver the chunks, wait until the run is complete, write the results, report.
 
@@ -198,13 +198,13 @@ def run_folder(
     passed, that says what is missing and who owes it.
     """
     started = monotonic()
-    told = told or ProgressListener()
+    progress = progress or ProgressListener()
     with serve(place, pipeline, session, wanted.shards) as service:
         plan = service.checked.plan
-        told.tell(f"Spark has checked the plan: {counted(len(tuple(plan.stages)), 'stage')}")
+        progress.report(f"Spark has checked the plan: {counted(len(tuple(plan.stages)), 'stage')}")
         server = service.server
-        send(server, chunks, wanted, told)
-        published = wait(server, wanted.name, told, service.check)
+        send(server, chunks, wanted, progress)
+        published = wait(server, wanted.name, progress, service.check)
         rows_out = {sink: sum(batch.rows for batch in its) for sink, its in published.items()}
 
         def write(file: ResultFile) -> None:
@@ -213,7 +213,7 @@ def run_folder(
             write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
 
         crash_point("results.before_write")
-        write_all(told, rows_out, write)
+        write_all(progress, rows_out, write)
         crash_point("results.after_write")
         return RunReport(
             pipeline=pipeline.name,
@@ -228,25 +228,25 @@ def run_folder(
 
 
 def send(
-    server: RunClient[object], chunks: Chunks, wanted: RunOptions, told: ProgressListener
+    server: RunClient[object], chunks: Chunks, wanted: RunOptions, progress: ProgressListener
 ) -> None:
     """Deliver what is not there yet and close the sources, unless a run has had exactly this."""
     last = server.find(wanted.name)
     if last is not None and last.state is not RunState.OPEN:
         change = _change(server, last, chunks)
         if change is None:
-            told.tell("these chunks were processed before; the results are written again")
+            progress.report("these chunks were processed before; the results are written again")
             return
-        told.tell(f"begins run {wanted.name!r} anew (the last one of this name {change})")
+        progress.report(f"begins run {wanted.name!r} anew (the last one of this name {change})")
     if last is None or last.state is not RunState.OPEN:
         server.begin(wanted.name, deadline=wanted.deadline, checkpoints=wanted.checkpoints)
-    deliver_all(server, chunks, wanted.name, told)
+    deliver_all(server, chunks, wanted.name, progress)
 
 
 def wait(
     server: RunClient[T_co],
     run: str,
-    told: ProgressListener,
+    progress: ProgressListener,
     check: Callable[[], None],
     timeout: float | None = None,
 ) -> T_co:
@@ -257,14 +257,16 @@ def wait(
     deadline = inf if timeout is None else monotonic() + timeout
     while True:
         try:
-            published = server.wait(run, timeout=min(told.every, max(0, deadline - monotonic())))
+            published = server.wait(
+                run, timeout=min(progress.every, max(0, deadline - monotonic()))
+            )
         except RunTimeout:
             check()
-            told.show(server.facts(run))
+            progress.show(server.facts(run))
             if monotonic() >= deadline:
                 raise RunTimeout(run, timeout or 0.0) from None
         else:
-            told.tell("complete: every source is closed and everything was processed")
+            progress.report("complete: every source is closed and everything was processed")
             return published
 
 
@@ -301,18 +303,20 @@ def _has(file: Path, sha256: str) -> bool:
 
 
 def deliver_all(
-    server: RunClient[object], chunks: Chunks, run: str, told: ProgressListener
+    server: RunClient[object], chunks: Chunks, run: str, progress: ProgressListener
 ) -> None:
     """To a run that is open, unless it is closed meanwhile: waiting for it says how it ended."""
     for source in (it for it, files in chunks.items() if not files):
-        told.tell(f"{source}: no chunks")
+        progress.report(f"{source}: no chunks")
     with suppress(RunEnded):
-        _deliver(server, chunks, run, told)
+        _deliver(server, chunks, run, progress)
     number = sum(_numbers(chunks).values())
-    told.tell(f"{counted(number, 'chunk')} delivered, END follows")
+    progress.report(f"{counted(number, 'chunk')} delivered, END follows")
 
 
-def _deliver(server: RunClient[object], chunks: Chunks, run: str, told: ProgressListener) -> None:
+def _deliver(
+    server: RunClient[object], chunks: Chunks, run: str, progress: ProgressListener
+) -> None:
     """Send every file, a few at a time; a source is closed as soon as its last one is there."""
     delivered, of = count(1), sum(_numbers(chunks).values())
     with DaemonPool(DELIVERIES, "tidegate-deliver") as pool:
@@ -326,7 +330,7 @@ def _deliver(server: RunClient[object], chunks: Chunks, run: str, told: Progress
         for source, sent in closing:
             for each in sent:
                 each.result()
-                told.sent(next(delivered), of)
+                progress.sent(next(delivered), of)
             server.end(run, source, len(sent))
 
 

@@ -66,7 +66,7 @@ def write_all(
 
     with report.during(lambda: under_way(files)), DaemonPool(AT_ONCE, "tidegate-write") as pool:
         for written in [pool.submit(work, file) for file in files]:
-            report.tell(str(written.result()))
+            report.report(str(written.result()))
 
 
 def under_way(files: Sequence[ResultFile]) -> str:

@@ -25,7 +25,7 @@ OWN_SITE = frozenset({"same-origin", "none"})
 HTTP_PORT = 80
 
 
-class Clients(Protocol):
+class ClientLookup(Protocol):
     """Finds the client of a token."""
 
     def client_of(self, authorization: str | None) -> str:
@@ -33,10 +33,10 @@ class Clients(Protocol):
         ...
 
 
-class Gate:
+class Authenticator:
     """Lets clients in."""
 
-    def __init__(self, tokens: Clients | None) -> None:
+    def __init__(self, tokens: ClientLookup | None) -> None:
         self._tokens = tokens
 
     def client_of(self, request: Request) -> str:
@@ -47,7 +47,7 @@ class Gate:
         if self._tokens is not None:
             return self._tokens.client_of(request.headers.get("authorization"))
         _, port = request.scope.get("server") or ("", None)
-        refuse_strangers(request.headers, port)
+        check_local_request(request.headers, port)
         return LOCAL
 
     def is_still(self, client: str, request: Request) -> bool:
@@ -58,7 +58,7 @@ class Gate:
             return False
 
 
-def refuse_strangers(headers: Headers, port: int | None) -> None:
+def check_local_request(headers: Headers, port: int | None) -> None:
     """Raise unless a request comes from a program of this machine, to its port, without a token."""
     if "authorization" in headers:
         raise UnexpectedToken
