@@ -10,7 +10,7 @@ from time import sleep, time
 
 from bench._flows_side import ProcessSupervisor, supervisor
 from tidegate.flows import Context, Flow
-from tidegate.flows.client import begin, result, wait
+from tidegate.flows.client import FlowRun, start_flow
 from tidegate.store import Database, Notifications
 from tidegate.store.flows.runs import flow_progress
 
@@ -69,17 +69,20 @@ class Ours:
 
     def begin(self, children: int, seconds: float = 0.0) -> str:
         """A run."""
-        return str(begin(self._database, fan, Fan(children, seconds)))
+        return str(start_flow(self._database, fan, Fan(children, seconds)).id)
 
     def wait(self, parent: str) -> None:
         """One waiter, told when the run is completed."""
-        wait(self._database, int(parent), BOUND, self._notifications)
+        self._run(parent).wait(BOUND, self._notifications)
 
     def first(self, parent: str) -> float:
         """By the results."""
-        return float(min(result(self._database, fan, int(parent), "spread")))
+        return float(min(self._run(parent).result(spread)))
 
     def done(self, parent: str) -> int:
         """By the counters of the run."""
         (step,) = self._database.transact(lambda c: flow_progress(c, int(parent)))
         return step.succeeded
+
+    def _run(self, parent: str) -> FlowRun:
+        return FlowRun(int(parent), fan, self._database)

@@ -13,9 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.flows import FlowState
-from tidegate.store.flows.runs import flow_progress, flow_run
 
 if TYPE_CHECKING:
+    from tidegate.flows import FlowRun
     from tidegate.store import Database
     from tidegate.store.flows.runs import StepProgress
     from tidegate_examples.telling import Teller
@@ -56,14 +56,13 @@ class Hall:
                 self.teller.progress(f"{what}{far()}")
                 Event().wait(LOOK_EVERY)
 
-    def step(self, run: int, name: str) -> StepProgress:
+    def step(self, run: FlowRun, name: str) -> StepProgress:
         """How far a step of a run is."""
-        steps = self.database.transact(lambda c: flow_progress(c, run))
-        return next(it for it in steps if it.name == name)
+        return next(step for step in run.inspect().steps if step.name == name)
 
-    def is_over(self, run: int) -> bool:
+    def is_over(self, run: FlowRun) -> bool:
         """Whether a run is completed; one that failed ends the demo."""
-        found = self.database.transact(lambda c: flow_run(c, run))
+        found = run.status()
         if found.state in {FlowState.FAILED, FlowState.CANCELED}:
-            raise SystemExit(f"run {run} of {found.flow} is {found.state.value}: {found.cause}")
+            raise SystemExit(f"run {run.id} of {found.flow} is {found.state.value}: {found.cause}")
         return found.state is FlowState.COMPLETED

@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from tidegate.flows.client import begin, result
-from tidegate.flows.inspect import inspect
+from tidegate.flows import FlowRun, start_flow
 from tidegate.store import open_database
 from tidegate_examples.discover import Report, discover, library, report
 from tidegate_examples.discover.site import Site, served
@@ -42,25 +41,24 @@ def show(teller: Teller, articles: int) -> None:
         database = left.enter_context(open_database(None, Path(folder)))
         hall = Hall(database, Path(folder), teller, left)
         workers = {name: hall.hire(LIBRARY, name) for name in ("first", "second")}
-        run = begin(database, library, site.address, key="today")
+        run = start_flow(database, library, site.address, key="today")
         teller.tell(f"two workers read {site.address}, of which nobody has told them the size")
         _kill_whoever_discovers(hall, run, workers)
         hall.until("reading on", lambda: hall.is_over(run), lambda: _far(hall, run))
         _check(hall, run, site)
 
 
-def _kill_whoever_discovers(hall: Hall, run: int, workers: Workers) -> None:
+def _kill_whoever_discovers(hall: Hall, run: FlowRun, workers: Workers) -> None:
     """As soon as something was read, and while there is more to discover."""
     hall.until(
         "reading",
         lambda: (
-            _discoverer(hall, run, workers) is not None
-            and hall.step(run, discover.name).succeeded > 0
+            _discoverer(run, workers) is not None and hall.step(run, discover.name).succeeded > 0
         ),
         lambda: _far(hall, run),
     )
     far = _far(hall, run)
-    mortal = _discoverer(hall, run, workers)
+    mortal = _discoverer(run, workers)
     if mortal is None:
         raise SystemExit("everything was discovered before a worker could be killed")
     mortal.kill()
@@ -70,23 +68,23 @@ def _kill_whoever_discovers(hall: Hall, run: int, workers: Workers) -> None:
     )
 
 
-def _discoverer(hall: Hall, run: int, workers: Workers) -> Popen[bytes] | None:
+def _discoverer(run: FlowRun, workers: Workers) -> Popen[bytes] | None:
     """The process that runs the generator, if one does."""
-    for it in inspect(hall.database, run).holdings:
+    for it in run.inspect().holdings:
         if it.step == discover.name and not it.is_items:
             return workers[it.worker.partition("-")[0]]
     return None
 
 
-def _far(hall: Hall, run: int) -> str:
+def _far(hall: Hall, run: FlowRun) -> str:
     step = hall.step(run, discover.name)
     plus = "" if step.generating == "complete" else "+"
     return f": {step.succeeded:,} of {step.spawned:,}{plus} articles, {step.failed} gone"
 
 
-def _check(hall: Hall, run: int, site: Site) -> None:
-    made: Report = result(hall.database, library, run, report)
-    read = [it.address for it in result(hall.database, library, run, discover)]
+def _check(hall: Hall, run: FlowRun, site: Site) -> None:
+    made: Report = run.result(report)
+    read = [it.address for it in run.result(discover)]
     there = {f"{site.address}/article/{at}" for at in site.there}
     if len(read) != len(there) or set(read) != there or made != Report(len(there), site.words):
         raise SystemExit(f"{made} and {len(read)} summaries are not what the site has")

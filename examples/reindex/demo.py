@@ -23,9 +23,9 @@ from time import monotonic
 import psycopg
 from rich.console import Console
 
-from tidegate.cutover import cut_over, indexes_of, reverse
+from tidegate.cutover import indexes_of, reverse, start_cutover
 from tidegate.cutover.values import Cutover
-from tidegate.flows.client import result
+from tidegate.flows import FlowRun
 from tidegate.store import Database, open_database
 from tidegate.store.cutover.change_log import DELETED
 from tidegate_examples.hall import BOUND, Hall
@@ -57,7 +57,7 @@ def main() -> None:
         teller.tell(f"a table of {ROWS:,} articles, and no index of them")
         hall = Hall(database, place, teller, left)
         old = hall.hire(PLAIN)
-        _cut_over(hall, "articles_v1", cut_over(database, stemmed, "articles_v1"))
+        _cut_over(hall, "articles_v1", start_cutover(database, stemmed, "articles_v1"))
         with _traffic(database.url) as seen:
             _deploy(hall, old)
             _replace(hall, seen)
@@ -78,10 +78,10 @@ class Seen:
     errors: list[BaseException] = field(default_factory=list)
 
 
-def _cut_over(hall: Hall, index: str, run: int) -> Cutover:
+def _cut_over(hall: Hall, index: str, run: FlowRun) -> Cutover:
     """Wait until readers are switched, and tell what it came to."""
     hall.until(f"making {index}", lambda: hall.is_over(run), lambda: _far(hall, run))
-    made: Cutover = result(hall.database, stemmed.flow, run, "finish")
+    made: Cutover = run.result("finish")
     hall.teller.tell(
         f"readers are switched to {made.index}",
         f"{made.rows:,} rows compared, {made.changes:,} changes followed meanwhile",
@@ -91,7 +91,7 @@ def _cut_over(hall: Hall, index: str, run: int) -> Cutover:
     return made
 
 
-def _far(hall: Hall, run: int) -> str:
+def _far(hall: Hall, run: FlowRun) -> str:
     step = hall.step(run, "fill")
     return f": {step.succeeded} of {step.spawned} portions are filled"
 
@@ -107,7 +107,7 @@ def _deploy(hall: Hall, old: subprocess.Popen[bytes]) -> None:
 def _replace(hall: Hall, seen: Seen) -> None:
     """Another index, by workers that die."""
     mortal = hall.hire(STEMMED)
-    run = cut_over(hall.database, stemmed, "articles_v2")
+    run = start_cutover(hall.database, stemmed, "articles_v2")
     hall.until("filling articles_v2", lambda: hall.step(run, "fill").succeeded >= 1)
     mortal.kill()
     hall.teller.tell("a worker is killed while it fills articles_v2; another goes on")

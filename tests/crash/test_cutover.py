@@ -32,8 +32,7 @@ from tidegate.cutover import Wanted, indexes_of, retire, reverse
 from tidegate.cutover.values import Cutover
 from tidegate.faults import VARIABLE
 from tidegate.flows import FlowState
-from tidegate.flows.client import begin, result
-from tidegate.store.flows.runs import flow_progress, flow_run, flow_state
+from tidegate.flows.client import FlowRun, start_flow
 
 LEASE = 2.0
 BOUND = 240.0
@@ -67,34 +66,30 @@ class Hall:
     def said(self) -> str:
         return "\n".join(it.read_text()[-3000:] for it in sorted(self.folder.glob("*.log")))
 
-    def begin(self, index: str) -> int:
-        return begin(self.shop.database, reindex.flow, Wanted(index), key=index)
+    def begin(self, index: str) -> FlowRun:
+        return start_flow(self.shop.database, reindex.flow, Wanted(index), key=index)
 
-    def finish(self, run: int) -> Cutover:
+    def finish(self, run: FlowRun) -> Cutover:
         deadline = monotonic() + BOUND
         wait_until(lambda: self.is_over(run) or monotonic() > deadline, 2 * BOUND)
         assert self.is_over(run), self.account(run)
-        found = result(self.shop.database, reindex.flow, run, "finish")
+        found = run.result("finish")
         assert isinstance(found, Cutover)
         return found
 
-    def is_over(self, run: int) -> bool:
-        state = self.shop.database.transact(lambda c: flow_run(c, run)).state
+    def is_over(self, run: FlowRun) -> bool:
+        state = run.status().state
         assert state not in {FlowState.FAILED, FlowState.CANCELED}, self.account(run)
         return state is FlowState.COMPLETED
 
-    def account(self, run: int) -> str:
-        found = self.shop.database.transact(lambda c: flow_run(c, run))
-        steps = self.shop.database.transact(lambda c: flow_progress(c, run))
-        return "\n".join([str(found), *map(str, steps), self.said()])
+    def account(self, run: FlowRun) -> str:
+        return "\n".join([str(run.status()), *map(str, run.inspect().steps), self.said()])
 
-    def state(self, run: int, key: str) -> str | None:
-        _, values = self.shop.database.transact(lambda c: flow_state(c, run))
-        return values[key].json
+    def state(self, run: FlowRun, key: str) -> str | None:
+        return run.inspect().state[key].json
 
-    def progress(self, run: int, step: str) -> int:
-        steps = self.shop.database.transact(lambda c: flow_progress(c, run))
-        return next(it.succeeded for it in steps if it.name == step)
+    def progress(self, run: FlowRun, step: str) -> int:
+        return next(it.succeeded for it in run.inspect().steps if it.name == step)
 
     def wait_fresh(self, index: str) -> None:
         def fresh() -> bool:

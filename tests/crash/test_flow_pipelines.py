@@ -24,7 +24,7 @@ from tests.integration.conftest import (  # noqa: F401  fixtures
 )
 from tests.integration.runtime.shop import ask, shop
 from tidegate.faults import VARIABLE
-from tidegate.flows.client import begin, result, wait
+from tidegate.flows.client import start_flow
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import serve
 from tidegate.spark import Session
@@ -99,12 +99,12 @@ def served(
 def test_a_worker_that_dies_while_it_submits_leaves_one_run_with_one_delivery(
     served: Shop, point: str
 ) -> None:
-    run = begin(served.database, counting, served.data())
+    run = start_flow(served.database, counting, served.data())
     with served.hired(crash_at=point) as mortal:
         assert mortal.wait(BOUND) == -signal.SIGKILL, served.said()
     with served.hired():
-        wait(served.database, run, BOUND)
-    released = result(served.database, counting, run, "count")
+        run.wait(BOUND)
+    released = run.result("count")
     begun = "SELECT incarnation, state FROM tidegate.run WHERE name = %s"
     assert ask(served.database, begun, released.run) == [(1, "ended")]
     delivered = (

@@ -28,9 +28,9 @@ from tests.integration.conftest import (  # noqa: F401  fixtures
 from tests.waiting import wait_until
 from tidegate.faults import VARIABLE
 from tidegate.flows import FlowState, StepState
-from tidegate.flows.client import begin, result
+from tidegate.flows.client import FlowRun, flow_run, start_flow
 from tidegate.store import Database, EmbeddedPostgres
-from tidegate.store.flows.runs import StepProgress, cancel_flow, flow_progress, flow_run
+from tidegate.store.flows.runs import StepProgress
 
 LEASE = 1.0
 SWEEPS_PER_LEASE = 6
@@ -72,17 +72,16 @@ class ProcessSupervisor:
         self.left.callback(process.kill)
         return process
 
-    def begin(self, items: int, seconds: float = 0.0) -> int:
-        return begin(self.database, marked, Job(items, seconds, str(self.folder / "marks")))
+    def begin(self, items: int, seconds: float = 0.0) -> FlowRun:
+        return start_flow(self.database, marked, Job(items, seconds, str(self.folder / "marks")))
 
-    def step(self, run: int) -> StepProgress:
-        found = self.database.transact(lambda c: flow_progress(c, run))
-        return next(it for it in found if it.name == "produce")
+    def step(self, run: FlowRun) -> StepProgress:
+        return next(it for it in run.inspect().steps if it.name == "produce")
 
-    def state(self, run: int) -> FlowState:
-        return self.database.transact(lambda c: flow_run(c, run)).state
+    def state(self, run: FlowRun) -> FlowState:
+        return run.status().state
 
-    def wait_at_work(self, run: int, succeeded: int) -> None:
+    def wait_at_work(self, run: FlowRun, succeeded: int) -> None:
         wait_until(lambda: self.step(run).succeeded >= succeeded, BOUND)
 
     def items_in_hand(self, worker: str) -> int:
@@ -102,15 +101,15 @@ class ProcessSupervisor:
         wait_until(is_caught, BOUND)
         process.kill()
 
-    def check(self, run: int, items: int) -> None:
+    def check(self, run: FlowRun, items: int) -> None:
         """The run is completed, and every item counts once, whatever happened."""
         wait_until(lambda: self.state(run) not in {FlowState.RUNNING, FlowState.CANCELING}, BOUND)
         assert self.state(run) is FlowState.COMPLETED, self.said()
         found = self.step(run)
         assert found.state is StepState.COMPLETED
         assert (found.spawned, found.succeeded, found.in_flight) == (items, items, 0)
-        assert list(result(self.database, marked, run, "produce")) == list(range(items))
-        assert result(self.database, marked, run, "total") == items * (items - 1) // 2
+        assert list(run.result("produce")) == list(range(items))
+        assert run.result("total") == items * (items - 1) // 2
         assert set(self.marks()) - {"generator"} == {f"item {number}" for number in range(items)}
 
     def marks(self) -> list[str]:
@@ -194,7 +193,7 @@ def test_a_run_is_cancelled_although_its_worker_dies_during_the_fan_out(
     if dies_first:
         worker.kill()
         worker.wait()
-    state = supervisor.database.transact(lambda c: cancel_flow(c, run, "enough"))
+    state = run.cancel("enough")
     assert state is FlowState.CANCELING
     worker.kill()
     supervisor.hire()
@@ -250,7 +249,7 @@ def test_the_same_work_can_be_begun_from_many_processes_and_runs_once(
     said = {it.communicate(timeout=BOUND)[0] for it in begun}
     assert said == {b"run 1 of flow 'marked' is running\n"}
     supervisor.hire()
-    supervisor.check(1, 5)
+    supervisor.check(flow_run(supervisor.database, 1, marked), 5)
 
 
 def test_runs_end_right_under_faults_at_random(

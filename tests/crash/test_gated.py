@@ -20,7 +20,7 @@ from tests.integration.conftest import (  # noqa: F401  fixtures
 )
 from tests.waiting import wait_until
 from tidegate.flows import FlowState
-from tidegate.flows.client import begin, result, write_state
+from tidegate.flows.client import start_flow
 from tidegate.store import Database
 
 
@@ -35,42 +35,42 @@ def job(supervisor: ProcessSupervisor, items: int = 0, seconds: float = 0.0) -> 
 
 
 def test_a_wait_and_its_watermark_outlive_the_workers(supervisor: ProcessSupervisor) -> None:
-    run = begin(supervisor.database, patient, job(supervisor, seconds=1.0))
+    run = start_flow(supervisor.database, patient, job(supervisor, seconds=1.0))
     parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
     first = supervisor.hire()
     wait_until(lambda: supervisor.ask(parked) == 1, BOUND)
     first.kill()
     first.wait()
-    write_state(supervisor.database, run, offset, 50, "a feed")
+    run.set_state(offset, 50, "a feed")
     second = supervisor.hire()
     wait_until(
         lambda: supervisor.marks().count("captured") == 2 and supervisor.ask(parked) == 1, BOUND
     )
-    write_state(supervisor.database, run, offset, 100, "a feed")
+    run.set_state(offset, 100, "a feed")
     wait_until(lambda: "through" in supervisor.marks(), BOUND)
     second.kill()  # behind its wait
     supervisor.hire()
     wait_until(lambda: supervisor.state(run) is FlowState.COMPLETED, BOUND)
-    assert result(supervisor.database, patient, run, "switch") == 100
+    assert run.result("switch") == 100
     assert supervisor.marks().count("through") == 2
 
 
 def test_a_wait_that_nobody_works_for_ends_at_once_when_it_is_cancelled(
     supervisor: ProcessSupervisor,
 ) -> None:
-    run = begin(supervisor.database, patient, job(supervisor))
+    run = start_flow(supervisor.database, patient, job(supervisor))
     worker = supervisor.hire()
     parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
     wait_until(lambda: supervisor.ask(parked) == 1, BOUND)
     worker.kill()
     worker.wait()
-    assert supervisor.ask(f"SELECT tidegate.flow_cancel({run})") == "canceled"
+    assert supervisor.ask(f"SELECT tidegate.flow_cancel({run.id})") == "canceled"
 
 
 def test_an_item_that_kills_its_workers_takes_no_other_with_it(
     supervisor: ProcessSupervisor,
 ) -> None:
-    run = begin(supervisor.database, deadly, job(supervisor, items=40))
+    run = start_flow(supervisor.database, deadly, job(supervisor, items=40))
     worker = supervisor.hire()
 
     def is_over() -> bool:
@@ -81,5 +81,5 @@ def test_an_item_that_kills_its_workers_takes_no_other_with_it(
 
     wait_until(is_over, 2 * BOUND)
     assert supervisor.state(run) is FlowState.COMPLETED, supervisor.said()
-    assert list(result(supervisor.database, deadly, run, "produce")) == list(range(40))
+    assert list(run.result("produce")) == list(range(40))
     assert supervisor.marks().count("poison") == MOST + 1

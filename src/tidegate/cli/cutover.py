@@ -36,7 +36,7 @@ IndexName = Annotated[
 
 
 @cutover.command()
-def begin(
+def start(
     name: ReindexName,
     index: IndexName,
     deployment: ExistingDeployment,
@@ -53,17 +53,14 @@ def begin(
     with reported_errors(as_json=False):
         found = find_reindex(name)
         with created(deployment, database) as opened:
-            from tidegate.cutover import cut_over
-            from tidegate.flows import client
-            from tidegate.store.flows.runs import flow_run
+            from tidegate.cutover import start_cutover
 
-            run = cut_over(opened, found, index)
+            run = start_cutover(opened, found, index)
             if wait:
-                watch_run(opened, run, timeout, quiet=False)
-            typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
+                watch_run(run, timeout, quiet=False)
+            typer.echo(sentence(run.status()))
             if wait:
-                made = client.result(opened, found.flow, run, "finish")
-                typer.echo(_told(asdict(made)))
+                typer.echo(_told(asdict(run.result("finish"))))
 
 
 @cutover.command()
@@ -137,7 +134,7 @@ def feed(
         with open_existing(deployment, database) as opened:
             from tidegate.cutover import feed as keep_fresh
 
-            typer.echo(f"run {keep_fresh(opened, found, index)} keeps {index} fresh")
+            typer.echo(f"run {keep_fresh(opened, found, index).id} keeps {index} fresh")
 
 
 # --- telling ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ follower has passed what was committed when the switch was wanted. From then on 
 its own, keeps the index fresh; that of the index before goes on as well, so that one can go back.
 """
 
-from tidegate.cutover.operations import cut_over, feed, indexes_of, retire, reverse
+from tidegate.cutover.operations import feed, indexes_of, retire, reverse, start_cutover
 from tidegate.cutover.postgres_target import PostgresTarget
 from tidegate.cutover.reindex import Limits, Reindex
 from tidegate.cutover.source import PostgresTable
@@ -26,9 +26,9 @@ __all__ = [
     "Reindex",
     "Target",
     "Wanted",
-    "cut_over",
     "feed",
     "indexes_of",
     "retire",
     "reverse",
+    "start_cutover",
 ]

@@ -22,6 +22,7 @@ from tidegate.errors import (
     counted,
 )
 from tidegate.flows import FlowState
+from tidegate.flows.client import FlowRun
 from tidegate.store.cutover.indexes import Noted, held, switches, was_shown
 from tidegate.store.flows import runs as store
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tidegate.cutover.targets import Indexes
     from tidegate.store import Connection, Database
     from tidegate.store.cutover.change_log import Lag
-    from tidegate.store.flows.runs import FlowRun
+    from tidegate.store.flows.runs import FlowRunInfo
 
 log = logging.getLogger(__name__)
 
@@ -68,25 +69,25 @@ class IndexStatus:
     or was dropped by hand."""
 
 
-def cut_over(database: Database, reindex: Reindex, index: str) -> int:
-    """Begin a cutover to an index, or find the one that was begun; answers its run.
+def start_cutover(database: Database, reindex: Reindex, index: str) -> FlowRun:
+    """Start a cutover to an index; if it was started before, return that run.
 
-    A `Reindex`, known by its name, has one at a time: the earlier of two might switch last.
-    `CutoverRefused` says so.
+    A `Reindex`, identified by its name, has one cutover at a time, since the earlier of two might
+    switch last. Raises `CutoverRefused` for a second one.
     """
     defined = reindex.flow.definition
     value = defined.input.encode(Wanted(index))
     with reindex.target.open(database) as indexes:
         name = indexes.qualified(index)
 
-        def begun(connection: Connection) -> int:
+        def start(connection: Connection) -> int:
             with held(connection, indexes.alias):
                 _check_alone(connection, reindex, indexes, name)
             run = store.begin_flow(connection, reindex.name, index, value, defined.as_rows())
             _check_not_removed(store.flow_run(connection, run), indexes, name)
             return run
 
-        return database.transact(begun)
+        return FlowRun(database.transact(start), reindex.flow, database)
 
 
 def _check_alone(connection: Connection, reindex: Reindex, indexes: Indexes, index: str) -> None:
@@ -98,7 +99,7 @@ def _check_alone(connection: Connection, reindex: Reindex, indexes: Indexes, ind
             raise CutoverRefused(index, reason)
 
 
-def _check_not_removed(run: FlowRun, indexes: Indexes, index: str) -> None:
+def _check_not_removed(run: FlowRunInfo, indexes: Indexes, index: str) -> None:
     is_over = run.state in {FlowState.COMPLETED, FlowState.CANCELED}
     if is_over and not indexes.is_there(index):
         raise CutoverRefused(index, f"run {run.id} had this name, and is over; give it another one")
@@ -154,24 +155,24 @@ def retire(database: Database, reindex: Reindex, index: str) -> None:
         indexes.drop(name)
 
 
-def feed(database: Database, reindex: Reindex, index: str) -> int:
-    """Keep an index fresh again that nobody keeps so; answers the run that does.
+def feed(database: Database, reindex: Reindex, index: str) -> FlowRun:
+    """Start a feed for an index that has none; returns its run.
 
-    Raises `FeedRefused` when somebody does, `NotFollowed` when the log lacks what it needs.
+    Raises `FeedRefused` if the index has a feed, `NotFollowed` if the log lacks changes it needs.
     """
     key = uuid4().hex
     with reindex.opened(database) as (source, indexes):
         name = indexes.qualified(index)
         offset = source.registered(indexes.identity(name))
 
-        def begun(connection: Connection) -> int:
+        def start(connection: Connection) -> int:
             with held(connection, indexes.alias):
                 _check_unfed(connection, reindex, indexes, name, key)
             defined = reindex.feed.definition
             value = defined.input.encode(Feeding(name, offset))
             return store.begin_flow(connection, reindex.feed.name, key, value, defined.as_rows())
 
-        return database.transact(begun)
+        return FlowRun(database.transact(start), reindex.feed, database)
 
 
 def _check_unfed(
@@ -268,7 +269,7 @@ def _lag_if_told(source: Source, offset: int | None) -> Lag | None:
 class _Keeping:
     """What is done for an index: by which run, and how far that is."""
 
-    run: FlowRun | None = None
+    run: FlowRunInfo | None = None
     offset: int | None = None
     trouble: str = ""
     is_here: bool = True
@@ -276,7 +277,7 @@ class _Keeping:
 
 def _keepers(
     connection: Connection, reindex: Reindex, indexes: Indexes
-) -> list[tuple[str, FlowRun]]:
+) -> list[tuple[str, FlowRunInfo]]:
     """The open runs that make indexes or keep them fresh."""
     names = [reindex.feed.name, reindex.name]
     found = store.open_flows_by_input(connection, names, "index")
@@ -285,7 +286,7 @@ def _keepers(
 
 def _keepers_of(
     connection: Connection, reindex: Reindex, indexes: Indexes, index: str
-) -> list[FlowRun]:
+) -> list[FlowRunInfo]:
     return [run for name, run in _keepers(connection, reindex, indexes) if name == index]
 
 
@@ -302,7 +303,7 @@ def _trouble(database: Database, reindex: Reindex, indexes: Indexes, index: str)
     return "; ".join(it for it in told if it) or "see that workers for its feed are alive"
 
 
-def _keeping(database: Database, run: FlowRun) -> _Keeping:
+def _keeping(database: Database, run: FlowRunInfo) -> _Keeping:
     _, values = database.transact(lambda c: store.flow_state(c, run.id))
     found = {key: msgspec.json.decode(it.json) for key, it in values.items() if it.json is not None}
     return _Keeping(run, found.get("consumer_offset"), found.get("held_up_by") or "")

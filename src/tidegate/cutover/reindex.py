@@ -33,7 +33,7 @@ from tidegate.cutover.verify import compare
 from tidegate.errors import CutoverRefused, GateClosed
 from tidegate.faults import crash_point
 from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
-from tidegate.flows.client import begin
+from tidegate.flows.client import start_flow
 from tidegate.store.cutover.indexes import Noted, switch_of, switches
 from tidegate.store.flows.runs import flow_state
 
@@ -275,7 +275,7 @@ class Reindex:
 
     def _finish(self, context: Context, switched: Switched, followed: Followed) -> Cutover:
         feeding = Feeding(switched.index, followed.offset)
-        feed = begin(_task(context).database, self.feed, feeding, key=context.identity)
+        feed = start_flow(_task(context).database, self.feed, feeding, key=context.identity)
         return Cutover(
             switched.index,
             switched.previous,
@@ -283,7 +283,7 @@ class Reindex:
             followed.changes,
             switched.pending,
             switched.staleness,
-            feed,
+            feed.id,
         )
 
     # ── the feed ──

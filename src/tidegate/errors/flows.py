@@ -61,9 +61,9 @@ class FlowError(TidegateError):
 class UnknownFlowRun(FlowError):
     """There is no such run of a flow."""
 
-    says = "there is no run {run} of a flow; `tidegate flow list` shows them"
+    says = "there is no run {run!r} of a flow; `tidegate flow list` shows them"
 
-    run: int
+    run: int | str
 
 
 @dataclass(eq=False)

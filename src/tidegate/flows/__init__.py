@@ -8,6 +8,9 @@ claim, and a task that nobody finished is done again. What may follow what stand
 a step begins and how it ends in `decide`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tidegate.errors import FinalFailure
 from tidegate.flows.model.context import Context
 from tidegate.flows.model.flow import Flow, GeneratorStep
@@ -18,17 +21,25 @@ from tidegate.flows.model.policies import Backoff, FailAtFirst, Tolerate
 from tidegate.flows.model.states import FlowState, StepState, TaskState
 from tidegate.flows.model.steps import Handler, Step
 
+if TYPE_CHECKING:
+    from tidegate.flows.client import FlowRun, flow_run, start_flow
+    from tidegate.flows.inspect import RunInspection
+    from tidegate.flows.worker.worker import FlowWorker, flow_worker
+
 __all__ = [
     "Backoff",
     "Context",
     "FailAtFirst",
     "FinalFailure",
     "Flow",
+    "FlowRun",
     "FlowState",
     "FlowStateReader",
+    "FlowWorker",
     "GeneratorStep",
     "Handler",
     "Released",
+    "RunInspection",
     "StateGate",
     "StateKey",
     "Step",
@@ -36,6 +47,25 @@ __all__ = [
     "TaskState",
     "Tolerate",
     "all_of",
+    "flow_run",
+    "flow_worker",
     "is_set",
     "reached",
+    "start_flow",
 ]
+
+_LAZY = {
+    "FlowRun": "tidegate.flows.client",
+    "flow_run": "tidegate.flows.client",
+    "start_flow": "tidegate.flows.client",
+    "RunInspection": "tidegate.flows.inspect",
+    "FlowWorker": "tidegate.flows.worker.worker",
+    "flow_worker": "tidegate.flows.worker.worker",
+}
+"""Names that need the store, which itself imports the declarations above."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidegate.flows.client import LOOK_AT_RUN_EVERY
-from tidegate.flows.model.states import OVER
-from tidegate.store import Notifications
-from tidegate.store.core.topics import flow_topic
 from tidegate.store.flows.events import (
-    FlowEvent,
-    flow_events,
     flow_holdings,
     flow_ready,
     flow_waits,
@@ -25,9 +18,9 @@ from tidegate.store.flows.runs import awaited_signals, flow_progress, flow_run, 
 
 if TYPE_CHECKING:
     from tidegate.flows.model.keys import StateValue
-    from tidegate.store import Connection, Database
+    from tidegate.store import Connection
     from tidegate.store.flows.events import FlowWait, Holding
-    from tidegate.store.flows.runs import FlowRun, StepProgress
+    from tidegate.store.flows.runs import FlowRunInfo, StepProgress
 
 SPAN = 5.0
 """Seconds over which a rate is taken."""
@@ -39,7 +32,7 @@ SOON = 5.0
 class RunInspection:
     """What is known of a run."""
 
-    run: FlowRun
+    run: FlowRunInfo
     steps: list[StepProgress]
     state: dict[str, StateValue]
     waits: list[FlowWait]
@@ -73,44 +66,15 @@ class RunInspection:
         return [it for it in self.waits if it.step == step and it.position < 0]
 
 
-def inspect(database: Database, run: int) -> RunInspection:
-    """Look at a run."""
-
-    def look(connection: Connection) -> RunInspection:
-        _, state = flow_state(connection, run)
-        return RunInspection(
-            flow_run(connection, run), flow_progress(connection, run), state,
-            flow_waits(connection, run), flow_holdings(connection, run),
-            signals=awaited_signals(connection, run), ready=flow_ready(connection, run),
-            workers=living_workers(connection),
-        )  # fmt: skip
-
-    return database.transact(look)
-
-
-def events(database: Database, run: int, after: int = 0) -> Iterator[FlowEvent]:
-    """What has happened to a run so far, behind an event if one is given."""
-    while page := database.transact(lambda c, at=after: flow_events(c, run, at)):  # type: ignore[misc]
-        yield from page
-        after = page[-1].id
-
-
-def follow_events(database: Database, run: int, after: int = 0) -> Iterator[FlowEvent]:
-    """What happens to a run as it happens, until it is over."""
-    news = Event()
-    with Notifications(database) as notifications:
-        flow = database.transact(lambda c: flow_run(c, run)).flow
-        notifications.subscribe(flow_topic(flow), news.set)
-        is_over = False
-        while not is_over:
-            # Asked first: what has happened until it was over is told all the same.
-            is_over = database.transact(lambda c: flow_run(c, run)).state in OVER
-            for event in events(database, run, after):
-                after = event.id
-                yield event
-            if not is_over:
-                news.wait(LOOK_AT_RUN_EVERY)
-                news.clear()
+def inspect(connection: Connection, run: int) -> RunInspection:
+    """Read everything that is known of a run."""
+    _, state = flow_state(connection, run)
+    return RunInspection(
+        flow_run(connection, run), flow_progress(connection, run), state,
+        flow_waits(connection, run), flow_holdings(connection, run),
+        signals=awaited_signals(connection, run), ready=flow_ready(connection, run),
+        workers=living_workers(connection),
+    )  # fmt: skip
 
 
 class Pace:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tidegate.cutover import Limits, PostgresTable, PostgresTarget, Reindex
-from tidegate.flows.client import begin, wait
+from tidegate.flows.client import FlowRun, start_flow
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Database, Notifications
 from tidegate.store.cutover.change_log import DELETED, VERSION
@@ -85,14 +85,14 @@ class Hall:
     reindex: Reindex
     notifications: Notifications
 
-    def begin(self, index: str) -> int:
+    def begin(self, index: str) -> FlowRun:
         from tidegate.cutover import Wanted
 
-        return begin(self.shop.database, self.reindex.flow, Wanted(index))
+        return start_flow(self.shop.database, self.reindex.flow, Wanted(index))
 
-    def finish(self, index: str) -> int:
+    def finish(self, index: str) -> FlowRun:
         run = self.begin(index)
-        wait(self.shop.database, run, 240, self.notifications)
+        run.wait(240, self.notifications)
         return run
 
 

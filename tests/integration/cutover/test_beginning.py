@@ -10,31 +10,31 @@ from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import Shop, declared
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
-from tidegate.cutover import cut_over, retire
+from tidegate.cutover import retire, start_cutover
 from tidegate.errors import AliasBusy, CutoverRefused
 from tidegate.flows.worker.executor import Failed
-from tidegate.flows.worker.worker import working
-from tidegate.store.flows.runs import cancel_flow, pause_flow, resume_flow
+from tidegate.flows.worker.worker import flow_worker
+from tidegate.store.flows.runs import pause_flow, resume_flow
 
 
 def test_a_cutover_that_is_begun_again_is_the_same(shop: Shop) -> None:
-    first = cut_over(shop.database, declared(), "articles_v1")
-    assert cut_over(shop.database, declared(), "articles_v1") == first
+    first = start_cutover(shop.database, declared(), "articles_v1").id
+    assert start_cutover(shop.database, declared(), "articles_v1").id == first
 
 
 def test_an_alias_has_one_cutover_at_a_time(shop: Shop) -> None:
-    first = cut_over(shop.database, declared(), "articles_v1")
+    first = start_cutover(shop.database, declared(), "articles_v1")
     with pytest.raises(CutoverRefused) as refused:
-        cut_over(shop.database, declared(), "articles_v2")
-    assert f"run {first} " in refused.value.reason
-    shop.database.transact(lambda c: cancel_flow(c, first, "not wanted"))
-    assert cut_over(shop.database, declared(), "articles_v2") > first
+        start_cutover(shop.database, declared(), "articles_v2")
+    assert f"run {first.id} " in refused.value.reason
+    first.cancel("not wanted")
+    assert start_cutover(shop.database, declared(), "articles_v2").id > first.id
 
 
 def test_of_several_that_are_begun_at_once_one_is(shop: Shop) -> None:
     def begun(number: int) -> int | None:
         try:
-            return cut_over(shop.database, declared(), f"articles_v{number}")
+            return start_cutover(shop.database, declared(), f"articles_v{number}").id
         except (AliasBusy, CutoverRefused):
             return None
 
@@ -50,15 +50,15 @@ def test_the_name_of_an_index_that_was_removed_is_not_given_again(
     shop.add(1, 20)
     for index in ("articles_v1", "articles_v2"):
         Steps(shop, hand, index=index, key=index).cut_over()
-    with working(shop.database, declared().feed):
+    with flow_worker(shop.database, declared().feed):
         retire(shop.database, declared(), "articles_v1")
     with pytest.raises(CutoverRefused):
-        cut_over(shop.database, declared(), "articles_v1")
+        start_cutover(shop.database, declared(), "articles_v1")
 
 
 def test_an_index_cannot_have_the_name_of_its_alias(shop: Shop) -> None:
     with pytest.raises(CutoverRefused):
-        cut_over(shop.database, declared(), "articles")
+        start_cutover(shop.database, declared(), "articles")
 
 
 def test_a_cutover_whose_first_step_failed_can_be_tried_again_under_its_name(
@@ -66,11 +66,11 @@ def test_a_cutover_whose_first_step_failed_can_be_tried_again_under_its_name(
     hand: Hand,  # noqa: F811  a fixture
 ) -> None:
     shop.do("ALTER TABLE shop.articles DROP CONSTRAINT articles_pkey")
-    run = cut_over(shop.database, declared(), "articles_v1")
+    run = start_cutover(shop.database, declared(), "articles_v1").id
     steps = Steps(shop, hand, run=run)
     steps.perform("create")
     assert hand.state(run) == "failed"
-    assert cut_over(shop.database, declared(), "articles_v1") == run
+    assert start_cutover(shop.database, declared(), "articles_v1").id == run
 
 
 def test_a_cutover_that_is_tried_again_does_not_take_readers_back(

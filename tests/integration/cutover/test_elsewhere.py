@@ -18,7 +18,7 @@ from tidegate.cutover import Indexes, Limits, Reindex, Target, retire, reverse
 from tidegate.cutover.targets import Together
 from tidegate.errors import IndexInUse
 from tidegate.flows.worker.executor import Done
-from tidegate.flows.worker.worker import working
+from tidegate.flows.worker.worker import flow_worker
 from tidegate.store import Connection, Database
 from tidegate.store.cutover.change_log import DELETED, VERSION
 from tidegate.store.cutover.indexes import Noted, held, note_switch
@@ -184,7 +184,7 @@ def test_readers_of_another_engine_go_back(
     shop.add(1, 20)
     for index in ("articles_v1", "articles_v2"):
         Steps(shop, hand, reindex, index).cut_over()
-    with working(shop.database, reindex.feed):
+    with flow_worker(shop.database, reindex.feed):
         shop.do("UPDATE shop.articles SET title = 'changed since' WHERE id = 3")
         assert reverse(shop.database, reindex, by="somebody") == "articles_v1"
         assert engine.found()[3] == "changed since"

@@ -19,7 +19,7 @@ from tidegate.cutover.operations import IndexStatus
 from tidegate.errors import FeedRefused, IndexDiffers, IndexUnfed, NotFollowed
 from tidegate.flows.metrics import metrics_text
 from tidegate.flows.worker.executor import Done
-from tidegate.flows.worker.worker import working
+from tidegate.flows.worker.worker import flow_worker
 from tidegate.store.flows import tasks as flow_tasks
 from tidegate.store.flows.runs import cancel_flow, sweep_flows
 
@@ -67,9 +67,9 @@ def unfed(steps: Steps) -> str:
 def test_an_index_that_was_left_alone_is_told_and_given_a_feed(left: Steps) -> None:
     assert (shown(left).index, shown(left).run, unfed(left)) == ("search.v2", None, "1")
     left.shop.do("UPDATE shop.articles SET title = 'while nobody looked' WHERE id = 3")
-    run = feed(left.shop.database, reindex, "v2")
+    run = feed(left.shop.database, reindex, "v2").id
     assert (shown(left).run, unfed(left)) == (run, "0")
-    with working(left.shop.database, reindex.feed):
+    with flow_worker(left.shop.database, reindex.feed):
         wait_until(lambda: left.shop.differences("v2") == [])
 
 
@@ -91,13 +91,13 @@ def test_an_alias_that_was_dropped_is_not_missed(left: Steps) -> None:
 def test_an_index_is_given_a_feed_as_often_as_its_feed_was_cancelled(left: Steps) -> None:
     runs = []
     for _ in range(2):
-        runs.append(feed(left.shop.database, reindex, "v2"))
+        runs.append(feed(left.shop.database, reindex, "v2").id)
         cancelled(left, runs[-1])
     assert runs[0] != runs[1]
 
 
 def test_an_index_that_somebody_keeps_fresh_is_given_no_other_feed(left: Steps) -> None:
-    run = feed(left.shop.database, reindex, "v2")
+    run = feed(left.shop.database, reindex, "v2").id
     with pytest.raises(FeedRefused) as refused:
         feed(left.shop.database, reindex, "search.v2")
     assert refused.value.index == "search.v2"

@@ -29,7 +29,7 @@ from tidegate.cutover import (
     reverse,
 )
 from tidegate.errors import IndexBehind, IndexInUse, NothingToReverse
-from tidegate.flows.worker.worker import FlowWorker, working
+from tidegate.flows.worker.worker import FlowWorker, flow_worker
 from tidegate.store import Database
 from tidegate.store.flows.runs import cancel_flow, flow_run
 
@@ -57,8 +57,8 @@ class Alias:
         (found,) = (it.index for it in indexes_of(self.database, reindex) if it.is_current)
         return found
 
-    def working(self) -> AbstractContextManager[FlowWorker]:
-        return working(self.database, reindex.feed)
+    def flow_worker(self) -> AbstractContextManager[FlowWorker]:
+        return flow_worker(self.database, reindex.feed)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def command(tmp_path: Path, alias: Alias) -> Callable[..., Result]:
 
 
 def test_readers_go_back_and_forth_and_miss_nothing(alias: Alias) -> None:
-    with alias.working():
+    with alias.flow_worker():
         for expected in ("search.v1", "search.v2"):
             alias.shop.do("UPDATE shop.articles SET title = %s WHERE id = 3", expected)
             assert reverse(alias.database, reindex, by="a clerk") == expected
@@ -115,7 +115,7 @@ def test_there_has_to_be_an_index_to_go_back_to(
 
 
 def test_readers_do_not_go_back_to_an_index_that_was_removed(alias: Alias) -> None:
-    with alias.working():
+    with alias.flow_worker():
         retire(alias.database, reindex, "v1")
     with pytest.raises(NothingToReverse, match="v1 was removed"):
         reverse(alias.database, reindex, by="a clerk")
@@ -179,7 +179,7 @@ def test_an_index_that_readers_see_or_that_is_being_made_is_not_removed(alias: A
 
 
 def test_an_index_is_removed_with_its_feed_and_nothing_is_kept_for_it(alias: Alias) -> None:
-    with alias.working():
+    with alias.flow_worker():
         retire(alias.database, reindex, "v1")
     assert [it.index for it in indexes_of(alias.database, reindex)] == ["search.v2"]
     asked = partial(flow_run, run=alias.feeds["v1"])
@@ -191,7 +191,7 @@ def test_an_index_is_removed_with_its_feed_and_nothing_is_kept_for_it(alias: Ali
 def test_commands_show_indexes_and_lead_readers_back(
     alias: Alias, command: Callable[..., Result]
 ) -> None:
-    with alias.working():
+    with alias.flow_worker():
         wait_until(lambda: all(it.pending == 0 for it in indexes_of(alias.database, reindex)))
         said = command("show")
         assert said.exit_code == 0, said.output
@@ -223,7 +223,7 @@ def test_a_command_that_is_refused_says_what_to_do(
 def test_a_cutover_is_begun_once_under_the_name_of_its_index(
     alias: Alias, command: Callable[..., Result]
 ) -> None:
-    first, again = command("begin", "v3"), command("begin", "v3")
+    first, again = command("start", "v3"), command("start", "v3")
     assert first.exit_code == 0, first.output
     assert first.output == again.output
     assert "of flow 'articles' is running" in first.output

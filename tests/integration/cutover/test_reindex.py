@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from tests.integration.cutover.conftest import Hall
 from tidegate.cutover.values import Cutover
-from tidegate.flows.client import result
 
 
 def test_an_index_is_filled_compared_and_switched_to(hall: Hall) -> None:
     hall.shop.add(1, 1000)
     run = hall.finish("articles_v1")
-    found = result(hall.shop.database, hall.reindex.flow, run, "finish")
+    found = run.result("finish")
     assert isinstance(found, Cutover)
     assert (found.index, found.previous, found.rows) == ("search.articles_v1", None, 1000)
     assert hall.shop.differences("articles_v1") == []

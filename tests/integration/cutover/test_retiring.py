@@ -16,7 +16,7 @@ from tidegate.cutover import indexes_of, operations, retire, reverse
 from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.cutover.source import Source
 from tidegate.errors import IndexDiffers, IndexInUse
-from tidegate.flows.worker.worker import working
+from tidegate.flows.worker.worker import flow_worker
 from tidegate.store import Database
 from tidegate.store.flows.runs import flow_run
 
@@ -46,7 +46,7 @@ def test_retiring_goes_on_where_a_crash_has_left_it(
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with working(alias.database, reindex.feed):
+    with flow_worker(alias.database, reindex.feed):
         with monkeypatch.context() as crashing:
             crashing.setattr(where, name, dies)
             with pytest.raises(KeyboardInterrupt):
@@ -63,7 +63,7 @@ def test_readers_are_not_led_to_an_index_whose_feed_is_ending(
         reverse(alias.database, reindex, by="somebody else", is_stale_borne=True)
 
     monkeypatch.setattr(operations, "_wait_ended", meanwhile)
-    with working(alias.database, reindex.feed), pytest.raises(IndexDiffers) as refused:
+    with flow_worker(alias.database, reindex.feed), pytest.raises(IndexDiffers) as refused:
         retire(alias.database, reindex, "v1")
     assert (refused.value.index, refused.value.reason) == ("search.v1", "it is being retired")
     assert keeper_of(alias, "search.v2") is not None
@@ -147,6 +147,6 @@ def test_whose_changes_are_kept_does_not_change_while_an_index_is_being_retired(
 def test_feeds_end_with_their_index(alias: Shop) -> None:
     feed = keeper_of(alias, "search.v1")
     assert feed is not None
-    with working(alias.database, reindex.feed):
+    with flow_worker(alias.database, reindex.feed):
         retire(alias.database, reindex, "v1")
     assert alias.database.transact(partial(flow_run, run=feed)).state.value == "canceled"

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tests.integration.flows.declared import numbers
-from tidegate.flows import Flow
-from tidegate.flows.client import begin, result, wait
+from tidegate.flows import Flow, FlowRun
+from tidegate.flows.client import start_flow
 from tidegate.flows.model.definition import Definition
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Connection, Database, Notifications, acquire
@@ -101,15 +101,15 @@ class Works:
     notifications: Notifications
     worker: FlowWorker
 
-    def finish(self, flow: Flow, value: object = None) -> int:
+    def finish(self, flow: Flow, value: object = None) -> FlowRun:
         """Begin a run and wait until it is completed."""
-        run = begin(self.database, flow, value)
-        wait(self.database, run, 60, self.notifications)
+        run = start_flow(self.database, flow, value)
+        run.wait(60, self.notifications)
         return run
 
     def give(self, flow: Flow, value: object, step: str) -> Any:
         """What a step of a new run gives."""
-        return result(self.database, flow, self.finish(flow, value), step)
+        return self.finish(flow, value).result(step)
 
 
 @pytest.fixture

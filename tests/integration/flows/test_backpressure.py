@@ -12,11 +12,10 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow
-from tidegate.flows.client import begin, result, wait
+from tidegate.flows.client import start_flow
 from tidegate.flows.worker.executor import Failed, TaskExecutor
 from tidegate.flows.worker.in_flight import GENERATORS
 from tidegate.flows.worker.task_context import TaskContext
-from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks as flow_tasks
 
 
@@ -51,15 +50,15 @@ def test_waiting_for_handlers_does_not_count_towards_the_timeout(work: Start, ha
 
     works = work(flow, late)
     try:
-        run = begin(works.database, flow)
-        wait_until(lambda: hand.steps(run)["stream"].spawned == 3)
+        run = start_flow(works.database, flow)
+        wait_until(lambda: hand.steps(run.id)["stream"].spawned == 3)
         with pytest.raises(FlowFailed):  # so the generator has waited for longer as well
             works.finish(late)
-        assert generator_is(hand, run, "claimed")
+        assert generator_is(hand, run.id, "claimed")
     finally:
         released.set()
-    wait(works.database, run, 60, works.notifications)
-    assert list(result(works.database, flow, run, "stream")) == list(range(30))
+    run.wait(60, works.notifications)
+    assert list(run.result("stream")) == list(range(30))
 
 
 def test_generators_of_paused_runs_do_not_keep_others_from_their_threads(
@@ -69,19 +68,19 @@ def test_generators_of_paused_runs_do_not_keep_others_from_their_threads(
     at_once.set()
     first, second = narrow(paused, "first"), narrow(at_once, "second")
     works = work(first, second, threads=GENERATORS * 3 + 1)
-    runs = [begin(works.database, first) for _ in range(GENERATORS)]
+    runs = [start_flow(works.database, first) for _ in range(GENERATORS)]
     try:
-        wait_until(lambda: all(hand.steps(run)["stream"].spawned == 3 for run in runs))
+        wait_until(lambda: all(hand.steps(run.id)["stream"].spawned == 3 for run in runs))
         for run in runs:
-            hand.do(store.pause_flow, run)
+            run.pause()
         works.finish(second)
-        wait_until(lambda: all(generator_is(hand, run, "held") for run in runs))
+        wait_until(lambda: all(generator_is(hand, run.id, "held") for run in runs))
     finally:
         paused.set()
     for run in runs:
-        hand.do(store.resume_flow, run)
-        wait(works.database, run, 60, works.notifications)
-        assert list(result(works.database, first, run, "stream")) == list(range(30))
+        run.resume()
+        run.wait(60, works.notifications)
+        assert list(run.result("stream")) == list(range(30))
 
 
 def test_what_a_generator_fails_of_is_told_although_its_items_wait(work: Start) -> None:
@@ -99,9 +98,9 @@ def test_what_a_generator_fails_of_is_told_although_its_items_wait(work: Start) 
 
     works = work(flow)
     try:
-        run = begin(works.database, flow)
+        run = start_flow(works.database, flow)
         with pytest.raises(FlowFailed) as failed:
-            wait(works.database, run, 20, works.notifications)
+            run.wait(20, works.notifications)
         assert "the source is gone" in failed.value.cause
     finally:
         released.set()
@@ -111,17 +110,17 @@ def test_a_worker_that_drains_spawns_no_more_than_may_be_in_flight(work: Start, 
     released = Event()
     flow = narrow(released)
     first = work(flow, threads=1)
-    run = begin(first.database, flow)
+    run = start_flow(first.database, flow)
     try:
-        wait_until(lambda: hand.steps(run)["stream"].spawned == 3)
+        wait_until(lambda: hand.steps(run.id)["stream"].spawned == 3)
         first.worker.drain(0.1)
-        wait_until(lambda: generator_is(hand, run, "ready"))
-        assert hand.steps(run)["stream"].spawned == 3
+        wait_until(lambda: generator_is(hand, run.id, "ready"))
+        assert hand.steps(run.id)["stream"].spawned == 3
     finally:
         released.set()
     second = work(flow)
-    wait(second.database, run, 60, second.notifications)
-    assert list(result(second.database, flow, run, "stream")) == list(range(30))
+    run.wait(60, second.notifications)
+    assert list(run.result("stream")) == list(range(30))
 
 
 def test_what_was_yielded_before_an_error_is_kept_with_its_cursor(hand: Hand) -> None:

@@ -11,7 +11,7 @@ from tests.integration.flows.calls import Start
 from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, StepState
-from tidegate.flows.client import begin, wait, write_state
+from tidegate.flows.client import start_flow
 from tidegate.flows.worker.executor import Failed, Outcome, Settled, TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.flows.worker.worker import FlowWorker
@@ -70,13 +70,13 @@ def test_a_step_that_waits_behind_its_gate_is_not_put_before_it_again(
         return context.wait_for_state(lambda it: it[is_done])[is_done]
 
     works = work(flow)
-    run = begin(works.database, flow)
-    write_state(works.database, run, is_open, True, "a clerk")
+    run = start_flow(works.database, flow)
+    run.set_state(is_open, True, "a clerk")
     inside = "SELECT 1 FROM tidegate.flow_task WHERE state = 'parked' AND wait_number = 1"
     wait_until(lambda: bool(hand.ask(inside)))
-    write_state(works.database, run, is_open, False, "a clerk")
-    write_state(works.database, run, is_done, True, "a clerk")
-    wait(works.database, run, 60, works.notifications)
+    run.set_state(is_open, False, "a clerk")
+    run.set_state(is_done, True, "a clerk")
+    run.wait(60, works.notifications)
 
 
 def test_a_wait_of_a_step_that_reads_nothing_is_refused(hand: Hand) -> None:
@@ -132,8 +132,8 @@ def test_handlers_that_look_at_the_state_inside_of_a_transaction_need_no_other(
         Database(url, pool_size=2).attach() as small,
         FlowWorker(small, [flow], notifications, threads=2),
     ):
-        run = begin(hand.database, flow, [1, 2, 3, 4])
-        wait(hand.database, run, 30, notifications)
+        run = start_flow(hand.database, flow, [1, 2, 3, 4])
+        run.wait(30, notifications)
 
 
 def test_what_is_written_inside_of_a_transaction_is_gone_with_it(hand: Hand) -> None:

@@ -18,7 +18,7 @@ from tidegate.errors import (
     UnknownFlowStep,
 )
 from tidegate.flows import Context, Flow, Tolerate
-from tidegate.flows.client import begin, result, signal, wait
+from tidegate.flows.client import flow_run, start_flow
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
 
@@ -27,15 +27,15 @@ from tidegate.store.flows import tasks
 
 def test_a_run_that_is_not_there_has_no_results(hand: Hand) -> None:
     with pytest.raises(UnknownFlowRun):
-        result(hand.database, numbers, 404, "total")
+        flow_run(hand.database, 404, numbers).result("total")
     with pytest.raises(UnknownFlowRun):
-        result(hand.database, numbers, 404, "count_up")
+        flow_run(hand.database, 404, numbers).result("count_up")
 
 
 def test_a_run_of_another_flow_has_no_results_of_this_one(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     with pytest.raises(UnknownFlowRun) as refused:
-        result(hand.database, numbers, run, "count_up")
+        flow_run(hand.database, run, numbers).result("count_up")
     assert refused.value.run == run
 
 
@@ -45,7 +45,7 @@ def test_steps_that_have_not_completed_say_how_far_they_are(hand: Hand) -> None:
     hand.complete(hand.claim(ITEMS, room=1), "0")  # some of its items have results
     for step, state in (("count_up", "running"), ("total", "waiting")):
         with pytest.raises(StepNotCompleted) as refused:
-            result(hand.database, numbers, run, step)
+            flow_run(hand.database, run, numbers).result(step, timeout=0)
         assert (refused.value.step, refused.value.state) == (step, state)
 
 
@@ -53,17 +53,17 @@ def test_a_step_that_failed_has_no_result(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.do(tasks.fail, generator, "no source", 0.0, is_final=True)
     with pytest.raises(StepNotCompleted) as refused:
-        result(hand.database, numbers, run, "count_up")
+        flow_run(hand.database, run, numbers).result("count_up")
     assert refused.value.state == "failed"
 
 
 def test_a_step_that_completed_keeps_its_result_when_another_fails(hand: Hand) -> None:
     run = hand.begin(approved, '"?"')
     hand.complete(hand.claim("approved/ask"), '"really?"')
-    signal(hand.database, approved, run, "act", True, "a clerk")
+    flow_run(hand.database, run, approved).signal("act", True, "a clerk")
     (act,) = hand.claim("approved/act")
     hand.do(tasks.fail, act, "broken", 0.0, is_final=True)
-    assert result(hand.database, approved, run, "ask") == "really?"
+    assert flow_run(hand.database, run, approved).result("ask") == "really?"
 
 
 def test_a_skipped_step_gave_what_those_behind_it_were_given(work: Start) -> None:
@@ -87,9 +87,9 @@ def test_a_skipped_step_gave_what_those_behind_it_were_given(work: Start) -> Non
 
     works = work(flow)
     run = works.finish(flow, 5)
-    assert result(works.database, flow, run, last) == "None"
-    assert result(works.database, flow, run, maybe) is None
-    assert list(result(works.database, flow, run, some)) == []
+    assert run.result(last) == "None"
+    assert run.result(maybe) is None
+    assert list(run.result(some)) == []
 
 
 def test_items_that_were_borne_to_fail_have_no_results(work: Start) -> None:
@@ -119,27 +119,31 @@ def test_a_step_that_the_run_has_otherwise_is_not_read(hand: Hand) -> None:
     run = hand.begin(numbers, "5")
     for step in (count_up, added):
         with pytest.raises(FlowRedefined):
-            result(hand.database, other, run, step)
+            flow_run(hand.database, run, other).result(step)
     with pytest.raises(UnknownFlowStep):
-        result(hand.database, numbers, run, "nothing")
+        flow_run(hand.database, run, numbers).result("nothing")
 
 
 # ── beginning ──
 
 
 def test_the_same_key_with_the_same_input_is_the_same_run(hand: Hand) -> None:
-    run = begin(hand.database, numbers, 5, key="march")
-    assert begin(hand.database, numbers, 5, key="march") == run
-    assert hand.begin(numbers, "5.0", key="march") == run  # the same number
+    run = start_flow(hand.database, numbers, 5, key="march")
+    assert start_flow(hand.database, numbers, 5, key="march").id == run.id
+    assert hand.begin(numbers, "5.0", key="march") == run.id  # the same number
 
 
 def test_the_same_key_with_another_input_is_refused(hand: Hand) -> None:
-    run = begin(hand.database, numbers, 5, key="march")
+    run = start_flow(hand.database, numbers, 5, key="march")
     with pytest.raises(FlowInputDiffers) as refused:
-        begin(hand.database, numbers, 6, key="march")
-    assert (refused.value.run, refused.value.flow, refused.value.key) == (run, "numbers", "march")
-    assert [it.id for it in hand.do(store.flow_runs, "numbers")] == [run]
-    assert begin(hand.database, numbers, 6, key="april") != run
+        start_flow(hand.database, numbers, 6, key="march")
+    assert (refused.value.run, refused.value.flow, refused.value.key) == (
+        run.id,
+        "numbers",
+        "march",
+    )
+    assert [it.id for it in hand.do(store.flow_runs, "numbers")] == [run.id]
+    assert start_flow(hand.database, numbers, 6, key="april").id != run.id
 
 
 def test_inputs_are_compared_as_values_and_not_as_texts(hand: Hand) -> None:
@@ -149,42 +153,45 @@ def test_inputs_are_compared_as_values_and_not_as_texts(hand: Hand) -> None:
     def only(context: Context, value: dict[str, int]) -> int:
         return len(value)
 
-    run = begin(hand.database, flow, {"a": 1, "b": 2}, key="march")
-    assert begin(hand.database, flow, {"b": 2, "a": 1}, key="march") == run
+    run = start_flow(hand.database, flow, {"a": 1, "b": 2}, key="march")
+    assert start_flow(hand.database, flow, {"b": 2, "a": 1}, key="march").id == run.id
 
 
 @pytest.mark.parametrize("key", [5, "", b"march", "a\0b", "\udcff", "x" * 10_000], ids=repr)
 def test_a_key_that_cannot_be_one_is_refused(hand: Hand, key: object) -> None:
     with pytest.raises(InvalidRunKey) as refused:
-        begin(hand.database, numbers, 5, key=key)  # type: ignore[arg-type]
+        start_flow(hand.database, numbers, 5, key=key)  # type: ignore[arg-type]
     assert refused.value.flow == "numbers"
     assert hand.do(store.flow_runs, None) == []
 
 
 def test_a_long_key_that_does_not_repeat_itself_is_held(hand: Hand) -> None:
     key = "".join(chr(0x4E00 + at) for at in range(666))  # 3 bytes each, and hard to compress
-    assert begin(hand.database, numbers, 5, key=key) == begin(hand.database, numbers, 5, key=key)
+    assert (
+        start_flow(hand.database, numbers, 5, key=key).id
+        == start_flow(hand.database, numbers, 5, key=key).id
+    )
 
 
 # ── signals ──
 
 
 def test_a_signal_for_a_step_that_is_not_there_says_so(hand: Hand) -> None:
-    run = begin(hand.database, approved, "?")
+    run = start_flow(hand.database, approved, "?")
     with pytest.raises(UnknownFlowStep) as refused:
-        signal(hand.database, approved, run, "nostep", True, "a clerk")
+        run.signal("nostep", True, "a clerk")
     assert refused.value.step == "nostep"
 
 
 def test_a_signal_for_a_run_of_another_flow_is_refused(hand: Hand) -> None:
     run = hand.begin(numbers, "5")
     with pytest.raises(UnknownFlowRun):
-        signal(hand.database, approved, run, "act", True, "a clerk")
+        flow_run(hand.database, run, approved).signal("act", True, "a clerk")
 
 
 def test_results_are_there_once_the_run_was_waited_for(work: Start, hand: Hand) -> None:
     works = work(numbers)
-    run = begin(works.database, numbers, 5)
-    wait(works.database, run, 60, works.notifications)
-    assert list(result(works.database, numbers, run, "count_up")) == [0, 2, 4, 6, 8]
+    run = start_flow(works.database, numbers, 5)
+    run.wait(60, works.notifications)
+    assert list(run.result("count_up")) == [0, 2, 4, 6, 8]
     assert hand.claim(GENERATOR) == []

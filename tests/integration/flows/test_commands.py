@@ -98,7 +98,7 @@ def test_a_run_is_signalled_paused_resumed_and_cancelled(command: Command) -> No
     assert "is running" in command("resume", run).output
     assert "is canceled: enough" in command("cancel", run, "--reason", "enough").output
     other = str(command.json("run", APPROVED, "--input", '"now?"')["id"])
-    assert f"is canceled: {getpass.getuser()} asked for it" in command("cancel", other).output
+    assert f"is canceled: requested by {getpass.getuser()}" in command("cancel", other).output
     refused = command("retry", run)
     assert (refused.exit_code, "is canceled" in refused.output) == (1, True)
 

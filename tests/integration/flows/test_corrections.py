@@ -8,7 +8,7 @@ from tests.integration.flows.conftest import ITEMS, Hand
 from tests.integration.flows.declared import approved, gated
 from tidegate.cli.flow.render import whole
 from tidegate.errors import FlowRunClosed
-from tidegate.flows.inspect import inspect
+from tidegate.flows.client import flow_run
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
 
@@ -68,8 +68,8 @@ def test_a_state_of_the_wrong_kind_is_put_right_on_a_failed_run(hand: Hand) -> N
 
 def test_a_step_that_waits_for_its_signal_alone_is_told(hand: Hand) -> None:
     run = hand.begin(approved, '"?"')
-    assert inspect(hand.database, run).signals == []
+    assert flow_run(hand.database, run).inspect().signals == []
     hand.complete(hand.claim("approved/ask"), '"?"')
-    assert f"`tidegate flow signal {run} act JSON`" in whole(inspect(hand.database, run))
+    assert f"`tidegate flow signal {run} act JSON`" in whole(flow_run(hand.database, run).inspect())
     hand.do(store.signal_flow, run, "act", "true", "a clerk")
-    assert inspect(hand.database, run).signals == []
+    assert flow_run(hand.database, run).inspect().signals == []

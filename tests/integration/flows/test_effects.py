@@ -13,7 +13,7 @@ from tests.integration.flows.declared import gated
 from tests.waiting import wait_until
 from tidegate.errors import ClaimLost, StateUndeclared
 from tidegate.flows import Context, Flow
-from tidegate.flows.client import begin, result, wait
+from tidegate.flows.client import start_flow
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Connection
 from tidegate.store.flows import runs as store
@@ -87,11 +87,11 @@ def test_a_step_that_can_go_on_elsewhere_does_so_when_its_worker_stops(work: Sta
         return context.attempt
 
     first = work(flow)
-    run = begin(first.database, flow)
+    run = start_flow(first.database, flow)
     wait_until(lambda: len(calls.made) == 1)
     assert first.worker.drain(30)
     work(flow)
     wait_until(lambda: len(calls.made) == 2)
     is_over.set()
-    wait(first.database, run, 60, first.notifications)
-    assert result(first.database, flow, run, "follow") == 1
+    run.wait(60, first.notifications)
+    assert run.result("follow") == 1

@@ -12,7 +12,7 @@ from tests.integration.flows.declared import approved, gated, numbers, offset
 from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, is_set, reached
-from tidegate.flows.client import begin, wait, write_state
+from tidegate.flows.client import start_flow
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
 from tidegate.store.flows.events import FlowEvent, flow_events, flow_holdings, flow_waits
@@ -104,15 +104,15 @@ def test_of_another_key_every_change_is_told(hand: Hand) -> None:
 
 def test_a_wait_is_told_when_it_begins_and_when_it_is_passed(work: Start, hand: Hand) -> None:
     works = work(gated)
-    run = begin(works.database, gated, 7)
+    run = start_flow(works.database, gated, 7)
     for value in (3, 5, 7):
-        wait_until(lambda: is_parked(hand, run))
-        write_state(works.database, run, offset, value, "a feed")
-    wait(works.database, run, 60, works.notifications)
-    begun, passed = events(hand, run, "wait")
+        wait_until(lambda: is_parked(hand, run.id))
+        run.set_state(offset, value, "a feed")
+    run.wait(60, works.notifications)
+    begun, passed = events(hand, run.id, "wait")
     assert begun.detail == {"to": "begun", "keys": ["offset", "target"]}
     assert (passed.detail["to"], passed.detail["state"]) == ("passed", {"offset": 7, "target": 7})
-    assert hand.do(flow_waits, run) == []
+    assert hand.do(flow_waits, run.id) == []
 
 
 @pytest.mark.parametrize("outcome", ["canceled", "failed"])
@@ -129,11 +129,11 @@ def test_a_wait_that_comes_to_nothing_is_told_as_well(
         return 1
 
     works = work(flow, seconds=1.0)
-    run = begin(works.database, flow)
-    wait_until(lambda: told(hand, run, "wait") != [])
+    run = start_flow(works.database, flow)
+    wait_until(lambda: told(hand, run.id, "wait") != [])
     if outcome == "canceled":
-        hand.do(store.cancel_flow, run, "enough")
-    wait_until(lambda: told(hand, run, "wait")[1:] == [("wait", "switch", outcome)])
+        hand.do(store.cancel_flow, run.id, "enough")
+    wait_until(lambda: told(hand, run.id, "wait")[1:] == [("wait", "switch", outcome)])
 
 
 def test_a_wait_is_seen_with_how_far_it_is_and_who_wrote_last(work: Start, hand: Hand) -> None:
@@ -144,21 +144,21 @@ def test_a_wait_is_seen_with_how_far_it_is_and_who_wrote_last(work: Start, hand:
     gate = reached(position, mark) & is_set(is_filled) & reached(mark, 9000)
     flow.step(wait_for=gate, wait_timeout=600)(answer)
     works = work(flow)
-    run = begin(works.database, flow)
-    write_state(works.database, run, position, 4100, "a feed")
-    write_state(works.database, run, mark, 5000, "a clerk")
-    wait_until(lambda: is_parked(hand, run))
+    run = start_flow(works.database, flow)
+    run.set_state(position, 4100, "a feed")
+    run.set_state(mark, 5000, "a clerk")
+    wait_until(lambda: is_parked(hand, run.id))
     asked = (
         "SELECT key, value, target_key, target, behind, writer, seconds_since_written < 600,"
         " wait_until - waiting_since = interval '600 s'"
         " FROM tidegate.flow_waits WHERE run_id = %s ORDER BY key"
     )
-    assert hand.ask(asked, run) == [
+    assert hand.ask(asked, run.id) == [
         ("is_filled", None, None, None, None, None, None, True),
         ("mark", 5000, None, 9000, 4000, "a clerk", True, True),
         ("position", 4100, "mark", 5000, 900, "a feed", True, True),
     ]
-    filled, marked, positioned = hand.do(flow_waits, run)
+    filled, marked, positioned = hand.do(flow_waits, run.id)
     assert str(filled.standing) == "is_filled was never written"
     assert str(marked.standing).startswith("mark is 5,000 of 9,000: 4,000 behind, last written")
     assert positioned.standing is not None

@@ -11,7 +11,7 @@ from tests.integration.flows.calls import QUICKLY, Start
 from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, is_set
-from tidegate.flows.client import begin, wait, write_state
+from tidegate.flows.client import start_flow
 
 
 def counting(release: Event, breaks_at: int | None = None) -> Flow:
@@ -43,12 +43,12 @@ def test_items_are_there_before_the_state_that_tells_of_them(work: Start, hand: 
     release = Event()
     flow = counting(release)
     works = work(flow)
-    run = begin(works.database, flow, 50)
+    run = start_flow(works.database, flow, 50)
     told = "SELECT value FROM tidegate.flow_state WHERE run_id = %s"
-    wait_until(lambda: hand.ask(told, run) == [(50,)])
-    assert hand.steps(run)["count"].spawned == 50
+    wait_until(lambda: hand.ask(told, run.id) == [(50,)])
+    assert hand.steps(run.id)["count"].spawned == 50
     release.set()
-    wait(works.database, run, 30)
+    run.wait(30)
 
 
 @pytest.mark.parametrize("breaks_at", [10, 30, 50])
@@ -60,8 +60,8 @@ def test_a_generator_that_saves_its_cursor_before_never_takes_its_state_back(
     flow = counting(release, breaks_at)
     works = work(flow)
     run = works.finish(flow, 50)
-    assert hand.steps(run)["count"].succeeded == 50
-    assert "half-way" in (hand.steps(run)["count"].last_error or "")
+    assert hand.steps(run.id)["count"].succeeded == 50
+    assert "half-way" in (hand.steps(run.id)["count"].last_error or "")
 
 
 def test_a_generator_whose_items_fill_the_room_writes_its_state_all_the_same(
@@ -82,7 +82,7 @@ def test_a_generator_whose_items_fill_the_room_writes_its_state_all_the_same(
         return number
 
     run = work(flow).finish(flow)
-    assert hand.steps(run)["three"].succeeded == 3
+    assert hand.steps(run.id)["three"].succeeded == 3
 
 
 def test_a_generator_that_waits_has_stored_what_it_has_yielded(work: Start, hand: Hand) -> None:
@@ -99,7 +99,7 @@ def test_a_generator_that_waits_has_stored_what_it_has_yielded(work: Start, hand
         return number
 
     works = work(flow)
-    run = begin(works.database, flow)
-    wait_until(lambda: hand.steps(run)["nine"].succeeded == 9)
-    write_state(works.database, run, handled, True, "the test")
-    wait(works.database, run, 30)
+    run = start_flow(works.database, flow)
+    wait_until(lambda: hand.steps(run.id)["nine"].succeeded == 9)
+    run.set_state(handled, True, "the test")
+    run.wait(30)

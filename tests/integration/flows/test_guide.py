@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.flows import Flow
-from tidegate.flows.client import begin, result, signal, wait, write_state
+from tidegate.flows import Flow, FlowRun, start_flow
 from tidegate.flows.model.options import OPTIONS
-from tidegate.flows.worker.worker import working
+from tidegate.flows.worker.worker import flow_worker
 from tidegate.runtime.deployment import open_deployment
-from tidegate.store import Database
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "flows.md"
@@ -33,27 +31,27 @@ def declared(deployment: Path) -> dict[str, Any]:
 
 
 def finished(
-    folder: Path, flow: Flow, value: object, step: str, meanwhile: Callable[[Database, int], None]
+    folder: Path, flow: Flow, value: object, step: str, meanwhile: Callable[[FlowRun], None]
 ) -> Any:
-    with open_deployment(folder) as place, working(place.database, flow):
-        run = begin(place.database, flow, value)
-        meanwhile(place.database, run)
-        wait(place.database, run, 60)
-        found = result(place.database, flow, run, step)
+    with open_deployment(folder) as place, flow_worker(place.database, flow):
+        run = start_flow(place.database, flow, value)
+        meanwhile(run)
+        run.wait(60)
+        found = run.result(step)
         return found if isinstance(found, str | int) else list(found)
 
 
 def test_the_examples_of_the_guide_run(declared: dict[str, Any], deployment: Path) -> None:
-    assert declared["told"] == "3 orders, 80"
+    assert declared["text"] == "3 orders, 80"
     assert declared["prices"] == [30, 50]
-    assert declared["borne"]["price"] == 1
+    assert declared["failed"]["price"] == 1
 
-    def give(database: Database, run: int) -> None:
-        signal(database, declared["release"], run, "publish", True, "ann")
+    def give(run: FlowRun) -> None:
+        run.signal("publish", True, "ann")
 
-    def let_through(database: Database, run: int) -> None:
-        write_state(database, run, declared["wanted"], 3, "ann")
-        write_state(database, run, declared["is_open"], True, "ann")
+    def let_through(run: FlowRun) -> None:
+        run.set_state(declared["wanted"], 3, "ann")
+        run.set_state(declared["is_open"], True, "ann")
 
     squares = finished(deployment, declared["crawl"], 3, "discover", lambda *_: None)
     assert squares == [0, 1, 4, 9, 16, 25]

@@ -13,7 +13,7 @@ from tests.integration.flows.declared import numbers
 from tests.waiting import wait_until
 from tidegate.errors import DuplicateName
 from tidegate.flows import Context, Flow, Tolerate
-from tidegate.flows.client import begin, wait
+from tidegate.flows.client import start_flow
 from tidegate.flows.model.options import HandlerOptions
 
 
@@ -42,13 +42,13 @@ def test_what_waits_behind_a_handler_that_hangs_is_done_by_others(
     hung, released = Calls(), Event()
     flow = hanging_from(150, 250, hung, released, **how)
     try:
-        run = begin(work(flow, threads=1).database, flow, 400)
+        run = start_flow(work(flow, threads=1).database, flow, 400)
         wait_until(lambda: bool(hung.made))
         work(flow, threads=2)
-        wait_until(lambda: hand.steps(run)["stream"].in_flight <= 1)
+        wait_until(lambda: hand.steps(run.id)["stream"].in_flight <= 1)
     finally:
         released.set()
-    wait(hand.database, run, 60)
+    run.wait(60)
 
 
 def test_a_worker_whose_threads_are_all_at_long_items_has_no_others(
@@ -58,18 +58,18 @@ def test_a_worker_whose_threads_are_all_at_long_items_has_no_others(
     flow = hanging_from(100, 20, hung, released)
     claimed = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'claimed' AND position >= 0"
     try:
-        run = begin(work(flow, numbers, threads=2).database, flow, 300)
+        run = start_flow(work(flow, numbers, threads=2).database, flow, 300)
         wait_until(lambda: len(hung.made) == 2)
         wait_until(lambda: hand.ask(claimed) == [(2,)])
-        other = begin(hand.database, numbers, 5)  # for which the worker looks again
-        wait_until(lambda: hand.steps(other)["count_up"].generating == "complete")
+        other = start_flow(hand.database, numbers, 5)  # for which the worker looks again
+        wait_until(lambda: hand.steps(other.id)["count_up"].generating == "complete")
         assert hand.ask(claimed) == [(2,)]
         work(flow, numbers, threads=16)
-        wait_until(lambda: hand.steps(run)["stream"].succeeded == 290)
+        wait_until(lambda: hand.steps(run.id)["stream"].succeeded == 290)
         assert len(hung.made) == 10
     finally:
         released.set()
-    wait(hand.database, run, 60)
+    run.wait(60)
 
 
 def test_a_handler_that_was_given_up_counts_until_it_has_ended(work: Start, hand: Hand) -> None:
@@ -82,15 +82,15 @@ def test_a_handler_that_was_given_up_counts_until_it_has_ended(work: Start, hand
         return number
 
     works = work(flow, numbers)
-    run = begin(works.database, flow, [1, 2])
+    run = start_flow(works.database, flow, [1, 2])
     try:
-        wait_until(lambda: hand.steps(run)["deaf"].failed == 1)
+        wait_until(lambda: hand.steps(run.id)["deaf"].failed == 1)
         for _ in range(3):  # for the idle threads the worker looks again and again
             works.finish(numbers, 5)
         assert len(entered.made) == 1
     finally:
         released.set()
-    wait(works.database, run, 60, works.notifications)
+    run.wait(60, works.notifications)
     assert len(entered.made) == 2
 
 

@@ -14,7 +14,7 @@ from tests.integration.flows.test_waiting import is_parked
 from tests.waiting import wait_until
 from tidegate.errors import InvalidListen
 from tidegate.flows import Context, Flow, reached
-from tidegate.flows.client import begin, write_state
+from tidegate.flows.client import start_flow
 from tidegate.flows.metrics import metrics_text, serving_metrics
 from tidegate.flows.model.gates import Condition
 from tidegate.store import Database
@@ -61,11 +61,11 @@ def test_a_gate_is_told_with_its_state_its_age_and_what_it_lacks(work: Start, ha
     is_on = flow.state("is_on", bool, external=True)
     flow.step(wait_for=reached(position, mark))(answer)
     works = work(flow)
-    run = begin(works.database, flow)
+    run = start_flow(works.database, flow)
     for key, value in ((position, 4100.5), (mark, 5000), (is_on, True), (flow.keys["name"], "x")):
-        write_state(works.database, run, key, value, "a feed")
-    wait_until(lambda: is_parked(hand, run))
-    found, of_run = figures(works.database), f'flow="lagging",run="{run}"'
+        run.set_state(key, value, "a feed")
+    wait_until(lambda: is_parked(hand, run.id))
+    found, of_run = figures(works.database), f'flow="lagging",run="{run.id}"'
     assert found[f'tidegate_flow_wait_behind{{{of_run},step="answer",key="position"}}'] == 899.5
     assert f'tidegate_flow_wait_behind{{{of_run},step="answer",key="mark"}}' not in found
     assert found[f'tidegate_flow_wait_seconds{{{of_run},step="answer"}}'] > 0

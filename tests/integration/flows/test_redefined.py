@@ -12,7 +12,7 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, StepState
-from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.flows.client import start_flow
 from tidegate.store.flows import runs as store
 
 Declare = Callable[[Flow], None]
@@ -59,15 +59,15 @@ def test_a_step_of_another_kind_fails_the_run_and_says_so(
     work: Start, hand: Hand, before: Declare, after: Declare
 ) -> None:
     old, new = declared(before), declared(after)
-    run = begin(hand.database, old)
+    run = start_flow(hand.database, old)
     hand.complete(hand.claim("changing/listed"), "[1, 2]")
     works = work(new)
     with pytest.raises(FlowFailed, match=r"FlowRedefined.*first.*of kind"):
-        wait(works.database, run, 60, works.notifications)
+        run.wait(60, works.notifications)
     works.worker.close()
-    hand.do(store.retry_flow, run)
+    hand.do(store.retry_flow, run.id)
     works = work(old)
-    wait(works.database, run, 60, works.notifications)
+    run.wait(60, works.notifications)
 
 
 def test_a_dependency_that_a_run_does_not_have_fails_it_and_is_named(
@@ -95,10 +95,10 @@ def test_a_dependency_that_a_run_does_not_have_fails_it_and_is_named(
 
     old = declared(plain, last("first", many=False))
     new = declared(plain, more, last("first", "extra", many=True))
-    run = begin(hand.database, old)
+    run = start_flow(hand.database, old)
     works = work(new)
     with pytest.raises(FlowFailed, match=r"FlowRedefined.*last.*'extra'"):
-        wait(works.database, run, 60, works.notifications)
+        run.wait(60, works.notifications)
 
 
 def test_a_step_that_was_added_is_for_runs_that_begin_later(work: Start, hand: Hand) -> None:
@@ -108,10 +108,10 @@ def test_a_step_that_was_added_is_for_runs_that_begin_later(work: Start, hand: H
             return sum(numbers)
 
     old, new = declared(plain), declared(plain, more)
-    run = begin(hand.database, old)
+    run = start_flow(hand.database, old)
     works = work(new)
-    wait(works.database, run, 60, works.notifications)
-    assert list(hand.steps(run)) == ["first"]
+    run.wait(60, works.notifications)
+    assert list(hand.steps(run.id)) == ["first"]
     assert works.give(new, None, "last") == 3
 
 
@@ -127,10 +127,10 @@ def test_a_key_that_a_run_does_not_have_is_not_waited_for(work: Start, hand: Han
         return declare
 
     old, new = declared(step("before")), declared(step("after"))
-    run = begin(hand.database, old)
+    run = start_flow(hand.database, old)
     works = work(new)
     with pytest.raises(FlowFailed, match=r"FlowRedefined.*'after'"):
-        wait(works.database, run, 60, works.notifications)
+        run.wait(60, works.notifications)
 
 
 def stream(type_: Any, calls: Calls, retries: int = 0) -> Declare:
@@ -161,26 +161,26 @@ def test_items_that_are_of_the_type_no_more_fail_at_once_and_can_be_tried_again(
 ) -> None:
     calls = Calls()
     old, new = declared(stream(int, calls, 3)), declared(stream(str, calls, 3))
-    run = begin(hand.database, old)
+    run = start_flow(hand.database, old)
     (claim,) = hand.claim("changing/items")
     hand.spawn(claim, range(3))
     works = work(new)
     with pytest.raises(FlowFailed, match=r"InvalidFlowValue.*Expected `str`, got `int`"):
-        wait(works.database, run, 60, works.notifications)
+        run.wait(60, works.notifications)
     assert calls.made == []
     works.worker.close()
-    hand.do(store.retry_flow, run)
+    hand.do(store.retry_flow, run.id)
     works = work(old)
-    wait(works.database, run, 60, works.notifications)
-    assert list(result(works.database, old, run, "items")) == ["0", "1", "2"]
+    run.wait(60, works.notifications)
+    assert list(run.result("items")) == ["0", "1", "2"]
 
 
 def test_a_run_keeps_the_retries_that_it_began_with(work: Start, hand: Hand) -> None:
     calls = Calls()
     old, new = declared(stream(int, calls, 2)), declared(stream(int, calls, 0))
-    run = begin(hand.database, old)
+    run = start_flow(hand.database, old)
     works = work(new)
-    wait(works.database, run, 60, works.notifications)
+    run.wait(60, works.notifications)
     assert calls.made.count(1) == 3
 
 
@@ -195,11 +195,11 @@ def test_old_and_new_workers_share_what_both_know(work: Start, hand: Hand) -> No
 
     old, new = declared(plain, renamed("old_end")), declared(plain, renamed("new_end"))
     works = [work(old), work(new)]
-    runs = [(flow, begin(hand.database, flow)) for flow in (old, new) * 5]
+    runs = [(flow, start_flow(hand.database, flow)) for flow in (old, new) * 5]
     for flow, run in runs:
-        wait(hand.database, run, 60, works[0].notifications)
+        run.wait(60, works[0].notifications)
         name = "old_end" if flow is old else "new_end"
-        assert result(hand.database, flow, run, name) == name
+        assert run.result(name) == name
 
 
 def test_a_gate_that_was_removed_lets_parked_runs_through(work: Start, hand: Hand) -> None:
@@ -212,12 +212,12 @@ def test_a_gate_that_was_removed_lets_parked_runs_through(work: Start, hand: Han
 
     old, new = declared(gated), declared(plain)
     works = work(old)
-    run = begin(hand.database, old)
+    run = start_flow(hand.database, old)
     asked = "SELECT state FROM tidegate.flow_task WHERE run_id = %s"
-    wait_until(lambda: hand.ask(asked, run) == [("parked",)])
+    wait_until(lambda: hand.ask(asked, run.id) == [("parked",)])
     works.worker.close()
     works = work(new)
-    write_state(hand.database, run, old.keys["go"], True, "me")
-    wait(works.database, run, 60, works.notifications)
-    assert result(hand.database, new, run, "first") == [1, 2]
-    assert hand.steps(run)["first"].state is StepState.COMPLETED
+    run.set_state(old.keys["go"], True, "me")
+    run.wait(60, works.notifications)
+    assert run.result("first") == [1, 2]
+    assert hand.steps(run.id)["first"].state is StepState.COMPLETED

@@ -14,7 +14,7 @@ from tests.integration.flows.declared import gated, numbers
 from tests.waiting import wait_until
 from tidegate.errors import StateUndeclared
 from tidegate.flows import Context, Flow, StepState
-from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.flows.client import flow_run, start_flow
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
 from tidegate.store.flows import runs as store
@@ -32,10 +32,10 @@ def test_a_cooperative_handler_notices_that_its_run_is_cancelled(work: Start, ha
         return 1
 
     works = work(flow)
-    run = begin(works.database, flow)
+    run = start_flow(works.database, flow)
     assert started.wait(30)
-    assert hand.do(store.cancel_flow, run, "enough").value == "canceling"
-    wait_until(lambda: hand.state(run) == "canceled")
+    assert hand.do(store.cancel_flow, run.id, "enough").value == "canceling"
+    wait_until(lambda: hand.state(run.id) == "canceled")
 
 
 def test_a_generator_stops_when_its_run_is_cancelled(work: Start, hand: Hand) -> None:
@@ -52,11 +52,11 @@ def test_a_generator_stops_when_its_run_is_cancelled(work: Start, hand: Hand) ->
         return number
 
     works = work(flow)
-    run = begin(works.database, flow)
-    wait_until(lambda: hand.steps(run)["endless"].succeeded > 50)
-    hand.do(store.cancel_flow, run, "enough")
-    wait_until(lambda: hand.state(run) == "canceled")
-    found = hand.steps(run)["endless"]
+    run = start_flow(works.database, flow)
+    wait_until(lambda: hand.steps(run.id)["endless"].succeeded > 50)
+    hand.do(store.cancel_flow, run.id, "enough")
+    wait_until(lambda: hand.state(run.id) == "canceled")
+    found = hand.steps(run.id)["endless"]
     assert found.in_flight == 0
 
 
@@ -75,15 +75,15 @@ def test_a_paused_run_rests_and_goes_on(work: Start, hand: Hand) -> None:
         return number
 
     works = work(flow)
-    run = begin(works.database, flow)
-    wait_until(lambda: hand.steps(run)["stream"].succeeded == 50)
-    hand.do(store.pause_flow, run)
+    run = start_flow(works.database, flow)
+    wait_until(lambda: hand.steps(run.id)["stream"].succeeded == 50)
+    hand.do(store.pause_flow, run.id)
     more.set()
-    wait_until(lambda: hand.steps(run)["stream"].generating == "complete")
-    assert hand.steps(run)["stream"].in_flight == 50
-    hand.do(store.resume_flow, run)
-    wait(works.database, run, 60, works.notifications)
-    assert hand.steps(run)["stream"].succeeded == 100
+    wait_until(lambda: hand.steps(run.id)["stream"].generating == "complete")
+    assert hand.steps(run.id)["stream"].in_flight == 50
+    hand.do(store.resume_flow, run.id)
+    run.wait(60, works.notifications)
+    assert hand.steps(run.id)["stream"].succeeded == 100
 
 
 def test_a_handler_that_takes_too_long_is_given_up_and_tried_again(work: Start) -> None:
@@ -113,15 +113,15 @@ def test_a_handler_is_told_when_somebody_else_has_its_task(work: Start, hand: Ha
         return "stale"
 
     works = work(flow)
-    run = begin(works.database, flow)
+    run = start_flow(works.database, flow)
     assert started.wait(30)
     taking = "UPDATE tidegate.flow_task SET epoch = epoch + 1, owner = %s RETURNING 1"
     assert hand.ask(taking, hand.name) == [(1,)]
     assert is_told.wait(20)
-    assert hand.state(run) == "running"
+    assert hand.state(run.id) == "running"
     assert hand.complete(hand.do(flow_tasks.held_by, hand.name), '"fresh"') == []
-    wait(works.database, run, 60, works.notifications)
-    assert result(works.database, flow, run, "taken") == "fresh"
+    run.wait(60, works.notifications)
+    assert run.result("taken") == "fresh"
 
 
 def test_a_worker_never_runs_more_of_a_step_than_it_may(work: Start, hand: Hand) -> None:
@@ -138,17 +138,17 @@ def test_a_worker_never_runs_more_of_a_step_than_it_may(work: Start, hand: Hand)
         return number
 
     works = work(flow, numbers, threads=8)
-    run = begin(works.database, flow)
+    run = start_flow(works.database, flow)
     try:
-        wait_until(lambda: hand.steps(run)["stream"].spawned == 40)
+        wait_until(lambda: hand.steps(run.id)["stream"].spawned == 40)
         wait_until(lambda: len(entered.made) >= 2)
         for _ in range(5):  # for the idle threads the worker looks again and again
-            other = begin(works.database, numbers, 20)
-            wait_until(lambda: len(entered.made) > 2 or hand.state(other) == "completed")  # noqa: B023  waits here
+            other = start_flow(works.database, numbers, 20)
+            wait_until(lambda: len(entered.made) > 2 or hand.state(other.id) == "completed")  # noqa: B023  waits here
         assert len(entered.made) == 2
     finally:
         released.set()
-    wait(works.database, run, 60, works.notifications)
+    run.wait(60, works.notifications)
     assert len(entered.made) == 40
 
 
@@ -167,13 +167,13 @@ def test_a_worker_that_drains_lets_another_go_on(work: Start, hand: Hand) -> Non
         return number
 
     first = work(flow)
-    run = begin(first.database, flow)
-    wait_until(lambda: hand.steps(run)["stream"].spawned >= 100)
+    run = start_flow(first.database, flow)
+    wait_until(lambda: hand.steps(run.id)["stream"].spawned >= 100)
     assert first.worker.drain(30)
     going.set()
     second = work(flow)
-    wait(second.database, run, 60, second.notifications)
-    found = hand.steps(run)["stream"]
+    run.wait(60, second.notifications)
+    found = hand.steps(run.id)["stream"]
     assert (found.spawned, found.succeeded) == (300, 300)
     losses = "SELECT sum(losses)::integer FROM tidegate.flow_task"
     assert hand.ask(losses) == [(0,)]
@@ -200,11 +200,11 @@ def test_a_flow_that_lost_a_step_leaves_it_to_workers_that_have_it(work: Start, 
     def second(context: Context, number: int) -> int:
         return number + 1
 
-    run = begin(work(new).database, old)
-    wait_until(lambda: hand.steps(run)["second"].state is StepState.RUNNING)
+    run = start_flow(work(new).database, old)
+    wait_until(lambda: hand.steps(run.id)["second"].state is StepState.RUNNING)
     works = work(old)
-    wait(works.database, run, 60, works.notifications)
-    assert result(works.database, old, run, "second") == 2
+    run.wait(60, works.notifications)
+    assert run.result("second") == 2
 
 
 def test_handlers_that_give_nothing_are_counted_too(work: Start) -> None:
@@ -232,7 +232,7 @@ def test_a_claim_whose_answer_was_lost_is_put_back(work: Start, hand: Hand) -> N
         while not flow_tasks.claim(connection, works.worker.name, {"numbers/count_up": 1}):
             if hand.steps(run)["count_up"].state is StepState.COMPLETED:
                 run = hand.begin(numbers, "5")  # the worker was quicker
-    wait(works.database, run, 60, works.notifications)
+    flow_run(works.database, run).wait(60, works.notifications)
 
 
 def test_a_handler_that_listens_to_nobody_does_not_keep_its_run_canceling(
@@ -248,15 +248,15 @@ def test_a_handler_that_listens_to_nobody_does_not_keep_its_run_canceling(
 
     works = work(flow, threads=1)
     works.worker.grace = 0.1
-    run = begin(works.database, flow)
+    run = start_flow(works.database, flow)
     try:
         assert started.wait(30)
-        hand.do(store.cancel_flow, run, "enough")
-        wait_until(lambda: hand.state(run) == "canceled")
-        other = begin(works.database, flow)
+        hand.do(store.cancel_flow, run.id, "enough")
+        wait_until(lambda: hand.state(run.id) == "canceled")
+        other = start_flow(works.database, flow)
     finally:
         released.set()
-    wait(works.database, other, 60, works.notifications)
+    other.wait(60, works.notifications)
 
 
 def test_the_context_is_what_was_promised(database: Database) -> None:
@@ -283,7 +283,7 @@ def test_a_step_reads_what_was_written_as_the_type_that_was_declared(
     context.set_state(seen, date(2025, 3, 1))
     assert context.get_state(seen) == date(2025, 3, 1)
     context.set_state(seen, date(2025, 3, 2))
-    write_state(database, run, due, date(2025, 4, 1), "a clerk")
+    flow_run(database, run).set_state(due, date(2025, 4, 1), "a clerk")
     assert (context.get_state("seen"), context.get_state(due)) == (
         date(2025, 3, 2),
         date(2025, 4, 1),

@@ -13,7 +13,7 @@ from tests.integration.flows.declared import approved
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, StepState
-from tidegate.flows.client import begin, signal
+from tidegate.flows.client import flow_run, start_flow
 from tidegate.store.flows import runs as store
 
 
@@ -49,7 +49,7 @@ def test_a_closed_run_of_another_flow_is_a_failure_and_not_a_reason_to_begin_aga
     @flow.step(retries=1, backoff=QUICKLY)
     def answer(context: Context) -> int:
         calls.note("answer")
-        signal(hand.database, approved, other, "act", True, "me")
+        flow_run(hand.database, other, approved).signal("act", True, "me")
         return 1
 
     with pytest.raises(FlowFailed, match="FlowRunClosed"):
@@ -128,13 +128,13 @@ def test_generators_that_hang_leave_others_to_workers_with_threads_for_them(
 
     first = work(hanging, sound)
     try:
-        runs = [begin(first.database, hanging) for _ in range(4)]
+        runs = [start_flow(first.database, hanging) for _ in range(4)]
         for run in runs:
             wait_until(lambda run=run: hand.state(run) == "failed")  # type: ignore[misc]
         wait_until(lambda: first.worker.in_hand == 0)
         second = work(sound)
         for _ in range(8):
-            assert hand.steps(second.finish(sound))["count"].state is StepState.COMPLETED
+            assert hand.steps(second.finish(sound).id)["count"].state is StepState.COMPLETED
     finally:
         released.set()
 
@@ -152,7 +152,7 @@ def test_a_wait_that_a_handler_swallows_is_a_wait_all_the_same(work: Start, hand
         return 2
 
     works = work(flow)
-    run = begin(works.database, flow)
+    run = start_flow(works.database, flow)
     asked = "SELECT state FROM tidegate.flow_task WHERE run_id = %s"
-    wait_until(lambda: hand.ask(asked, run) in ([("parked",)], [("succeeded",)]))
-    assert hand.ask(asked, run) == [("parked",)]
+    wait_until(lambda: hand.ask(asked, run.id) in ([("parked",)], [("succeeded",)]))
+    assert hand.ask(asked, run.id) == [("parked",)]

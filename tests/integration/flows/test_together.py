@@ -12,7 +12,7 @@ from tests.integration.flows.declared import gated, numbers, offset
 from tests.waiting import wait_until
 from tidegate.errors import FlowRunClosed, StateRegressed
 from tidegate.flows import Context, Flow
-from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.flows.client import flow_run, start_flow
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Database, Notifications
 from tidegate.store.flows import runs as store
@@ -34,9 +34,9 @@ def test_of_several_workers_one_runs_a_generator_and_all_handle_its_items(
         return number
 
     works = [work(flow, threads=2) for _ in range(3)]
-    runs = [begin(hand.database, flow) for _ in range(6)]
+    runs = [start_flow(hand.database, flow) for _ in range(6)]
     for run in runs:
-        wait(hand.database, run, 60, works[0].notifications)
+        run.wait(60, works[0].notifications)
     assert len(calls.made) == len(set(calls.made)) == 6 * 61
     assert sum(it.worker.done for it in works) >= 6 * 61
 
@@ -49,9 +49,9 @@ def test_workers_without_a_name_are_not_taken_for_each_other(
         FlowWorker(database, [numbers], notifications) as other,
     ):
         assert one.name != other.name
-        runs = [begin(database, numbers, 50) for _ in range(4)]
+        runs = [start_flow(database, numbers, 50) for _ in range(4)]
         for run in runs:
-            wait(database, run, 60, notifications)
+            run.wait(60, notifications)
     assert hand.ask("SELECT sum(losses)::integer FROM tidegate.flow_task") == [(0,)]
 
 
@@ -59,19 +59,19 @@ def test_a_watermark_gate_opens_exactly_when_it_is_reached_however_many_write(
     work: Start, hand: Hand
 ) -> None:
     works, last = work(gated), 40
-    runs = [begin(hand.database, gated, last) for _ in range(4)]
+    runs = [start_flow(hand.database, gated, last) for _ in range(4)]
 
     def advance(number: int) -> None:
         for value in range(number, last + 1):
             for run in runs:
                 with suppress(StateRegressed, FlowRunClosed):
-                    write_state(hand.database, run, offset, value, f"writer {number}")
+                    run.set_state(offset, value, f"writer {number}")
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(advance, range(4)))
     for run in runs:
-        wait(hand.database, run, 60, works.notifications)
-        assert result(hand.database, gated, run, "switch") == 0
+        run.wait(60, works.notifications)
+        assert run.result("switch") == 0
 
 
 def backlog() -> Flow:
@@ -90,13 +90,13 @@ def backlog() -> Flow:
 
 def paused_behind_its_backlog(hand: Hand, flow: Flow) -> int:
     """A run that was paused before a worker saw its generator's items."""
-    run = begin(hand.database, flow)
+    run = start_flow(hand.database, flow)
     (generator,) = hand.claim("backlog/stream")
-    hand.do(store.pause_flow, run)
+    hand.do(store.pause_flow, run.id)
     hand.spawn(generator, range(1))
     hand.ask("UPDATE tidegate.flow_task SET state = 'ready', owner = NULL"
              " WHERE position = -1 RETURNING 1")  # fmt: skip
-    return run
+    return run.id
 
 
 def test_the_generator_of_a_paused_run_goes_on_until_too_many_items_wait(
@@ -111,8 +111,8 @@ def test_the_generator_of_a_paused_run_goes_on_until_too_many_items_wait(
     found = hand.steps(run)["stream"]
     assert (found.spawned <= 25, found.succeeded) == (True, 0)
     hand.do(store.resume_flow, run)
-    wait(works.database, run, 60, works.notifications)
-    assert list(result(works.database, flow, run, "stream")) == list(range(200))
+    flow_run(hand.database, run).wait(60, works.notifications)
+    assert list(flow_run(hand.database, run, flow).result("stream")) == list(range(200))
 
 
 def test_a_worker_drains_although_its_generator_waits_for_handlers(work: Start, hand: Hand) -> None:
@@ -123,8 +123,8 @@ def test_a_worker_drains_although_its_generator_waits_for_handlers(work: Start, 
     assert first.worker.drain(30)
     hand.do(store.resume_flow, run)
     second = work(flow)
-    wait(second.database, run, 60, second.notifications)
-    assert list(result(second.database, flow, run, "stream")) == list(range(200))
+    flow_run(second.database, run).wait(60, second.notifications)
+    assert list(flow_run(second.database, run, flow).result("stream")) == list(range(200))
     assert hand.ask("SELECT sum(losses)::integer FROM tidegate.flow_task") == [(0,)]
 
 
@@ -141,7 +141,7 @@ def test_runs_go_on_although_nobody_is_told_of_anything(work: Start, hand: Hand)
 def test_a_small_run_is_not_starved_by_other_flows_with_many_items(work: Start, hand: Hand) -> None:
     large = backlog()
     works = work(large, numbers, threads=1)
-    runs = [begin(hand.database, large) for _ in range(10)]
-    small = begin(hand.database, numbers, 3)
-    wait(hand.database, small, 60, works.notifications)
-    assert any(hand.state(run) == "running" for run in runs)
+    runs = [start_flow(hand.database, large) for _ in range(10)]
+    small = start_flow(hand.database, numbers, 3)
+    small.wait(60, works.notifications)
+    assert any(hand.state(run.id) == "running" for run in runs)

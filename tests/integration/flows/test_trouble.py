@@ -12,7 +12,7 @@ from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import gated, numbers, offset
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow
-from tidegate.flows.client import begin, wait, write_state
+from tidegate.flows.client import start_flow
 from tidegate.store import Database
 
 REFUSING = """
@@ -60,9 +60,9 @@ def test_a_task_does_not_fail_because_the_database_would_not_write(
     with refused(hand.database, moment):
         works = work(flow)
         life = works.worker.name
-        run = begin(hand.database, flow, 0)
-        begin(hand.database, flow, 5)
+        run = start_flow(hand.database, flow, 0)
+        start_flow(hand.database, flow, 5)
         wait_until(lambda: works.worker.name != life)
     if flow is gated:
-        write_state(hand.database, run, offset, 0, "a feed")
-    wait(hand.database, run, 60, works.notifications)
+        run.set_state(offset, 0, "a feed")
+    run.wait(60, works.notifications)

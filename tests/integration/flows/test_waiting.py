@@ -14,7 +14,7 @@ from tests.integration.flows.declared import gated, offset
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow, FlowStateReader, is_set, reached
-from tidegate.flows.client import begin, result, wait, write_state
+from tidegate.flows.client import start_flow
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Database, Notifications
 from tidegate.store.flows import runs as store
@@ -27,18 +27,18 @@ def is_parked(hand: Hand, run: int) -> bool:
 
 def test_a_wait_holds_no_thread_and_is_woken_by_the_write_alone(work: Start, hand: Hand) -> None:
     works = work(gated, threads=1, look_every=600.0)
-    runs = [begin(works.database, gated, number) for number in (5, 6)]
+    runs = [start_flow(works.database, gated, number) for number in (5, 6)]
     for run in runs:
-        wait_until(lambda run=run: is_parked(hand, run))  # type: ignore[misc]
+        wait_until(lambda run=run: is_parked(hand, run.id))  # type: ignore[misc]
     wait_until(lambda: works.worker.in_hand == 0)
     not_before = "SELECT bool_and(available_at < now()) FROM tidegate.flow_task"
     wait_until(lambda: hand.ask(not_before) == [(True,)])
     for run in runs:
         began = monotonic()
-        write_state(works.database, run, offset, 7, "a feed")
-        wait(works.database, run, 60, works.notifications)
+        run.set_state(offset, 7, "a feed")
+        run.wait(60, works.notifications)
         assert monotonic() - began < 10.0  # nobody looks by itself
-    assert result(works.database, gated, runs[0], "switch") == 2
+    assert runs[0].result("switch") == 2
 
 
 def test_waits_hold_no_connection(hand: Hand, url: str, notifications: Notifications) -> None:
@@ -49,7 +49,7 @@ def test_waits_hold_no_connection(hand: Hand, url: str, notifications: Notificat
         FlowWorker(database, [gated], notifications, threads=2) as worker,
     ):
         for number in range(50):
-            begin(hand.database, gated, number)
+            start_flow(hand.database, gated, number)
         parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
         wait_until(lambda: hand.ask(parked) == [(50,)])
         wait_until(lambda: worker.in_hand == 0)
@@ -67,9 +67,9 @@ def test_a_wait_is_looked_at_again_only_after_its_poll_interval(work: Start, han
         return context.wait_for_state(lambda it: it[position] > 1, poll_interval=3600)[position]
 
     works = work(flow)
-    run = begin(works.database, flow)
-    wait_until(lambda: is_parked(hand, run))
-    write_state(works.database, run, position, 7, "a feed")
+    run = start_flow(works.database, flow)
+    wait_until(lambda: is_parked(hand, run.id))
+    run.set_state(position, 7, "a feed")
     found = "SELECT state, available_at - now() FROM tidegate.flow_task"
     ((state, ahead),) = hand.ask(found)
     assert state == "ready"
@@ -90,14 +90,14 @@ def test_a_watermark_that_is_set_once_stays_when_the_step_is_run_again(
         return captured
 
     works = work(flow)
-    run = begin(works.database, flow)
-    wait_until(lambda: is_parked(hand, run))
-    write_state(works.database, run, position, 3, "a feed")
+    run = start_flow(works.database, flow)
+    wait_until(lambda: is_parked(hand, run.id))
+    run.set_state(position, 3, "a feed")
     wait_until(lambda: len(head.made) == 2)
-    wait_until(lambda: is_parked(hand, run))
-    write_state(works.database, run, position, 10, "a feed")
-    wait(works.database, run, 60, works.notifications)
-    assert result(works.database, flow, run, "switch") == 10
+    wait_until(lambda: is_parked(hand, run.id))
+    run.set_state(position, 10, "a feed")
+    run.wait(60, works.notifications)
+    assert run.result("switch") == 10
 
 
 def test_a_gate_holds_a_step_before_it_begins(work: Start, hand: Hand) -> None:
@@ -131,10 +131,10 @@ def test_a_wait_that_reaches_its_bound_names_the_key_and_its_last_writer(
         return 1
 
     works = work(flow, seconds=1.0)
-    run = begin(works.database, flow)
-    write_state(works.database, run, position, 7, "a feed")
+    run = start_flow(works.database, flow)
+    run.set_state(position, 7, "a feed")
     with pytest.raises(FlowFailed, match=r"'position', which stands at 7, last written by a feed"):
-        wait(works.database, run, 60, works.notifications)
+        run.wait(60, works.notifications)
 
 
 def test_a_gate_that_reaches_its_bound_says_how_far_it_is_and_who_wrote_last(work: Start) -> None:
@@ -149,15 +149,15 @@ def test_a_gate_that_reaches_its_bound_says_how_far_it_is_and_who_wrote_last(wor
         return 1
 
     works = work(flow, seconds=1.0)
-    run = begin(works.database, flow)
-    write_state(works.database, run, position, 4100, "a feed")
-    write_state(works.database, run, mark, 5000, "a clerk")
+    run = start_flow(works.database, flow)
+    run.set_state(position, 4100, "a feed")
+    run.set_state(mark, 5000, "a clerk")
     said = (
         r"for the state 'position', which stands at 4100, last written by a feed \d+\.\d s ago:"
         r" position is 4,100 of 5,000 \(mark\): 900 behind; is_filled was never written"
     )
     with pytest.raises(FlowFailed, match=said):
-        wait(works.database, run, 60, works.notifications)
+        run.wait(60, works.notifications)
 
 
 def test_a_gate_opens_when_all_of_it_holds_and_is_woken_by_its_own_keys_alone(
@@ -173,20 +173,20 @@ def test_a_gate_opens_when_all_of_it_holds_and_is_woken_by_its_own_keys_alone(
         return 1
 
     works = work(flow)
-    run = begin(works.database, flow)
-    wait_until(lambda: is_parked(hand, run))
+    run = start_flow(works.database, flow)
+    wait_until(lambda: is_parked(hand, run.id))
     waits = "SELECT waits_for FROM tidegate.flow_task WHERE run_id = %s"
-    assert hand.ask(waits, run) == [(["position", "is_filled"],)]
-    write_state(works.database, run, position, 5, "a feed")
-    write_state(works.database, run, is_filled, True, "a feed")
-    wait(works.database, run, 60, works.notifications)
+    assert hand.ask(waits, run.id) == [(["position", "is_filled"],)]
+    run.set_state(position, 5, "a feed")
+    run.set_state(is_filled, True, "a feed")
+    run.wait(60, works.notifications)
 
 
 def test_a_wait_ends_at_once_when_the_run_is_cancelled(work: Start, hand: Hand) -> None:
     works = work(gated)
-    run = begin(works.database, gated, 5)
-    wait_until(lambda: is_parked(hand, run))
-    assert hand.do(store.cancel_flow, run, "enough").value == "canceled"
+    run = start_flow(works.database, gated, 5)
+    wait_until(lambda: is_parked(hand, run.id))
+    assert hand.do(store.cancel_flow, run.id, "enough").value == "canceled"
 
 
 def test_reading_a_key_that_was_not_declared_is_an_error(work: Start) -> None:

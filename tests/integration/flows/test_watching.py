@@ -23,8 +23,7 @@ from tests.waiting import wait_until
 from tidegate.cli.flow.watch import watching
 from tidegate.errors import FlowFailed, NoStepWithItems
 from tidegate.flows import Context, FailAtFirst, Flow, Tolerate, reached
-from tidegate.flows.client import begin, tolerate, wait, write_state
-from tidegate.flows.inspect import follow_events, inspect
+from tidegate.flows.client import flow_run, start_flow
 from tidegate.store import Connection, Database
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
@@ -40,23 +39,23 @@ def command(tmp_path: Path, database: Database) -> Command:
 
 def test_on_a_terminal_a_run_is_drawn_until_it_is_over(work: Start) -> None:
     works = work(numbers)
-    run = begin(works.database, numbers, 30)
+    run = start_flow(works.database, numbers, 30)
     screen = Console(file=StringIO(), force_terminal=True, width=80, color_system=None)
-    with watching(works.database, quiet=False, console=screen) as look:
-        wait(works.database, run, 60, works.notifications, look)
+    with watching(run, quiet=False, console=screen) as look:
+        run.wait(60, works.notifications, look)
     assert isinstance(screen.file, StringIO)
     *_, last = screen.file.getvalue().split("\x1b[2K")
-    assert f"run {run} of flow 'numbers' is completed" in last
+    assert f"run {run.id} of flow 'numbers' is completed" in last
     assert "30 of 30 items" in last
 
 
 def test_elsewhere_what_happened_is_told_in_plain_lines(work: Start) -> None:
     works = work(gated)
-    run = begin(works.database, gated, 5)
-    write_state(works.database, run, offset, 7, "a feed")
+    run = start_flow(works.database, gated, 5)
+    run.set_state(offset, 7, "a feed")
     page = Console(file=StringIO(), width=40, highlight=False)
-    with watching(works.database, quiet=False, console=page) as look:
-        wait(works.database, run, 60, works.notifications, look)
+    with watching(run, quiet=False, console=page) as look:
+        run.wait(60, works.notifications, look)
     assert isinstance(page.file, StringIO)
     text = page.file.getvalue()
     assert "\x1b" not in text
@@ -74,15 +73,15 @@ def test_a_run_that_ends_badly_is_drawn_as_it_ended(hand: Hand) -> None:
     page = Console(file=StringIO(), highlight=False)
     with (
         pytest.raises(FlowFailed),
-        watching(hand.database, quiet=False, console=page) as look,
+        watching(flow_run(hand.database, run), quiet=False, console=page) as look,
     ):
-        wait(hand.database, run, 60, look=look)
+        flow_run(hand.database, run).wait(60, on_change=look)
     assert isinstance(page.file, StringIO)
     assert "run 'numbers' is failed: step count_up: no source" in page.file.getvalue()
 
 
 def test_show_goes_on_until_the_run_has_ended(command: Command, work: Start) -> None:
-    run = str(begin(work(numbers).database, numbers, 30))
+    run = str(start_flow(work(numbers).database, numbers, 30).id)
     shown = command("show", run, "--watch", "--timeout", "60")
     assert (shown.exit_code, "is completed" in shown.stdout) == (0, True), shown.output
     assert "step 'total' is completed" in shown.stderr
@@ -104,14 +103,14 @@ def test_a_wait_is_shown_with_what_for_since_when_and_until_when(
     position = flow.state("position", int, external=True)
     flow.step(wait_for=reached(position, 5000), wait_timeout=3600)(answer)
     works = work(flow)
-    run = begin(works.database, flow)
-    write_state(works.database, run, position, 4100, "a feed")
-    wait_until(lambda: is_parked(hand, run))
-    shown = command("show", str(run)).output
+    run = start_flow(works.database, flow)
+    run.set_state(position, 4100, "a feed")
+    wait_until(lambda: is_parked(hand, run.id))
+    shown = command("show", str(run.id)).output
     assert "answer, since 2" in shown
     assert " min " in shown
     assert "position is 4,100 of 5,000: 900 behind, last written by a feed" in shown
-    (waited,) = command.json("show", str(run))["waits"]
+    (waited,) = command.json("show", str(run.id))["waits"]
     assert (waited["step"], waited["behind"], waited["standing"]["value"]) == (
         "answer",
         900,
@@ -119,7 +118,7 @@ def test_a_wait_is_shown_with_what_for_since_when_and_until_when(
     )
     assert waited["standing"]["target"] == waited["standing"]["condition"]["target"] == 5000
     assert waited["waiting_since"].endswith("Z")
-    assert inspect(works.database, run).wait_of("answer")[0].standing is not None
+    assert run.inspect().wait_of("answer")[0].standing is not None
 
 
 def test_a_signal_that_is_awaited_is_told_while_a_run_is_watched(
@@ -140,7 +139,7 @@ def test_what_happened_before_is_told_in_one_line(hand: Hand) -> None:
     grow_old(hand, run)
     hand.do(store.pause_flow, run)
     first, *rest = [line.split(" s  ") for line in written(hand, run)]
-    assert first[1] == f"3 events before; `tidegate flow events {run}` tells them"
+    assert first[1] == f"3 events before; `tidegate flow events {run}` lists them"
     assert [it[1] for it in rest] == ["run 'gated' is paused"]
     assert all(60 <= float(it[0]) < 120 for it in (first, *rest))  # since the run was begun
 
@@ -156,16 +155,16 @@ def test_an_error_of_several_lines_is_told_on_one(command: Command, hand: Hand) 
 def test_a_step_that_no_worker_takes_is_told_everywhere(
     command: Command, database: Database
 ) -> None:
-    run = begin(database, numbers, 5)
+    run = start_flow(database, numbers, 5)
     begun = command("run", NUMBERS, "--input", "5")
     assert "no worker is alive" in begun.stderr
-    assert "has been ready" not in command("show", str(run)).output  # nobody is late yet
-    grow_old(Asking(database), run)
+    assert "has been ready" not in command("show", str(run.id)).output  # nobody is late yet
+    grow_old(Asking(database), run.id)
     told = "has been ready for 1 min 0 s: no worker is alive"
-    assert f"  count_up {told}" in command("show", str(run)).output
-    assert any(told in line for line in drawn(Asking(database), run))
-    assert any(f"count_up {told}" in line for line in written(Asking(database), run))
-    shown = command.json("show", str(run))
+    assert f"  count_up {told}" in command("show", str(run.id)).output
+    assert any(told in line for line in drawn(Asking(database), run.id))
+    assert any(f"count_up {told}" in line for line in written(Asking(database), run.id))
+    shown = command.json("show", str(run.id))
     assert shown["ready_seconds"]["count_up"] >= 60
     assert shown["workers"] == 0
 
@@ -184,18 +183,18 @@ def test_items_that_nobody_takes_are_told_and_not_those_behind_others(hand: Hand
     run, generator = hand.generating()
     hand.spawn(generator, range(3))
     grow_old(hand, run)
-    assert inspect(hand.database, run).not_taken["count_up"] >= 60
+    assert flow_run(hand.database, run).inspect().not_taken["count_up"] >= 60
     hand.claim(ITEMS, room=1)  # somebody works on them
-    assert inspect(hand.database, run).not_taken == {}
+    assert flow_run(hand.database, run).inspect().not_taken == {}
 
 
 def test_a_run_that_is_paused_or_over_waits_for_no_worker(hand: Hand) -> None:
     run = hand.begin(numbers, "5")
     grow_old(hand, run)
     hand.do(store.pause_flow, run)
-    assert inspect(hand.database, run).ready == {}
+    assert flow_run(hand.database, run).inspect().ready == {}
     hand.do(store.cancel_flow, run, "enough")
-    assert inspect(hand.database, run).ready == {}
+    assert flow_run(hand.database, run).inspect().ready == {}
 
 
 def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Hand) -> None:
@@ -204,7 +203,7 @@ def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Ha
     hand.do(tasks.park, switch, ["offset"], 0, 0, 0.0, None)
     grow_old(hand, run)
     hand.do(store.set_external_state, run, "offset", "3", "a feed")  # which wakes it
-    sight = inspect(hand.database, run)
+    sight = flow_run(hand.database, run).inspect()
     assert (sight.ready["switch"] >= 60, sight.not_taken) == (True, {})
 
 
@@ -222,7 +221,7 @@ def test_state_and_times_are_told_to_programs_as_they_are(command: Command, hand
 
 
 def test_what_a_run_gave_is_printed_as_json(command: Command, work: Start) -> None:
-    run = str(work(numbers).finish(numbers, 1500))
+    run = str(work(numbers).finish(numbers, 1500).id)
     assert command("result", run).output == f"{1500 * 1499}\n"
     assert command("result", run, "total").output == f"{1500 * 1499}\n"
     items = command("result", run, "count_up").output.splitlines()  # more than one page
@@ -234,7 +233,7 @@ def test_several_last_steps_are_told_apart(command: Command, work: Start) -> Non
     flow.step(name="one")(answer)
     flow.step(name="other", condition=lambda: False)(answer)
     flow.map_step(name="each")(negate)
-    run = str(work(flow).finish(flow, [1, 2]))
+    run = str(work(flow).finish(flow, [1, 2]).id)
     assert [json.loads(it) for it in command("result", run).output.splitlines()] == [
         {"step": "one", "result": 1},
         {"step": "other", "result": None},
@@ -333,11 +332,11 @@ def test_events_are_lines_for_people_and_objects_for_programs(command: Command, 
 
 def test_events_are_followed_until_the_run_is_over(command: Command, work: Start) -> None:
     works = work(numbers)
-    run = begin(works.database, numbers, 30)
-    followed = command("events", str(run), "--follow", "--json").stdout.splitlines()
+    run = start_flow(works.database, numbers, 30)
+    followed = command("events", str(run.id), "--follow", "--json").stdout.splitlines()
     last = json.loads(followed[-1])
     assert (last["kind"], last["detail"]["to"]) == ("run", "completed")
-    assert [it.id for it in follow_events(works.database, run)] == [
+    assert [it.id for it in run.events(follow=True)] == [
         json.loads(line)["id"] for line in followed
     ]
 
@@ -347,9 +346,12 @@ def test_events_are_followed_until_the_run_is_over(command: Command, work: Start
 
 def test_a_key_is_written_from_outside_and_wakes_who_waits(command: Command, work: Start) -> None:
     works = work(gated)
-    run = begin(works.database, gated, 5)
-    assert command("set", str(run), "offset", "7").output == f"state 'offset' of run {run} is 7\n"
-    wait(works.database, run, 60, works.notifications)
+    run = start_flow(works.database, gated, 5)
+    assert (
+        command("set", str(run.id), "offset", "7").output
+        == f"state 'offset' of run {run.id} is 7\n"
+    )
+    run.wait(60, works.notifications)
 
 
 @pytest.mark.parametrize(
@@ -397,9 +399,9 @@ def test_only_steps_with_items_have_a_failure_policy(command: Command, hand: Han
     assert (refused.exit_code, "no step 'total' with items" in refused.output) == (1, True)
     assert command("tolerate", str(run), "count_up", "--share", "2").exit_code == 2
     with pytest.raises(NoStepWithItems):
-        tolerate(hand.database, run, "nothing", Tolerate(count=1))
-    tolerate(hand.database, run, "count_up", Tolerate(share=0.25))
-    tolerate(hand.database, run, "count_up", FailAtFirst())
+        flow_run(hand.database, run).tolerate("nothing", Tolerate(count=1))
+    flow_run(hand.database, run).tolerate("count_up", Tolerate(share=0.25))
+    flow_run(hand.database, run).tolerate("count_up", FailAtFirst())
     asked = (
         "SELECT tolerated_count, tolerated_share FROM tidegate.flow_step WHERE name = 'count_up'"
     )
@@ -469,7 +471,7 @@ def grow_old(hand: Hand, run: int) -> None:
 
 
 def looked_at(hand: Hand, run: int, console: Console) -> list[str]:
-    with watching(hand.database, quiet=False, console=console) as look:
+    with watching(flow_run(hand.database, run), quiet=False, console=console) as look:
         assert look is not None
         look(hand.do(store.flow_run, run))
     assert isinstance(console.file, StringIO)

@@ -15,7 +15,7 @@ from tests.integration.flows.declared import approved, numbers
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed, FlowTimeout
 from tidegate.flows import Backoff, Context, FinalFailure, Flow, StepState, Tolerate
-from tidegate.flows.client import begin, result, signal, wait
+from tidegate.flows.client import flow_run, start_flow
 from tidegate.store.flows.tasks import finish_generator
 
 
@@ -28,9 +28,9 @@ class Order:
 def test_a_generator_its_handler_and_a_reduce_run_to_the_end(work: Start, hand: Hand) -> None:
     works = work(numbers)
     run = works.finish(numbers, 1234)
-    assert result(works.database, numbers, run, "total") == 1234 * 1233
-    assert list(result(works.database, numbers, run, "count_up"))[:3] == [0, 2, 4]
-    found = hand.steps(run)["count_up"]
+    assert run.result("total") == 1234 * 1233
+    assert list(run.result("count_up"))[:3] == [0, 2, 4]
+    found = hand.steps(run.id)["count_up"]
     assert (found.generating, found.spawned, found.succeeded) == ("complete", 1234, 1234)
 
 
@@ -48,9 +48,9 @@ def test_a_function_that_says_so_is_not_tried_again(work: Start) -> None:
         raise FinalFailure(f"{address} is gone")
 
     works = work(flow)
-    run = begin(works.database, flow, "page-7")
+    run = start_flow(works.database, flow, "page-7")
     with pytest.raises(FlowFailed, match="page-7 is gone"):
-        wait(works.database, run, 30)
+        run.wait(30)
     assert calls.made == ["page-7"]
 
 
@@ -62,9 +62,9 @@ def test_only_generators_save_cursors(work: Start) -> None:
         context.save_cursor(7)
 
     works = work(flow)
-    run = begin(works.database, flow)
+    run = start_flow(works.database, flow)
     with pytest.raises(FlowFailed, match="CursorRefused"):
-        wait(works.database, run, 30)
+        run.wait(30)
 
 
 def test_values_keep_their_types_from_step_to_step(work: Start) -> None:
@@ -108,8 +108,8 @@ def test_a_failing_handler_is_left_alone_for_a_while_before_it_is_tried_again(
     def patient(context: Context) -> int:
         raise ValueError("not yet")
 
-    run = begin(work(flow).database, flow)
-    wait_until(lambda: hand.steps(run)["patient"].last_error is not None)
+    run = start_flow(work(flow).database, flow)
+    wait_until(lambda: hand.steps(run.id)["patient"].last_error is not None)
     found = "SELECT state, attempts, available_at - now() FROM tidegate.flow_task"
     ((state, attempts, ahead),) = hand.ask(found)
     assert (state, attempts) == ("ready", 1)
@@ -126,8 +126,8 @@ def test_items_are_handled_as_soon_as_they_are_spawned_although_nobody_looks(
         wait_until(lambda: hand.steps(run)["count_up"].succeeded > number, 10.0)  # noqa: B023  waits here
         wait_until(lambda: works.worker.in_hand == 0)
     hand.do(finish_generator, generator)
-    wait(works.database, run, 60, works.notifications)
-    assert result(works.database, numbers, run, "total") == 20
+    flow_run(works.database, run).wait(60, works.notifications)
+    assert flow_run(works.database, run, numbers).result("total") == 20
 
 
 def test_a_run_fails_with_its_first_cause(work: Start, hand: Hand) -> None:
@@ -183,8 +183,8 @@ def test_failures_within_tolerance_are_summarised(work: Start, hand: Hand) -> No
 
     works = work(flow)
     run = works.finish(flow)
-    assert result(works.database, flow, run, "total") == 25
-    found = hand.steps(run)["count_up"]
+    assert run.result("total") == 25
+    found = hand.steps(run.id)["count_up"]
     assert (found.succeeded, found.failed) == (5, 5)
 
 
@@ -216,7 +216,7 @@ def test_handlers_start_while_a_slow_generator_still_yields(work: Start) -> None
         return number
 
     run = work(flow).finish(flow)
-    assert run
+    assert run.id
 
 
 def test_a_generator_waits_when_its_handlers_fall_behind(work: Start, hand: Hand) -> None:
@@ -234,15 +234,15 @@ def test_a_generator_waits_when_its_handlers_fall_behind(work: Start, hand: Hand
         return number
 
     works = work(flow, threads=1)
-    run = begin(works.database, flow)
-    wait_until(lambda: hand.steps(run)["ahead"].spawned >= 12)
+    run = start_flow(works.database, flow)
+    wait_until(lambda: hand.steps(run.id)["ahead"].spawned >= 12)
     most = 12 + 2 * 5 + 1
     wait_until(lambda: len(yielded.made) >= 20)
     assert len(yielded.made) <= most
-    assert hand.steps(run)["ahead"].in_flight == 12
+    assert hand.steps(run.id)["ahead"].in_flight == 12
     released.set()
-    wait(works.database, run, 60, works.notifications)
-    assert hand.steps(run)["ahead"].spawned == 200
+    run.wait(60, works.notifications)
+    assert hand.steps(run.id)["ahead"].spawned == 200
 
 
 def test_items_with_keys_are_handled_once_each(work: Start) -> None:
@@ -303,16 +303,16 @@ def test_a_condition_that_does_not_hold_skips_the_step(work: Start, hand: Hand) 
     works = work(flow)
     assert works.give(flow, 11, "report") == "large"
     run = works.finish(flow, 3)
-    assert result(works.database, flow, run, "report") == "small"
-    assert hand.steps(run)["large"].state is StepState.SKIPPED
+    assert run.result("report") == "small"
+    assert hand.steps(run.id)["large"].state is StepState.SKIPPED
 
 
 def test_a_step_waits_for_its_signal(work: Start, hand: Hand) -> None:
     works = work(approved)
-    run = begin(works.database, approved, "really?")
-    wait_until(lambda: hand.steps(run)["ask"].state is StepState.COMPLETED)
+    run = start_flow(works.database, approved, "really?")
+    wait_until(lambda: hand.steps(run.id)["ask"].state is StepState.COMPLETED)
     with pytest.raises(FlowTimeout):
-        wait(works.database, run, 0.1, works.notifications)
-    signal(works.database, approved, run, "act", True, "test")
-    wait(works.database, run, 60, works.notifications)
-    assert result(works.database, approved, run, "act") == "really? True"
+        run.wait(0.1, works.notifications)
+    run.signal("act", True, "test")
+    run.wait(60, works.notifications)
+    assert run.result("act") == "really? True"

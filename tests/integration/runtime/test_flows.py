@@ -12,7 +12,7 @@ from tests.integration.runtime.shop import BOUND, ask, rows, shop
 from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Backoff, Context, Flow, FlowState, Released
-from tidegate.flows.client import begin, result, wait
+from tidegate.flows.client import start_flow
 from tidegate.flows.worker.pipeline_submit import served_task_graph
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.plan import physical_plan, plan_hash
@@ -138,10 +138,10 @@ def test_a_step_is_given_what_its_run_released(
     folder: str,
 ) -> None:
     flow, database = nightly
-    run = begin(database, flow, folder)
-    wait(database, run, BOUND, common.notifications)
-    released = result(database, flow, run, "count")
-    assert released.run == f"flow:nightly/{run}/count"
+    run = start_flow(database, flow, folder)
+    run.wait(BOUND, common.notifications)
+    released = run.result("count")
+    assert released.run == f"flow:nightly/{run.id}/count"
     assert released.rows == {"best": 1, "bulk": 0}
     assert [tuple(it) for it in spark.read.parquet(*released.files["best"]).collect()] == [
         ("tea", 14_000)
@@ -155,9 +155,9 @@ def test_a_run_that_fails_fails_its_step_with_the_first_cause(
     nightly: tuple[Flow, Database], common: PipelineService, tmp_path: Path
 ) -> None:
     flow, database = nightly
-    run = begin(database, flow, sold(tmp_path / "given", 2_147_483_647))
+    run = start_flow(database, flow, sold(tmp_path / "given", 2_147_483_647))
     with pytest.raises(FlowFailed, match=r"RunFailed: run 'flow:nightly.*overflow"):
-        wait(database, run, BOUND, common.notifications)
+        run.wait(BOUND, common.notifications)
 
 
 # ── what a step does, whoever works on its run ──
@@ -168,15 +168,15 @@ def test_a_step_that_waits_holds_nothing_and_is_woken_by_the_release_alone(
 ) -> None:
     flow = selling()
     worker = work(flow, seconds=HOURS, look_every=600.0)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     found = awaited(place.database)
     wait_until(lambda: worker.in_hand == 0, BOUND)
-    (waiting,) = place.database.transact(lambda c: flow_waits(c, run))
+    (waiting,) = place.database.transact(lambda c: flow_waits(c, run.id))
     assert (waiting.step, waiting.standing, waiting.pipeline_run) == ("count", None, found.name)
     batch = Batch(("batches/best.parquet",), 3, 10)
     publish(place.database, found, [Published(found.id, "best", [batch], 3)])
-    wait(place.database, run, BOUND, notifications)
-    released = result(place.database, flow, run, "count")
+    run.wait(BOUND, notifications)
+    released = run.result("count")
     assert released == Released(
         "shop", found.name, {"best": 3}, {"best": [f"{place.root}/batches/best.parquet"]}
     )
@@ -187,14 +187,14 @@ def test_a_step_goes_on_in_another_worker_although_its_data_is_gone(
 ) -> None:
     flow = selling()
     first = work(flow)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     found = awaited(place.database)
     first.close()
     (Path(folder) / "sales" / "1.csv").unlink()
     publish(place.database, found, [])
     work(flow)
-    wait(place.database, run, BOUND, notifications)
-    assert result(place.database, flow, run, "count").run == found.name
+    run.wait(BOUND, notifications)
+    assert run.result("count").run == found.name
 
 
 def test_a_run_that_is_cancelled_fails_its_step(
@@ -202,10 +202,10 @@ def test_a_run_that_is_cancelled_fails_its_step(
 ) -> None:
     flow = selling()
     work(flow)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     close(place.database, awaited(place.database), RunState.CANCELLED)
     with pytest.raises(FlowFailed, match="RunCancelled"):
-        wait(place.database, run, BOUND, notifications)
+        run.wait(BOUND, notifications)
 
 
 def test_a_flow_that_is_cancelled_cancels_its_run(
@@ -213,14 +213,15 @@ def test_a_flow_that_is_cancelled_cancels_its_run(
 ) -> None:
     flow = selling()
     work(flow)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     found = awaited(place.database)
-    state = place.database.transact(lambda c: cancel_flow(c, run, "enough"))
+    state = place.database.transact(lambda c: cancel_flow(c, run.id, "enough"))
     assert state is FlowState.CANCELED
     wait_until(lambda: runs(place.database) == [], BOUND)
+    waiting = f"step count of run {run.id} of flow nightly"
     assert state_of(place.database, found) == (
         "cancelled",
-        f"step count of run {run} of flow nightly, which is canceled, waits for it no more: enough",
+        f"{waiting}, which is canceled, waits for it no more: enough",
     )
 
 
@@ -229,11 +230,13 @@ def test_a_wait_that_reaches_its_bound_names_the_run_and_that_nobody_serves_it(
 ) -> None:
     flow = selling(timeout=0.2, retries=3)
     work(flow, seconds=1.0)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     with pytest.raises(FlowFailed) as failed:
-        wait(place.database, run, BOUND, notifications)
+        run.wait(BOUND, notifications)
     told = failed.value.cause
-    assert f"for run 'flow:nightly/{run}/count' of pipeline 'shop', which is not released" in told
+    assert (
+        f"for run 'flow:nightly/{run.id}/count' of pipeline 'shop', which is not released" in told
+    )
     assert "nobody serves it: start `tidegate up`" in told
     assert "has not processed" in told
     wait_until(lambda: runs(place.database) == [], BOUND)
@@ -244,14 +247,14 @@ def test_a_step_that_is_tried_again_begins_another_run(
 ) -> None:
     flow = selling(retries=1)
     work(flow)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     first = awaited(place.database)
     close(place.database, first, RunState.FAILED, "a disk was full")
     second = awaited(place.database, number=2)
     assert (second.name, second.incarnation) == (first.name, 2)
     close(place.database, second, RunState.FAILED, "a disk was full again")
     with pytest.raises(FlowFailed, match=r"a disk was full$"):
-        wait(place.database, run, BOUND, notifications)
+        run.wait(BOUND, notifications)
 
 
 def test_a_flow_that_is_tried_again_begins_another_run(
@@ -259,13 +262,13 @@ def test_a_flow_that_is_tried_again_begins_another_run(
 ) -> None:
     flow = selling()
     work(flow)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     close(place.database, awaited(place.database), RunState.FAILED, "a disk was full")
     with pytest.raises(FlowFailed):
-        wait(place.database, run, BOUND, notifications)
-    place.database.transact(lambda c: retry_flow(c, run))
+        run.wait(BOUND, notifications)
+    place.database.transact(lambda c: retry_flow(c, run.id))
     publish(place.database, awaited(place.database, number=2), [])
-    wait(place.database, run, BOUND, notifications)
+    run.wait(BOUND, notifications)
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELLED, RunState.FAILED])
@@ -274,12 +277,12 @@ def test_a_run_that_is_restored_is_waited_for_as_the_one_that_goes_on(
 ) -> None:
     flow = selling()
     work(flow, seconds=HOURS, look_every=600.0)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     first = awaited(place.database)
     second = place.database.transact(lambda c: restored(c, first, state))
     wait_until(lambda: waits_for(place.database) == [(second.id,)], BOUND)
     publish(place.database, second, [])
-    wait(place.database, run, BOUND, notifications)
+    run.wait(BOUND, notifications)
 
 
 def restored(connection: Connection, run: Run, state: RunState) -> Run:
@@ -307,7 +310,7 @@ def test_a_chunk_that_is_refused_fails_the_step_and_its_run_is_cancelled(
     flow = selling()
     work(flow)
     with pytest.raises(FlowFailed, match=r"BadValue.*many"):
-        wait(place.database, begin(place.database, flow, folder), BOUND, notifications)
+        start_flow(place.database, flow, folder).wait(BOUND, notifications)
     wait_until(lambda: runs(place.database) == [], BOUND)
 
 
@@ -322,12 +325,12 @@ def test_runs_of_one_pipeline_are_told_apart_by_name(
         return [context.run_pipeline(shop(), folder, name=it).run for it in names]
 
     work(flow)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     publish(place.database, awaited(place.database), [])
     publish(place.database, awaited(place.database, number=2), [])
-    wait(place.database, run, BOUND, notifications)
-    found = result(place.database, flow, run, "both")
-    assert found == [f"flow:regions/{run}/both/eu", f"flow:regions/{run}/both/us"]
+    run.wait(BOUND, notifications)
+    found = run.result("both")
+    assert found == [f"flow:regions/{run.id}/both/eu", f"flow:regions/{run.id}/both/us"]
 
 
 def test_two_runs_under_one_name_are_refused(
@@ -340,10 +343,10 @@ def test_two_runs_under_one_name_are_refused(
         return [context.run_pipeline(shop(), folder).run for _ in range(2)]
 
     work(flow)
-    run = begin(place.database, flow, folder)
+    run = start_flow(place.database, flow, folder)
     publish(place.database, awaited(place.database), [])
     with pytest.raises(FlowFailed, match="PipelineRunTwice"):
-        wait(place.database, run, BOUND, notifications)
+        run.wait(BOUND, notifications)
 
 
 def test_items_of_a_map_step_have_runs_of_their_own(
@@ -357,13 +360,13 @@ def test_items_of_a_map_step_have_runs_of_their_own(
         return context.run_pipeline(shop(), files).run
 
     work(flow)
-    run = begin(place.database, flow, [7, 8, 9])
+    run = start_flow(place.database, flow, [7, 8, 9])
     wait_until(lambda: len(runs(place.database)) == 3, BOUND)
     for found in runs(place.database):
         publish(place.database, found, [])
-    wait(place.database, run, BOUND, notifications)
-    names = [f"flow:each/{run}/count[{number}]" for number in range(3)]
-    assert list(result(place.database, flow, run, "count")) == names
+    run.wait(BOUND, notifications)
+    names = [f"flow:each/{run.id}/count[{number}]" for number in range(3)]
+    assert list(run.result("count")) == names
 
 
 def test_files_of_every_source_have_to_be_named(
@@ -377,7 +380,7 @@ def test_files_of_every_source_have_to_be_named(
 
     work(flow)
     with pytest.raises(FlowFailed, match="no chunks of sales"):
-        wait(place.database, begin(place.database, flow), BOUND, notifications)
+        start_flow(place.database, flow).wait(BOUND, notifications)
     assert runs(place.database) == []
 
 
@@ -389,7 +392,7 @@ def test_a_worker_that_does_not_know_where_files_are_says_so(
         FlowWorker(place.database, [flow], notifications),
         pytest.raises(FlowFailed, match=r"give the worker root="),
     ):
-        wait(place.database, begin(place.database, flow, folder), BOUND, notifications)
+        start_flow(place.database, flow, folder).wait(BOUND, notifications)
 
 
 # ── plans ──
@@ -409,7 +412,7 @@ def test_a_pipeline_that_is_served_otherwise_is_refused(
     flow = selling()
     work(flow)
     with pytest.raises(FlowFailed, match="is served with plan other"):
-        wait(place.database, begin(place.database, flow, folder), BOUND, notifications)
+        start_flow(place.database, flow, folder).wait(BOUND, notifications)
 
 
 def test_what_is_closed_before_its_step_is_put_aside_is_not_missed(
@@ -427,6 +430,6 @@ def test_what_is_closed_before_its_step_is_put_aside_is_not_missed(
                 publish(place.database, found, [])
 
     work(flow, seconds=HOURS, look_every=600.0)
-    run = begin(place.database, flow, folder)
-    wait(place.database, run, BOUND, notifications)
-    assert place.database.transact(lambda c: flow_run(c, run)).state is FlowState.COMPLETED
+    run = start_flow(place.database, flow, folder)
+    run.wait(BOUND, notifications)
+    assert place.database.transact(lambda c: flow_run(c, run.id)).state is FlowState.COMPLETED

@@ -13,7 +13,7 @@ from tidegate.flows.model.gates import Condition, Standing
 from tidegate.flows.model.keys import StateValue
 from tidegate.flows.model.states import FlowState, StepState
 from tidegate.store.flows.events import FlowWait, Holding
-from tidegate.store.flows.runs import FlowRun, StepProgress
+from tidegate.store.flows.runs import FlowRunInfo, StepProgress
 
 NOW = datetime.now(UTC)
 
@@ -34,7 +34,7 @@ def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> RunInsp
     standing = Standing(condition, str(position), "5000", "consume", age)
     until = NOW + timedelta(minutes=10)
     return RunInspection(
-        FlowRun(17, "reindex", "march", FlowState.RUNNING, None, NOW, None),
+        FlowRunInfo(17, "reindex", "march", FlowState.RUNNING, None, NOW, None),
         [
             step("backfill", StepState.RUNNING, "started", spawned=1200, succeeded=succeeded,
                  failed=3),

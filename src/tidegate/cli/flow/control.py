@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Raw
 
 from tidegate.cli.deployments import open_existing
 from tidegate.cli.error_output import printable, reported_errors
-from tidegate.cli.flow.output import outcome_of
 from tidegate.cli.flow.render import sentence, tolerated
 from tidegate.cli.flow.run import RunNumber, flow, json_given
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.errors import StateUndeclared, listed
+from tidegate.flows.model.policies import Tolerate
 
 if TYPE_CHECKING:
-    from tidegate.store import Connection, Database
+    from tidegate.flows.client import FlowRun
+    from tidegate.store import Database
 
 
 @flow.command()
@@ -32,11 +34,9 @@ def signal(
 ) -> None:
     """Give a step the signal that it waits for."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows.runs import signal_flow
+        from tidegate.flows.client import flow_run
 
-        text = json_given(value)
-        outcome_of(opened, run, step)  # says so if there is none
-        opened.transact(lambda c: signal_flow(c, run, step, text, getpass.getuser()))
+        flow_run(opened, run).signal(step, Raw(json_given(value).encode()), getpass.getuser())
         typer.echo(f"step {step!r} of run {run} has its signal")
 
 
@@ -50,11 +50,11 @@ def set_(
 ) -> None:
     """Write a key of a run's state from outside, and wake who waits for it."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows.runs import set_external_state
+        from tidegate.flows.client import flow_run
 
         text = json_given(value)
         with _noting_who_may_write(opened, run, key):
-            opened.transact(lambda c: set_external_state(c, run, key, text, getpass.getuser()))
+            flow_run(opened, run).set_state(key, Raw(text.encode()), getpass.getuser())
         typer.echo(printable(f"state {key!r} of run {run} is {text}"))
 
 
@@ -74,9 +74,9 @@ def tolerate(
 ) -> None:
     """Change how many items of a step may fail, while it runs; without options, none."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows.runs import tolerate as change
+        from tidegate.flows.client import flow_run
 
-        opened.transact(lambda c: change(c, run, step, count, share))
+        flow_run(opened, run).tolerate(step, Tolerate(count, share))
         told = f"step {step!r} of run {run} tolerates {tolerated(count, share)}"
         typer.echo(printable(told))
 
@@ -93,35 +93,35 @@ def cancel(
 ) -> None:
     """Give a run up; what is at work is told, and nothing else is begun."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows.runs import cancel_flow, flow_run
+        from tidegate.flows.client import flow_run
 
-        because = reason or f"{getpass.getuser()} asked for it"
-        opened.transact(lambda c: cancel_flow(c, run, because))
-        typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
+        found = flow_run(opened, run)
+        found.cancel(reason or f"requested by {getpass.getuser()}")
+        typer.echo(sentence(found.status()))
 
 
 @flow.command()
 def pause(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
     """Finish what is at work for a run, and begin nothing more."""
-    from tidegate.store.flows.runs import pause_flow
+    from tidegate.flows.client import FlowRun
 
-    _steer(pause_flow, run, deployment, database)
+    _control(FlowRun.pause, run, deployment, database)
 
 
 @flow.command()
 def resume(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
     """Go on with a run that was paused."""
-    from tidegate.store.flows.runs import resume_flow
+    from tidegate.flows.client import FlowRun
 
-    _steer(resume_flow, run, deployment, database)
+    _control(FlowRun.resume, run, deployment, database)
 
 
 @flow.command()
 def retry(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
     """Try everything of a failed run again that did not succeed."""
-    from tidegate.store.flows.runs import retry_flow
+    from tidegate.flows.client import FlowRun
 
-    _steer(retry_flow, run, deployment, database)
+    _control(FlowRun.retry, run, deployment, database)
 
 
 @contextmanager
@@ -143,11 +143,12 @@ def _may_write(database: Database, run: int, key: str) -> str:
     return "From outside only keys are written that the flow has declared with external=True."
 
 
-def _steer(
-    how: Callable[[Connection, int], object], run: int, deployment: Path, database: str | None
+def _control(
+    operation: Callable[[FlowRun], object], run: int, deployment: Path, database: str | None
 ) -> None:
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
-        from tidegate.store.flows.runs import flow_run
+        from tidegate.flows.client import flow_run
 
-        opened.transact(lambda c: how(c, run))
-        typer.echo(sentence(opened.transact(lambda c: flow_run(c, run))))
+        found = flow_run(opened, run)
+        operation(found)
+        typer.echo(sentence(found.status()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -16,7 +15,6 @@ from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.tables import clock
 
 if TYPE_CHECKING:
-    from tidegate.store import Database
     from tidegate.store.flows.events import FlowEvent
 
 
@@ -35,16 +33,10 @@ def events(
 ) -> None:
     """Tell what has happened to a run: its states, steps, signals, state and waits."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
-        for event in _events(opened, run, after, follow=follow):
+        from tidegate.flows.client import flow_run
+
+        for event in flow_run(opened, run).events(after, follow=follow):
             typer.echo(_json(event) if as_json else _line(event))
-
-
-def _events(database: Database, run: int, after: int, *, follow: bool) -> Iterator[FlowEvent]:
-    from tidegate.flows.inspect import events, follow_events
-    from tidegate.store.flows.runs import flow_run
-
-    database.transact(lambda c: flow_run(c, run))  # says so if there is none
-    return (follow_events if follow else events)(database, run, after)
 
 
 def _line(event: FlowEvent) -> str:

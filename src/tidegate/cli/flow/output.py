@@ -13,7 +13,7 @@ from tidegate.flows.model.states import StepState
 if TYPE_CHECKING:
     from tidegate.store import Database
     from tidegate.store.flows.events import Outcome
-    from tidegate.store.flows.runs import FlowRun
+    from tidegate.store.flows.runs import FlowRunInfo
 
 LONGEST = 200
 """Characters of a result that are told beside a run."""
@@ -44,7 +44,7 @@ def outcome_of(database: Database, run: int, step: str) -> Outcome:
     raise UnknownRunStep(run, step, listed([it.step for it in found]))
 
 
-def ended(database: Database, run: FlowRun) -> str:
+def ended(database: Database, run: FlowRunInfo) -> str:
     """What has become of a run that was completed, and what it gave, or how that is printed."""
     last = _last(database, run.id)
     if len(last) != 1 or last[0].has_items:

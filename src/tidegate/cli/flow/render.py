@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.flows.inspect import RunInspection
     from tidegate.flows.model.keys import StateValue
     from tidegate.store.flows.events import FlowEvent, FlowWait, Holding
-    from tidegate.store.flows.runs import FlowRun, StepProgress
+    from tidegate.store.flows.runs import FlowRunInfo, StepProgress
 
 LAST_ERROR = 100
 """Characters of an error in a table."""
@@ -24,13 +24,13 @@ MINUTE, HOUR = 60, 3600
 NO_WORKER = "no worker is alive; start one with `tidegate flow worker FLOW`"
 
 
-def sentence(run: FlowRun) -> str:
+def sentence(run: FlowRunInfo) -> str:
     """What has become of a run."""
     because = f": {run.cause}" if run.cause else ""
     return printable(f"run {run.id} of flow {run.flow!r} is {run.state.value}{because}")
 
 
-def table(runs: Sequence[FlowRun]) -> str:
+def table(runs: Sequence[FlowRunInfo]) -> str:
     """Many runs."""
     if not runs:
         return "no runs"

@@ -22,6 +22,7 @@ from tidegate.cli.tables import json_text
 from tidegate.errors import InvalidFlowInput, InvalidFlowValue, InvalidJson
 
 if TYPE_CHECKING:
+    from tidegate.flows.client import FlowRun
     from tidegate.flows.inspect import RunInspection
     from tidegate.flows.model.keys import StateValue
     from tidegate.store import Database
@@ -64,19 +65,18 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     with reported_errors(as_json=as_json):
         found = find_flow(name)
         with created(deployment, database) as opened:
-            from tidegate.flows import client
-            from tidegate.store.flows.runs import flow_run
+            from tidegate.flows.client import start_flow
 
             with told_as_usage(found.name, value):
                 given = found.definition.input.decode(json_given(value))
-                number = client.begin(opened, found, given, key)
+                started = start_flow(opened, found, given, key)
             if not as_json:
-                _warn_without_workers(opened, number)
+                _warn_without_workers(started)
             if wait:
-                watch_run(opened, number, timeout, quiet=as_json)
-            begun = opened.transact(lambda c: flow_run(c, number))
-            told = sentence(begun) if as_json or not wait else ended(opened, begun)
-            typer.echo(json_text(to_builtins(begun)) if as_json else told)
+                watch_run(started, timeout, quiet=as_json)
+            info = started.status()
+            told = sentence(info) if as_json or not wait else ended(opened, info)
+            typer.echo(json_text(to_builtins(info)) if as_json else told)
 
 
 @flow.command(name="list")
@@ -112,22 +112,22 @@ def show(
 ) -> None:
     """Tell how far a run is: its steps, their items, its state, and what it waits for."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
-        from tidegate.flows.inspect import inspect
+        from tidegate.flows.client import flow_run
 
+        found = flow_run(opened, run)
         if watch:
-            watch_run(opened, run, timeout, quiet=as_json)
-        sight = inspect(opened, run)
+            watch_run(found, timeout, quiet=as_json)
+        sight = found.inspect()
         told = ended(opened, sight.run) if watch else whole(sight)
         typer.echo(json_text(_seen(sight)) if as_json else told)
 
 
-def watch_run(database: Database, run: int, timeout: float, *, quiet: bool) -> None:
+def watch_run(run: FlowRun, timeout: float, *, quiet: bool) -> None:
     """Show a run until it has ended; raises when it did not end well, or in time."""
     from tidegate.cli.flow.watch import watching
-    from tidegate.flows.client import wait
 
-    with watching(database, quiet=quiet) as look:
-        wait(database, run, timeout, look=look)
+    with watching(run, quiet=quiet) as look:
+        run.wait(timeout, on_change=look)
 
 
 def _seen(sight: RunInspection) -> dict[str, object]:
@@ -172,12 +172,10 @@ def _value(text: object) -> object:
         return text
 
 
-def _warn_without_workers(database: Database, run: int) -> None:
+def _warn_without_workers(run: FlowRun) -> None:
     from tidegate.store.flows.events import living_workers
-    from tidegate.store.flows.runs import flow_run
 
-    is_open = database.transact(lambda c: flow_run(c, run)).closed_at is None
-    if is_open and database.transact(living_workers) == 0:
+    if run.status().closed_at is None and run.database.transact(living_workers) == 0:
         typer.echo(NO_WORKER, err=True)
 
 

@@ -17,10 +17,10 @@ from tidegate.cli.flow.render import happening, not_taken, on_one_line, signal_a
 from tidegate.errors import counted
 
 if TYPE_CHECKING:
+    from tidegate.flows.client import FlowRun
     from tidegate.flows.inspect import RunInspection
     from tidegate.flows.model.gates import Standing
-    from tidegate.store import Database
-    from tidegate.store.flows.runs import FlowRun
+    from tidegate.store.flows.runs import FlowRunInfo
 
 GLANCE = 0.25
 """Seconds between two pictures at least."""
@@ -33,22 +33,20 @@ RECENT = 5.0
 class Picture:
     """Drawn over and over in the same place."""
 
-    def __init__(self, database: Database, live: Live, console: Console) -> None:
+    def __init__(self, run: FlowRun, live: Live, console: Console) -> None:
         from tidegate.flows.inspect import Pace
 
-        self._database = database
+        self._run = run
         self._live = live
         self._console = console
         self._pace = Pace()
         self._drawn_at = 0.0
 
-    def look(self, run: FlowRun) -> None:
+    def look(self, run: FlowRunInfo) -> None:
         """Draw the run, unless that was done a moment ago; when it is over, in any case."""
         if run.closed_at is None and monotonic() - self._drawn_at < GLANCE:
             return
-        from tidegate.flows.inspect import inspect
-
-        sight = inspect(self._database, run.id)
+        sight = self._run.inspect()
         self._pace.add(sight)
         lines = frame(sight, self._pace, self._console.width)
         self._live.update(Group(*(Text(line, no_wrap=True) for line in lines)), refresh=True)
@@ -61,10 +59,10 @@ class Lines:
     Each begins with the seconds since the run was begun, by the clock of the database.
     """
 
-    def __init__(self, database: Database, console: Console) -> None:
+    def __init__(self, run: FlowRun, console: Console) -> None:
         from tidegate.flows.inspect import Pace
 
-        self._database = database
+        self._run = run
         self._console = console
         self._seen: int | None = None
         self._begun_at = 0.0
@@ -72,30 +70,28 @@ class Lines:
         self._pace = Pace()
         self._told: dict[str, str] = {}
 
-    def look(self, run: FlowRun) -> None:
+    def look(self, run: FlowRunInfo) -> None:
         """Tell what has happened since the last look."""
-        from tidegate.flows.inspect import events, inspect
-
-        after = self._pass_over(run.id) if self._seen is None else self._seen
+        after = self._pass_over() if self._seen is None else self._seen
         self._seen = after
-        for event in events(self._database, run.id, after):
+        for event in self._run.events(after):
             self._seen = event.id
             self._say(happening(event), (event.at - run.begun_at).total_seconds())
         if run.closed_at is None and monotonic() - self._counted_at >= COUNT_EVERY:
             self._counted_at = monotonic()
-            sight = inspect(self._database, run.id)
+            sight = self._run.inspect()
             self._pace.add(sight)
             self._count(sight)
 
-    def _pass_over(self, run: int) -> int:
+    def _pass_over(self) -> int:
         """Tell in one line what happened before somebody looked; answers where to go on."""
         from tidegate.store.flows.events import flow_past
 
-        past = self._database.transact(lambda c: flow_past(c, run, RECENT))
+        past = self._run.database.transact(lambda c: flow_past(c, self._run.id, RECENT))
         self._begun_at = monotonic() - past.age
         if past.events:
             told = counted(past.events, "event")
-            self._say(f"{told} before; `tidegate flow events {run}` tells them")
+            self._say(f"{told} before; `tidegate flow events {self._run.id}` lists them")
             self._counted_at -= COUNT_EVERY  # how far it is may be told at once
         return past.last
 
@@ -132,15 +128,15 @@ class Lines:
 
 @contextmanager
 def watching(
-    database: Database, *, quiet: bool, console: Console | None = None
-) -> Iterator[Callable[[FlowRun], None] | None]:
+    run: FlowRun, *, quiet: bool, console: Console | None = None
+) -> Iterator[Callable[[FlowRunInfo], None] | None]:
     """What is called with a run whenever it may have moved; it suits where stderr goes."""
     if quiet:
         yield None
         return
     shown = console or Console(stderr=True, highlight=False)
     if not shown.is_terminal:
-        yield Lines(database, shown).look
+        yield Lines(run, shown).look
         return
     with Live(Text(""), console=shown, auto_refresh=False, vertical_overflow="crop") as live:
-        yield Picture(database, live, shown).look
+        yield Picture(run, live, shown).look

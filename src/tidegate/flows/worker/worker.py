@@ -319,7 +319,7 @@ def _is_generator(queue: str, part: Part) -> bool:
 
 
 @contextmanager
-def working(
+def flow_worker(
     database: Database,
     *flows: Flow,
     threads: int = THREADS,

@@ -31,7 +31,7 @@ SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class FlowRun:
+class FlowRunInfo:
     """A run as it was when it was read."""
 
     id: int
@@ -98,7 +98,7 @@ def begin_flow(
     return int(row[0])
 
 
-def flow_run(connection: psycopg.Connection, run: int) -> FlowRun:
+def flow_run(connection: psycopg.Connection, run: int) -> FlowRunInfo:
     """The run of this number."""
     row = connection.execute(_SQL["find_run"].sql, {"run": run}).fetchone()
     if row is None:
@@ -106,7 +106,17 @@ def flow_run(connection: psycopg.Connection, run: int) -> FlowRun:
     return _run(row)
 
 
-def flow_runs(connection: psycopg.Connection, flow: str | None, most: int = 100) -> list[FlowRun]:
+def flow_run_of_key(connection: psycopg.Connection, flow: str, key: str) -> FlowRunInfo:
+    """The run of a flow that has this key."""
+    row = connection.execute(_SQL["find_run_of_key"].sql, {"flow": flow, "key": key}).fetchone()
+    if row is None:
+        raise UnknownFlowRun(key)
+    return _run(row)
+
+
+def flow_runs(
+    connection: psycopg.Connection, flow: str | None, most: int = 100
+) -> list[FlowRunInfo]:
     """The latest runs, the last one first."""
     rows = connection.execute(_SQL["runs"].sql, {"flow": flow, "most": most})
     return [_run(row) for row in rows]
@@ -114,7 +124,7 @@ def flow_runs(connection: psycopg.Connection, flow: str | None, most: int = 100)
 
 def open_flows_by_input(
     connection: psycopg.Connection, flows: Sequence[str], field: str
-) -> list[tuple[str, FlowRun]]:
+) -> list[tuple[str, FlowRunInfo]]:
     """The runs of these flows that have not ended, each with one field of its input."""
     rows = connection.execute(_SQL["open_by_input"].sql, {"flows": list(flows), "field": field})
     return [(given, _run(row)) for given, *row in rows]
@@ -234,9 +244,9 @@ def _one(connection: psycopg.Connection, query: str, **asked: object) -> tuple[A
     return row
 
 
-def _run(row: Sequence[Any]) -> FlowRun:
+def _run(row: Sequence[Any]) -> FlowRunInfo:
     id_, flow, key, state, *rest = row
-    return FlowRun(id_, flow, key, FlowState(state), *rest)
+    return FlowRunInfo(id_, flow, key, FlowState(state), *rest)
 
 
 _SQL = queries(__name__)

@@ -11,6 +11,11 @@ SELECT id, flow, key, state, cause, begun_at, closed_at
 FROM tidegate.flow_run
 WHERE id = %(run)s;
 
+-- name: find_run_of_key — A run by its flow and its key.
+SELECT id, flow, key, state, cause, begun_at, closed_at
+FROM tidegate.flow_run
+WHERE flow = %(flow)s AND key = %(key)s;
+
 -- name: runs — The latest runs, of one flow or of all.
 SELECT id, flow, key, state, cause, begun_at, closed_at
 FROM tidegate.flow_run
