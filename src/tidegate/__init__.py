@@ -16,30 +16,40 @@ if TYPE_CHECKING:
     from tidegate.checkpoint import Checkpoints
     from tidegate.flows import Flow
     from tidegate.pipeline import Pipeline, Stream
-    from tidegate.runtime.deployment import open_deployment
-    from tidegate.runtime.service import serve
+    from tidegate.runtime.deployment import Deployment, connect
+    from tidegate.runtime.results import Result, Results
+    from tidegate.runtime.run import Run
+    from tidegate.runtime.service import PipelineService
     from tidegate.spark import session_on
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Checkpoints",
+    "Deployment",
     "Flow",
     "Pipeline",
+    "PipelineService",
+    "Result",
+    "Results",
+    "Run",
     "Stream",
     "__version__",
-    "open_deployment",
-    "serve",
+    "connect",
     "session_on",
 ]
 
 _HOMES = {
     "Checkpoints": "tidegate.checkpoint",
+    "Deployment": "tidegate.runtime.deployment",
     "Flow": "tidegate.flows",
     "Pipeline": "tidegate.pipeline",
+    "PipelineService": "tidegate.runtime.service",
+    "Result": "tidegate.runtime.results",
+    "Results": "tidegate.runtime.results",
+    "Run": "tidegate.runtime.run",
     "Stream": "tidegate.pipeline",
-    "open_deployment": "tidegate.runtime.deployment",
-    "serve": "tidegate.runtime.service",
+    "connect": "tidegate.runtime.deployment",
     "session_on": "tidegate.spark",
 }
 

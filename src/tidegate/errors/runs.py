@@ -234,3 +234,24 @@ class ChaosFailed(RunError):
     fault: str
     reason: str
     says: ClassVar[str] = "with the fault {fault!r}: {reason}"
+
+
+@dataclass(eq=False)
+class SourceNotGiven(RunError):
+    """`pipeline.run` was called without data for a source."""
+
+    sources: str
+
+    says = "no data is given for {sources}; give a path, a DataFrame or a table for each source"
+
+
+@dataclass(eq=False)
+class DataFolderNotGiven(RunError):
+    """A database was given without a folder for the files of the deployment."""
+
+    database: str
+
+    says = (
+        "{database} names a database alone; give data=PATH, a folder that all processes and Spark"
+        " can reach"
+    )

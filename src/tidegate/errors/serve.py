@@ -302,3 +302,12 @@ class RefusedByServer(ServeError):
     refusal: str
     message: str
     says: ClassVar[str] = "{message} [{refusal}]"
+
+
+@dataclass(eq=False)
+class FilesOnServer(ServeError):
+    """The files of a remote result were asked for."""
+
+    sink: str
+
+    says = "the files of sink {sink!r} are on the server; use to_arrow(), to_pandas() or to_df()"

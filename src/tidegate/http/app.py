@@ -12,12 +12,12 @@
     GET  /pipelines/{pipeline}/runs/{run}/sources/{source}            which chunks are there
     PUT  /pipelines/{pipeline}/runs/{run}/sources/{source}/chunks/{number}
     POST /pipelines/{pipeline}/runs/{run}/sources/{source}/end
-    GET  /pipelines/{pipeline}/runs/{run}/results                     at the end, or
-    ?checkpoint=N|latest GET  /pipelines/{pipeline}/runs/{run}/results/{sink} GET
-    /pipelines/{pipeline}/runs/{run}/checkpoints                 how each went POST
-    /pipelines/{pipeline}/runs/{run}/checkpoints                 begin one GET
-    /pipelines/{pipeline}/runs/{run}/checkpoints/{number|latest}        the manifest of one POST
-    /pipelines/{pipeline}/runs/{run}/restore                     begin again at a cut
+    GET  /pipelines/{pipeline}/runs/{run}/results                     or ?checkpoint=N|latest
+    GET  /pipelines/{pipeline}/runs/{run}/results/{sink}
+    GET  /pipelines/{pipeline}/runs/{run}/checkpoints                 all of them
+    POST /pipelines/{pipeline}/runs/{run}/checkpoints                 trigger one
+    GET  /pipelines/{pipeline}/runs/{run}/checkpoints/{number|latest} the manifest of one
+    POST /pipelines/{pipeline}/runs/{run}/restore                     restart from a checkpoint
 
 Endpoints read a request, let an `Account` do the work on one of a few threads, and write the
 answer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tidegate.pipeline.event_time import read_event_time
@@ -13,6 +14,8 @@ from tidegate.pipeline.stream import Stream, check_shards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tidegate.runtime.results import Results
 
 
 class Pipeline:
@@ -61,6 +64,21 @@ class Pipeline:
         at = user_line()
         check_name("stream", name, at)
         return Stream(self, Reference(at, name))
+
+    def run(self, /, **sources: object) -> Results:
+        """Run the pipeline once over data that is at hand; the results of all sinks.
+
+        Each source is given by its name: a path or glob, a Spark DataFrame, an Arrow table, a
+        pandas DataFrame, or a list of those. Nothing has to be set up: the run has a temporary
+        deployment and the Spark session of this process.
+
+            results = shop.run(sales=df, items="items/*.parquet")
+            results["totals"].to_df()
+        """
+        # runtime stands above pipeline: it is loaded when a run is wanted.
+        embedded = import_module("tidegate.runtime.embedded_run")
+        results: Results = embedded.run_pipeline(self, sources)
+        return results
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, shards={self.shards})"

@@ -1,7 +1,11 @@
-"""A deployment: a folder and a database, everything of a pipeline that outlives its processes.
+"""A deployment: a database and a folder, all that outlives the processes of a pipeline.
 
-FOLDER/postgres   the embedded server, unless another database is given
-FOLDER/data       chunks and batches; may be elsewhere, where all workers and Spark reach it
+    FOLDER/postgres   the embedded server, unless another database is given
+    FOLDER/data       chunks and batches; may be elsewhere, where all workers and Spark reach it
+
+    with tg.connect("deployment") as deployment:
+        with deployment.serve(pipeline) as service:
+            run = service.start("march")
 
 Only the user who runs it can read the folder; see `tidegate.permissions`.
 """
@@ -9,17 +13,27 @@ Only the user who runs it can read the folder; see `tidegate.permissions`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from os import environ
+from importlib import import_module
+from os import PathLike, environ, fspath
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import UnusableFolder
+from tidegate.errors import DataFolderNotGiven, UnusableFolder
 from tidegate.permissions import private_folder
 from tidegate.settings import Settings
+from tidegate.spark import session_on
 from tidegate.spark.ingest.disk_space import DiskReserve
-from tidegate.store import Database, open_database
-from tidegate.store.core.database import VARIABLE
+from tidegate.spark.session.sessions import DEFAULT_MASTER
+from tidegate.store import Database, open_database, overview
+from tidegate.store.core.database import VARIABLE, describe
+
+if TYPE_CHECKING:
+    from tidegate.pipeline import Pipeline
+    from tidegate.runtime.service import PipelineService
+    from tidegate.spark import Session
+    from tidegate.store import RunSummary
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,30 @@ class Deployment:
     settings: Settings = field(default_factory=Settings)
     folders: tuple[str, ...] = ()
     """Other folders that need free space, such as that of the embedded server."""
+
+    @contextmanager
+    def serve(
+        self,
+        pipeline: Pipeline,
+        session: Session | None = None,
+        *,
+        master: str = DEFAULT_MASTER,
+        shards: int | None = None,
+    ) -> Iterator[PipelineService]:
+        """Serve a pipeline in this process until the end of the block: Spark, worker, monitor.
+
+        Without a `session`, the session of this process is used, or one is started on `master`.
+        """
+        from tidegate.runtime.service import serve
+
+        with ExitStack() as opened:
+            used = session or opened.enter_context(session_on(master))
+            yield opened.enter_context(serve(self, pipeline, used, shards))
+
+    def runs(self, pipeline: str | None = None) -> list[RunSummary]:
+        """All runs that are remembered, of one pipeline or of all."""
+        found = self.database.transact(overview)
+        return [it for it in found if pipeline in {None, it.run.pipeline}]
 
     @property
     def reserve(self) -> DiskReserve:
@@ -60,3 +98,34 @@ def open_deployment(
     with open_database(database, folder, environ) as opened:
         embedded = () if database or environ.get(VARIABLE) else (str(folder / "postgres"),)
         yield Deployment(opened, root, settings, embedded)
+
+
+def connect(
+    target: str | PathLike[str],
+    *,
+    database: str | None = None,
+    data: str | PathLike[str] | None = None,
+    **server: Any,
+) -> AbstractContextManager[Any]:
+    """Open a deployment until the end of the block: a folder, a PostgreSQL URL, or a server's URL.
+
+    A folder has an embedded PostgreSQL, unless `database` names another one; `data` is where its
+    files are kept, by default in the folder. A PostgreSQL URL needs `data`. An HTTP URL gives an
+    `HttpService`, whose `start` and `run` return the same `Run` handles; it takes `token` and
+    `allow_plain_http`.
+    """
+    text = fspath(target)
+    if text.startswith(("http://", "https://")):
+        # http stands above runtime: it serves what runtime runs.
+        opened: AbstractContextManager[Any] = import_module(
+            "tidegate.http.client.http_service"
+        ).http_service(text, **server)
+        return opened
+    if server:
+        raise TypeError(f"{', '.join(server)}: only for the URL of a server")
+    if "://" not in text:
+        return open_deployment(Path(text), database, None if data is None else fspath(data))
+    if data is None:
+        raise DataFolderNotGiven(describe(text))
+    folder = fspath(data)
+    return open_deployment(Path(folder) if "://" not in folder else Path.cwd(), text, folder)

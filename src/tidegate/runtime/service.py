@@ -22,6 +22,7 @@ from tidegate.runtime.jobs.processor_factory import SparkProcessorFactory
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.monitor.monitor import Monitor
 from tidegate.runtime.monitor.sweeper import Sweeper
+from tidegate.runtime.run import Run, ServedRun
 from tidegate.runtime.task_graph import TaskGraph, build_task_graph
 from tidegate.runtime.worker.isolated_trials import Trials
 from tidegate.runtime.worker.worker import Worker
@@ -29,6 +30,7 @@ from tidegate.spark import CheckerPool, check, ended_under, ensure_fit, why_ende
 from tidegate.store import Notifications, open_runs, plan_of
 
 if TYPE_CHECKING:
+    from tidegate.checkpoint import Checkpoints
     from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalPlan
     from tidegate.runtime.deployment import Deployment
@@ -46,6 +48,8 @@ class PipelineFrontend:
     notifications: Notifications
     watch: Monitor
     session: Session
+    root: str
+    """The folder of all files of the deployment."""
 
     def check(self) -> None:
         """Raise `SparkLost` or `WorkerGaveUp` if this process can no longer work."""
@@ -55,6 +59,27 @@ class PipelineFrontend:
         name, watch = self.task_graph.name, self.watch
         if not watch.is_alive:
             raise WorkerGaveUp(name, f"its monitor has died of {watch.error!r}") from watch.error
+
+    def start(
+        self,
+        run: str,
+        *,
+        deadline: float | None = None,
+        warn_after: float | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> Run:
+        """Start a run under a name that no open run has.
+
+        `deadline` and `warn_after` are seconds from now: the run fails, or a warning is logged,
+        if it is not complete by then. Raises `RunExists`.
+        """
+        self.server.begin(run, deadline=deadline, warn_after=warn_after, checkpoints=checkpoints)
+        return ServedRun(run, self, self.root)
+
+    def run(self, name: str) -> Run:
+        """The handle of a run that was started before; raises `UnknownRun`."""
+        self.server.known(name)
+        return ServedRun(name, self, self.root)
 
     def schema_of(self, sink: str) -> Schema:
         """The columns and types of a sink's result."""
@@ -104,7 +129,9 @@ def serve_frontend(
         checkers.warm()
         server = RunService(place, pipeline, task_graph, lambda: session, notifications, checkers)
         with server.injection:
-            yield PipelineFrontend(checked, task_graph, server, notifications, watch, session)
+            yield PipelineFrontend(
+                checked, task_graph, server, notifications, watch, session, place.root
+            )
 
 
 @contextmanager

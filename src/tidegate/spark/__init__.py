@@ -14,7 +14,13 @@ from tidegate.spark.analyze.prepare import PreparedStage, inputs_of, prepare
 from tidegate.spark.analyze.schemas import Schema
 from tidegate.spark.checker.pool import CheckerPool
 from tidegate.spark.ingest.event_times import latest_event, watermark
-from tidegate.spark.ingest.frames import as_frame, copy_frame, frame_digest
+from tidegate.spark.ingest.frames import (
+    as_frame,
+    collect_frame,
+    copy_frame,
+    frame_digest,
+    rows_from_arrow,
+)
 from tidegate.spark.ingest.ingest import digest, ingest, ingest_table
 from tidegate.spark.ingest.streams import (
     Rows,
@@ -34,6 +40,8 @@ from tidegate.spark.jobs.run_stage import passes_through, run_stage_job
 from tidegate.spark.jobs.spark_errors import is_in_the_data
 from tidegate.spark.reference import reference
 from tidegate.spark.results.csv_result import write_csv
+from tidegate.spark.results.result_frames import result_files, result_rows, result_table
+from tidegate.spark.results.result_streams import columns_of
 from tidegate.spark.session.engines import Offer
 from tidegate.spark.session.jvm_liveness import ended_under, reported_end, why_ended
 from tidegate.spark.session.probes import ensure_fit
@@ -55,6 +63,8 @@ __all__ = [
     "as_frame",
     "check",
     "check_stream",
+    "collect_frame",
+    "columns_of",
     "compacting",
     "copy_frame",
     "copy_rows",
@@ -77,6 +87,10 @@ __all__ = [
     "prepare",
     "reference",
     "reported_end",
+    "result_files",
+    "result_rows",
+    "result_table",
+    "rows_from_arrow",
     "run_stage_job",
     "session_on",
     "stream_id",

@@ -14,14 +14,19 @@ from uuid import uuid4
 
 import msgspec
 
+from tidegate.checkpoint import CheckpointState
 from tidegate.errors import (
+    CheckpointAborted,
+    CheckpointPending,
     ChunkConflict,
     ChunkTooLarge,
     NoSuchChunk,
+    NothingToCancel,
     OtherPipeline,
     RefusedByServer,
     RunTimeout,
     TidegateError,
+    UnknownCheckpoint,
     UnknownFormat,
     UnknownRun,
 )
@@ -169,6 +174,29 @@ class HttpRunClient:
         check_results(self._calls.url, self.served, results)
         return results
 
+    def rows_at(self, run: str, checkpoint: str) -> dict[str, int]:
+        """The rows of every sink at a checkpoint, a number or "latest"."""
+        path = f"{self._path(run, 'results')}?checkpoint={quote(checkpoint, safe='')}"
+        results = _read(self._calls.json("GET", path), _Results).results
+        check_results(self._calls.url, self.served, results)
+        return results
+
+    def fetch(self, run: str, sink: str, query: str, take: Callable[[Iterator[bytes]], T]) -> T:
+        """Read a result piece by piece, in the format that the query names."""
+        return self._calls.fetch(f"{self._path(run, 'results', sink)}?{query}", take)
+
+    def delivered(self, run: str, source: str) -> Iterator[tuple[int, str]]:
+        """Number and SHA-256 of each delivered chunk, in the order of numbers."""
+        return self._ask(run, source)
+
+    def cancel(self, run: str) -> bool:
+        """Cancel a run; False if it was closed before."""
+        try:
+            self._calls.json("POST", self._path(run, "cancel"), {})
+        except NothingToCancel:
+            return False
+        return True
+
     def check(self) -> None:
         """Raise if nobody is at work there."""
         self._calls.json("GET", "/health")
@@ -221,6 +249,22 @@ class HttpRunClient:
         return _read(
             self._calls.json("GET", self._path(run, "checkpoints", asked)), CheckpointManifest
         )
+
+    def taken(self, run: str, number: int, timeout: float) -> Checkpoint:
+        """Wait until a checkpoint is committed; raises `CheckpointAborted`, `CheckpointPending`."""
+        deadline = monotonic() + timeout
+        while True:
+            found = next((it for it in self.checkpoints(run) if it.number == number), None)
+            if found is None:
+                raise UnknownCheckpoint(run, f"checkpoint {number}", "none of that number")
+            if found.state is CheckpointState.ABORTED:
+                reason, offender = found.reason or "", found.offender or "unknown"
+                raise CheckpointAborted(run, number, reason, offender)
+            if found.state is CheckpointState.COMMITTED:
+                return found
+            if monotonic() >= deadline:
+                raise CheckpointPending(run, number, timeout)
+            sleep(LOOK)
 
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at a cut, by default the latest; to do so twice is harmless."""

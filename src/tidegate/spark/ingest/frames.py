@@ -12,13 +12,14 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import ipc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.errors import MissingColumns, UnsupportedData, WrongColumnType
 from tidegate.spark.analyze.schemas import column, empty_source
 from tidegate.spark.ingest.arrow_types import arrow_schema
 from tidegate.spark.ingest.ingest import ingest_table
 from tidegate.spark.ingest.streams import copy_rows
+from tidegate.spark.session.sessions import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,16 @@ def as_frame(source: str, data: object) -> DataFrame | pa.Table:
     if _is_pandas(data):
         return pa.Table.from_pandas(data, preserve_index=False)
     raise UnsupportedData(source, f"{type(data).__module__}.{type(data).__qualname__}")
+
+
+def collect_frame(frame: DataFrame | pa.Table) -> pa.Table:
+    """The rows in this process, to be sent elsewhere."""
+    return frame.toArrow() if isinstance(frame, DataFrame) else frame
+
+
+def rows_from_arrow(session: SparkSession | None, table: pa.Table) -> DataFrame:
+    """The rows of a table as a DataFrame, by default of the session of this process."""
+    return (session or open_session()).createDataFrame(table)
 
 
 def frame_digest(frame: DataFrame | pa.Table, number: int | None) -> str:

@@ -29,10 +29,10 @@ ROWS = 1 << 16
 
 def arrow_stream(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[bytes]:
     """A result as an Arrow IPC stream."""
-    columns = _columns(schema)
+    columns = columns_of(schema)
     written = _Written()
     with ipc.new_stream(pa.PythonFile(written, mode="w"), columns) as writer:
-        for table in _tables(root, batches, columns):
+        for table in tables(root, batches, columns):
             writer.write_table(table)
             yield written.taken()
     yield written.taken()
@@ -40,23 +40,23 @@ def arrow_stream(root: str, batches: Sequence[Batch], schema: StructType) -> Ite
 
 def parquet_stream(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[bytes]:
     """A result as one Parquet file."""
-    columns = _columns(schema)
+    columns = columns_of(schema)
     written = _Written()
     with parquet.ParquetWriter(pa.PythonFile(written, mode="w"), columns) as writer:
-        for table in _tables(root, batches, columns):
+        for table in tables(root, batches, columns):
             writer.write_table(table)
             yield written.taken()
     yield written.taken()
 
 
-def _columns(schema: StructType) -> pa.Schema:
+def columns_of(schema: StructType) -> pa.Schema:
     """Nullable throughout, as they are in the files."""
     return pa.schema(
         [field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")]
     )
 
 
-def _tables(root: str, batches: Sequence[Batch], columns: pa.Schema) -> Iterator[pa.Table]:
+def tables(root: str, batches: Sequence[Batch], columns: pa.Schema) -> Iterator[pa.Table]:
     for batch in batches:
         for file in batch.files:
             with _opened(under(root, file)) as stored:
