@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidegate.checkpoint import Checkpoints
-    from tidegate.flows import Flow
+    from tidegate.flows import Flow, FlowRun
     from tidegate.pipeline import Pipeline, Stream
     from tidegate.runtime.deployment import Deployment, connect
     from tidegate.runtime.results import Result, Results
@@ -28,6 +28,7 @@ __all__ = [
     "Checkpoints",
     "Deployment",
     "Flow",
+    "FlowRun",
     "Pipeline",
     "PipelineService",
     "Result",
@@ -43,6 +44,7 @@ _HOMES = {
     "Checkpoints": "tidegate.checkpoint",
     "Deployment": "tidegate.runtime.deployment",
     "Flow": "tidegate.flows",
+    "FlowRun": "tidegate.flows",
     "Pipeline": "tidegate.pipeline",
     "PipelineService": "tidegate.runtime.service",
     "Result": "tidegate.runtime.results",

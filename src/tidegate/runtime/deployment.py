@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import DataFolderNotGiven, UnusableFolder
+from tidegate.flows.client import flow_run, start_flow
 from tidegate.permissions import private_folder
 from tidegate.settings import Settings
 from tidegate.spark import session_on
@@ -30,6 +31,7 @@ from tidegate.store import Database, open_database, overview
 from tidegate.store.core.database import VARIABLE, describe
 
 if TYPE_CHECKING:
+    from tidegate.flows import Flow, FlowRun, FlowWorker
     from tidegate.pipeline import Pipeline
     from tidegate.runtime.service import PipelineService
     from tidegate.spark import Session
@@ -69,6 +71,32 @@ class Deployment:
         """All runs that are remembered, of one pipeline or of all."""
         found = self.database.transact(overview)
         return [it for it in found if pipeline in {None, it.run.pipeline}]
+
+    def start_flow(
+        self,
+        flow: Flow,
+        input: Any = None,  # noqa: A002  the word of the flow's steps
+        *,
+        key: str | None = None,
+    ) -> FlowRun:
+        """Start a run of a flow; a call with the same `key` returns the same run."""
+        return start_flow(self.database, flow, input, key)
+
+    def flow_run(self, run: int | str, flow: Flow | None = None) -> FlowRun:
+        """The handle of a run of a flow that was started before, by its number or key."""
+        return flow_run(self.database, run, flow)
+
+    def flow_worker(self, *flows: Flow, **options: Any) -> AbstractContextManager[FlowWorker]:
+        """Execute tasks of these flows in this process until the end of the block.
+
+        `threads` is how many tasks run at a time.
+        """
+        # flows.worker stands above runtime: steps may run pipelines.
+        module = import_module("tidegate.flows.worker.worker")
+        worker: AbstractContextManager[FlowWorker] = module.flow_worker(
+            self.database, *flows, root=self.root, **options
+        )
+        return worker
 
     @property
     def reserve(self) -> DiskReserve:

@@ -23,7 +23,7 @@ from tidegate.errors import (
     UnsupportedData,
     WrongColumnType,
 )
-from tidegate.http import serving_http
+from tidegate.http import serve_http
 from tidegate.spark import Session
 
 ROWS = {"store_id": [1, 2, 1], "amount": [10, 20, 5]}
@@ -46,7 +46,7 @@ def service(common_place: tg.Deployment, spark: Session) -> Iterator[tg.Pipeline
 
 @pytest.fixture(scope="module")
 def remote(service: tg.PipelineService, common_place: tg.Deployment) -> Iterator[str]:
-    with serving_http(service, common_place, "127.0.0.1:0") as listening:
+    with serve_http(service, common_place, "127.0.0.1:0") as listening:
         yield listening.url
 
 
