@@ -52,8 +52,6 @@ def monitor(
             open_deployment(deployment, database) as place,
             Notifications(place.database) as notifications,
             run_monitor(place, found.name, notifications, called) as watch,
-            join_as_peer(deployment, group, called, notifications) as peer,
+            join_as_peer(deployment, group, called) as peer,
         ):
-            if peer is not None:
-                watch.on_release = peer.tell_news
             run_role(MonitorRole(watch), peer, stopped, say)

@@ -19,7 +19,6 @@ from tidegate.errors import CoordinatorUnreachable, NotAdmitted
 if TYPE_CHECKING:
     from tidegate.runtime.cluster.peer import GroupPeer
     from tidegate.runtime.cluster.roles import Role
-    from tidegate.store import Notifications
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +108,7 @@ def refuse_taken_name(
 
 
 @contextmanager
-def join_as_peer(
-    folder: Path, address: str | None, name: str, notifications: Notifications
-) -> Iterator[GroupPeer | None]:
+def join_as_peer(folder: Path, address: str | None, name: str) -> Iterator[GroupPeer | None]:
     """This process in the group of its deployment, if that has one."""
     from tidegate.runtime.cluster.discovery import find
     from tidegate.runtime.cluster.peer import GroupPeer
@@ -121,7 +118,7 @@ def join_as_peer(
         yield None
         return
     try:
-        peer = GroupPeer.join(name, place, on_news=notifications.wake_everybody)
+        peer = GroupPeer.join(name, place)
     except (CoordinatorUnreachable, NotAdmitted) as trouble:
         if address is not None:
             raise

@@ -88,11 +88,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
             )
             service = held.enter_context(started)
             held.enter_context(http_server.serve(service, place))
-            peer = held.enter_context(
-                join_as_peer(deployment, group, called, service.notifications)
-            )
-            if peer is not None:
-                service.watch.on_release = service.server.on_news = peer.tell_news
+            peer = held.enter_context(join_as_peer(deployment, group, called))
             say(f"serving {found.name} at {http_server.at.url}")
             duty: Role = ServerRole(service)
             if isinstance(service, PipelineService):

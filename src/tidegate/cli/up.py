@@ -106,10 +106,10 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
                 )
                 say(f"starting {supervisor} for"
                     f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
-                at_work.gather(stopped, wait)
+                at_work.wait_until_ready(stopped, wait)
                 if not stopped.is_set():
                     say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
-                at_work.keep(stopped)
+                at_work.run_until_stopped(stopped)
                 say("stopping: what is at work is finished first")
                 for stats in at_work.stop():
                     say(f"  {stats}")

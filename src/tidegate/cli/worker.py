@@ -73,8 +73,6 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             open_deployment(deployment, database) as place,
             session_on(spark, cores) as session,
             serve(place, found, session, shards, listed_stages(stages), called) as service,
-            join_as_peer(deployment, group, called, service.notifications) as peer,
+            join_as_peer(deployment, group, called) as peer,
         ):
-            if peer is not None:
-                service.watch.on_release = peer.tell_news
             run_role(WorkerRole(service), peer, stopped, say)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tidegate.backoff import Backoff
 from tidegate.cutover.values import Filled
 from tidegate.errors import PortionsApart, StreamStalled
 from tidegate.store.cutover.tables import Key
 
 QUIET = 1.0
 """Seconds after which an offset is told although nothing was changed."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+RETRIES = Backoff(first=0.2, longest=5.0, jitter=0.0)
 
 
 def is_worth_telling(
@@ -92,9 +93,8 @@ class Patience:
         if now - self.since > self.bound:
             reason = f"{type(error).__name__}: {error}"
             raise StreamStalled(self.index, now - self.since, reason) from self.first
-        pause = min(FIRST_PAUSE * 2.0 ** min(self.times, 16), LONGEST_PAUSE)
         self.times += 1
-        return pause
+        return RETRIES.pause(self.times)
 
     def relieve(self) -> None:
         """Something went well."""

@@ -11,13 +11,14 @@ a step begins and how it ends in `decide`.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tidegate.backoff import Backoff
 from tidegate.errors import FinalFailure
 from tidegate.flows.model.context import Context
 from tidegate.flows.model.flow import Flow, GeneratorStep
 from tidegate.flows.model.gates import StateGate, all_of, is_set, reached
 from tidegate.flows.model.keys import FlowStateReader, StateKey
 from tidegate.flows.model.pipeline_result import Released
-from tidegate.flows.model.policies import Backoff, FailAtFirst, Tolerate
+from tidegate.flows.model.policies import FailAtFirst, Tolerate
 from tidegate.flows.model.states import FlowState, StepState, TaskState
 from tidegate.flows.model.steps import Handler, Step
 

@@ -10,6 +10,7 @@ from threading import TIMEOUT_MAX, Condition, Event, Thread
 from time import monotonic
 from typing import NoReturn
 
+from tidegate.backoff import Backoff
 from tidegate.errors import (
     CoordinatorUnreachable,
     GroupError,
@@ -35,7 +36,7 @@ JOINING = 10.0
 """Seconds for which a process looks for its coordinator before it gives up."""
 ATTEMPT = 5.0
 """Seconds that one attempt to be admitted may take."""
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+RETRIES = Backoff(first=0.05, longest=1.0, jitter=0.0)
 """Seconds between two attempts."""
 
 
@@ -63,15 +64,14 @@ class Membership:
 
     def begin(self, timeout: float) -> None:
         """Join, waiting for the coordinator if it is not there yet, and stay from then on."""
-        until, pause = monotonic() + timeout, SHORTEST_PAUSE
-        while True:
+        until = monotonic() + timeout
+        for pause in RETRIES.pauses():
             try:
-                self._join(min(ATTEMPT, max(SHORTEST_PAUSE, until - monotonic())))
+                self._join(min(ATTEMPT, max(RETRIES.first, until - monotonic())))
             except CoordinatorUnreachable:
                 if monotonic() + pause > until:
                     raise
                 self._closed.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
             else:
                 Thread(target=self._stay, name=f"group {self.name}", daemon=True).start()
                 return
@@ -220,21 +220,22 @@ class Membership:
             self._join_again()
 
     def _join_again(self) -> None:
-        pause = SHORTEST_PAUSE
+        pauses = RETRIES.pauses()
+        pause = next(pauses)
         while not self._closed.wait(pause):
             try:
                 self._join(ATTEMPT)
             except CoordinatorUnreachable:
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = next(pauses)
             except MemberReplaced as replaced:
                 self._finish(replaced)
                 return
             except NotAdmitted as refused:
                 log.warning("%s", refused)
-                pause = LONGEST_PAUSE
+                pause = RETRIES.longest
             except Exception:  # noqa: BLE001  a process that lacks something for a moment
                 log.exception("%s could not join the group again", self.name)
-                pause = LONGEST_PAUSE
+                pause = RETRIES.longest
             else:
                 return
 

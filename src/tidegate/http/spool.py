@@ -22,7 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from tidegate.permissions import private_folder
-from tidegate.runtime.cluster.file_lock import locked
+from tidegate.runtime.cluster.file_lock import try_lock
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.spark.ingest.parquet_files import locate
 from tidegate.spark.ingest.parquet_writer import space_on
@@ -105,7 +105,7 @@ class SpooledFile:
 def remove_abandoned(uploads: Path) -> None:
     """Remove the folders of servers that hold their locks no more."""
     for folder in uploads.iterdir():
-        if folder.is_dir() and (lock := locked(_lock_of(folder))) is not None:
+        if folder.is_dir() and (lock := try_lock(_lock_of(folder))) is not None:
             rmtree(folder, ignore_errors=True)
             _lock_of(folder).unlink(missing_ok=True)
             os.close(lock)
@@ -114,7 +114,7 @@ def remove_abandoned(uploads: Path) -> None:
 @contextmanager
 def _held(folder: Path) -> Iterator[Path]:
     """A folder of our own. It is there only while its lock is held, so nobody takes it for left."""
-    lock = locked(_lock_of(folder))
+    lock = try_lock(_lock_of(folder))
     assert lock is not None, "nobody else knows this name"
     folder.mkdir(mode=0o700)
     try:

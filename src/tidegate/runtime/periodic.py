@@ -1,8 +1,8 @@
-"""Tending: something is looked after now and then, and no trouble in between is the end of it.
+"""Runs a function periodically on a daemon thread; exceptions are logged and retried with backoff.
 
-Whatever goes wrong in a turn is logged, and the next one comes after a longer pause. After several
-in a row whoever tends lays down what it holds, for others may have more luck with it; it goes on
-trying all the same, because trouble such as a full disk passes without anybody telling.
+After several failures in a row `on_repeated_failure` is called, typically to give leases back so
+that another process can take over. The retries go on, because an outside cause such as a full disk
+may be over at any time.
 """
 
 from __future__ import annotations
@@ -12,94 +12,96 @@ from collections.abc import Callable
 from threading import Event as Flag
 from threading import Thread
 
+from tidegate.backoff import Backoff
 from tidegate.errors import TidegateError
 
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE = 10.0
-MOST_TROUBLES = 3
-"""Turns in a row that go wrong before what is held is laid down."""
+MOST_FAILURES = 3
+"""Failures in a row after which `on_repeated_failure` is called."""
 JOIN_BOUND = 30.0
 
 
 class PeriodicTask:
-    """Takes a turn every so many seconds, on a thread of its own, until it is closed.
+    """Calls `run` every so many seconds, on its own thread, until it is closed.
 
-    `on_repeated_failure` is called there as well, and must be harmless when there is nothing to lay
-    down.
+    `on_repeated_failure` is called on that thread as well, possibly several times.
     """
 
     def __init__(
         self,
         name: str,
-        turn: Callable[[], None],
+        run: Callable[[], None],
         every: float,
         *,
         on_repeated_failure: Callable[[], object] = lambda: None,
         first_after: float = 0.0,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
         self._name = name
-        self._turn = turn
+        self._run = run
         self._every = every
-        self._lay_down = on_repeated_failure
+        self._backoff = Backoff(first=2 * every, longest=longest_pause, jitter=0.0)
+        self._on_repeated_failure = on_repeated_failure
         self._first_after = first_after
-        self._troubles = 0
+        self._failures = 0
         self._closed = Flag()
-        self._hurried = Flag()
+        self._wake = Flag()
         self.error: BaseException | None = None
-        """What has ended the thread, if anything but closing did."""
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        """What ended the thread, if not `close`."""
+        self._thread = Thread(target=self._loop, name=name, daemon=True)
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether there will be another turn."""
+        """Whether the function will be called again."""
         return self._thread.is_alive() and not self._closed.is_set()
 
     def run_now(self) -> None:
-        """Take the next turn at once, unless the last one went wrong."""
-        self._hurried.set()
+        """Call the function at once; after a failure its pause is observed."""
+        self._wake.set()
 
     def close(self, bound: float = JOIN_BOUND) -> None:
-        """Stop after the turn at work, or stop waiting for it."""
+        """Stop after the present call; wait for it at most this many seconds."""
         self._closed.set()
-        self._hurried.set()
+        self._wake.set()
         self._thread.join(bound)
 
-    def _run(self) -> None:
+    def _loop(self) -> None:
         try:
             self._closed.wait(self._first_after)
             while not self._closed.is_set():
-                self._hurried.clear()
-                self._try_a_turn()
-                self._rest()
-        except BaseException as end:  # noqa: BLE001  a dead thread must never look alive
-            self.error = end
-            log.critical("%s has ended: %r", self._name, end)
-            self._try_to_lay_down()
+                self._wake.clear()
+                self._try_to_run()
+                self._pause()
+        except BaseException as error:  # noqa: BLE001  a thread that ended must not seem alive
+            self.error = error
+            log.critical("%s has ended: %r", self._name, error)
+            self._report_failures()
 
-    def _try_a_turn(self) -> None:
+    def _try_to_run(self) -> None:
         try:
-            self._turn()
-        except Exception as trouble:  # whatever it is, it may pass
-            self._troubles += 1
-            is_strange = not isinstance(trouble, TidegateError)
-            log.warning("%s goes on later: %s", self._name, trouble, exc_info=is_strange)
-            if self._troubles >= MOST_TROUBLES:
-                self._try_to_lay_down()
+            self._run()
+        except Exception as error:  # any error may be temporary
+            self._failures += 1
+            is_unexpected = not isinstance(error, TidegateError)
+            log.warning("%s failed and will retry: %s", self._name, error, exc_info=is_unexpected)
+            if self._failures >= MOST_FAILURES:
+                self._report_failures()
         else:
-            self._troubles = 0
+            self._failures = 0
 
-    def _try_to_lay_down(self) -> None:
+    def _report_failures(self) -> None:
         try:
-            self._lay_down()
-        except Exception as trouble:  # noqa: BLE001  a lease that is not renewed expires anyway
-            log.warning("%s could not lay down what it holds: %s", self._name, trouble)
+            self._on_repeated_failure()
+        except Exception as error:  # noqa: BLE001  a lease that is not renewed expires anyway
+            log.warning("%s could not give back what it owns: %s", self._name, error)
 
-    def _rest(self) -> None:
+    def _pause(self) -> None:
         if self._closed.is_set():
             return
-        if self._troubles:
-            self._closed.wait(min(self._every * 2**self._troubles, LONGEST_PAUSE))
+        if self._failures:
+            self._closed.wait(self._backoff.pause(self._failures))
         else:
-            self._hurried.wait(self._every)
+            self._wake.wait(self._every)

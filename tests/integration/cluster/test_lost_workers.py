@@ -52,6 +52,6 @@ def test_a_run_that_ends_the_java_of_its_workers_fails_and_the_others_are_comple
     assert "while it processed run 'local/bad'" in told
     assert "while it processed run 'local/good" not in told
     assert (
-        "has died with exit code 1 (Spark has ended in this process: Java"
+        "failed with exit code 1 (Spark has ended in this process: Java"
         in (tmp_path / "up.log").read_text()
     )

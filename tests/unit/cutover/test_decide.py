@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.cutover.decide import (
-    LONGEST_PAUSE,
+    RETRIES,
     Patience,
     differing,
     is_worth_telling,
@@ -58,7 +58,7 @@ def test_what_goes_well_renews_patience() -> None:
     patience.bear(OSError(), now=0.0)
     patience.relieve()
     pauses = [patience.bear(OSError(), now=20.0 + at / 10) for at in range(20)]
-    assert pauses[0] < pauses[-1] == LONGEST_PAUSE
+    assert pauses[0] < pauses[-1] == RETRIES.longest
 
 
 bounds = st.lists(st.integers(0, 99), unique=True, max_size=6).map(

@@ -11,7 +11,7 @@ import pytest
 
 import tidegate.store
 from tidegate.errors import DatabaseTooOld, InvalidDatabase
-from tidegate.store.core.database import LONGEST_PAUSE, check_version, describe, is_passing, pauses
+from tidegate.store.core.database import RETRIES, check_version, describe, is_passing
 from tidegate.store.core.queries import parse, queries
 
 STORE = Path(tidegate.store.__file__).parent
@@ -65,9 +65,9 @@ def test_only_passing_troubles_are_tried_again(error: psycopg.Error, passing: bo
 
 
 def test_pauses_grow_to_a_limit() -> None:
-    first, *_, last = islice(pauses(), 20)
+    first, *_, last = islice(RETRIES.pauses(), 20)
     assert first < 0.05
-    assert LONGEST_PAUSE / 2 <= last <= LONGEST_PAUSE
+    assert RETRIES.longest / 2 <= last <= RETRIES.longest
 
 
 def test_two_queries_of_one_name_are_refused() -> None:

@@ -7,12 +7,12 @@ from difflib import get_close_matches
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from tidegate.backoff import Backoff
 from tidegate.errors import InvalidArgument, UnknownOption
 from tidegate.flows.model.gates import AllOf, IsSet, Reached, StateGate, keys_of
 from tidegate.flows.model.keys import StateKey
 from tidegate.flows.model.policies import (
     FAIL_AT_FIRST,
-    Backoff,
     FailAtFirst,
     FailurePolicy,
     Tolerate,

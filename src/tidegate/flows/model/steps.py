@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from tidegate.backoff import Backoff
 from tidegate.flows.model.keys import FlowStateReader
-from tidegate.flows.model.policies import FAIL_AT_FIRST, Backoff, FailurePolicy
+from tidegate.flows.model.policies import FAIL_AT_FIRST, FailurePolicy
 
 if TYPE_CHECKING:
     from tidegate.errors import SourceLine

@@ -7,7 +7,6 @@ whether it had its effect. Pauses grow, with jitter, so that many clients do not
 from __future__ import annotations
 
 import json
-import random
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tidegate.backoff import Backoff
 from tidegate.errors import (
     InvalidServer,
     NoSecureConnection,
@@ -46,7 +46,7 @@ WORK = 900.0
 MORE_THAN_A_MOMENT = 3
 """Failures of one call after which that is told."""
 PIECE = 1 << 20
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+RETRIES = Backoff(first=0.1, longest=5.0)
 SUCCESS = range(200, 300)
 SERVER_ERRORS = range(500, 600)
 
@@ -176,7 +176,7 @@ class HttpClient:
     def _until_answered(self, attempt: Callable[[], T]) -> T:
         """Repeat what is lost or may succeed later, until patience ends with the last reason."""
         bounds = _Bounds(self._patience, self._starting)
-        for failures, pause in enumerate(_pauses(), 1):
+        for failures, pause in enumerate(RETRIES.pauses(), 1):
             try:
                 answer = attempt()
             except (ConnectionLost, TidegateError) as error:
@@ -283,10 +283,3 @@ def _pieces(answer: HTTPResponse) -> Iterator[bytes]:
 def _piece(answer: HTTPResponse) -> bytes:
     with _losses():
         return answer.read(PIECE)
-
-
-def _pauses() -> Iterator[float]:
-    pause = FIRST_PAUSE
-    while True:
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter is no secret
-        pause = min(pause * 2, LONGEST_PAUSE)

@@ -1,8 +1,8 @@
-"""Where the processes of a deployment meet: the address of their group, and its secret.
+"""Finds the group of a deployment: the coordinator's address and the group's secret.
 
-FOLDER/group.json   written by whoever coordinates; readable by its owner only
+FOLDER/group.json   written by the coordinating process; readable by its owner only
 
-A process on another host is given both: `--group ADDRESS`, and the secret as TIDEGATE_SECRET.
+A process on another host gets both by `--group ADDRESS` and the variable TIDEGATE_SECRET.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ SECRET = "TIDEGATE_SECRET"  # noqa: S105  the name of a variable
 
 
 class GroupAddress(msgspec.Struct, frozen=True):
-    """An address that processes can join a group at, with what they have to know."""
+    """The address of a group's coordinator, and the secret that members prove to know."""
 
     address: str
     secret: bytes
 
     def save(self, folder: Path) -> None:
-        """Tell the processes of a deployment; nobody ever reads half of it."""
+        """Write it to the folder of a deployment, atomically."""
         draft = folder / f"{FILE}.{os.getpid()}"
         draft.touch(mode=0o600)
         draft.write_bytes(msgspec.json.encode(self))
         draft.replace(folder / FILE)
 
 
-def forget(folder: Path, place: GroupAddress) -> None:
-    """Nobody coordinates there any more; somebody else may coordinate elsewhere by now."""
-    if find(folder) == place:
+def remove(folder: Path, address: GroupAddress) -> None:
+    """Remove the address from the folder, unless another coordinator has replaced it."""
+    if find(folder) == address:
         (folder / FILE).unlink(missing_ok=True)
 
 
 def find(
     folder: Path, address: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> GroupAddress | None:
-    """The group of a deployment: at the address given, or wherever its folder says, if it does."""
+    """The group at the given address, or the one recorded in the deployment's folder, if any."""
     if address is not None:
         secret = environment.get(SECRET, "")
         if not secret:
@@ -56,6 +56,6 @@ def find(
 
 
 def secret_for(environment: Mapping[str, str] = os.environ) -> bytes:
-    """The secret that was given to this process, or a fresh one."""
+    """The secret in the environment, or a fresh one."""
     given = environment.get(SECRET, "")
     return given.encode() if given else new_secret()

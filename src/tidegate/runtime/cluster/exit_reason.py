@@ -1,7 +1,7 @@
-"""Why a process has ended, found in the end of its log.
+"""Finds the error that ended a process at the end of its log.
 
-Tidegate, Python and Java write to the log in any order: warnings of Java may come before and long
-after the error that has ended the process.
+Tidegate, Python and Java write to the log in any order: warnings of Java may precede the error or
+follow it much later.
 """
 
 from __future__ import annotations

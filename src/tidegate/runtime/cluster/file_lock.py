@@ -1,4 +1,4 @@
-"""Locks on files: held by one living process, and free as soon as that is gone, however it went."""
+"""Advisory locks on files: held by one process, and released by the system when it ends."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from tidegate.errors import AlreadyUp
 
 UP = "up.lock"
-"""In the folder of a deployment: held by the `tidegate up` that runs it, and has its process id."""
+"""In the folder of a deployment: locked by the running `tidegate up`; contains its process id."""
 
 
-def locked(file: Path) -> int | None:
-    """The lock, until it is closed; None if somebody has it."""
-    # Not inherited: a process that we start and that outlives us must not hold it.
+def try_lock(file: Path) -> int | None:
+    """A descriptor that holds the lock until it is closed; None if another process holds it."""
+    # Not inherited: a child process that outlives this one must not hold the lock.
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -28,12 +28,12 @@ def locked(file: Path) -> int | None:
 
 @contextmanager
 def exclusive_use(folder: Path) -> Iterator[None]:
-    """Run a deployment until the end of the block; `AlreadyUp` if another process does.
+    """Lock a deployment for one `tidegate up`; raises `AlreadyUp` if another process has it.
 
-    The file stays: one that was removed could be locked by two, each by its own file of that name.
+    The file is never removed: two processes could then lock two different files of that name.
     """
     file = folder / UP
-    lock = locked(file)
+    lock = try_lock(file)
     if lock is None:
         raise AlreadyUp(str(folder), file.read_text().strip() or "unknown")
     try:

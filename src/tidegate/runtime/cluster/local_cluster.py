@@ -1,8 +1,8 @@
-"""A deployment of several processes on one machine: who is wanted, and how they begin and end.
+"""A deployment of several processes on one machine: starts, supervises and stops them.
 
-They begin with a rendezvous of everybody who is wanted, and whoever is missing when its bound
-passes is named. They end with a fence, after which each has heard that it is over, and with a word
-of each about what it has done.
+A cluster starts with a rendezvous of all its processes; those that are missing when its bound
+passes are named. It stops with a fence, after which every process knows of the stop, and with the
+final stats of each.
 """
 
 from __future__ import annotations
@@ -44,182 +44,178 @@ log = logging.getLogger(__name__)
 
 LOGS = "logs"
 SUPERVISOR_NAME = "up"
-"""What the process is called that started the others."""
+"""The name of the supervising process in the group."""
 START_BOUND = 180.0
-"""Seconds for everybody to be at work; each worker starts a Spark."""
-MOST_DEATHS = 3
-"""One that dies more often before it is at work will never be."""
-LOOK = 0.5
-PASSING = 5.0
-"""Seconds within which a warning may be over before anybody is told."""
+"""Seconds for all processes to be ready; each worker starts a Spark."""
+MOST_FAILURES = 3
+"""Failures of a process during the start after which the start has failed."""
+POLL = 0.5
+WARNING_DELAY = 5.0
+"""Seconds for which a warning has to persist before it is reported."""
 END_BOUND = 30.0
-"""Seconds for a process to end once it has handed over."""
+"""Seconds for a process to end after it has handed over."""
 
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """Who is to work on a pipeline, and with which options."""
+    """The processes to run for a pipeline, and their options."""
 
     pipeline: str
     folder: Path
     workers: int
     monitors: int
     serve: Sequence[str] | None = None
-    """The options of the server; none is started without them."""
+    """The options of the server; without them none is started."""
     work: Sequence[str] = ()
     """The options of every worker."""
     stages: Sequence[str] = ()
-    """Lists of the stages that workers are for, dealt out in turn; without any, all."""
+    """Lists of stages, assigned to the workers in turn; without any, each runs all stages."""
 
     def process_specs(self) -> list[ProcessSpec]:
         """One for each process."""
         workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
         monitors = [f"monitor-{number}" for number in range(1, self.monitors + 1)]
-        process_specs = [self._post("monitor", name, ()) for name in monitors]
-        process_specs += [
-            self._post("worker", name, [*self.work, *only])
-            for name, only in zip(workers, self._dealt(), strict=False)
+        specs = [self._spec("monitor", name, ()) for name in monitors]
+        stages = cycle([["--stages", stages] for stages in self.stages] or [[]])
+        specs += [
+            self._spec("worker", name, [*self.work, *only])
+            for name, only in zip(workers, stages, strict=False)
         ]
         if self.serve is not None:
-            process_specs.append(self._post("serve", "server", ["--no-tasks", *self.serve]))
-        return process_specs
+            specs.append(self._spec("serve", "server", ["--no-tasks", *self.serve]))
+        return specs
 
-    def _dealt(self) -> Iterator[Sequence[str]]:
-        return cycle([["--stages", its] for its in self.stages] or [[]])
-
-    def _post(self, command: str, name: str, options: Sequence[str]) -> ProcessSpec:
-        asked = [sys.executable, "-m", "tidegate", command, self.pipeline]
-        asked += ["--deployment", str(self.folder), "--name", name, "--with-parent"]
-        return ProcessSpec(name, command, [*asked, *options])
+    def _spec(self, command: str, name: str, options: Sequence[str]) -> ProcessSpec:
+        line = [sys.executable, "-m", "tidegate", command, self.pipeline]
+        line += ["--deployment", str(self.folder), "--name", name, "--with-parent"]
+        return ProcessSpec(name, command, [*line, *options])
 
 
 class Warnings:
-    """Says what several may report, once, and only if it does not pass by itself."""
+    """Reports a warning once, however many processes have it, and only if it persists."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
         self._since: dict[str, float] = {}
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
-    def note(self, amiss: set[str], now: float) -> None:
-        """This is amiss now; what was said and is over may be said again."""
-        self._since = {it: self._since.get(it, now) for it in amiss}
-        self._said &= amiss
-        for warning in sorted(amiss - self._said):
-            if now - self._since[warning] >= PASSING:
-                self._said.add(warning)
-                self._say(warning)
+    def update(self, present: set[str], now: float) -> None:
+        """Note the present warnings; one that was over may be reported again."""
+        self._since = {warning: self._since.get(warning, now) for warning in present}
+        self._reported &= present
+        for warning in sorted(present - self._reported):
+            if now - self._since[warning] >= WARNING_DELAY:
+                self._reported.add(warning)
+                self._report(warning)
 
 
 class LocalCluster:
-    """The processes at work, and this one among them."""
+    """The supervised processes, and this process as a member of their group."""
 
     def __init__(
         self,
         supervisor: ProcessSupervisor,
         peer: GroupPeer,
-        tend: Callable[[], None] = lambda: None,
-        say: Callable[[str], None] = log.info,
+        ensure_coordinator: Callable[[], None] = lambda: None,
+        report: Callable[[str], None] = log.info,
     ) -> None:
         self.supervisor = supervisor
         self.peer = peer
-        self._tend = tend
-        """Looks after the coordinator."""
-        self._say = say
-        """Tells whoever looks after the deployment."""
-        self._away: set[str] = set()
-        """Who has died and is not back."""
+        self._ensure_coordinator = ensure_coordinator
+        self._report = report
+        """Called with a line for the operator."""
+        self._failed: set[str] = set()
+        """Processes that failed and have not joined the group again."""
 
     @property
     def names(self) -> set[str]:
-        """Of those who are wanted and have not left on purpose."""
-        return {name for name, process in self.supervisor.processes.items() if not process.is_gone}
+        """Of all processes except those that have exited without an error."""
+        return {name for name, it in self.supervisor.processes.items() if not it.is_gone}
 
-    def gather(self, stopped: Event, bound: float = START_BOUND) -> None:
-        """Wait until everybody is at work; `ClusterIncomplete` says who is not, and why."""
+    def wait_until_ready(self, stopped: Event, bound: float = START_BOUND) -> None:
+        """Wait until all processes have joined; raises `ClusterIncomplete` with the reason."""
         began = monotonic()
-        while not (stopped.is_set() or self._are_all_here()):
-            self.look()
-            hopeless = any(_is_hopeless(process) for process in self.supervisor.processes.values())
-            if hopeless or monotonic() > began + bound:
+        while not (stopped.is_set() or self._have_all_joined()):
+            self.supervise()
+            has_failed = any(_cannot_start(it) for it in self.supervisor.processes.values())
+            if has_failed or monotonic() > began + bound:
                 raise self._incomplete(monotonic() - began)
-        completion = self.peer.fence(f"everybody is here {uuid4().hex[:8]}")
+        completion = self.peer.fence(f"ready {uuid4().hex[:8]}")
         offenders = {member.name for member in completion.offenders.values()} & self.names
-        if offenders and not stopped.is_set():  # guests may come and go
+        if offenders and not stopped.is_set():  # temporary members may come and go
             raise ClusterIncomplete(str(completion), FENCE_BOUND, "")
 
-    def keep(self, stopped: Event) -> None:
-        """Start those again that die, until told to stop or all have gone; say what is amiss."""
-        warnings = Warnings(self._say)
+    def run_until_stopped(self, stopped: Event) -> None:
+        """Restart failed processes and report warnings, until `stopped` or all have exited."""
+        warnings = Warnings(self._report)
         while not (stopped.is_set() or self.supervisor.is_gone):
-            self.look()
-            warnings.note({it.warning for it in self.peer.stats.values()} - {""}, monotonic())
-            stopped.wait(LOOK)
+            self.supervise()
+            present = {stats.warning for stats in self.peer.stats.values()} - {""}
+            warnings.update(present, monotonic())
+            stopped.wait(POLL)
 
-    def look(self) -> None:
-        """Look after everybody, and say who has died or is back."""
-        self._tend()
-        for name, what in self.supervisor.look().items():
-            self._say(what)
-            self._away.add(name)
-        back = {name for name in self._away if self._is_here(name)}
-        self._away -= back
-        for name in sorted(back):
-            self._say(f"{name} is back")
+    def supervise(self) -> None:
+        """Restart what has failed, and report failures and recoveries."""
+        self._ensure_coordinator()
+        for name, event in self.supervisor.supervise().items():
+            self._report(event)
+            self._failed.add(name)
+        recovered = {name for name in self._failed if self._is_member(name)}
+        self._failed -= recovered
+        for name in sorted(recovered):
+            self._report(f"{name} is running again")
 
-    def _is_here(self, name: str) -> bool:
-        """Whether its present life is in the group; the last one may still seem to be."""
+    def _is_member(self, name: str) -> bool:
+        """Whether the process has joined since its last start; its predecessor may be listed."""
         process = self.supervisor.processes[name]
         members = {(member.name, member.pid) for member in self.peer.members}
         return process.is_alive and (name, process.pid) in members
 
     def stop(self) -> list[Stats]:
-        """Tell everybody to finish, and hear what each has done."""
+        """Stop all processes; the final stats of each."""
         names = self.names
         self.peer.hint(STOP)
         with suppress(GroupError):
-            self.peer.fence(f"everybody goes {uuid4().hex[:8]}")
+            self.peer.fence(f"stop {uuid4().hex[:8]}")
         self.peer.wait_for_final_stats(names, HAND_OVER_BOUND)
         stats = self.peer.stats
         return [stats[name] for name in sorted(stats)]
 
-    def _are_all_here(self) -> bool:
+    def _have_all_joined(self) -> bool:
         try:
-            self.peer.group.wait_for(self.names, LOOK)
+            self.peer.group.wait_for(self.names, POLL)
         except MembersMissing:
             return False
         return True
 
     def _incomplete(self, seconds: float) -> ClusterIncomplete:
-        """Those who never can come explain it; else all who have not."""
-        here = {member.name for member in self.peer.members}
+        """Names the processes that cannot start, or else all that have not joined."""
+        members = {member.name for member in self.peer.members}
         processes = self.supervisor.processes
-        hopeless = [process for process in processes.values() if _is_hopeless(process)]
-        missing = hopeless or [process for name, process in processes.items() if name not in here]
+        failed = [process for process in processes.values() if _cannot_start(process)]
+        missing = failed or [it for name, it in processes.items() if name not in members]
         names = listed([process.spec.name for process in missing])
-        said = "\n".join(
-            f"{process.spec.name} said last: {process.last_output()}" for process in missing
-        )
-        return ClusterIncomplete(f"{names} did not come", seconds, said)
+        output = "\n".join(f"last output of {it.spec.name}: {it.last_output()}" for it in missing)
+        return ClusterIncomplete(f"{names} did not start", seconds, output)
 
 
-def _is_hopeless(process: SupervisedProcess) -> bool:
-    return process.is_refused or process.failures > MOST_DEATHS
+def _cannot_start(process: SupervisedProcess) -> bool:
+    return process.is_refused or process.failures > MOST_FAILURES
 
 
 class CoordinatorSupervisor:
-    """The coordinator of the group, begun again should a fault of its own end it."""
+    """The coordinator of the group, restarted after an internal error."""
 
     def __init__(self, address: str, secret: bytes) -> None:
         self._secret = secret
         self.coordinator = Coordinator(address, secret=secret)
 
-    def look(self) -> None:
-        """See that there is one; its members come back by themselves."""
+    def supervise(self) -> None:
+        """Restart the coordinator if it is broken; members rejoin by themselves."""
         try:
             self.coordinator.check()
-        except CoordinatorBroken as fault:
-            log.critical("%s", fault, exc_info=True)
+        except CoordinatorBroken as error:
+            log.critical("%s", error, exc_info=True)
             self.coordinator.close()
             self.coordinator = Coordinator(self.coordinator.address, secret=self._secret)
 
@@ -232,22 +228,21 @@ class CoordinatorSupervisor:
 
 @contextmanager
 def local_cluster(
-    wanted: ClusterSpec, address: str, say: Callable[[str], None] = log.info
+    spec: ClusterSpec, address: str, report: Callable[[str], None] = log.info
 ) -> Iterator[LocalCluster]:
-    """Start everybody, coordinate them, and end them all afterwards."""
+    """Start all processes and their coordinator, and stop them at the end of the block."""
     secret = discovery.secret_for()
-    folder = wanted.folder
     settings = Settings.from_environment(environ)
     rotation = Rotation(settings.log_bytes, settings.log_files)
     with CoordinatorSupervisor(address, secret) as coordinator_supervisor:
-        place = GroupAddress(coordinator_supervisor.coordinator.address, secret)
-        place.save(folder)
-        peer = GroupPeer.join(SUPERVISOR_NAME, place)
-        supervisor = ProcessSupervisor(folder / LOGS, rotation)
+        group = GroupAddress(coordinator_supervisor.coordinator.address, secret)
+        group.save(spec.folder)
+        peer = GroupPeer.join(SUPERVISOR_NAME, group)
+        supervisor = ProcessSupervisor(spec.folder / LOGS, rotation)
         try:
-            supervisor.start(wanted.process_specs())
-            yield LocalCluster(supervisor, peer, coordinator_supervisor.look, say)
+            supervisor.start(spec.process_specs())
+            yield LocalCluster(supervisor, peer, coordinator_supervisor.supervise, report)
         finally:
             supervisor.close(END_BOUND)
             peer.leave()
-            discovery.forget(folder, place)
+            discovery.remove(spec.folder, group)

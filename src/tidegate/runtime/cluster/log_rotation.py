@@ -1,7 +1,7 @@
-"""Rotation of a log that another process is appending to: copied aside, then emptied.
+"""Rotates a log that another process appends to: copies it, then truncates it.
 
-The writer keeps its open file, which has to be in append mode. Lines that are written between the
-copy and the emptying are lost, which is accepted to bound the size of the log.
+The writer keeps its open file, which has to be in append mode. Lines written between the copy
+and the truncation are lost; this is accepted to bound the size of the log.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """How large a log may be, and how many older ones are kept beside it."""
+    """The largest size of a log, and how many older logs are kept."""
 
     bytes: int
     files: int
 
     def apply(self, log: Path) -> bool:
-        """Rotate a log that is too large; whether it was. A full disk only empties it."""
+        """Rotate a log if it is too large; whether it was. On a full disk it is only truncated."""
         with suppress(FileNotFoundError):
             if 0 < self.bytes <= log.stat().st_size:
                 with suppress(OSError):

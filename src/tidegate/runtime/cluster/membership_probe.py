@@ -1,7 +1,7 @@
-"""Looking in on the group of a deployment: whether a name is free there, and who is a worker.
+"""Inspects the group of a deployment: whether a name is in use, and which members are workers.
 
-A visitor is a member for a moment, under a name that nobody else has. It comes to the others'
-fences and goes in good order, so nobody is held up by it.
+The inspecting process joins as a temporary member under a unique name. It takes part in fences and
+leaves orderly, so it delays no other member.
 """
 
 from __future__ import annotations
@@ -17,62 +17,62 @@ from tidegate.runtime.cluster.discovery import GroupAddress
 from tidegate.runtime.cluster.peer import GroupPeer, Stats
 from tidegate.runtime.cluster.roles import STATS_EVERY, WORKER
 
-ARRIVING = 2.0
-"""Seconds for which a visitor looks for the coordinator."""
-GOING = 2.0
-"""Seconds in which one that has just died may still seem to be here."""
-SAYING = 2 * STATS_EVERY
-"""Seconds within which everybody at a post says what it does."""
+JOIN_BOUND = 2.0
+"""Seconds to find the coordinator."""
+DEPARTURE_BOUND = 2.0
+"""Seconds for which a process that was killed may still be listed as a member."""
+STATS_BOUND = 2 * STATS_EVERY
+"""Seconds within which every process has published its stats."""
 
 
 @contextmanager
-def temporary_member(place: GroupAddress, why: str = "visitor") -> Iterator[GroupPeer]:
-    """Be in a group until the end of the block."""
-    visitor = GroupPeer.join(f"{why}-{uuid4().hex[:12]}", place, timeout=ARRIVING)
+def temporary_member(address: GroupAddress, purpose: str = "visitor") -> Iterator[GroupPeer]:
+    """A member of the group until the end of the block."""
+    peer = GroupPeer.join(f"{purpose}-{uuid4().hex[:12]}", address, timeout=JOIN_BOUND)
     try:
-        yield visitor
+        yield peer
     finally:
-        visitor.leave()
+        peer.leave()
 
 
-def refuse_used_name(place: GroupAddress, name: str) -> None:
-    """Raise `NameTaken` if somebody who lives has this name.
+def refuse_used_name(address: GroupAddress, name: str) -> None:
+    """Raise `NameTaken` if a running process has this name.
 
-    Whoever joins under a name takes it over, which is right for one that is started again after
-    its death: that is gone from the group by then.
+    A process that joins under a name replaces the member of that name. This is right for a
+    restarted process: its predecessor is no longer in the group.
     """
-    with temporary_member(place) as visitor:
-        if visitor.wait_until_gone(name, GOING) is None and (there := _member(visitor, name)):
-            raise NameTaken(name, there.pid, there.host)
+    with temporary_member(address) as peer:
+        if peer.wait_until_gone(name, DEPARTURE_BOUND) is None and (member := _member(peer, name)):
+            raise NameTaken(name, member.pid, member.host)
 
 
-def require_worker(visitor: GroupPeer, name: str) -> None:
-    """Raise `NotAWorker` unless one of this name is at work, and say who is."""
-    until = monotonic() + SAYING
-    visitor.wait(lambda: name in visitor.stats or visitor.is_gone(name), SAYING)
-    its = visitor.stats.get(name)
-    if its is None or its.role != WORKER:
-        what = _what_it_is(name, its, is_here=not visitor.is_gone(name))
-        raise NotAWorker(name, what, _workers(visitor, until))
+def require_worker(peer: GroupPeer, name: str) -> None:
+    """Raise `NotAWorker`, which lists the workers, unless this member is one."""
+    until = monotonic() + STATS_BOUND
+    peer.wait(lambda: name in peer.stats or peer.is_gone(name), STATS_BOUND)
+    stats = peer.stats.get(name)
+    if stats is None or stats.role != WORKER:
+        reason = _why_not_a_worker(name, stats, is_here=not peer.is_gone(name))
+        raise NotAWorker(name, reason, _workers(peer, until))
 
 
-def _member(visitor: GroupPeer, name: str) -> Member | None:
-    return next((it for it in visitor.members if it.name == name), None)
+def _member(peer: GroupPeer, name: str) -> Member | None:
+    return next((member for member in peer.members if member.name == name), None)
 
 
-def _what_it_is(name: str, its: Stats | None, *, is_here: bool) -> str:
+def _why_not_a_worker(name: str, stats: Stats | None, *, is_here: bool) -> str:
     if not is_here:
         return f"there is no {name}"
-    role = f"a {its.role}" if its is not None else "no worker"
+    role = f"a {stats.role}" if stats is not None else "no worker"
     return f"{name} is {role}, and only workers are drained"
 
 
-def _workers(visitor: GroupPeer, until: float) -> str:
-    """All of them: each has said what it is, or has had the time to."""
+def _workers(peer: GroupPeer, until: float) -> str:
+    """The names of all workers that have published stats by then."""
 
-    def have_all_spoken() -> bool:
-        return {it.name for it in visitor.members} - {visitor.name} <= set(visitor.stats)
+    def has_stats_of_all() -> bool:
+        return {member.name for member in peer.members} - {peer.name} <= set(peer.stats)
 
-    visitor.wait(have_all_spoken, until - monotonic())
-    workers = sorted(it.name for it in visitor.stats.values() if it.role == WORKER)
-    return ", ".join(workers) or "nobody"
+    peer.wait(has_stats_of_all, until - monotonic())
+    workers = sorted(stats.name for stats in peer.stats.values() if stats.role == WORKER)
+    return ", ".join(workers) or "none"

@@ -1,13 +1,12 @@
-"""A process of a deployment among its colleagues: what they tell each other through the group.
+"""A process of a deployment as a member of its group.
 
-    news       something was committed that others may wait for: look
     stats      what a process has done so far
-    drain      hand your tasks over and go
+    drain      hand over all tasks and end
     stop       the deployment stops
-    fence      meet at a barrier of this name, with all handlers through
+    fence      meet at a barrier of this name, after all earlier messages are handled
 
-All of these are hints, or orders whose effect is seen in the database. While there is no
-coordinator nothing is said, and everybody finds out by looking now and then.
+Stats are hints; the effects of drain and stop are seen in the database. Without a coordinator no
+message is delivered and work goes on: commits are announced by PostgreSQL, not by the group.
 """
 
 from __future__ import annotations
@@ -28,26 +27,27 @@ from tidegate.runtime.cluster.discovery import GroupAddress
 
 log = logging.getLogger(__name__)
 
-NEWS, STATS, DRAIN, STOP, FENCE = "news", "stats", "drain", "stop", "fence"
+STATS, DRAIN, STOP, FENCE = "stats", "drain", "stop", "fence"
 FENCE_BOUND = 30.0
-"""Seconds for the others to come to a fence and to be through with what they heard before."""
-JOINING = 10.0
-LOOK = 0.2
-"""Seconds between two looks at who is here."""
+"""Seconds for all members to reach a fence and to handle their earlier messages."""
+JOIN_BOUND = 10.0
+LEAVE_BOUND = 5.0
+POLL = 0.2
+"""Seconds between two checks of the member list."""
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """What a process has done so far, and whether it does no more."""
+    """What a process has done so far."""
 
     name: str
     role: str
     did: dict[str, int]
     is_final: bool = False
     warning: str = ""
-    """What whoever looks after the deployment should know."""
+    """For the operator; empty if there is none."""
 
     def __str__(self) -> str:
-        """For a list of all of them.
+        """One line of a summary.
 
         >>> print(Stats("worker-1", "worker", {"jobs": 1200, "releases": 0}))
         worker-1 (worker): 1,200 jobs
@@ -58,110 +58,111 @@ class Stats(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Departure:
-    """A colleague that is not here any more; without a last word it was lost."""
+    """A member that has left; without final stats it was lost."""
 
     last: Stats | None
 
 
 class GroupPeer:
-    """One process in the group of its deployment; the events are set by what others say."""
+    """This process in the group of its deployment."""
 
-    def __init__(self, on_news: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self._joined: Future[Group] = Future()
-        """Others may speak to this process before `join` has returned."""
-        self._on_news = on_news
-        self._noting = Lock()
+        """Messages may arrive before `join` has returned."""
+        self._lock = Lock()
         self._stats: dict[str, Stats] = {}
-        self._pause = Event()
-        """Never set."""
+        self._never = Event()
         self.stop_requested = Event()
         self.drain_requested = Event()
 
     @classmethod
-    def join(
-        cls,
-        name: str,
-        place: GroupAddress,
-        on_news: Callable[[], None] = lambda: None,
-        timeout: float = JOINING,
-    ) -> Self:
-        """Join the group of a deployment; `on_news` is called when there may be some."""
-        peer = cls(on_news)
+    def join(cls, name: str, address: GroupAddress, timeout: float = JOIN_BOUND) -> Self:
+        """Join the group of a deployment."""
+        peer = cls()
         handlers = {
-            NEWS: lambda _: peer._on_news(),
-            STATS: peer._note,
+            STATS: peer._record_stats,
             DRAIN: lambda _: peer.drain_requested.set(),
             STOP: lambda _: peer.stop_requested.set(),
-            FENCE: peer._follow,
+            FENCE: peer._join_fence,
         }
         group = Group.join(
-            name, address=place.address, secret=place.secret, handlers=handlers, timeout=timeout
+            name, address=address.address, secret=address.secret, handlers=handlers, timeout=timeout
         )
         peer._joined.set_result(group)
         return peer
 
     @property
     def name(self) -> str:
-        """Of this process."""
+        """The name of this process."""
         return self.group.name
 
     @property
     def group(self) -> Group:
-        """What it has joined."""
-        return self._joined.result(JOINING)
+        """The joined group."""
+        return self._joined.result(JOIN_BOUND)
 
     @property
     def stats(self) -> dict[str, Stats]:
-        """What each of the others has said last of what it did."""
-        with self._noting:
+        """The latest stats of every other process, by name."""
+        with self._lock:
             return dict(self._stats)
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another process has taken this one's name."""
+        """Whether another process has joined under this name."""
         try:
             self.group.wait_for((), 0.0)
         except GroupError as end:
             return isinstance(end, MemberReplaced)
         return False
 
-    # --- saying ---
+    # --- sending ---
 
     def hint(self, topic: str, payload: bytes = b"") -> None:
-        """Say something to all, if anybody can hear it."""
+        """Publish a message that may be lost."""
         try:
             self.group.publish(topic, payload)
-        except GroupError as trouble:
-            log.debug("nobody hears %s of %s: %s", topic, self.name, trouble)
-
-    def tell_news(self) -> None:
-        """Something was committed that others may wait for."""
-        self.hint(NEWS)
+        except GroupError as error:
+            log.debug("could not publish %s of %s: %s", topic, self.name, error)
 
     def publish_stats(self, stats: Stats) -> None:
-        """What this process has done so far."""
+        """Publish what this process has done so far."""
         self.hint(STATS, msgspec.json.encode(stats))
 
     def order(self, member: str, topic: str) -> None:
-        """Tell one of them to drain; `UnknownMember` if it is not here."""
+        """Send DRAIN or STOP to one member; raises `UnknownMember`."""
         self.group.send(member, topic)
 
     def fence(self, name: str, bound: float = FENCE_BOUND) -> Completion:
-        """Call everybody to a processing fence: what was said before is dealt with after it."""
+        """Call all members to a fence that completes when earlier messages are handled."""
         self.hint(FENCE, name.encode())
         return self.group.processing_fence(name, timeout=bound)
 
-    # --- waiting for the others ---
+    def leave(self) -> None:
+        """Leave the group orderly."""
+        self.group.drain(timeout=LEAVE_BOUND)
+
+    # --- waiting for members ---
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The present members."""
+        return self.group.members
+
+    def is_gone(self, name: str) -> bool:
+        """Whether a process is certainly no member; unknown, so False, without a coordinator."""
+        names = {member.name for member in self.members}
+        return self.group.is_connected and self.name in names and name not in names
 
     def wait_until_gone(self, name: str, timeout: float) -> Departure | None:
-        """How a member went, if it does in time: what it said last, or that it said nothing."""
+        """Wait until a member has left; None if it has not in time."""
         if not self.wait(lambda: self.is_gone(name), timeout):
             return None
         last = self.stats.get(name)
         return Departure(last if last is not None and last.is_final else None)
 
     def wait_for_final_stats(self, names: set[str], timeout: float) -> bool:
-        """Whether all of these say in time what they did, or are gone without a word."""
+        """Whether all of these publish final stats, or are gone, in time."""
 
         def is_over() -> bool:
             final = {stats.name for stats in self.stats.values() if stats.is_final}
@@ -169,47 +170,33 @@ class GroupPeer:
 
         return self.wait(is_over, timeout)
 
-    def is_gone(self, name: str) -> bool:
-        """Whether somebody is not here; nobody can tell without a coordinator."""
-        names = {member.name for member in self.members}
-        return self.group.is_connected and self.name in names and name not in names
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """Who is here."""
-        return self.group.members
-
-    def leave(self) -> None:
-        """Go in good order."""
-        self.group.drain(timeout=5.0)
-
     def wait(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Whether something comes true in time."""
+        """Whether a condition becomes true in time."""
         until = monotonic() + timeout
         while not condition():
             if monotonic() > until:
                 return False
-            self._pause.wait(LOOK)
+            self._never.wait(POLL)
         return True
 
-    # --- hearing ---
+    # --- handlers ---
 
-    def _note(self, message: Message) -> None:
+    def _record_stats(self, message: Message) -> None:
         try:
             stats = msgspec.json.decode(message.payload, type=Stats)
-        except msgspec.DecodeError as garbage:
-            log.warning("%s says something else than stats: %s", message.sender, garbage)
+        except msgspec.DecodeError as error:
+            log.warning("%s published stats that cannot be decoded: %s", message.sender, error)
             return
-        with self._noting:
+        with self._lock:
             self._stats[message.sender] = stats
 
-    def _follow(self, message: Message) -> None:
-        """Come to the fence that a colleague calls; its handler waits there like anybody."""
+    def _join_fence(self, message: Message) -> None:
+        """Take part in a fence; the handler waits there, as all members do."""
         name = message.payload.decode(errors="replace")
         try:
             completion = self.group.processing_fence(name, timeout=FENCE_BOUND)
-        except GroupError as trouble:
-            log.info("%s did not come to fence %r: %s", self.name, name, trouble)
+        except GroupError as error:
+            log.info("%s did not take part in fence %r: %s", self.name, name, error)
             return
         if completion.rendezvous.failure is Failure.TIMEOUT:
             log.info("%s", completion)

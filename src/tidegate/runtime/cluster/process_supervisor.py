@@ -1,7 +1,7 @@
-"""The processes of a deployment on one machine: started, started again when they die, stopped.
+"""Starts the processes of a deployment on one machine, restarts them when they fail, stops them.
 
-One that ends by itself without trouble was told to go, and stays away. One that dies is started
-again, after a pause that grows while it lives only briefly.
+A process that exits with code 0 was drained and is not restarted. One that fails is restarted
+after a pause that grows while it fails soon after its start.
 """
 
 from __future__ import annotations
@@ -14,44 +14,36 @@ from os import SEEK_END
 from pathlib import Path
 from time import monotonic, strftime
 
+from tidegate.backoff import Backoff
 from tidegate.permissions import private_folder
 from tidegate.runtime.cluster.exit_reason import last_error
 from tidegate.runtime.cluster.log_rotation import Rotation
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before one that died is started again."""
-LONG_LIFE = 60.0
-"""Seconds of a life after which a death says nothing about the next."""
+RESTARTS = Backoff(first=0.5, longest=30.0, jitter=0.0)
+STABLE = 60.0
+"""Seconds of uptime after which a failure does not prolong the pause."""
 USAGE = 2
-"""The exit code of a command that makes no sense, however often it is given."""
+"""The exit code of a command that can never succeed: its arguments are wrong."""
+KILL_BOUND = 5.0
 TIME = "%Y-%m-%d %H:%M:%S"
 UNROTATED = Rotation(bytes=0, files=0)
 READ = 64 << 10
 """Bytes at the end of a log that are searched for an error."""
 TAIL = 1500
-"""Characters at the end of a log that are shown where it has no error."""
+"""Characters at the end of a log that are shown if it has no error."""
 
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A process that is wanted."""
+    """A process to start."""
 
     name: str
     role: str
     command: Sequence[str]
 
 
-def pause_after(failures: int) -> float:
-    """Seconds before the next life, after so many short ones.
-
-    >>> [pause_after(deaths) for deaths in (1, 2, 3, 10)]
-    [0.5, 1.0, 2.0, 30.0]
-    """
-    return float(min(SHORTEST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE))
-
-
 def describe_exit(code: int) -> str:
-    """What the code of a process that died means.
+    """The meaning of the exit code of a failed process.
 
     >>> describe_exit(-9), describe_exit(2)
     ('signal 9', 'exit code 2')
@@ -60,29 +52,29 @@ def describe_exit(code: int) -> str:
 
 
 class SupervisedProcess:
-    """One process, in all of its lives."""
+    """One process, over all its restarts."""
 
     def __init__(self, spec: ProcessSpec, logs: Path, rotation: Rotation = UNROTATED) -> None:
         self.spec = spec
         self._rotation = rotation
         self.log = logs / f"{spec.name}.log"
         self.failures = 0
-        self._short_lives = 0
-        self._again_at: float | None = None
+        self._failures_in_a_row = 0
+        self._restart_at: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._begun_at = 0.0
+        self._started_at = 0.0
         self._log_from = 0
-        """Where what it says in its present life begins."""
-        self._is_known_to_be_gone = False
+        """Where the output since the last start begins."""
+        self._exit_reported = False
         self.start()
 
     def start(self) -> None:
-        """Begin a life. It ends when this process does: its standard input is closed then.
+        """Start the process. It ends with this one, which closes its standard input.
 
-        A session of its own keeps the terminal's Ctrl-C from it: stopping is told in good order.
+        Its own session keeps the terminal's Ctrl-C from it: it is stopped orderly instead.
         """
-        self._again_at = None
-        self._begun_at = monotonic()
+        self._restart_at = None
+        self._started_at = monotonic()
         with self.log.open("ab") as out:
             out.write(f"=== {strftime(TIME)} {self.spec.name} begins\n".encode())
             out.flush()
@@ -97,58 +89,58 @@ class SupervisedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of its present life."""
+        """The process id since the last start."""
         return self._process.pid if self._process is not None else None
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs at this moment."""
+        """Whether it runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended by itself, in good order."""
+        """Whether it has exited by itself without an error."""
         return self._process is not None and self._process.poll() == 0
 
     @property
     def is_refused(self) -> bool:
-        """Whether it has ended because what it was asked to do makes no sense, as ever."""
+        """Whether it has exited because its arguments are wrong."""
         return self._process is not None and self._process.poll() == USAGE
 
-    def look(self) -> str | None:
-        """Start it again if it has died and its pause is over; what became of it, if it is news."""
+    def supervise(self) -> str | None:
+        """Restart it if it has failed and its pause is over; a description of a new event."""
         if self._rotation.apply(self.log):
             self._log_from = 0
         if self.is_alive:
             return None
         if self.is_gone:
-            return self._say_goodbye()
+            return self._report_exit()
         now = monotonic()
-        if self._again_at is None:
-            return self._mourn(now)
-        if now >= self._again_at:
+        if self._restart_at is None:
+            return self._record_failure(now)
+        if now >= self._restart_at:
             self.start()
         return None
 
     def last_output(self) -> str:
-        """The error in what the process has logged since its last start, or the end of that."""
-        said = self._said()
-        return last_error(said) or said[-TAIL:].strip() or "nothing"
+        """The error in the log since the last start, or the end of that log."""
+        output = self._output()
+        return last_error(output) or output[-TAIL:].strip() or "nothing"
 
-    def _said(self) -> str:
-        """The end of what the process has logged since its last start."""
+    def _output(self) -> str:
+        """The end of the log since the last start."""
         with self.log.open("rb") as log:
             end = log.seek(0, SEEK_END)
             log.seek(max(self._log_from, end - READ))
             return log.read(READ).decode(errors="replace")
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
-        """Ask it to end."""
+        """Send it a signal."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(sent)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Send SIGKILL."""
         self.stop(signal.SIGKILL)
 
     def wait(self, timeout: float) -> bool:
@@ -159,39 +151,39 @@ class SupervisedProcess:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             return False
-        self._let_go(self._process)
+        _close_stdin(self._process)
         return True
 
-    @staticmethod
-    def _let_go(process: subprocess.Popen[bytes]) -> None:
-        """Close the pipe by which it would have heard of our end."""
-        if process.stdin is not None:
-            process.stdin.close()
-
-    def _say_goodbye(self) -> str | None:
-        if self._is_known_to_be_gone:
+    def _report_exit(self) -> str | None:
+        if self._exit_reported:
             return None
-        self._is_known_to_be_gone = True
-        return f"{self.spec.name} (pid {self.pid}) has ended in good order and stays away"
+        self._exit_reported = True
+        return f"{self.spec.name} (pid {self.pid}) has exited and is not restarted"
 
-    def _mourn(self, now: float) -> str:
+    def _record_failure(self, now: float) -> str:
         assert self._process is not None
-        self._let_go(self._process)
+        _close_stdin(self._process)
         self.failures += 1
-        is_short = now - self._begun_at < LONG_LIFE
-        self._short_lives = self._short_lives + 1 if is_short else 1
-        pause = pause_after(self._short_lives)
-        self._again_at = now + pause
-        why = last_error(self._said())
+        is_early = now - self._started_at < STABLE
+        self._failures_in_a_row = self._failures_in_a_row + 1 if is_early else 1
+        pause = RESTARTS.pause(self._failures_in_a_row)
+        self._restart_at = now + pause
+        error = last_error(self._output())
         return (
-            f"{self.spec.name} (pid {self._process.pid}) has died with"
-            f" {describe_exit(self._process.returncode)}{f' ({why})' if why else ''};"
-            f" started again in {pause:g} s"
+            f"{self.spec.name} (pid {self._process.pid}) failed with"
+            f" {describe_exit(self._process.returncode)}{f' ({error})' if error else ''};"
+            f" restarting in {pause:g} s"
         )
 
 
+def _close_stdin(process: subprocess.Popen[bytes]) -> None:
+    """Close the pipe that signals the end of this process to the other."""
+    if process.stdin is not None:
+        process.stdin.close()
+
+
 class ProcessSupervisor:
-    """All of them."""
+    """Supervises a set of processes."""
 
     def __init__(self, logs: Path, rotation: Rotation = UNROTATED) -> None:
         private_folder(logs)
@@ -199,30 +191,30 @@ class ProcessSupervisor:
         self._rotation = rotation
         self.processes: dict[str, SupervisedProcess] = {}
 
-    def start(self, process_specs: Iterable[ProcessSpec]) -> None:
-        """Begin their first lives."""
-        for spec in process_specs:
+    def start(self, specs: Iterable[ProcessSpec]) -> None:
+        """Start processes."""
+        for spec in specs:
             self.processes[spec.name] = SupervisedProcess(spec, self._logs, self._rotation)
 
-    def look(self) -> dict[str, str]:
-        """Start those again that have died; what became of whom since the last look."""
-        news = {name: process.look() for name, process in self.processes.items()}
-        return {name: what for name, what in news.items() if what is not None}
+    def supervise(self) -> dict[str, str]:
+        """Restart failed processes; by name what happened since the last call."""
+        events = {name: process.supervise() for name, process in self.processes.items()}
+        return {name: event for name, event in events.items() if event is not None}
 
     @property
     def is_gone(self) -> bool:
-        """Whether all have left in good order."""
+        """Whether all have exited without an error."""
         return all(process.is_gone for process in self.processes.values())
 
     def close(self, bound: float) -> list[str]:
-        """End all; the names of those that had to be killed."""
+        """Stop all; the names of those that were killed because they did not end in time."""
         for process in self.processes.values():
             process.stop()
         until = monotonic() + bound
-        stubborn = []
+        killed = []
         for process in self.processes.values():
             if not process.wait(max(0.0, until - monotonic())):
                 process.kill()
-                process.wait(5.0)
-                stubborn.append(process.spec.name)
-        return stubborn
+                process.wait(KILL_BOUND)
+                killed.append(process.spec.name)
+        return killed

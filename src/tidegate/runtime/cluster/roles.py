@@ -1,8 +1,7 @@
-"""A process at its post: it does its part, tells its colleagues, and goes when it is told to.
+"""Main loop of a deployment process: run its role until stop or drain, then hand over and exit.
 
-Going means: hand over what is owned, tell the others, meet them at a fence, so that everybody who
-can take over has heard of it, and say what was done. Without a group all of it still happens,
-except that nobody is told.
+Before it exits, a process gives back its leases, publishes its final stats and meets the other
+members at a fence, so that all of them have its stats. Without a group it only hands over.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WORKER = "worker"
-"""The role of those who have tasks to hand over."""
-LOOK = 0.25
-"""Seconds between two looks at whether all is well."""
+"""The role of processes that own tasks."""
+POLL = 0.25
+"""Seconds between two health checks."""
 STATS_EVERY = 2.0
 HAND_OVER_BOUND = 120.0
-"""Seconds that the jobs at work may take before their outcome is dropped and done again."""
+"""Seconds for running jobs to finish; after that another worker repeats them."""
 
 
 class Role(Protocol):
-    """What a process does for a deployment."""
+    """The part of a process in its deployment."""
 
     role: str
 
     def check(self) -> None:
-        """Raise if it cannot go on."""
+        """Raise if the process cannot go on."""
         ...
 
     def hand_over(self, bound: float) -> bool:
-        """Let go of what is owned; whether that was done in time."""
+        """Give back what is owned; whether that was done in time."""
         ...
 
     def did(self) -> dict[str, int]:
-        """What was done so far, by what it is called."""
+        """What was done so far: counts by name."""
         ...
 
     @property
     def warning(self) -> str:
-        """What is not as it should be although the duty is done; empty if there is nothing."""
+        """A problem that the operator should know of; empty if there is none."""
         ...
 
 
@@ -61,137 +60,131 @@ class WorkerRole:
 
     service: PipelineService
     role: str = WORKER
-    had_at_the_end: int | None = field(default=None, init=False)
-    """Tasks, before they were handed over."""
+    final_tasks: int | None = field(default=None, init=False)
+    """The number of tasks before they were handed over."""
 
     def check(self) -> None:
-        """Raise if nothing is at work any more."""
+        """Raise if the worker or the monitor has failed."""
         self.service.check()
 
     def hand_over(self, bound: float) -> bool:
-        """Commit what is at work and give the tasks to the others."""
-        self.had_at_the_end = len(self.service.worker.tasks)
+        """Commit running work and give the tasks back."""
+        self.final_tasks = len(self.service.worker.tasks)
         return self.service.worker.drain(bound)
 
     def did(self) -> dict[str, int]:
-        """Tasks, jobs and rows of its stages; what clients have had it do, if it takes runs."""
+        """Tasks, jobs and rows; also the counts of its server and monitor."""
         work = self.service.factory.work.values()
         return {
             **self._tasks(),
-            "jobs": sum(it.jobs for it in work),
-            "rows": sum(it.rows for it in work),
-            **_fronted(self.service),
+            "jobs": sum(stage.jobs for stage in work),
+            "rows": sum(stage.rows for stage in work),
+            **_frontend_counts(self.service),
         }
 
     def _tasks(self) -> dict[str, int]:
-        if self.had_at_the_end is not None:
-            return {"tasks at the end": self.had_at_the_end}
+        if self.final_tasks is not None:
+            return {"tasks at the end": self.final_tasks}
         return {"tasks": len(self.service.worker.tasks)}
 
     @property
     def warning(self) -> str:
-        """Tasks that wait for somebody who may run their stages."""
+        """Tasks of stages that no worker is configured to run."""
         tasks = self.service.worker.unattended
-        return f"no worker is there for {listed(tasks)}: see --stages" if tasks else ""
+        return f"no worker runs {listed(tasks)}: see --stages" if tasks else ""
 
 
 @dataclass
 class ServerRole:
-    """Takes runs by HTTP."""
+    """Accepts runs over HTTP."""
 
-    front: PipelineFrontend
+    frontend: PipelineFrontend
     role: str = "server"
 
     def check(self) -> None:
-        """Raise if nobody here can watch the runs."""
-        self.front.check()
+        """Raise if Spark or the monitor has failed."""
+        self.frontend.check()
 
     def hand_over(self, bound: float) -> bool:
-        """Clients ask again; there is nothing to hand over."""
+        """A server owns nothing; its clients retry."""
         return True
 
     def did(self) -> dict[str, int]:
-        """What clients have had it do; as a monitor that stands by, it may have released runs."""
-        return _fronted(self.front)
+        """What its clients did; also releases, since it has a standby monitor."""
+        return _frontend_counts(self.frontend)
 
     @property
     def warning(self) -> str:
-        """Nothing."""
+        """None."""
         return ""
 
 
 @dataclass
 class MonitorRole:
-    """Watches the runs."""
+    """Monitors the runs."""
 
-    watch: Monitor
+    monitor: Monitor
     role: str = "monitor"
 
     def check(self) -> None:
-        """Raise what the watch has died of."""
-        if self.watch.error is not None:
-            raise self.watch.error
+        """Raise the error that ended the monitor."""
+        if self.monitor.error is not None:
+            raise self.monitor.error
 
     def hand_over(self, bound: float) -> bool:
-        """Closing lets another take over at once."""
+        """Closing the monitor gives its lease back."""
         return True
 
     def did(self) -> dict[str, int]:
-        """What it has let through, and committed."""
-        return _watched(self.watch)
+        """Releases and committed checkpoints."""
+        return _monitor_counts(self.monitor)
 
     @property
     def warning(self) -> str:
-        """Nothing."""
+        """None."""
         return ""
 
 
-def _fronted(front: PipelineFrontend) -> dict[str, int]:
-    return {**front.server.counters.counts(), **_watched(front.watch)}
+def _frontend_counts(frontend: PipelineFrontend) -> dict[str, int]:
+    return {**frontend.server.counters.counts(), **_monitor_counts(frontend.watch)}
 
 
-def _watched(watch: Monitor) -> dict[str, int]:
-    return {"releases": watch.releases, "checkpoints": watch.coordinator.checkpoints}
+def _monitor_counts(monitor: Monitor) -> dict[str, int]:
+    return {"releases": monitor.releases, "checkpoints": monitor.coordinator.checkpoints}
 
 
-def run_until_stopped(duty: Role, peer: GroupPeer | None, stopped: Event) -> bool:
-    """Do a duty until told to go, by a signal or by a colleague; whether nothing was dropped."""
-    told_at = 0.0
-    while not (stopped.is_set() or _is_to_go(peer)):
-        duty.check()
-        if peer is not None and monotonic() - told_at > STATS_EVERY:
-            told_at = monotonic()
-            now = Stats(peer.name, duty.role, duty.did(), warning=duty.warning)
-            peer.publish_stats(now)
-        stopped.wait(LOOK)
-    is_clean = duty.hand_over(HAND_OVER_BOUND)
+def run_until_stopped(role: Role, peer: GroupPeer | None, stopped: Event) -> bool:
+    """Run a role until a signal or a member requests the end; whether no work was dropped."""
+    published_at = 0.0
+    while not (stopped.is_set() or _is_end_requested(peer)):
+        role.check()
+        if peer is not None and monotonic() - published_at > STATS_EVERY:
+            published_at = monotonic()
+            peer.publish_stats(Stats(peer.name, role.role, role.did(), warning=role.warning))
+        stopped.wait(POLL)
+    is_clean = role.hand_over(HAND_OVER_BOUND)
     if peer is not None and not peer.is_replaced:
-        final = Stats(peer.name, duty.role, duty.did(), is_final=True)
-        _say_goodbye(peer, final)
+        _leave(peer, Stats(peer.name, role.role, role.did(), is_final=True))
     return is_clean
 
 
-def _is_to_go(peer: GroupPeer | None) -> bool:
+def _is_end_requested(peer: GroupPeer | None) -> bool:
     if peer is None:
         return False
-    if peer.is_replaced:  # nobody could manage it any more
+    if peer.is_replaced:  # no member could stop this process any more
         log.warning("another process is %s now; this one hands over and ends", peer.name)
         return True
     return peer.stop_requested.is_set() or peer.drain_requested.is_set()
 
 
-def _say_goodbye(peer: GroupPeer, stats: Stats) -> None:
-    """Everybody has heard of the tasks that are free before this process is gone.
-
-    Whatever the group makes of it, what was owned is handed over: this cannot fail any more.
-    """
-    peer.tell_news()
+def _leave(peer: GroupPeer, stats: Stats) -> None:
+    """Publish the final stats and leave; a failure of the group is only logged."""
     peer.publish_stats(stats)
     try:
         if peer.group.is_connected and not peer.stop_requested.is_set():
-            completion = peer.fence(f"goodbye {uuid4().hex[:8]}")
+            completion = peer.fence(f"leave {uuid4().hex[:8]}")
             if not completion.is_satisfied:
                 log.warning("%s leaves: %s", peer.name, completion)
         peer.leave()
-    except GroupError as trouble:
-        log.warning("%s leaves without a goodbye: %s", peer.name, trouble)
+    except GroupError as error:
+        log.warning("%s could not leave the group orderly: %s", peer.name, error)

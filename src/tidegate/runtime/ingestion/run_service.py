@@ -120,8 +120,6 @@ class RunService:
         self._followed = FollowedSources(place.settings.stream_end_seconds)
         self.counters = Counters()
         """Of what clients have had it do."""
-        self.on_news: Callable[[], None] = lambda: None
-        """Called when a source was closed or a run given up, for which others may wait."""
 
     # ── runs ──
 
@@ -191,9 +189,7 @@ class RunService:
     def restore(self, run: str, number: int | None = None) -> Run:
         """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
         known = self.known(run)
-        restored = restore(self._place, self._task_graph, known, number, is_served=True)
-        self.on_news()
-        return restored
+        return restore(self._place, self._task_graph, known, number, is_served=True)
 
     def find(self, run: str) -> Run | None:
         """The run that has this name now or had it last."""
@@ -202,9 +198,7 @@ class RunService:
     def cancel(self, run: str) -> bool:
         """Give a run up, wherever it is; False when it was closed before."""
         found = self.known(run)
-        is_closed = self._database.transact(lambda c: close_run(c, found, RunState.CANCELLED))
-        self.on_news()
-        return is_closed
+        return self._database.transact(lambda c: close_run(c, found, RunState.CANCELLED))
 
     # ── data ──
 
@@ -325,7 +319,6 @@ class RunService:
         for name in [source] if source is not None else self._pipeline.sources:
             self._readers(name)
             self._followed.end(run, name, partial(self._end, found, name, chunks))
-        self.on_news()
 
     # ── outcomes ──
 

@@ -10,8 +10,7 @@ deployment's folder. Opening checks the server's version and brings the schema u
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from select import POLLIN, poll
@@ -23,6 +22,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
+from tidegate.backoff import Backoff
 from tidegate.errors import DatabaseTooOld, DatabaseUnreachable, InvalidDatabase
 from tidegate.store.core.embedded_postgres import EmbeddedPostgres
 from tidegate.store.core.migrations import migrate
@@ -37,8 +37,8 @@ VARIABLE = "TIDEGATE_DATABASE"
 OLDEST = 15
 POOL_SIZE = 10
 RETRY_BOUND = 60.0
-FIRST_PAUSE = 0.02
-LONGEST_PAUSE = 1.0
+RETRIES = Backoff(first=0.02, longest=1.0)
+"""The pauses between attempts to reach the database."""
 CHECKED_FOR = 1.0
 """Seconds for which the answer of `check` is good."""
 SILENCE = 10.0
@@ -163,7 +163,7 @@ class Database:
 
     def _persist(self, attempt: Callable[[float], T], bound: float) -> T:
         deadline = monotonic() + bound
-        for pause in pauses():
+        for pause in RETRIES.pauses():
             try:
                 return attempt(max(0.1, deadline - monotonic()))
             except psycopg.Error as loss:
@@ -271,14 +271,6 @@ def is_passing(error: psycopg.Error) -> bool:
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError)
     return error.sqlstate.startswith(PASSING)
-
-
-def pauses() -> Iterator[float]:
-    """Ever longer pauses, up to a limit, with jitter so that many clients do not march in step."""
-    pause = FIRST_PAUSE
-    while True:
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter is no secret
-        pause = min(pause * 2, LONGEST_PAUSE)
 
 
 def _first_line(error: Exception) -> str:

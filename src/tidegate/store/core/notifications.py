@@ -14,11 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from typing import Self
+from time import monotonic
+from typing import Self, TypeVar
 
 import psycopg
 
-from tidegate.store.core.database import Database, pauses
+from tidegate.store.core.database import RETRIES, Database
 from tidegate.store.core.queries import queries
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,12 @@ LONGEST_PAYLOAD = 7_900
 CHECK = 0.5
 """Seconds between two looks at whether the listener was closed."""
 
+POLL = 1.0
+"""Seconds after which a waiting thread looks again without a notification."""
+
 SEPARATOR = "\n"
+
+T = TypeVar("T")
 
 
 def notify(connection: psycopg.Connection, topics: Iterable[str]) -> None:
@@ -45,6 +51,22 @@ def pack(topics: Iterable[str]) -> str | None:
     if not payload:
         return None
     return payload if len(payload.encode()) <= LONGEST_PAYLOAD else ""
+
+
+def poll_until(
+    look: Callable[[], T | None], changed: Event, timeout: float | None, poll: float = POLL
+) -> T | None:
+    """Call `look` after every change, and every `poll` seconds, until it returns something."""
+    deadline = None if timeout is None else monotonic() + timeout
+    while True:
+        changed.clear()
+        found = look()
+        if found is not None:
+            return found
+        left = poll if deadline is None else min(poll, deadline - monotonic())
+        if left <= 0:
+            return None
+        changed.wait(left)
 
 
 class Notifications:
@@ -66,9 +88,19 @@ class Notifications:
         wake()
         return lambda: self._unsubscribe(topic, wake)
 
-    def wake_everybody(self) -> None:
-        """There may be news of any topic, says somebody who knows."""
-        self._wake("")
+    def wait_until(
+        self, topic: str, look: Callable[[], T | None], timeout: float | None, poll: float = POLL
+    ) -> T | None:
+        """Wait until `look` returns something; None after `timeout` seconds.
+
+        It is called at first, after every notification of the topic, and every `poll` seconds.
+        """
+        changed = Event()
+        unsubscribe = self.subscribe(topic, changed.set)
+        try:
+            return poll_until(look, changed, timeout, poll)
+        finally:
+            unsubscribe()
 
     def wait_listening(self, timeout: float) -> bool:
         """Wait until commits are heard; whether they are."""
@@ -84,12 +116,12 @@ class Notifications:
             self._subscribers[topic].remove(wake)
 
     def _run(self) -> None:
-        tries = pauses()
+        tries = RETRIES.pauses()
         while not self._closed.is_set():
             try:
                 with self._database.connect() as connection:
                     connection.execute(_SQL["listen"].sql)
-                    tries = pauses()
+                    tries = RETRIES.pauses()
                     self._hear(connection)
             except psycopg.OperationalError as loss:
                 log.info("wake-ups were lost and will be listened for again: %s", loss)
