@@ -260,7 +260,7 @@ def test_a_state_of_many_batches_becomes_one_and_earlier_cuts_stay_as_they_were(
     def parts() -> list[Row]:
         return ask(
             place.database,
-            "SELECT removed IS NULL, count(*) FROM tidegate.state WHERE task LIKE 's2%%'"
+            "SELECT removed IS NULL, count(*) FROM tidegate.task_state WHERE task LIKE 's2%%'"
             " GROUP BY 1 ORDER BY 1",
         )
 

@@ -120,7 +120,7 @@ def is_processed(place: Deployment, client: Client) -> bool:
 
 
 def suspects(place: Deployment) -> list[tuple[object, ...]]:
-    return ask(place.database, "SELECT run_id FROM tidegate.suspect WHERE losses > 0")
+    return ask(place.database, "SELECT run_id FROM tidegate.isolated_run WHERE losses > 0")
 
 
 def test_a_worker_whose_engine_has_ended_ends_at_once_and_others_get_its_tasks(
@@ -171,4 +171,4 @@ def test_a_worker_that_is_closed_makes_no_suspects(
     for _ in range(3):
         with working(place, task_graph) as worker:
             wait_until(lambda: set(worker.tasks) == set(task_graph.tasks))
-    assert ask(place.database, "SELECT * FROM tidegate.suspect") == []
+    assert ask(place.database, "SELECT * FROM tidegate.isolated_run") == []

@@ -86,7 +86,10 @@ def hand_in(it: DiskBench) -> None:
 
 def in_flight(it: DiskBench, number: int) -> int:
     asked = {"run": it.run.id, "number": number}
-    sql = b"SELECT count(*) FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s"
+    sql = (
+        b"SELECT count(*) FROM tidegate.in_flight_message"
+        b" WHERE run_id = %(run)s AND number = %(number)s"
+    )
     row = it.database.transact(lambda c: c.execute(sql, asked).fetchone())
     return int(row[0]) if row else 0
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from threading import Event, Thread
 
@@ -22,9 +21,10 @@ from tidegate import __version__
 from tidegate.errors import DatabaseUnreachable, SchemaTooNew
 from tidegate.faults import VARIABLE as CRASH_AT
 from tidegate.store import Database, EmbeddedPostgres, open_database
+from tidegate.store.core import migrations as migrating
 from tidegate.store.core.database import VARIABLE
-from tidegate.store.core.functions import make_functions
-from tidegate.store.core.migrations import current, migrate, migrations
+from tidegate.store.core.functions import create_functions
+from tidegate.store.core.migrations import Migration, current, migrate, migrations
 from tidegate.store.core.postgres_binaries import programs
 
 MIGRATE = "import sys\nfrom tidegate.store import Database\nDatabase(sys.argv[1]).open().close()\n"
@@ -36,12 +36,19 @@ def dump(url: str) -> list[str]:
     return [line for line in text.splitlines() if not re.match(r"--|\\|$", line)]
 
 
-def test_the_migrations_lead_to_the_schema(url: str, empty_url: str) -> None:
-    schema = files("tidegate.store.core").joinpath("schema.sql").read_bytes()
-    with psycopg.connect(empty_url) as connection:
-        connection.execute(schema)
-        make_functions(connection)
+def test_an_upgraded_database_has_the_schema_of_a_new_one(
+    url: str, empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = migrations()[-1].number
+    later = b"ALTER TABLE tidegate.plan ADD COLUMN later text"
+    known = (*migrations(), Migration(last + 1, "later", later))
+    monkeypatch.setattr(migrating, "migrations", lambda: known)
+    for each in (url, empty_url):
+        with psycopg.connect(each) as connection:
+            migrate(connection, "test")
+            assert current(connection) == last + 1
     assert dump(url) == dump(empty_url)
+    assert any("later text" in line for line in dump(url))
 
 
 def test_migrations_are_numbered_from_one_without_gaps() -> None:
@@ -75,15 +82,15 @@ def test_a_crash_in_a_migration_leaves_the_one_before(empty_url: str, nth: int) 
 
 def test_a_crash_while_functions_are_made_leaves_those_before(url: str) -> None:
     with psycopg.connect(url) as connection:
-        connection.execute("UPDATE tidegate.functions SET digest = 'of others'")
+        connection.execute("UPDATE tidegate.function_version SET digest = 'of others'")
     command = [sys.executable, "-c", MIGRATE, url]
     crash = {CRASH_AT: "migration.before_commit"}
     killed = subprocess.run(command, env=os.environ | crash, check=False, timeout=30)
     assert killed.returncode == -signal.SIGKILL
     with psycopg.connect(url) as connection:
-        digest = "SELECT digest FROM tidegate.functions"
+        digest = "SELECT digest FROM tidegate.function_version"
         assert connection.execute(digest).fetchone() == ("of others",)
-        make_functions(connection)
+        create_functions(connection)
         assert connection.execute(digest).fetchone() != ("of others",)
 
 
@@ -100,11 +107,15 @@ def test_functions_of_other_files_are_replaced_unless_a_later_release_made_them(
     asked = "SELECT tidegate.flow_free(NULL::tidegate.flow_run) = 'other'"
     with psycopg.connect(url) as connection:
         connection.execute(replaced.encode())
-        connection.execute("UPDATE tidegate.functions SET release = %s, digest = 'x'", (release,))
+        connection.execute(
+            "UPDATE tidegate.function_version SET release = %s, digest = 'x'", (release,)
+        )
     Database(url).open().close()
     with psycopg.connect(url) as connection:
         assert connection.execute(asked.encode()).fetchone() == (stays,)
-        assert connection.execute("SELECT count(*) FROM tidegate.functions").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM tidegate.function_version").fetchone() == (
+            1,
+        )
 
 
 def test_a_database_of_a_later_version_is_refused(url: str) -> None:

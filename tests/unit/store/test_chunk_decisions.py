@@ -161,15 +161,15 @@ def test_in_a_run_that_ended_well_a_repetition_is_harmless_and_anything_else_ref
         decide_delivery(ended, chunk(2), known=None)
 
 
-@given(delivered=st.integers(0, 9), begun=st.none() | st.integers(1, 10))
+@given(delivered=st.integers(0, 9), last_batch=st.none() | st.integers(1, 10))
 def test_a_source_ends_with_what_it_has_only_when_every_batch_begun_is_there(
-    delivered: int, begun: int | None
+    delivered: int, last_batch: int | None
 ) -> None:
-    facts = replace(FRESH, delivered=delivered, begun=begun)
-    if begun is None or begun <= delivered:
+    facts = replace(FRESH, delivered=delivered, last_batch=last_batch)
+    if last_batch is None or last_batch <= delivered:
         assert decide_ending(facts, None) is Ending.COMPLETE
     else:
         with pytest.raises(BatchAborted) as told:
             decide_ending(facts, None)
-        assert (told.value.batch, told.value.chunk) == (begun - 1, begun)
+        assert (told.value.batch, told.value.chunk) == (last_batch - 1, last_batch)
         assert decide_ending(facts, delivered) is Ending.COMPLETE, "it was said to be left out"

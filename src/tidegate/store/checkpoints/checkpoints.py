@@ -151,7 +151,7 @@ def trigger(
     no barriers. Raises `RunEnded` when the run is closed.
     """
     hold_open(connection, run, "*")
-    asked = {"run": run.id, "id": id, "unpublished": unpublished, "patience": patience}
+    asked = {"run": run.id, "id": id, "unpublished": unpublished, "alignment_timeout": patience}
     row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
     if row is None:
         return None
@@ -202,8 +202,8 @@ def inject(
 def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged]) -> None:
     """Write what tasks say when barriers leave them."""
     rows = [
-        {"run_id": it.run, "number": it.number, "task": it.task, "waited": it.waited,
-         "last": it.last, "bytes": it.bytes}
+        {"run_id": it.run, "number": it.number, "task": it.task, "alignment_seconds": it.waited,
+         "last_upstream": it.last, "bytes": it.bytes}
         for it in given
     ]  # fmt: skip
     connection.execute(_SQL["acknowledge"].sql, {"given": as_json(rows)})
@@ -221,9 +221,9 @@ def settle(connection: psycopg.Connection, given: Collection[StateUpdate]) -> No
     """Write what tasks keep though no barrier asks for it: it belongs to later checkpoints only."""
     rows = [
         {"run_id": it.run, "task": it.task, "channel": it.channel, "origin": it.origin,
-         "place": place, "input": each.input, "payload": each.payload, "files": each.files}
+         "position": position, "input": each.input, "payload": each.payload, "files": each.files}
         for it in given
-        for place, each in enumerate(it.kept)
+        for position, each in enumerate(it.kept)
     ]  # fmt: skip
     connection.execute(_SQL["settle"].sql, {"given": as_json(rows)})
 
@@ -238,21 +238,21 @@ def _compacted(given: Collection[Acknowledged]) -> list[dict[str, object]]:
 
 def _kept(given: Collection[Acknowledged]) -> list[dict[str, object]]:
     return [
-        {"task": it.task, **_row(it, place, each)}
+        {"task": it.task, **_row(it, position, each)}
         for it in given
-        for place, each in enumerate(it.kept)
+        for position, each in enumerate(it.kept)
     ]
 
 
 def _outputs(given: Collection[Acknowledged]) -> list[dict[str, object]]:
-    return [_row(it, place, each) for it in given for place, each in enumerate(it.outputs)]
+    return [_row(it, position, each) for it in given for position, each in enumerate(it.outputs)]
 
 
-def _row(it: Acknowledged, place: int, kept: StateEntry) -> dict[str, object]:
+def _row(it: Acknowledged, position: int, kept: StateEntry) -> dict[str, object]:
     return {
         "run_id": it.run,
         "number": it.number,
-        "place": place,
+        "position": position,
         "input": kept.input,
         "payload": kept.payload,
         "files": kept.files,

@@ -5,10 +5,10 @@
 UPDATE tidegate.run SET checkpoints = %(checkpoints)s::jsonb WHERE id = %(run)s;
 
 -- name: trigger — Begin a checkpoint unless one is under way or every source has ended.
-INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, unpublished, patience)
+INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, unpublished, alignment_timeout)
 SELECT
     %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1, %(unpublished)s,
-    %(patience)s
+    %(alignment_timeout)s
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s
 HAVING EXISTS (SELECT FROM tidegate.source WHERE run_id = %(run)s AND ended_at IS NULL)
@@ -25,7 +25,7 @@ JOIN tidegate.source ON source.run_id = run.id
 WHERE checkpoint.state NOT IN ('committed', 'aborted')
     AND run.pipeline = %(pipeline)s AND run.state = 'open'
     AND source.ended_at IS NULL AND source.injected < checkpoint.number
-    AND checkpoint.patience IS DISTINCT FROM 0
+    AND checkpoint.alignment_timeout IS DISTINCT FROM 0
 ORDER BY run.id, source.name;
 
 -- name: hold_injection — Whether a source still has to inject this barrier; it stays so.
@@ -41,10 +41,12 @@ FOR SHARE OF checkpoint;
 UPDATE tidegate.source SET injected = %(number)s WHERE run_id = %(run)s AND name = %(source)s;
 
 -- name: acknowledge — What tasks say when a barrier leaves them; those of closed runs say nothing.
-INSERT INTO tidegate.acknowledgement (run_id, number, task, waited, last, bytes)
-SELECT given.run_id, given.number, given.task, given.waited, given.last, given.bytes
+INSERT INTO tidegate.acknowledgement (run_id, number, task, alignment_seconds, last_upstream, bytes)
+SELECT
+    given.run_id, given.number, given.task, given.alignment_seconds, given.last_upstream, given.bytes
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
-    run_id bigint, number bigint, task text, waited double precision, last text, bytes bigint
+    run_id bigint, number bigint, task text, alignment_seconds double precision,
+    last_upstream text, bytes bigint
 )
 JOIN tidegate.checkpoint USING (run_id, number)
 JOIN tidegate.run ON run.id = given.run_id
@@ -53,10 +55,10 @@ FOR KEY SHARE OF checkpoint
 ON CONFLICT DO NOTHING;
 
 -- name: remember — What tasks keep from a barrier on.
-INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
-SELECT given.run_id, given.task, given.number, given.place, given.input, given.payload, given.files
+INSERT INTO tidegate.task_state (run_id, task, number, position, input, payload, files)
+SELECT given.run_id, given.task, given.number, given.position, given.input, given.payload, given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
-    run_id bigint, task text, number bigint, place integer, input integer, payload jsonb,
+    run_id bigint, task text, number bigint, position integer, input integer, payload jsonb,
     files jsonb
 )
 JOIN tidegate.run ON run.id = given.run_id
@@ -64,43 +66,43 @@ WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
 
 -- name: settle — What tasks keep of messages that no barrier has come behind, if it is not there.
--- It belongs to the checkpoints after all that the task has passed on or that have not waited.
+-- It belongs to the checkpoints after all that the task has passed on or that have not alignment_seconds.
 -- Places of what is kept at a barrier begin at 0, of this far behind that.
-INSERT INTO tidegate.state (run_id, task, number, place, input, payload, files)
-SELECT given.run_id, given.task, next.number, start.place + given.place, given.input, given.payload,
+INSERT INTO tidegate.task_state (run_id, task, number, position, input, payload, files)
+SELECT given.run_id, given.task, next.number, start.position + given.position, given.input, given.payload,
     given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
-    run_id bigint, task text, channel bigint, origin bigint, place integer, input integer,
+    run_id bigint, task text, channel bigint, origin bigint, position integer, input integer,
     payload jsonb, files jsonb
 )
 JOIN tidegate.run ON run.id = given.run_id AND run.state = 'open'
 JOIN tidegate.cursor ON cursor.channel_id = given.channel AND cursor.seq = given.origin
 CROSS JOIN LATERAL (
-    SELECT 1 + greatest(run.unaligned, (
+    SELECT 1 + greatest(run.last_unaligned, (
         SELECT max(number) FROM tidegate.acknowledgement
         WHERE run_id = given.run_id AND task = given.task
     )) AS number
 ) AS next
 CROSS JOIN LATERAL (
-    SELECT greatest(1000000000, 1 + max(place)) AS place
-    FROM tidegate.state
+    SELECT greatest(1000000000, 1 + max(position)) AS position
+    FROM tidegate.task_state
     WHERE run_id = given.run_id AND task = given.task AND number = next.number
 ) AS start;
 
--- name: condense — What tasks kept of an input up to a checkpoint is held by rows of a later one.
-UPDATE tidegate.state
+-- name: compact — What tasks kept of an input up to a checkpoint is held by rows of a later one.
+UPDATE tidegate.task_state
 SET removed = given.number
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
     run_id bigint, task text, number bigint, input integer, up_to bigint
 )
-WHERE state.run_id = given.run_id AND state.task = given.task AND state.input = given.input
-    AND state.number <= given.up_to AND state.removed IS NULL;
+WHERE task_state.run_id = given.run_id AND task_state.task = given.task AND task_state.input = given.input
+    AND task_state.number <= given.up_to AND task_state.removed IS NULL;
 
 -- name: stage — What sinks gave for one checkpoint; visible when that is committed.
-INSERT INTO tidegate.output (run_id, number, place, payload, files)
-SELECT given.run_id, given.number, given.place, given.payload, given.files
+INSERT INTO tidegate.sink_output (run_id, number, position, payload, files)
+SELECT given.run_id, given.number, given.position, given.payload, given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
-    run_id bigint, number bigint, place integer, payload jsonb, files jsonb
+    run_id bigint, number bigint, position integer, payload jsonb, files jsonb
 )
 JOIN tidegate.checkpoint USING (run_id, number)
 JOIN tidegate.run ON run.id = given.run_id
@@ -110,15 +112,15 @@ ON CONFLICT DO NOTHING;
 
 -- name: state_of — What a task of a run keeps, in the order in which it came.
 SELECT input, number, payload::text
-FROM tidegate.state
+FROM tidegate.task_state
 WHERE run_id = %(run)s AND task = %(task)s AND removed IS NULL
-ORDER BY number, place;
+ORDER BY number, position;
 
 -- name: withdrawn_among — The checkpoints of runs whose barriers mean nothing any more.
--- All up to one that waited no longer, and later ones that were given up.
-SELECT run.id, run.unaligned, ARRAY(
+-- All up to one that alignment_seconds no longer, and later ones that were given up.
+SELECT run.id, run.last_unaligned, ARRAY(
     SELECT number FROM tidegate.checkpoint
-    WHERE run_id = run.id AND state = 'aborted' AND number > run.unaligned
+    WHERE run_id = run.id AND state = 'aborted' AND number > run.last_unaligned
     ORDER BY number
 )
 FROM tidegate.run
@@ -189,7 +191,7 @@ SELECT
             AND acknowledgement.number = checkpoint.number
         ORDER BY task
     ),
-    patience
+    alignment_timeout
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state NOT IN ('committed', 'aborted');
 
@@ -235,16 +237,16 @@ SET state = 'aborted', settled_at = clock_timestamp(), reason = %(reason)s, offe
 WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
 
 -- name: note_in_flight — The files of what was on its way at a checkpoint lose a name.
-INSERT INTO tidegate.garbage (run_id, file)
+INSERT INTO tidegate.unused_file (run_id, file)
 SELECT DISTINCT run_id, jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
-FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s
+FROM tidegate.in_flight_message WHERE run_id = %(run)s AND number = %(number)s
 ON CONFLICT DO NOTHING;
 
 -- name: drop_in_flight — Forget what was on its way at a checkpoint.
-DELETE FROM tidegate.in_flight WHERE run_id = %(run)s AND number = %(number)s;
+DELETE FROM tidegate.in_flight_message WHERE run_id = %(run)s AND number = %(number)s;
 
 -- name: drop_outputs — Forget what sinks gave for a checkpoint.
-DELETE FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s;
+DELETE FROM tidegate.sink_output WHERE run_id = %(run)s AND number = %(number)s;
 
 -- name: commit — The one row by which a checkpoint becomes visible, with all of its sinks.
 UPDATE tidegate.checkpoint
@@ -269,16 +271,16 @@ SET state = 'committed', settled_at = clock_timestamp(),
                 SELECT count(*) AS chunks, max(chunk.watermark) AS watermark
                 FROM tidegate.chunk
                 WHERE chunk.run_id = source.run_id AND chunk.source = source.name
-                    AND behind < %(number)s
+                    AND after_checkpoint < %(number)s
             ) AS before
             WHERE run_id = %(run)s
         ),
         'added', coalesce((
             SELECT jsonb_agg(
                 jsonb_build_object('task', task, 'input', input, 'files', files)
-                ORDER BY task, place
+                ORDER BY task, position
             )
-            FROM tidegate.state
+            FROM tidegate.task_state
             WHERE run_id = %(run)s AND number <= %(number)s AND number > coalesce((
                 SELECT max(number) FROM tidegate.checkpoint AS earlier
                 WHERE earlier.run_id = %(run)s AND earlier.state = 'committed'
@@ -287,14 +289,14 @@ SET state = 'committed', settled_at = clock_timestamp(),
         'in_flight', coalesce((
             SELECT jsonb_agg(
                 jsonb_build_object('from', from_task, 'to', to_task, 'input', input, 'files', files)
-                ORDER BY place
+                ORDER BY position
             )
-            FROM tidegate.in_flight
+            FROM tidegate.in_flight_message
             WHERE run_id = %(run)s AND number = %(number)s AND kind = 'event'
         ), '[]'),
         'outputs', coalesce((
-            SELECT jsonb_agg(payload || jsonb_build_object('files', files) ORDER BY place)
-            FROM tidegate.output WHERE run_id = %(run)s AND number = %(number)s
+            SELECT jsonb_agg(payload || jsonb_build_object('files', files) ORDER BY position)
+            FROM tidegate.sink_output WHERE run_id = %(run)s AND number = %(number)s
         ), '[]')
     )
 WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
@@ -304,7 +306,7 @@ SELECT
     checkpoint.number, checkpoint.id, checkpoint.epoch, checkpoint.state,
     checkpoint.triggered_at,
     extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
-    coalesce(acknowledged.waited, 0), (coalesce(acknowledged.bytes, 0) + in_flight.bytes)::bigint,
+    coalesce(acknowledged.alignment_seconds, 0), (coalesce(acknowledged.bytes, 0) + in_flight.bytes)::bigint,
     acknowledged.slowest, reason, offender, NOT unpublished, NOT unaligned,
     (SELECT min((it.value ->> 'watermark')::bigint)
      FROM jsonb_each(manifest -> 'sources') AS it
@@ -312,24 +314,24 @@ SELECT
 FROM tidegate.checkpoint
 LEFT JOIN LATERAL (
     SELECT
-        max(waited) AS waited, sum(bytes) AS bytes,
+        max(alignment_seconds) AS alignment_seconds, sum(bytes) AS bytes,
         (array_agg(task ORDER BY acknowledged_at - coalesce((
             SELECT max(before.acknowledged_at)
             FROM tidegate.channel
             JOIN tidegate.acknowledgement AS before
                 ON before.run_id = channel.run_id AND before.task = channel.from_task
             WHERE channel.run_id = checkpoint.run_id AND channel.to_task = acknowledgement.task
-                AND before.number = checkpoint.number AND before.last IS NOT NULL
-        ), checkpoint.triggered_at) DESC, task) FILTER (WHERE last IS NOT NULL))[1] AS slowest
+                AND before.number = checkpoint.number AND before.last_upstream IS NOT NULL
+        ), checkpoint.triggered_at) DESC, task) FILTER (WHERE last_upstream IS NOT NULL))[1] AS slowest
     FROM tidegate.acknowledgement
     WHERE acknowledgement.run_id = checkpoint.run_id
         AND acknowledgement.number = checkpoint.number
 ) AS acknowledged ON true
 CROSS JOIN LATERAL (
     SELECT coalesce(sum((file ->> 'bytes')::bigint), 0) AS bytes
-    FROM tidegate.in_flight
+    FROM tidegate.in_flight_message
     CROSS JOIN LATERAL jsonb_array_elements(files) AS file
-    WHERE in_flight.run_id = checkpoint.run_id AND in_flight.number = checkpoint.number
+    WHERE in_flight_message.run_id = checkpoint.run_id AND in_flight_message.number = checkpoint.number
 ) AS in_flight
 WHERE checkpoint.run_id = %(run)s
 ORDER BY checkpoint.number;
@@ -347,13 +349,13 @@ FOR KEY SHARE;
 -- name: given_by — What the collecting end had for all sinks at a checkpoint.
 SELECT payload
 FROM (
-    SELECT number, place, payload
-    FROM tidegate.state
+    SELECT number, position, payload
+    FROM tidegate.task_state
     WHERE run_id = %(run)s AND task = %(task)s AND number <= %(number)s
         AND (removed IS NULL OR removed > %(number)s)
     UNION ALL
-    SELECT number, place, payload
-    FROM tidegate.output
+    SELECT number, position, payload
+    FROM tidegate.sink_output
     WHERE run_id = %(run)s AND number = %(number)s
 ) AS given
-ORDER BY number, place;
+ORDER BY number, position;

@@ -133,7 +133,7 @@ def _replayed(
     for it in in_flight(connection, run, number):
         yield (
             it.channel,
-            (it.channel.from_task, it.channel.input, "in flight", it.place),
+            (it.channel.from_task, it.channel.input, "in flight", it.position),
             it.message,
         )
     asked = {"run": run.id, "number": number}

@@ -34,7 +34,7 @@ class InFlight:
     """A message that was on its way."""
 
     channel: ChannelName
-    place: int
+    position: int
     message: StreamMessage
 
 
@@ -52,7 +52,7 @@ def unalign(connection: psycopg.Connection, run: Run, number: int) -> bool:
 
 
 def without_checksum(connection: psycopg.Connection, run: Run, number: int) -> dict[int, list[str]]:
-    """The files of what was on its way, by place, that nobody has sealed yet."""
+    """The files of what was on its way, by position, that nobody has sealed yet."""
     asked = {"run": run.id, "number": number}
     return dict(connection.execute(_SQL["without_checksum"].sql, asked).fetchall())
 
@@ -64,16 +64,18 @@ def checksum(
     checksums: Mapping[int, Sequence[FileChecksum]],
 ) -> None:
     """Remember how the files of what was on its way have to be found."""
-    given = as_json([{"place": place, "files": files} for place, files in checksums.items()])
-    connection.execute(_SQL["seal"].sql, {"run": run.id, "number": number, "given": given})
+    given = as_json(
+        [{"position": position, "files": files} for position, files in checksums.items()]
+    )
+    connection.execute(_SQL["checksum"].sql, {"run": run.id, "number": number, "given": given})
 
 
 def in_flight(connection: psycopg.Connection, run: Run, number: int) -> list[InFlight]:
     """What was on its way, in the order in which each channel had it; messages are of this run."""
     rows = connection.execute(_SQL["in_flight"].sql, {"run": run.id, "number": number})
     return [
-        InFlight(ChannelName(*way), place, decode(kind, payload, run.key))
-        for *way, place, kind, payload in rows
+        InFlight(ChannelName(*way), position, decode(kind, payload, run.key))
+        for *way, position, kind, payload in rows
     ]
 
 

@@ -18,9 +18,9 @@ WHERE run_id = %(run)s AND number = %(number)s AND NOT unaligned
     );
 
 -- name: note — From here on barriers up to this number mean nothing to the run's tasks.
-UPDATE tidegate.run SET unaligned = %(number)s WHERE id = %(run)s;
+UPDATE tidegate.run SET last_unaligned = %(number)s WHERE id = %(run)s;
 
--- name: cut_sources — What comes to a source that has not had the barrier comes behind it.
+-- name: checkpoint_sources — What comes to a source that has not had the barrier comes behind it.
 UPDATE tidegate.source
 SET injected = %(number)s
 WHERE run_id = %(run)s AND ended_at IS NULL AND injected < %(number)s;
@@ -40,7 +40,7 @@ WITH unread AS MATERIALIZED (
         WHERE run_id = channel.run_id AND number = %(number)s AND task = channel.to_task
     )
 )
-INSERT INTO tidegate.in_flight (run_id, number, place, from_task, to_task, input, kind, payload)
+INSERT INTO tidegate.in_flight_message (run_id, number, position, from_task, to_task, input, kind, payload)
 SELECT
     %(run)s, %(number)s, row_number() OVER (ORDER BY unread.id, message.seq),
     from_task, to_task, input, message.kind, message.payload
@@ -64,26 +64,26 @@ WHERE channel.run_id = %(run)s AND NOT EXISTS (
 ON CONFLICT DO NOTHING;
 
 -- name: without_checksum — What was on its way and names files that were not checksummed yet.
-SELECT place, jsonb_path_query_array(payload, '$.**.files[*]')
-FROM tidegate.in_flight
+SELECT position, jsonb_path_query_array(payload, '$.**.files[*]')
+FROM tidegate.in_flight_message
 WHERE run_id = %(run)s AND number = %(number)s AND files IS NULL
-ORDER BY place;
+ORDER BY position;
 
 -- name: checksum — How those files have to be found again.
-UPDATE tidegate.in_flight
+UPDATE tidegate.in_flight_message
 SET files = given.files
-FROM jsonb_to_recordset(%(given)s::jsonb) AS given (place bigint, files jsonb)
-WHERE run_id = %(run)s AND number = %(number)s AND in_flight.place = given.place
-    AND in_flight.files IS NULL;
+FROM jsonb_to_recordset(%(given)s::jsonb) AS given (position bigint, files jsonb)
+WHERE run_id = %(run)s AND number = %(number)s AND in_flight_message.position = given.position
+    AND in_flight_message.files IS NULL;
 
 -- name: late — The runs that no longer wait for checkpoints that somebody wants to keep something for.
 SELECT run.id
 FROM unnest(%(runs)s::bigint[], %(numbers)s::bigint[]) AS given (run_id, number)
 JOIN tidegate.run ON run.id = given.run_id
-WHERE run.unaligned >= given.number;
+WHERE run.last_unaligned >= given.number;
 
 -- name: in_flight — What was on its way at a checkpoint.
-SELECT from_task, to_task, input, place, kind, payload::text
-FROM tidegate.in_flight
+SELECT from_task, to_task, input, position, kind, payload::text
+FROM tidegate.in_flight_message
 WHERE run_id = %(run)s AND number = %(number)s
-ORDER BY place;
+ORDER BY position;

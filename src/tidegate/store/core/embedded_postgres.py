@@ -1,6 +1,6 @@
 """The embedded PostgreSQL: a server in a folder, shared by all processes that use the folder.
 
-    with EmbeddedServer(folder) as server:
+    with EmbeddedPostgres(folder) as server:
         psycopg.connect(server.url)
 
 Whoever comes first starts it; it is stopped when the last user is gone, however it went. Being a

@@ -1,26 +1,26 @@
--- How the schema is brought up to date; see tidegate.store.core.migrations.
+-- Schema migrations; see tidegate.store.core.migrations.
 
--- name: take_turn — Wait for other processes that migrate, until the end of the transaction.
+-- name: lock — Wait for other migrating processes; held until the end of the transaction.
 SELECT pg_advisory_xact_lock(7469646567617465);
 
--- name: is_begun — Whether any migration was ever applied.
--- Asked of the catalogue, not of to_regclass, which may answer from before we had our turn.
+-- name: has_table — Whether any migration was applied.
+-- Reads the catalogue because to_regclass may answer from before the lock was acquired.
 SELECT EXISTS (
     SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'tidegate' AND tablename = 'migration'
 );
 
--- name: last_applied — The number of the last migration, 0 for none.
+-- name: last_applied — The number of the last applied migration, 0 for none.
 SELECT coalesce(max(number), 0) FROM tidegate.migration;
 
--- name: note — Remember that a migration was applied.
+-- name: record — Record an applied migration.
 INSERT INTO tidegate.migration (number, name) VALUES (%s, %s);
 
--- name: functions_made — Which release has made the functions, and from what.
-SELECT release, digest FROM tidegate.functions;
+-- name: function_version — The release that created the functions, and the digest of its files.
+SELECT release, digest FROM tidegate.function_version;
 
--- name: defer_bodies — Functions may name others that are made after them, in this transaction.
+-- name: defer_bodies — Functions may call others that are created later in this transaction.
 SET LOCAL check_function_bodies = off;
 
--- name: note_functions — Remember what the functions were made from.
-WITH before AS (DELETE FROM tidegate.functions)
-INSERT INTO tidegate.functions (release, digest) VALUES (%s, %s);
+-- name: record_functions — Record the version of the functions.
+WITH previous AS (DELETE FROM tidegate.function_version)
+INSERT INTO tidegate.function_version (release, digest) VALUES (%s, %s);

@@ -169,11 +169,11 @@ def put(connection: psycopg.Connection, sent: Sequence[Sent]) -> psycopg.Cursor[
     Messages that are there already are skipped. The answer is one row: how many were for open
     runs, and how many were put.
     """
-    rows = [_row(place, each) for place, each in enumerate(sent)]
+    rows = [_row(position, each) for position, each in enumerate(sent)]
     return connection.execute(_SQL["append"].sql, {"messages": as_json(rows)})
 
 
-def _row(place: int, sent: Sent) -> dict[str, object]:
+def _row(position: int, sent: Sent) -> dict[str, object]:
     kind, payload = encode(sent.message)
     return {
         "channel_id": sent.channel,
@@ -181,7 +181,7 @@ def _row(place: int, sent: Sent) -> dict[str, object]:
         "kind": kind,
         "payload": msgspec.Raw(payload.encode()),
         "is_end": _is_end(sent.message),
-        "place": place,
+        "position": position,
     }
 
 

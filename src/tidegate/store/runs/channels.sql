@@ -28,7 +28,7 @@ WITH ready AS MATERIALIZED (
     LEFT JOIN unnest(%(channels)s::bigint[], %(fetched)s::bigint[]) AS known (channel_id, seq)
         ON known.channel_id = channel.id
     WHERE run.pipeline = %(pipeline)s AND run.state = 'open' AND channel.to_task = %(task)s
-        AND channel.sent > channel.taken AND channel.sent > coalesce(known.seq, cursor.seq)
+        AND channel.sent > channel.read_at_least AND channel.sent > coalesce(known.seq, cursor.seq)
 ),
 chosen AS (
     SELECT ready.run_id, ready.channel_id, next.seq, next.kind, next.payload
@@ -73,7 +73,7 @@ WITH offered AS (
             WHERE message.channel_id = given.channel_id AND message.id = given.id
         ) AS is_known
     FROM jsonb_to_recordset(%(messages)s::jsonb) AS given (
-        channel_id bigint, id uuid, kind text, payload jsonb, is_end boolean, place bigint
+        channel_id bigint, id uuid, kind text, payload jsonb, is_end boolean, position bigint
     )
     JOIN tidegate.channel ON channel.id = given.channel_id
     JOIN tidegate.run ON run.id = channel.run_id
@@ -94,7 +94,7 @@ reserved AS (
     RETURNING channel.id AS channel_id, channel.sent - wanted.number AS before
 ),
 numbered AS (
-    SELECT offered.*, before + row_number() OVER (PARTITION BY channel_id ORDER BY place) AS seq
+    SELECT offered.*, before + row_number() OVER (PARTITION BY channel_id ORDER BY position) AS seq
     FROM offered
     JOIN reserved USING (channel_id)
     WHERE NOT is_known

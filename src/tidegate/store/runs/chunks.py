@@ -41,7 +41,7 @@ class Chunk:
     shard: int
     watermark: int | None = None
     """Its latest event time less the allowed delay, in milliseconds since 1970, if it has one."""
-    seals: tuple[FileChecksum, ...] = ()
+    file_checksums: tuple[FileChecksum, ...] = ()
     """How its files have to be found again."""
 
     @property
@@ -62,7 +62,7 @@ class SourceFacts:
     """How many there will be; None until it is said."""
     watermark: int | None = None
     """The latest of its chunks' watermarks."""
-    begun: int | None = None
+    last_batch: int | None = None
     """The last chunk that was begun from a stream, if the source follows one."""
 
 
@@ -117,8 +117,8 @@ def decide_ending(
         raise CountConflict(facts.run.name, facts.source, count, facts.declared)
     if chunks is None and missing:
         raise ChunksMissing(facts.run.name, facts.source, missing)
-    if chunks is None and facts.begun is not None and facts.begun > facts.delivered:
-        raise BatchAborted(facts.run.name, facts.source, facts.begun - 1, facts.begun)
+    if chunks is None and facts.last_batch is not None and facts.last_batch > facts.delivered:
+        raise BatchAborted(facts.run.name, facts.source, facts.last_batch - 1, facts.last_batch)
     if beyond:
         raise ChunksBeyond(facts.run.name, facts.source, count, beyond)
     return Ending.COMPLETE if count == facts.delivered else Ending.AWAITED

@@ -244,7 +244,7 @@ def _add(connection: psycopg.Connection, run: Run, chunk: Chunk, *, is_last: boo
             "files": list(chunk.files),
             "shard": chunk.shard,
             "watermark": chunk.watermark,
-            "seals": as_json(chunk.seals),
+            "file_checksums": as_json(chunk.file_checksums),
             "is_last": is_last,
         },
     )

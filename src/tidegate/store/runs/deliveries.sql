@@ -1,7 +1,7 @@
 -- Chunks as clients deliver them, and how many there will be.
 
 -- name: hold_source — What is known of a source; until the commit nobody else delivers to it.
-SELECT delivered, declared, watermark, begun
+SELECT delivered, declared, watermark, last_batch
 FROM tidegate.source
 WHERE run_id = %(run)s AND name = %(source)s
 FOR NO KEY UPDATE;
@@ -24,12 +24,13 @@ SELECT
 -- name: add_chunk — Remember a chunk, and that there is one more.
 WITH added AS (
     INSERT INTO tidegate.chunk (
-        run_id, source, number, sha256, rows, bytes, files, shard, watermark, seals, behind
+        run_id, source, number, sha256, rows, bytes, files, shard, watermark, file_checksums,
+        after_checkpoint
     )
     SELECT
         run_id, name, %(number)s, %(sha256)s, %(rows)s, %(bytes)s,
         to_jsonb(%(files)s::text[]), %(shard)s, %(watermark)s::bigint,
-        %(seals)s::jsonb, injected
+        %(file_checksums)s::jsonb, injected
     FROM tidegate.source
     WHERE run_id = %(run)s AND name = %(source)s
 )
@@ -40,7 +41,7 @@ WHERE run_id = %(run)s AND name = %(source)s;
 
 -- name: begin_batch — Remember that a batch of a stream is at work, so that no END leaves it out.
 UPDATE tidegate.source
-SET begun = greatest(begun, %(number)s)
+SET last_batch = greatest(last_batch, %(number)s)
 WHERE run_id = %(run)s AND name = %(source)s;
 
 -- name: beyond — The chunks of a source whose numbers are larger than its count.

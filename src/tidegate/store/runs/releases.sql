@@ -22,11 +22,11 @@ WHERE NOT EXISTS (
 ORDER BY run.id, hopeful.to_task;
 
 -- name: gates — The tasks at which open runs of a pipeline wait for their release.
-SELECT DISTINCT gate.task
+SELECT DISTINCT release_point.task
 FROM tidegate.run
-JOIN tidegate.gate ON gate.plan = run.plan
+JOIN tidegate.release_point ON release_point.plan = run.plan
 WHERE run.pipeline = %(pipeline)s AND run.state = 'open'
-ORDER BY gate.task;
+ORDER BY release_point.task;
 
 -- name: facts — What came to tasks: by channel, what was declared and which messages were processed.
 -- Only where numbers are missing in between are they listed; otherwise the largest says it all.

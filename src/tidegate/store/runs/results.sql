@@ -70,22 +70,22 @@ FROM (
     UNION ALL
     SELECT jsonb_array_elements_text(chunk.files)
     FROM family
-    JOIN tidegate.chunk ON chunk.run_id = family.id AND chunk.behind >= family.oldest
+    JOIN tidegate.chunk ON chunk.run_id = family.id AND chunk.after_checkpoint >= family.oldest
     WHERE may_go_on
     UNION ALL
     SELECT jsonb_path_query(kept.files, '$[*].path') #>> '{}'
     FROM family
-    JOIN tidegate.state AS kept ON kept.run_id = family.id
+    JOIN tidegate.task_state AS kept ON kept.run_id = family.id
     WHERE may_go_on OR kept.payload ? 'sink'
     UNION ALL
-    SELECT jsonb_path_query(in_flight.payload, '$.**.files[*]') #>> '{}'
+    SELECT jsonb_path_query(in_flight_message.payload, '$.**.files[*]') #>> '{}'
     FROM family
-    JOIN tidegate.in_flight ON in_flight.run_id = family.id
+    JOIN tidegate.in_flight_message ON in_flight_message.run_id = family.id
     WHERE may_go_on
     UNION ALL
-    SELECT jsonb_path_query(output.files, '$[*].path') #>> '{}'
+    SELECT jsonb_path_query(sink_output.files, '$[*].path') #>> '{}'
     FROM family
-    JOIN tidegate.output ON output.run_id = family.id
+    JOIN tidegate.sink_output ON sink_output.run_id = family.id
     UNION ALL
     SELECT jsonb_path_query(batches, '$.**.files[*]') #>> '{}'
     FROM family

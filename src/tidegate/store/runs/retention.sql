@@ -5,34 +5,34 @@
 -- The last few stay, and the last one that sinks show.
 SELECT
     min(number),
-    least(min(number) FILTER (WHERE place <= %(retained)s), max(number) FILTER (WHERE NOT unpublished)),
-    min(number) FILTER (WHERE place <= %(retained)s)
+    least(min(number) FILTER (WHERE position <= %(retained)s), max(number) FILTER (WHERE NOT unpublished)),
+    min(number) FILTER (WHERE position <= %(retained)s)
 FROM (
-    SELECT number, unpublished, row_number() OVER (ORDER BY number DESC) AS place
+    SELECT number, unpublished, row_number() OVER (ORDER BY number DESC) AS position
     FROM tidegate.checkpoint
     WHERE run_id = %(run)s AND state = 'committed'
 ) AS checkpoint;
 
 -- name: note_retired — The files that only retired checkpoints need.
-INSERT INTO tidegate.garbage (run_id, file)
+INSERT INTO tidegate.unused_file (run_id, file)
 SELECT %(run)s, file
 FROM (
     SELECT jsonb_path_query(files, '$[*].path') #>> '{}'
-    FROM tidegate.output
+    FROM tidegate.sink_output
     WHERE run_id = %(run)s
         AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s))
     UNION
     SELECT jsonb_path_query(files, '$[*].path') #>> '{}'
-    FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s
+    FROM tidegate.task_state WHERE run_id = %(run)s AND removed <= %(oldest)s
     UNION
     SELECT jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
-    FROM tidegate.in_flight
+    FROM tidegate.in_flight_message
     WHERE run_id = %(run)s
         AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s))
     UNION
     SELECT jsonb_array_elements_text(files)
     FROM tidegate.chunk
-    WHERE run_id = %(run)s AND behind >= %(before)s AND behind < %(oldest)s
+    WHERE run_id = %(run)s AND after_checkpoint >= %(before)s AND after_checkpoint < %(oldest)s
 ) AS retired (file)
 ON CONFLICT DO NOTHING;
 
@@ -42,7 +42,7 @@ WHERE run_id = %(run)s
     AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s));
 
 -- name: drop_states — Remove states that no remembered checkpoint needs.
-DELETE FROM tidegate.state WHERE run_id = %(run)s AND removed <= %(oldest)s;
+DELETE FROM tidegate.task_state WHERE run_id = %(run)s AND removed <= %(oldest)s;
 
 -- name: prune — Remove messages that have had their effect some time ago, from the front of channels.
 -- What the last watermark said is noted: whoever begins again looks it up. What was made for the last
@@ -86,7 +86,7 @@ gone AS (
     RETURNING message.payload
 ),
 kept AS (
-    INSERT INTO tidegate.garbage (run_id, file)
+    INSERT INTO tidegate.unused_file (run_id, file)
     SELECT DISTINCT %(run)s::bigint, jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
     FROM gone
     ON CONFLICT DO NOTHING
@@ -94,22 +94,22 @@ kept AS (
 SELECT count(*) FROM gone;
 
 -- name: note — Files that will never have a name.
-INSERT INTO tidegate.garbage (run_id, file)
+INSERT INTO tidegate.unused_file (run_id, file)
 SELECT given.run_id, given.file
 FROM unnest(%(runs)s::bigint[], %(files)s::text[]) AS given (run_id, file)
 JOIN tidegate.run ON run.id = given.run_id
 ON CONFLICT DO NOTHING;
 
 -- name: noted — Files of open runs that have lost a name some time ago.
-SELECT garbage.run_id, garbage.file
-FROM tidegate.garbage
-JOIN tidegate.run ON run.id = garbage.run_id
+SELECT unused_file.run_id, unused_file.file
+FROM tidegate.unused_file
+JOIN tidegate.run ON run.id = unused_file.run_id
 WHERE run.state = 'open'
-    AND noted_at < clock_timestamp() - make_interval(secs => %(seconds)s)
-ORDER BY garbage.run_id, garbage.file
+    AND unused_since < clock_timestamp() - make_interval(secs => %(seconds)s)
+ORDER BY unused_file.run_id, unused_file.file
 LIMIT %(limit)s;
 
 -- name: forget — These were looked at.
-DELETE FROM tidegate.garbage
+DELETE FROM tidegate.unused_file
 USING unnest(%(runs)s::bigint[], %(files)s::text[]) AS seen (run_id, file)
-WHERE garbage.run_id = seen.run_id AND garbage.file = seen.file;
+WHERE unused_file.run_id = seen.run_id AND unused_file.file = seen.file;

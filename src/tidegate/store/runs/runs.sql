@@ -1,13 +1,13 @@
 -- Runs: begun once, closed once, removed with everything of theirs.
 
 -- name: begun_before — The run that this very request has begun.
-SELECT id, pipeline, name, incarnation, state, cause, request_body
+SELECT id, pipeline, name, incarnation, state, cause, request_digest
 FROM tidegate.run
 WHERE request = %(request)s;
 
 -- name: begin_run — Open a run under a name that no open run has; a name used before counts up.
 INSERT INTO tidegate.run
-    (pipeline, name, incarnation, plan, warn_at, deadline_at, request, request_body)
+    (pipeline, name, incarnation, plan, warn_at, deadline_at, request, request_digest)
 SELECT
     %(pipeline)s, %(name)s, coalesce(max(incarnation), 0) + 1, %(plan)s,
     clock_timestamp() + make_interval(secs => %(warn_after)s),

@@ -70,14 +70,14 @@ FROM tidegate.lease
 WHERE kind = %(kind)s AND key = ANY(%(keys)s::text[]);
 
 -- name: record_gates — Note at which tasks of a plan the monitor releases.
-INSERT INTO tidegate.gate (plan, task)
+INSERT INTO tidegate.release_point (plan, task)
 SELECT %(plan)s, unnest(%(tasks)s::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: gates_of — At which tasks of a run the monitor releases.
-SELECT gate.task
+SELECT release_point.task
 FROM tidegate.run
-JOIN tidegate.gate USING (plan)
+JOIN tidegate.release_point USING (plan)
 WHERE run.id = %(run)s;
 
 -- name: now — The server's clock.

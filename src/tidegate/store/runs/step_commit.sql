@@ -27,7 +27,7 @@ ORDER BY id
 FOR NO KEY UPDATE;
 
 -- name: advance — Move cursors of open runs; says which stood where they were thought to stand.
--- A channel whose sender is at work is not waited for: that it was read is noted by a later step.
+-- A channel whose sender is at work is not alignment_seconds for: that it was read is noted by a later step.
 WITH move AS (
     SELECT given.channel AS channel_id, given.origin, given.target
     FROM jsonb_to_recordset(%(moves)s::jsonb) AS given (channel bigint, origin bigint, target bigint)
@@ -49,7 +49,7 @@ free AS (
     FOR NO KEY UPDATE OF channel SKIP LOCKED
 ),
 noted AS (
-    UPDATE tidegate.channel SET taken = free.seq FROM free WHERE channel.id = free.id
+    UPDATE tidegate.channel SET read_at_least = free.seq FROM free WHERE channel.id = free.id
 )
 SELECT move.channel_id, moved.channel_id IS NOT NULL
 FROM move

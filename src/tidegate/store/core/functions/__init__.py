@@ -1,8 +1,9 @@
-"""Functions, views and triggers of the database: each stands once, in a file of this folder.
+"""Functions, views and triggers of the database: each is defined once, in a file of this folder.
 
-They are made anew when these files are not the ones that made them, by any release but an earlier
-one: while workers of two releases run side by side, the later one's stay. What cannot be replaced,
-a function whose arguments change or a view that loses a column, is dropped in its file before.
+They are recreated when the digest of these files differs from the recorded one, unless a later
+release created them: while workers of two releases run side by side, the later release's version
+stays. A function whose arguments change, or a view that loses a column, is dropped in its file
+before it is created.
 """
 
 from __future__ import annotations
@@ -18,27 +19,29 @@ import psycopg
 from tidegate.faults import crash_point
 from tidegate.store.core.queries import queries
 
+MIGRATIONS = "tidegate.store.core.migrations"
 
-def make_functions(connection: psycopg.Connection) -> None:
-    """Bring them up to date. Several processes may do so at once; it happens once."""
-    asked = queries("tidegate.store.core.migrations")
+
+def create_functions(connection: psycopg.Connection) -> None:
+    """Bring functions up to date. Safe to call from several processes at once."""
+    sql = queries(MIGRATIONS)
     with connection.transaction():
-        if _are_made(connection):
+        if _are_current(connection):
             return
-        connection.execute(asked["take_turn"].sql)
-        if _are_made(connection):
+        connection.execute(sql["lock"].sql)
+        if _are_current(connection):
             return
-        connection.execute(asked["defer_bodies"].sql)
+        connection.execute(sql["defer_bodies"].sql)
         connection.execute(function_files())
-        connection.execute(asked["note_functions"].sql, (_release(), _digest()))
+        connection.execute(sql["record_functions"].sql, (_release(), _digest()))
         crash_point("migration.before_commit")
 
 
 @cache
 def function_files() -> bytes:
     """All files in the order of their names, as one script."""
-    found = (it for it in files(__name__).iterdir() if it.name.endswith(".sql"))
-    return b"\n".join(it.read_bytes() for it in sorted(found, key=lambda it: it.name))
+    found = (file for file in files(__name__).iterdir() if file.name.endswith(".sql"))
+    return b"\n".join(file.read_bytes() for file in sorted(found, key=lambda file: file.name))
 
 
 def is_earlier(release: str, other: str) -> bool:
@@ -51,16 +54,14 @@ def is_earlier(release: str, other: str) -> bool:
 
 
 def _numbers(release: str) -> list[int]:
-    return [int(it) for it in re.findall(r"\d+", release)[:3]]
+    return [int(number) for number in re.findall(r"\d+", release)[:3]]
 
 
-def _are_made(connection: psycopg.Connection) -> bool:
-    made = connection.execute(
-        queries("tidegate.store.core.migrations")["functions_made"].sql
-    ).fetchone()
-    if made is None:
+def _are_current(connection: psycopg.Connection) -> bool:
+    row = connection.execute(queries(MIGRATIONS)["function_version"].sql).fetchone()
+    if row is None:
         return False
-    release, digest = made
+    release, digest = row
     return digest == _digest() or is_earlier(_release(), release)
 
 

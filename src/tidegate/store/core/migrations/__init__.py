@@ -1,9 +1,9 @@
-"""Numbered migrations: from an empty database to the schema of this version, step by step.
+"""Migrations: create the schema in an empty database and bring an older one up to date.
 
-A migration is a file `NNNN_what_it_brings.sql`, applied once, in one transaction, in the order
-of the numbers. Files that were released are never edited. `schema.sql` beside this folder is
-where they lead, for people to read; a test proves that it is. What is replaced rather than changed
-step by step (functions, views, triggers) is in `functions`, and made last.
+`schema.sql` beside this folder is migration 1, and the file to read. Later migrations are files
+`NNNN_name.sql` in this folder, numbered from 2. Each is applied once, in a transaction of its own,
+in the order of the numbers, and is recorded in `tidegate.migration`. Released files are never
+edited. Functions, views and triggers are replaced as a whole: see `functions`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import psycopg
 
 from tidegate.errors import SchemaTooNew
 from tidegate.faults import crash_point
-from tidegate.store.core.functions import make_functions
+from tidegate.store.core.functions import create_functions
 from tidegate.store.core.queries import queries
 
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -34,44 +34,48 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """All migrations this version knows, in order."""
-    found = (
+    """All migrations of this release, in order."""
+    schema = files("tidegate.store.core").joinpath("schema.sql")
+    later = (
         Migration(int(match[1]), match[2], file.read_bytes())
         for file in files(__name__).iterdir()
         if (match := FILE_NAME.fullmatch(file.name))
     )
-    return tuple(sorted(found, key=lambda migration: migration.number))
+    return (
+        Migration(1, "schema", schema.read_bytes()),
+        *sorted(later, key=lambda migration: migration.number),
+    )
 
 
 def migrate(connection: psycopg.Connection, database: str) -> None:
-    """Apply what is missing. Several processes may do so at once; each step happens once."""
-    known = migrations()[-1].number
+    """Apply missing migrations. Safe to call from several processes at once."""
+    latest = migrations()[-1].number
     applied = current(connection)
-    if applied > known:
-        raise SchemaTooNew(database, applied, known)
+    if applied > latest:
+        raise SchemaTooNew(database, applied, latest)
     for migration in migrations():
         if migration.number > applied:
             _apply(connection, migration)
-    make_functions(connection)
+    create_functions(connection)
 
 
 def current(connection: psycopg.Connection) -> int:
-    """The number of the last migration that was applied; 0 for none."""
-    asked = queries(__name__)
+    """The number of the last applied migration; 0 for an empty database."""
+    sql = queries(__name__)
     with connection.transaction():
-        there = connection.execute(asked["is_begun"].sql).fetchone()
-        if there is None or not there[0]:
+        has_table = connection.execute(sql["has_table"].sql).fetchone()
+        if has_table is None or not has_table[0]:
             return 0
-        last = connection.execute(asked["last_applied"].sql).fetchone()
+        last = connection.execute(sql["last_applied"].sql).fetchone()
     return int(last[0]) if last else 0
 
 
 def _apply(connection: psycopg.Connection, migration: Migration) -> None:
-    asked = queries(__name__)
+    sql = queries(__name__)
     with connection.transaction():
-        connection.execute(asked["take_turn"].sql)
+        connection.execute(sql["lock"].sql)
         if current(connection) >= migration.number:
             return
         connection.execute(migration.sql)
-        connection.execute(asked["note"].sql, (migration.number, migration.name))
+        connection.execute(sql["record"].sql, (migration.number, migration.name))
         crash_point("migration.before_commit")

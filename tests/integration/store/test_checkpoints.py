@@ -214,7 +214,7 @@ def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
     assert given == [{"files": ["1"]}, {"files": ["2"]}]
     assert retention.retire(session, run, retained=1) == 2
     assert checkpoint_store.given_by(session, run, "end", 3) == [{"files": ["3"]}]
-    left = session.execute("SELECT count(*) FROM tidegate.state").fetchone()
+    left = session.execute("SELECT count(*) FROM tidegate.task_state").fetchone()
     assert left == (1,)
 
 

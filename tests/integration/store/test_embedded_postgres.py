@@ -20,8 +20,8 @@ from tidegate.store import EmbeddedPostgres, Listen
 USER = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from tidegate.store import EmbeddedServer\n"
-    "with EmbeddedServer(Path(sys.argv[1])) as server:\n"
+    "from tidegate.store import EmbeddedPostgres\n"
+    "with EmbeddedPostgres(Path(sys.argv[1])) as server:\n"
     "    print(server.pid, flush=True)\n"
     "    sys.stdin.read()\n"
 )

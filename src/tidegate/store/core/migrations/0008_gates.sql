@@ -1,5 +1,0 @@
-CREATE TABLE tidegate.gate (
-    plan text NOT NULL,
-    task text NOT NULL,
-    PRIMARY KEY (plan, task)
-);
