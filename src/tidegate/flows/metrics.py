@@ -1,105 +1,99 @@
-"""Figures of flows in the text format of Prometheus, once or over HTTP."""
+"""Prometheus metrics of flows, as text or over HTTP."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.registry import Collector
 
 from tidegate.errors import InvalidListen
-from tidegate.store.flows.metrics import Gauge, flow_gauges
+from tidegate.store.flows.metrics import flow_gauges
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
     from tidegate.store import Database
 
 log = logging.getLogger(__name__)
 
-CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
 LOOPBACK = "127.0.0.1"
+REQUEST_TIMEOUT = 10.0
+
+
+class FlowCollector(Collector):
+    """Reads the metrics of open runs from the database at each scrape."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, in the order of `FIGURES`."""
+        for gauge in self._database.transact(flow_gauges):
+            metric = Metric(gauge.name, gauge.help, "gauge")
+            for labels, value in gauge.samples:
+                metric.add_sample(gauge.name, dict(labels), value)
+            yield metric
 
 
 def metrics_text(database: Database) -> str:
-    """All figures as they are."""
-    gauges = database.transact(flow_gauges)
-    return "".join(f"{line}\n" for it in gauges for line in rendered(it))
-
-
-def rendered(gauge: Gauge) -> Iterator[str]:
-    """The lines of a figure.
-
-    >>> gauge = Gauge("workers", "Alive.", (({"host": 'a"b'}, 2.0), ({}, 0.5)))
-    >>> print(*rendered(gauge), sep="\\n")
-    # HELP workers Alive.
-    # TYPE workers gauge
-    workers{host="a\\"b"} 2
-    workers 0.5
-    """
-    yield f"# HELP {gauge.name} {gauge.help}"
-    yield f"# TYPE {gauge.name} gauge"
-    for labels, number in gauge.samples:
-        yield f"{gauge.name}{_labels(labels)} {_number(number)}"
+    """All metrics in the text format of Prometheus."""
+    return generate_latest(_registry(database)).decode()
 
 
 @contextmanager
-def serving_metrics(database: Database, port: int, host: str = LOOPBACK) -> Iterator[int]:
-    """Answer `GET /metrics` until the block is left; says the port, which 0 leaves to chance."""
+def serve_metrics(database: Database, port: int, host: str = LOOPBACK) -> Iterator[int]:
+    """Serve `GET /metrics` until the block is left; yields the port."""
+    app = _answer_or_refuse(make_wsgi_app(_registry(database)))
     try:
-        server = ThreadingHTTPServer((host, port), _answering(database))
+        server = make_server(host, port, app, ThreadingWSGIServer, _Handler)
     except OSError as error:
         raise InvalidListen(f"{host}:{port}", str(error)) from error
-    server.daemon_threads = True
     thread = Thread(target=server.serve_forever, name="tidegate-metrics", daemon=True)
     thread.start()
     try:
-        yield int(server.server_address[1])
+        yield server.server_port
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-def _answering(database: Database) -> type[BaseHTTPRequestHandler]:
-    class Answering(BaseHTTPRequestHandler):
-        timeout = 10.0
-
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != PATH:
-                self.send_error(HTTPStatus.NOT_FOUND, f"figures are at {PATH}")
-                return
-            try:
-                text = metrics_text(database)
-            except Exception as trouble:  # noqa: BLE001  whoever asks is to see that there are none
-                log.warning("no figures: %s", trouble)
-                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "the database does not answer")
-                return
-            self._send(text.encode())
-
-        def _send(self, body: bytes) -> None:
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", CONTENT)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  as its base has it
-            log.debug(format, *args)
-
-    return Answering
+def _registry(database: Database) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(FlowCollector(database))
+    return registry
 
 
-def _number(number: float) -> str:
-    return str(int(number)) if number.is_integer() else repr(number)
+def _answer_or_refuse(app: Callable[..., Any]) -> Callable[..., Iterable[bytes]]:
+    """The app at its path only; 503 while the database cannot be read."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != PATH:
+            return refuse(start_response, "404 Not Found", f"metrics are at {PATH}")
+        try:
+            return app(environ, start_response)  # type: ignore[no-any-return]
+        except Exception as error:  # noqa: BLE001  the scraper has to see that there are none
+            log.warning("cannot read metrics: %s", error)
+            reason = "the database does not answer"
+            return refuse(start_response, "503 Service Unavailable", reason)
+
+    def refuse(start_response: StartResponse, status: str, reason: str) -> Iterable[bytes]:
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{reason}\n".encode()]
+
+    return answer
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
+class _Handler(WSGIRequestHandler):
+    timeout = REQUEST_TIMEOUT
 
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  as its base has it
+        log.debug(format, *args)

@@ -65,10 +65,10 @@ def unfed(steps: Steps) -> str:
 
 
 def test_an_index_that_was_left_alone_is_told_and_given_a_feed(left: Steps) -> None:
-    assert (shown(left).index, shown(left).run, unfed(left)) == ("search.v2", None, "1")
+    assert (shown(left).index, shown(left).run, unfed(left)) == ("search.v2", None, "1.0")
     left.shop.do("UPDATE shop.articles SET title = 'while nobody looked' WHERE id = 3")
     run = feed(left.shop.database, reindex, "v2").id
-    assert (shown(left).run, unfed(left)) == (run, "0")
+    assert (shown(left).run, unfed(left)) == (run, "0.0")
     with flow_worker(left.shop.database, reindex.feed):
         wait_until(lambda: left.shop.differences("v2") == [])
 
@@ -80,7 +80,7 @@ def test_the_run_that_makes_an_index_keeps_it_until_it_has_a_feed(steps: Steps) 
         wait_until(lambda: steps.offset() is not None)
         while not isinstance(steps.perform("switch"), Done):
             wait_until(lambda: steps.is_ready("switch"))
-        assert (shown(steps).run, unfed(steps)) == (steps.run, "0")
+        assert (shown(steps).run, unfed(steps)) == (steps.run, "0.0")
 
 
 def test_an_alias_that_was_dropped_is_not_missed(left: Steps) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 
 from tests.integration.flows.conftest import Hand
+from tests.unit.flows.decide import ItemCounts, WaitingFacts, decide_readiness, decide_verdict
 from tests.unit.flows.test_decide import counts, policies, waiting
 from tidegate.flows import FailAtFirst, Tolerate
-from tidegate.flows.model.decide import ItemCounts, WaitingFacts, decide_readiness, decide_verdict
 from tidegate.flows.model.states import FLOW_TRANSITIONS, STEP_TRANSITIONS, TASK_TRANSITIONS
 
 SAME_DATABASE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

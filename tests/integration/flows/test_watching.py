@@ -415,7 +415,7 @@ def test_figures_are_printed_once(command: Command, hand: Hand) -> None:
     run = hand.begin(gated, "5")
     hand.do(store.set_external_state, run, "offset", "3", "a feed")
     told = command("metrics").stdout
-    assert f'tidegate_flow_state_value{{flow="gated",run="{run}",key="offset"}} 3\n' in told
+    assert f'tidegate_flow_state_value{{flow="gated",key="offset",run="{run}"}} 3.0\n' in told
 
 
 def test_a_worker_serves_figures_while_it_works(command: Command, tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_worker_serves_figures_while_it_works(command: Command, tmp_path: Path
         )
     try:
         wait_until(lambda: "at work" in log.read_text() or process.poll() is not None, 60)
-        found = re.search(r"figures at http://127\.0\.0\.1:(\d+)/metrics", log.read_text())
+        found = re.search(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", log.read_text())
         assert found is not None, log.read_text()
         status, _, text = ask(int(found[1]), "/metrics")
         assert (status, "\ntidegate_flow_workers 1\n" in text) == (200, True)

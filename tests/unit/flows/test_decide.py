@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.flows import Backoff, FailAtFirst, StepState, Tolerate
-from tidegate.flows.model.decide import (
+from tests.unit.flows.decide import (
     ItemCounts,
     Readiness,
     Verdict,
@@ -15,6 +14,7 @@ from tidegate.flows.model.decide import (
     decide_readiness,
     decide_verdict,
 )
+from tidegate.flows import Backoff, FailAtFirst, StepState, Tolerate
 
 counts = st.builds(
     lambda succeeded, failed, canceled, open_, ended: ItemCounts(

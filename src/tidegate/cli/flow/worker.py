@@ -78,8 +78,8 @@ def _metrics(database: Database, port: int | None, say: Callable[[str], None]) -
     if port is None:
         yield
         return
-    from tidegate.flows.metrics import serving_metrics
+    from tidegate.flows.metrics import serve_metrics
 
-    with serving_metrics(database, port) as found:
-        say(f"figures at http://127.0.0.1:{found}/metrics")
+    with serve_metrics(database, port) as found:
+        say(f"metrics at http://127.0.0.1:{found}/metrics")
         yield
