@@ -1,7 +1,7 @@
 """From a physical plan to the graph of tasks that runs it.
 
 Every shard of every node is one task. A `ProcessorFactory` builds the processors of stages and of
-the result collector; a `PhysicalBarrier` becomes `BarrierProcessor`s. An edge of the plan becomes
+the result collector; a `PhysicalBarrier` becomes an `InputGate`. An edge of the plan becomes
 one task edge for every pair of tasks that its rows may travel between.
 """
 
@@ -25,8 +25,8 @@ from tidegate.plan.physical import (
     PhysicalStage,
     Scan,
 )
-from tidegate.runtime.task.processors import BarrierProcessor
-from tidegate.runtime.task.task_loop import Processor
+from tidegate.runtime.task.input_gate import InputGate
+from tidegate.runtime.task.processor import Processor
 from tidegate.store import ChannelName
 
 HEAD = "head"
@@ -108,7 +108,7 @@ class TaskGraph:
         if isinstance(node, PhysicalStage):
             return factory.stage(task, node, shard)
         if isinstance(node, PhysicalBarrier):
-            return BarrierProcessor(task, edges_into(self.edges, task))
+            return InputGate(task, edges_into(self.edges, task))
         return factory.collector(task, node)
 
 

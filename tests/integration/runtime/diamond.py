@@ -1,11 +1,11 @@
 """A diamond over durable channels, run by a process that may be killed at any moment.
 
-    python diamond.py URL RUN
+    python -m tests.integration.runtime.diamond URL RUN
 
     head → split → left  → meet (a barrier node) → gather → end
                  → right →
 
-`gather` keeps in memory what it got and lets it go as one event before each barrier.
+`gather` collects events in memory and forwards them as one event before each barrier.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from threading import Event as Flag
 from threading import Thread
 from time import monotonic, sleep
 from uuid import uuid4
 
+from tests.integration.runtime.operators import Operator
 from tidegate.dataflow import Barrier, BarrierKind, Edge, Event, StreamMessage
-from tidegate.runtime.task.processor import DurableProcessor
-from tidegate.runtime.task.processors import BarrierProcessor, Operator
-from tidegate.runtime.task.task_channels import Ownership, TaskChannels
-from tidegate.runtime.task.task_loop import StepLoop
+from tidegate.runtime.task.input_gate import InputGate
+from tidegate.runtime.task.processor import Processor
+from tidegate.runtime.task.task_loop import Ownership, TaskLoop
 from tidegate.runtime.task_graph import HEAD, TaskEdge, channel_names, edges_into
 from tidegate.store import (
     ChannelName,
@@ -42,7 +41,7 @@ from tidegate.store import (
 )
 
 PIPELINE = "diamond"
-LINKS = (
+EDGES = (
     TaskEdge("split", "left"),
     TaskEdge("split", "right"),
     TaskEdge("left", "meet"),
@@ -61,36 +60,36 @@ class Tag(Operator):
 
 
 class Gather(Operator):
-    """Keeps events until a barrier comes, then lets them go as one."""
+    """Collects events until a barrier arrives, then forwards them as one."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._kept: dict[str, list[object]] = defaultdict(list)
+        self._events: dict[str, list[object]] = defaultdict(list)
 
-    def unsettled(self, edge: Edge, run: str) -> int:
-        return len(self._kept[run])
+    def uncommitted(self, edge: Edge, run: str) -> int:
+        return len(self._events[run])
 
     def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
-        self._kept[event.run].append(event.payload)
+        self._events[event.run].append(event.payload)
         return ()
 
     def flush(self, barrier: Barrier) -> Iterable[Event[object]]:
-        return (Event(sorted(map(str, self._kept.pop(barrier.run, []))), barrier.run),)
+        return (Event(sorted(map(str, self._events.pop(barrier.run, []))), barrier.run),)
 
 
-def processors() -> list[DurableProcessor]:
+def processors() -> list[Processor]:
     return [
         Tag("split"),
         Tag("left"),
         Tag("right"),
-        BarrierProcessor("meet", edges_into(LINKS, "meet")),
+        InputGate("meet", edges_into(EDGES, "meet")),
         Gather("gather"),
         Operator("end"),
     ]
 
 
 def traffic(run: Run) -> Iterator[StreamMessage]:
-    """Two cuts and an END."""
+    """Two checkpoints and an END."""
     for number in range(1, 9):
         yield Event(number, run.key)
         if number in {3, 6}:
@@ -100,7 +99,7 @@ def traffic(run: Run) -> Iterator[StreamMessage]:
 
 def submit(database: Database, name: str) -> Run:
     """Begin a run and send all its data."""
-    channels = channel_names(LINKS, ["split"])
+    channels = channel_names(EDGES, ["split"])
     run = database.transact(lambda c: begin_run(c, PIPELINE, name, channels))
     inlet = ChannelName(HEAD, "split")
     for number, message in enumerate(traffic(run)):
@@ -110,7 +109,7 @@ def submit(database: Database, name: str) -> Run:
 
 
 def own(database: Database, task: str) -> Lease:
-    """Wait until the lease of whoever ran the task before has expired."""
+    """Wait until the earlier lease of the task has expired."""
     owner, deadline = str(uuid4()), monotonic() + 30
     key = task_topic(PIPELINE, task)
     while monotonic() < deadline:
@@ -123,23 +122,18 @@ def own(database: Database, task: str) -> Lease:
 
 @contextmanager
 def running(
-    database: Database, notifications: Notifications, processor: DurableProcessor, ended: Flag
+    database: Database, notifications: Notifications, processor: Processor
 ) -> Iterator[None]:
     """One task on a thread."""
     owned = Ownership(own(database, processor.name))
-    channels = TaskChannels(database, PIPELINE, processor, LINKS, owned)
-    notifications.subscribe(task_topic(PIPELINE, processor.name), channels.wake)
-
-    def on_forwarded(task: str, barrier: Barrier) -> None:
-        if task == "end" and barrier.is_end:
-            ended.set()
-
-    thread = Thread(target=StepLoop(processor, channels, on_forwarded).run, daemon=True)
+    loop = TaskLoop(database, PIPELINE, processor, EDGES, owned)
+    notifications.subscribe(task_topic(PIPELINE, processor.name), loop.wake)
+    thread = Thread(target=loop.run, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        channels.close()
+        loop.close()
         thread.join(30)
 
 
@@ -150,12 +144,19 @@ def work(url: str, run_name: str) -> None:
         Notifications(database) as notifications,
         ExitStack() as tasks,
     ):
-        ended = Flag()
         for processor in processors():
-            tasks.enter_context(running(database, notifications, processor, ended))
-        run = database.transact(lambda c: find_run(c, PIPELINE, run_name))
-        if run is not None and run.state is RunState.OPEN and not ended.wait(60):
-            raise TimeoutError(f"run {run_name} did not end")
+            tasks.enter_context(running(database, notifications, processor))
+        deadline = monotonic() + 60
+        while is_open(database, run_name):
+            if monotonic() > deadline:
+                raise TimeoutError(f"run {run_name} did not end")
+            sleep(0.02)
+
+
+def is_open(database: Database, run_name: str) -> bool:
+    """Whether the run is there and has not ended."""
+    run = database.transact(lambda c: find_run(c, PIPELINE, run_name))
+    return run is not None and run.state is RunState.OPEN
 
 
 if __name__ == "__main__":

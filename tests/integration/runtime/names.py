@@ -30,10 +30,10 @@ from tidegate.runtime.checkpoints.client import CheckpointClient
 from tidegate.runtime.checkpoints.restore import graph_of
 from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
 from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
-from tidegate.runtime.task.processor import DurableProcessor
+from tidegate.runtime.task.processor import Processor
 from tidegate.runtime.task.result_collector import ResultCollector
-from tidegate.runtime.task.stage_processor import StageOperator
-from tidegate.runtime.task.task_channels import Ownership, TaskChannels
+from tidegate.runtime.task.stage_processor import StageProcessor
+from tidegate.runtime.task.task_loop import Ownership, TaskLoop
 from tidegate.runtime.task_graph import HEAD, TaskGraph, build_task_graph
 from tidegate.spark import Batch, JobInput, PreparedStage
 from tidegate.spark.analyze.prepare import route_of
@@ -110,11 +110,11 @@ class NamesProcessorFactory:
         self._plan = plan
         self.hands: list[Hands] = []
 
-    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageProcessor:
         prepared = self.prepared(stage)
         batcher = self._hire(prepared.route.shards if prepared.route else None)
         compacting = self._hire(None)
-        return StageOperator(
+        return StageProcessor(
             name, shard, prepared, batcher, lambda _, share: compacting.submit(share)
         )
 
@@ -134,22 +134,22 @@ class NamesProcessorFactory:
 
 @dataclass
 class Task:
-    """A processor on its channels."""
+    """A processor in its loop."""
 
-    processor: DurableProcessor
-    channels: TaskChannels
+    processor: Processor
+    loop: TaskLoop
 
     def turn(self) -> bool:
         """Commit what was worked on, else take one step; whether there was anything to do."""
         finished = self.processor.finished()
         for earlier, outcome in finished:
-            self.channels.commit(earlier, outcome)
+            self.loop.commit(earlier, outcome)
         if finished:
             return True
-        self.channels.wake()
-        step = self.channels.read(self.processor.room)
+        self.loop.wake()
+        step = self.loop.fetch()
         if step is not None:
-            self.channels.commit(step, self.processor.handle(step))
+            self.loop.commit(step, self.processor.process(step))
         return step is not None
 
 
@@ -346,9 +346,9 @@ class Bench:
         )
 
     def _built(self, task: str) -> Task:
-        processor = cast("DurableProcessor", self.task_graph.processor(task, self.factory))
+        processor = self.task_graph.processor(task, self.factory)
         owned = Ownership(self._lease("task", f"{self.plan.pipeline}/{task}"))
-        return Task(processor, TaskChannels(self.database, self.plan.pipeline, processor,
+        return Task(processor, TaskLoop(self.database, self.plan.pipeline, processor,
                                             self.task_graph.edges, owned, self.task_graph.monitored,
                                             checksums))  # fmt: skip
 

@@ -16,7 +16,7 @@ from tidegate.store.checkpoints import restore as restore_store
 if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
     from tidegate.plan.physical import PhysicalStage
-    from tidegate.runtime.task.stage_processor import StageOperator
+    from tidegate.runtime.task.stage_processor import StageProcessor
     from tidegate.spark import JobInput
 
 
@@ -59,7 +59,7 @@ class MarkingHands(Hands):
 class MarkingProcessorFactory(NamesProcessorFactory):
     """Every stage marks names with a digest of its steps, except while it condenses."""
 
-    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageProcessor:
         operator = super().stage(name, stage, shard)
         working = cast("MarkingHands", self.hands[-2])
         working.mark = f" {stage.id}:{sha256(repr(stage.steps).encode()).hexdigest()[:6]}"

@@ -15,7 +15,7 @@ from tests.integration.runtime.disk import DiskBench
 from tests.integration.runtime.names import Hub, Shown
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
-from tidegate.runtime.task import input_channel, stage_state
+from tidegate.runtime.task import stage_state, task_channels
 
 COLUMNS = "k bigint, v bigint"
 _names = count(1)
@@ -25,7 +25,7 @@ _names = count(1)
 def hasty() -> Iterator[None]:
     """Narrow stages wait for no more than there is, and states are condensed again and again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(input_channel, "ripe_at", lambda *_: 0.0)
+        patch.setattr(task_channels, "ready_at", lambda *_: 0.0)
         patch.setattr(stage_state, "MANY", 2)
         patch.setattr(stage_state, "ENOUGH", 3)
         yield

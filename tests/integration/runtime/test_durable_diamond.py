@@ -30,7 +30,7 @@ EXPECTED = [
 
 
 def run_process(url: str, crash_at: str = "") -> int:
-    command = [sys.executable, str(SCRIPT), url, "march"]
+    command = [sys.executable, "-m", diamond.__spec__.name, url, "march"]
     environment = os.environ | {VARIABLE: crash_at}
     return subprocess.run(command, env=environment, timeout=100, check=False).returncode
 
@@ -56,7 +56,7 @@ def check_every_channel(url: str) -> None:
             " GROUP BY channel.id, cursor.seq"
         ).fetchall()
         states = connection.execute("SELECT state FROM tidegate.run").fetchall()
-    assert len(rows) == len(diamond.LINKS) + 1
+    assert len(rows) == len(diamond.EDGES) + 1
     for seqs, sent, cursor, count in rows:
         assert seqs == list(range(1, sent + 1))
         assert cursor == sent == count + 1

@@ -13,8 +13,8 @@ from tidegate.runtime import service as services
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.jobs import processor_factory as factories
 from tidegate.runtime.service import serve
-from tidegate.runtime.task.task_channels import TaskChannels
-from tidegate.runtime.worker import task_attempt
+from tidegate.runtime.task import task_attempt
+from tidegate.runtime.task.task_loop import TaskLoop
 from tidegate.runtime.worker import worker as workers
 from tidegate.spark import Session
 
@@ -26,7 +26,7 @@ def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
         raise ConnectionError("Spark is gone")
 
     monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.01)
-    monkeypatch.setattr(TaskChannels, "read", broken)
+    monkeypatch.setattr(TaskLoop, "fetch", broken)
     with serve(place, shop(), spark) as service:
         wait_until(lambda: service.worker.error is not None)
         with pytest.raises(WorkerGaveUp) as told:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
@@ -15,15 +15,14 @@ import pytest
 from tests.integration.runtime.jobs import Jobs
 from tests.integration.runtime.shop import Client, files_of, rows, shop
 from tests.waiting import wait_until
-from tidegate.dataflow import Edge
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.jobs import processor_factory as factories
 from tidegate.runtime.jobs.job_batcher import ALONE_ROWS
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import PipelineService, serve
-from tidegate.runtime.task.task_channels import TaskChannels
-from tidegate.runtime.task.task_loop import Step
+from tidegate.runtime.task.processor import StepInput
+from tidegate.runtime.task.task_loop import TaskLoop
 from tidegate.runtime.worker.worker import JOIN_BOUND
 from tidegate.spark import Batch, JobInput, PreparedStage, Session, run_stage_job
 from tidegate.store import RunState, publications
@@ -204,13 +203,13 @@ def test_a_worker_that_drains_waits_for_its_jobs_and_nobody_runs_them_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reads: list[None] = []
-    read = TaskChannels.read
+    fetch = TaskLoop.fetch
 
-    def counted(channels: TaskChannels, room: Callable[[Edge], int]) -> Step | None:
+    def counted(loop: TaskLoop) -> StepInput | None:
         reads.append(None)
-        return read(channels, room)
+        return fetch(loop)
 
-    monkeypatch.setattr(TaskChannels, "read", counted)
+    monkeypatch.setattr(TaskLoop, "fetch", counted)
     client = Client(service.server, "march", tmp_path)
     held.hold(client)
     client.sell()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.runtime.operators import Operator
 from tests.integration.runtime.shop import Client, ask
 from tests.waiting import wait_until
 from tidegate.dataflow import Event
@@ -19,8 +20,7 @@ from tidegate.errors import SparkLost
 from tidegate.plan import PhysicalResultCollect, PhysicalStage
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.runtime.task.processors import Operator
-from tidegate.runtime.task.task_loop import Outcome, Step
+from tidegate.runtime.task.processor import StepInput, StepOutput
 from tidegate.runtime.task_graph import TaskGraph
 from tidegate.runtime.worker.isolated_trials import Trials
 from tidegate.runtime.worker.worker import Worker
@@ -52,7 +52,7 @@ class Stage(Operator):
         super().__init__(name)
         self._engine = engine
 
-    def handle(self, step: Step) -> Outcome:
+    def process(self, step: StepInput) -> StepOutput:
         runs = dict.fromkeys(it.run for it in step.messages if isinstance(it, Event))
         alone = [it for it in runs if self._engine.trials.is_suspect(number_of(it), self.name)]
         jobs = [[run for run in runs if run not in alone], *([run] for run in alone)]
@@ -60,7 +60,7 @@ class Stage(Operator):
             done = [threads.submit(self._engine.job, self.name, job) for job in filter(None, jobs)]
         for job in done:
             job.result()
-        return super().handle(step)
+        return super().process(step)
 
     def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
         return ()

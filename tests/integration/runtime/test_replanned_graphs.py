@@ -21,7 +21,7 @@ from tidegate.errors import OtherPlan
 from tidegate.pipeline import Stream
 from tidegate.plan import PhysicalPlan, difference, encoded, physical_plan
 from tidegate.runtime.checkpoints.plan_compatibility import record_plan, refuse_misfit
-from tidegate.runtime.task import input_channel, stage_state
+from tidegate.runtime.task import stage_state, task_channels
 from tidegate.runtime.task_graph import build_task_graph
 
 COLUMNS = "k bigint, v bigint"
@@ -92,7 +92,7 @@ def random_declaration(chance: Random) -> Declaration:
 def hasty() -> Iterator[None]:
     """Narrow stages wait for no more than there is, and states are condensed again and again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(input_channel, "ripe_at", lambda *_: 0.0)
+        patch.setattr(task_channels, "ready_at", lambda *_: 0.0)
         patch.setattr(stage_state, "MANY", 2)
         yield
 

@@ -20,7 +20,7 @@ from tidegate.runtime.checkpoints.plan_compatibility import (
     refuse_misfit,
     refuse_while_served,
 )
-from tidegate.runtime.task import input_channel
+from tidegate.runtime.task import task_channels
 from tidegate.runtime.task_graph import TaskGraph, build_task_graph
 from tidegate.store import Database, Notifications, plan_of
 
@@ -40,7 +40,7 @@ def plan(before: int = 0, behind: int = 0, shards: int = 2) -> PhysicalPlan:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Narrow stages wait for no more than there is."""
-    monkeypatch.setattr(input_channel, "ripe_at", lambda *_: 0.0)
+    monkeypatch.setattr(task_channels, "ready_at", lambda *_: 0.0)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tidegate.checkpoint import Checkpoints
 from tidegate.errors import UnknownCheckpoint
 from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan, plan_hash
-from tidegate.runtime.task import input_channel
+from tidegate.runtime.task import task_channels
 from tidegate.store import RunState
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints.alignment_stats import alignments_of
@@ -29,7 +29,7 @@ _names = count(1)
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Narrow stages wait for no more than there is."""
-    monkeypatch.setattr(input_channel, "ripe_at", lambda *_: 0.0)
+    monkeypatch.setattr(task_channels, "ready_at", lambda *_: 0.0)
 
 
 def totals(stream: Stream) -> Stream:

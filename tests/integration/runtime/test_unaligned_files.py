@@ -16,9 +16,9 @@ from tidegate.pipeline.stream import Stream
 from tidegate.plan import physical_plan
 from tidegate.runtime.checkpoints.restore import graph_of
 from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
-from tidegate.runtime.task import input_channel, stage_state
-from tidegate.runtime.task.task_channels import TaskChannels
-from tidegate.runtime.task.task_loop import Outcome, Step
+from tidegate.runtime.task import stage_state, task_channels
+from tidegate.runtime.task.processor import StepInput, StepOutput
+from tidegate.runtime.task.task_loop import TaskLoop
 from tidegate.store import (
     Acknowledged,
     Connection,
@@ -39,7 +39,7 @@ _names = count(1)
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_channel, "ripe_at", lambda *_: 0.0)
+    monkeypatch.setattr(task_channels, "ready_at", lambda *_: 0.0)
 
 
 def totals(stream: Stream) -> Stream:
@@ -181,14 +181,14 @@ def test_two_runs_may_come_too_late_one_after_the_other(
     hand_in(simple)
     while simple.work():
         pass
-    commit, switched = TaskChannels._commit, iter(runs)  # noqa: SLF001  nobody sees it otherwise
+    commit, switched = TaskLoop._commit, iter(runs)  # noqa: SLF001  nobody sees it otherwise
 
-    def interrupted(channels: TaskChannels, step: Step, outcome: Outcome) -> None:
+    def interrupted(loop: TaskLoop, step: StepInput, output: StepOutput) -> None:
         simple.run = next(switched, simple.run)
         simple.unalign(1)
-        commit(channels, step, outcome)
+        commit(loop, step, output)
 
-    monkeypatch.setattr(TaskChannels, "_commit", interrupted)
+    monkeypatch.setattr(TaskLoop, "_commit", interrupted)
     for task in totalling(simple):
         simple.tasks[task].turn()
     monkeypatch.undo()

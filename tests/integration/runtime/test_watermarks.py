@@ -22,7 +22,7 @@ from tests.integration.runtime.test_cut_graphs import (
     random_pipeline,
     totals,
 )
-from tidegate.runtime.task import input_channel, stage_state
+from tidegate.runtime.task import stage_state, task_channels
 from tidegate.runtime.task.result_collector import ResultCollector
 from tidegate.store import channels_of, last_watermarks, run_facts
 from tidegate.store.runs import retention
@@ -34,7 +34,7 @@ EVERYTHING = 2**62
 def hasty() -> Iterator[None]:
     """Narrow stages wait for no more than there is, and states are condensed again and again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(input_channel, "ripe_at", lambda *_: 0.0)
+        patch.setattr(task_channels, "ready_at", lambda *_: 0.0)
         patch.setattr(stage_state, "MANY", 2)
         yield
 

@@ -12,6 +12,7 @@ from threading import Thread
 
 import pytest
 
+from tests.integration.runtime.operators import Operator
 from tests.integration.runtime.shop import Client, allow, ask, refuse
 from tests.waiting import wait_until
 from tidegate.dataflow import Event
@@ -19,17 +20,16 @@ from tidegate.errors import NotABatch
 from tidegate.plan import PhysicalResultCollect, PhysicalStage
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.runtime.task.processors import Operator
-from tidegate.runtime.task.task_loop import Outcome, Step
+from tidegate.runtime.task import task_attempt
+from tidegate.runtime.task.processor import StepInput, StepOutput
 from tidegate.runtime.task_graph import TaskGraph
-from tidegate.runtime.worker import task_attempt
 from tidegate.runtime.worker import worker as workers
 from tidegate.runtime.worker.worker import MOST_DEATHS, Worker
 from tidegate.runtime.worker.worker_losses import take
 from tidegate.store import Connection, FileChecksum, Notifications, RunState
 from tidegate.store.runs.worker_losses import Taken
 
-Handle = Callable[[Step], None]
+Handle = Callable[[StepInput], None]
 SOURCE_TASKS = ("s1/0", "s1/1")
 """The tasks of the shop that read its sales for what sold best."""
 
@@ -41,10 +41,10 @@ class Staged(Operator):
         super().__init__(name)
         self._before = before
 
-    def handle(self, step: Step) -> Outcome:
+    def process(self, step: StepInput) -> StepOutput:
         if self.name in SOURCE_TASKS:
             self._before(step)
-        return super().handle(step)
+        return super().process(step)
 
     def on_event(self, event: Event[object]) -> Iterable[Event[object]]:
         return ()
@@ -95,7 +95,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.001)
 
 
-def events(step: Step) -> list[Event[object]]:
+def events(step: StepInput) -> list[Event[object]]:
     return [message for message in step.messages if isinstance(message, Event)]
 
 
@@ -128,7 +128,7 @@ def test_a_task_that_dies_with_a_run_for_ever_is_given_up_however_long_each_life
 ) -> None:
     deaths: list[int] = []
 
-    def broken(step: Step) -> None:
+    def broken(step: StepInput) -> None:
         deaths.append(1)
         raise OSError("the share is gone")
 
@@ -147,7 +147,7 @@ def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
 ) -> None:
     tried: Counter[str] = Counter()
 
-    def flaky(step: Step) -> None:
+    def flaky(step: StepInput) -> None:
         for event in events(step):
             tried[str(event.payload)] += 1
             if tried[str(event.payload)] == 1:
@@ -169,7 +169,7 @@ def test_of_runs_that_were_handled_together_only_the_one_that_broke_a_rule_fails
     clients = sell(counter, tmp_path, "march", "april", "may")
     together: list[int] = []
 
-    def strict(step: Step) -> None:
+    def strict(step: StepInput) -> None:
         together.append(len({message.run for message in step.messages}))
         if any(event.run == f"april#{clients[1].id}" for event in events(step)):
             raise NotABatch(kind="str")
@@ -219,7 +219,7 @@ def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def strict(step: Step) -> None:
+    def strict(step: StepInput) -> None:
         raise NotABatch(kind="str")
 
     sell(counter, tmp_path, "march")
@@ -239,7 +239,7 @@ def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def robbed(step: Step) -> None:
+    def robbed(step: StepInput) -> None:
         if events(step):
             steal = """
                 UPDATE tidegate.lease SET owner = 'thief', epoch = epoch + 1
@@ -319,7 +319,7 @@ def test_a_worker_that_drains_commits_what_is_at_work_and_nobody_does_it_again(
 ) -> None:
     at_work, goes_on, done = Flag(), Flag(), list[str]()
 
-    def slow(step: Step) -> None:
+    def slow(step: StepInput) -> None:
         if events(step):
             at_work.set()
             assert goes_on.wait(30)
@@ -348,7 +348,7 @@ def test_a_worker_that_cannot_finish_in_time_says_so(
 ) -> None:
     at_work, goes_on = Flag(), Flag()
 
-    def slow(step: Step) -> None:
+    def slow(step: StepInput) -> None:
         if events(step):
             at_work.set()
             assert goes_on.wait(30)

@@ -1,4 +1,4 @@
-"""A fan-in that dies at any moment and reads again from its cursors loses and repeats nothing."""
+"""A fan-in that crashes at any point and reads again from its cursors loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.dataflow import Barrier, BarrierKind, Carrier, Edge, Event, StreamMessage, Watermark
-from tidegate.runtime.task.processors import BarrierProcessor
-from tidegate.runtime.task.task_loop import Step
+from tidegate.dataflow import Barrier, BarrierKind, Edge, Event, StreamMessage, Watermark
+from tidegate.runtime.task.input_gate import InputGate
+from tidegate.runtime.task.processor import StepInput
 
 RUN = "march#1"
 EDGES = (Edge(0, "left"), Edge(1, "right"), Edge(2, "middle"))
@@ -20,7 +20,7 @@ END = BarrierKind.END_OF_RUN.with_id(3, RUN)
 
 @st.composite
 def channels(draw: st.DrawFn) -> list[list[StreamMessage]]:
-    """For each edge: data, cut 1, data, cut 2, data, END."""
+    """For each edge: data, checkpoint 1, data, checkpoint 2, data, END."""
     built = []
     for edge in EDGES:
         channel: list[StreamMessage] = []
@@ -47,7 +47,7 @@ class Bench:
 
     def restart(self) -> None:
         self.handled = list(self.cursors)
-        self.processor = BarrierProcessor("meet", EDGES)
+        self.processor = InputGate("meet", EDGES)
         arrived = {
             edge: message.time
             for edge in EDGES
@@ -56,17 +56,17 @@ class Bench:
         }
         if arrived:
             left = [message.time for message in self.sent if isinstance(message, Watermark)]
-            self.processor.recall(RUN, arrived, max(left, default=None))
+            self.processor.restore_watermarks(RUN, arrived, max(left, default=None))
 
     def step(self, edge: Edge, limit: int) -> bool:
-        if self.processor.is_waiting(edge, RUN):
+        if self.processor.is_blocked(edge, RUN):
             return False
         taken = self._take(edge, limit)
         if not taken:
             return False
-        outcome = self.processor.handle(Step(Carrier.DATA, edge, taken))
-        self.sent.extend(outcome.data)
-        self.cursors = [self.handled[e.index] - self.processor.unsettled(e, RUN) for e in EDGES]
+        output = self.processor.process(StepInput(edge, taken))
+        self.sent.extend(output.messages)
+        self.cursors = [self.handled[e.index] - self.processor.uncommitted(e, RUN) for e in EDGES]
         return True
 
     def _take(self, edge: Edge, limit: int) -> tuple[StreamMessage, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.jobs.job_batcher import JobBatcher
 from tidegate.runtime.task.result_collector import ResultCollector
-from tidegate.runtime.task.stage_processor import StageOperator
+from tidegate.runtime.task.stage_processor import StageProcessor
 from tidegate.spark import compacting, prefer_this_thread, run_stage_job, why_ended
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ class SparkProcessorFactory:
             for batcher in (*self._batchers.values(), *self._compacting.values()):
                 batcher.close()
 
-    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageOperator:
+    def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageProcessor:
         """A stage hands its work to its desk."""
         prepared, batcher = self._prepared[stage.id], self._batchers[stage.id]
         self._tasks[stage.id, shard] = name
-        return StageOperator(name, shard, prepared, batcher, partial(self._compact, prepared))
+        return StageProcessor(name, shard, prepared, batcher, partial(self._compact, prepared))
 
     def _compact(self, prepared: PreparedStage, port: int, share: JobInput) -> Future[ShardOutputs]:
         """One batch of many, at a desk of its own: nobody waits for it."""

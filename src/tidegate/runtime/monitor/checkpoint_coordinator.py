@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidegate.checkpoint import CheckpointFacts
-    from tidegate.runtime.task.snapshot import Checksum
+    from tidegate.runtime.task.commit_rows import ChecksumFiles
     from tidegate.store import Connection, Database, FileChecksum, Lease, Run
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ VERSIONS = {"tidegate": tidegate.__version__, "pyspark": version("pyspark")}
 class CheckpointCoordinator:
     """Looks after the checkpoints of one pipeline's runs."""
 
-    def __init__(self, database: Database, pipeline: str, checksum: Checksum) -> None:
+    def __init__(self, database: Database, pipeline: str, checksum: ChecksumFiles) -> None:
         self._database = database
         self._pipeline = pipeline
         self._checksum = checksum

@@ -38,7 +38,7 @@ from tidegate.store.runs.releases import release
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidegate.runtime.task.snapshot import Checksum
+    from tidegate.runtime.task.commit_rows import ChecksumFiles
     from tidegate.store import Connection, Database, Notifications, Run
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Monitor:
         pipeline: str,
         notifications: Notifications,
         explain: Callable[[Run], str],
-        checksum: Checksum,
+        checksum: ChecksumFiles,
         seconds: float = LEASE_SECONDS,
         process: str = "",
     ) -> None:

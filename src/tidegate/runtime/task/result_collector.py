@@ -1,8 +1,8 @@
-"""The collecting end: where all sinks of a run meet and are published together.
+"""The result collector: the last task of a pipeline, where the results of all sinks arrive.
 
-At a checkpoint it has what every sink gave up to that point. What a sink gave for good is part of
-the collector's state from there on; what it gave for this checkpoint is replaced by the next. The
-last watermark that has come says up to which event time everything has been seen.
+At END it publishes what every sink produced. At a checkpoint it has what every sink produced up to
+that point: permanent results become part of its state; results made for the checkpoint are replaced
+by those of the next. The last watermark tells up to which event time all data has been seen.
 """
 
 from __future__ import annotations
@@ -15,121 +15,124 @@ import msgspec
 
 from tidegate.dataflow import Barrier, Event, Watermark
 from tidegate.runtime.task import stage_state
-from tidegate.runtime.task.processors import Operator
+from tidegate.runtime.task.processor import Processor, Snapshot, StepInput, StepOutput
 from tidegate.runtime.task.stage_processor import SinkResult
-from tidegate.runtime.task.task_loop import Outcome, Result, Snapshot
+from tidegate.store import Published, number_of
 
 if TYPE_CHECKING:
     from tidegate.dataflow import Edge, StreamMessage
-    from tidegate.runtime.task.task_loop import Step
     from tidegate.store import RestoredEntry
 
 
 @dataclass(slots=True)
-class _Arrived:
-    """The results of a run so far."""
+class _CollectorState:
+    """The results of one run."""
 
     state: list[SinkResult] = field(default_factory=list)
-    """As of the last checkpoint."""
+    """As of the last commit of the state."""
     added: list[SinkResult] = field(default_factory=list)
-    passing: dict[int, list[SinkResult]] = field(default_factory=dict)
-    """By checkpoint what is for that one only."""
+    versioned: dict[int, list[SinkResult]] = field(default_factory=dict)
+    """By checkpoint, the results made for that one only."""
     messages: int = 0
-    """How many came since the last checkpoint."""
+    """How many arrived since the state was last committed."""
     watermark: int | None = None
 
     def add(self, event: Event[object]) -> None:
-        its = self.passing.setdefault(event.version, []) if event.version else self.added
-        its.append(_result(event.payload))
+        added = self.versioned.setdefault(event.version, []) if event.version else self.added
+        added.append(_result(event.payload))
 
     def snapshot(self, number: int) -> Snapshot:
-        outputs = tuple(self.passing.get(number, ()))
-        return Snapshot(self.settle(), outputs=outputs)
+        outputs = tuple(self.versioned.get(number, ()))
+        return Snapshot(self.commit(), outputs=outputs)
 
-    def settle(self) -> tuple[tuple[int, SinkResult], ...]:
-        """Make what was added part of the state; what that was."""
-        added = tuple((0, it) for it in self.added)
+    def commit(self) -> tuple[tuple[int, SinkResult], ...]:
+        """Add the new results to the state."""
+        added = tuple((0, result) for result in self.added)
         self.state += self.added
         self.added.clear()
-        self.passing.clear()
+        self.versioned.clear()
         self.messages = 0
         return added
 
     @property
     def has_enough(self) -> bool:
-        """Whether so much has come that it is settled before the next checkpoint."""
-        return self.messages >= stage_state.ENOUGH and not self.passing
+        """Whether the state is committed before the next checkpoint."""
+        return self.messages >= stage_state.ENOUGH and not self.versioned
 
 
-class ResultCollector(Operator):
-    """Keeps what the sinks of a run gave and publishes it with its END.
+class ResultCollector(Processor):
+    """Collects the results of the sinks of a run and publishes them with its END.
 
-    An empty result is a result too.
+    An empty result is published too.
     """
 
     def __init__(self, name: str, sinks: Iterable[str]) -> None:
         super().__init__(name)
         self._sinks = tuple(sinks)
-        self._arrived: dict[str, _Arrived] = {}
+        self._runs: dict[str, _CollectorState] = {}
 
-    def unsettled(self, edge: Edge, run: str) -> int:
-        """What is kept has no effect until the next barrier."""
-        arrived = self._arrived.get(run)
-        return arrived.messages if arrived else 0
+    def uncommitted(self, edge: Edge, run: str) -> int:
+        """Results that are not part of the state."""
+        collected = self._runs.get(run)
+        return collected.messages if collected else 0
 
-    def restore(self, run: str, state: Sequence[RestoredEntry]) -> None:
-        """Have again what was kept at the last checkpoint."""
-        arrived = self._arrived.setdefault(run, _Arrived())
-        arrived.state += [_result(held.payload) for held in state]
+    def restore_state(self, run: str, state: Sequence[RestoredEntry]) -> None:
+        """Restore the results that were committed last."""
+        collected = self._runs.setdefault(run, _CollectorState())
+        collected.state += [_result(entry.payload) for entry in state]
 
-    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
-        """Know again up to which event time everything has been seen."""
-        self._arrived.setdefault(run, _Arrived()).watermark = max(watermarks.values())
+    def restore_watermarks(
+        self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None
+    ) -> None:
+        """Restore up to which event time all data has been seen."""
+        self._runs.setdefault(run, _CollectorState()).watermark = max(watermarks.values())
 
     def watermark(self, run: str) -> int | None:
-        """Up to which event time everything of an open run has been seen, as far as it is said."""
-        arrived = self._arrived.get(run)
-        return arrived.watermark if arrived else None
+        """Up to which event time all data of an open run has been seen, if a watermark arrived."""
+        collected = self._runs.get(run)
+        return collected.watermark if collected else None
 
-    def on_cancel(self, run: str) -> None:
-        """Forget what had arrived."""
-        self._arrived.pop(run, None)
+    def forget(self, run: str) -> None:
+        """Drop the results of a run that was closed."""
+        super().forget(run)
+        self._runs.pop(run, None)
 
-    def handle(self, step: Step) -> Outcome:
-        """Keep results; at a checkpoint say what there is, at END publish all of the run's."""
-        outcome = Outcome()
+    def process(self, step: StepInput) -> StepOutput:
+        """Collect results; at a checkpoint add a snapshot, at END publish."""
+        output = StepOutput()
         for message in step.messages:
-            self._take(message, outcome)
-        for run in {message.run for message in step.messages} & self._arrived.keys():
-            if self._arrived[run].has_enough:
-                outcome.settled[run] = self._arrived[run].settle()
-        return outcome
+            self._take(message, output)
+        for run in step.runs & self._runs.keys():
+            if self._runs[run].has_enough:
+                output.state[run] = self._runs[run].commit()
+        return output
 
-    def _take(self, message: StreamMessage, outcome: Outcome) -> None:
-        arrived = self._arrived.setdefault(message.run, _Arrived())
-        arrived.messages += 1
+    def _take(self, message: StreamMessage, output: StepOutput) -> None:
+        collected = self._runs.setdefault(message.run, _CollectorState())
+        collected.messages += 1
         if isinstance(message, Event):
-            arrived.add(message)
+            collected.add(message)
         elif isinstance(message, Watermark):
-            arrived.watermark = message.time
-        elif isinstance(message, Barrier) and self.is_void(message):
-            outcome.settled[message.run] = arrived.settle()
+            collected.watermark = message.time
+        elif isinstance(message, Barrier) and self.is_withdrawn(message):
+            output.state[message.run] = collected.commit()
         elif isinstance(message, Barrier):
-            self._pass(message, arrived, outcome)
+            self._pass(message, collected, output)
 
-    def _pass(self, barrier: Barrier, arrived: _Arrived, outcome: Outcome) -> None:
+    def _pass(self, barrier: Barrier, collected: _CollectorState, output: StepOutput) -> None:
         if barrier.is_end:
-            del self._arrived[barrier.run]
-            results = [*arrived.state, *arrived.added]
-            outcome.results.extend(self._published(barrier.run, results))
+            del self._runs[barrier.run]
+            results = [*collected.state, *collected.added]
+            output.published.extend(self._published(barrier.run, results))
         elif barrier.is_checkpoint:
-            outcome.snapshots[barrier.run] = arrived.snapshot(barrier.id)
-        outcome.data.append(barrier)
+            output.snapshots[barrier.run] = collected.snapshot(barrier.id)
+        output.messages.append(barrier)
 
-    def _published(self, run: str, results: Sequence[SinkResult]) -> Iterable[Result]:
+    def _published(self, run: str, results: Sequence[SinkResult]) -> Iterable[Published]:
         for sink in self._sinks:
             batches = tuple(result.batch for result in results if result.sink == sink)
-            yield Result(run, sink, sum(batch.rows for batch in batches), batches)
+            rows = sum(batch.rows for batch in batches)
+            yield Published(number_of(run), sink, batches, rows)
 
 
 def _result(payload: object) -> SinkResult:

@@ -1,11 +1,12 @@
-"""Stages as processors: what a stage of the plan does with the batches of each run.
+"""Process: one shard of a stage, which runs Spark jobs over the batches of each run.
 
-A narrow stage answers every step. A stateful stage keeps the batches of a run (their names, not
-their rows) by input, and answers when the run's END has come, or a checkpoint: then for that one
-alone, and the next answer replaces it. Over durable channels batches stay on their channel until
-the next barrier, which makes them part of the stage's state. Either way the work is handed to the
-stage's desk, which makes Spark jobs of it. Nobody waits for a job: the other runs go on, and what
-it made follows when it is done. A run whose job fails is named in the outcome.
+A stateless stage runs a job for every step. A stateful stage collects the batches of a run by input
+(their file names, not their rows) and runs a job when the run's END arrives, or a checkpoint: then
+the output is for that checkpoint alone, and the next one replaces it. Batches stay on their channel
+until the next barrier makes them part of the stage's state.
+
+Jobs are submitted to the stage's job batcher. The step does not wait for a job: other runs go on,
+and its output follows with `finished`. A run whose job fails is named in the output.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidegate.dataflow import Barrier, Carrier, Event, StreamMessage, Watermark
+from tidegate.dataflow import Barrier, Event, StreamMessage, Watermark
 from tidegate.errors import NotABatch, StageFailed, TidegateError
-from tidegate.runtime.task.batch_sizing import FIRST, next_share
-from tidegate.runtime.task.processors import Operator
+from tidegate.runtime.task.batch_sizing import FIRST, next_step_bytes
+from tidegate.runtime.task.processor import Processor, Snapshot, StepInput, StepOutput
 from tidegate.runtime.task.stage_state import StageState
-from tidegate.runtime.task.task_loop import Outcome, Snapshot, Step
 from tidegate.spark import Batch, JobInput, passes_through
 from tidegate.store import number_of
 
@@ -45,29 +45,31 @@ class SinkResult:
 
 
 @dataclass(slots=True)
-class _Turn:
-    """What one run has in a step: data for jobs, what they made, and what goes on behind that."""
+class _RunStep:
+    """The part of one run in a step: batches for jobs, their output, and what follows it."""
 
-    parts: dict[int, list[list[Batch]]] = field(default_factory=dict)
-    """By the checkpoint that it is for, 0 for all, the batches of each input: a job each."""
     messages: list[StreamMessage] = field(default_factory=list)
-    made: list[Event[object]] = field(default_factory=list)
-    others: list[StreamMessage] = field(default_factory=list)
-    snapshots: Snapshot = field(default_factory=Snapshot)
-    """What has become part of the stage's state by a barrier in it."""
-    settled: tuple[tuple[int, Batch], ...] | None = None
-    """What has without one."""
+    """The messages of the run in the step."""
+    inputs: dict[int, list[list[Batch]]] = field(default_factory=dict)
+    """By checkpoint, 0 for permanent output, the batches of each input: a job each."""
+    produced: list[Event[object]] = field(default_factory=list)
+    following: list[StreamMessage] = field(default_factory=list)
+    """Watermarks and barriers that leave after the output."""
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    """What a barrier in the step made part of the state."""
+    state: tuple[tuple[int, Batch], ...] | None = None
+    """What was made part of the state without a barrier."""
 
 
 @dataclass(frozen=True, slots=True)
-class _AtWork:
-    """A turn that waits for the job of one part."""
+class _RunningJob:
+    """A part of a step that waits for its job."""
 
-    step: Step
-    turn: _Turn
+    edge: Edge
+    part: _RunStep
     version: int
     inputs: tuple[tuple[Batch, ...], ...]
-    answer: Future[ShardOutputs]
+    result: Future[ShardOutputs]
     started_at: float
 
     @property
@@ -76,18 +78,18 @@ class _AtWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a checkpoint was answered with, and the files that it follows from."""
+class _CachedOutput:
+    """The output for the last checkpoint, and the files that it was computed from."""
 
     version: int
     files: list[list[tuple[str, ...]]]
-    made: ShardOutputs
+    outputs: ShardOutputs
 
 
-class StageOperator(Operator):
+class StageProcessor(Processor):
     """One shard of a stage. Payloads are a `Batch` in, a `Batch` or a `SinkResult` out.
 
-    The port of an event says which input of the stage it belongs to.
+    The port of an event tells which input of the stage it belongs to.
     """
 
     def __init__(
@@ -99,229 +101,239 @@ class StageOperator(Operator):
         compact: Callable[[int, JobInput], Future[ShardOutputs]] | None = None,
     ) -> None:
         super().__init__(name)
-        self._compact = compact
         self._shard = shard
         self._stage = stage
         self._batcher = batcher
-        self._kept: dict[str, StageState] = {}
-        self._at_work: dict[str, _AtWork] = {}
-        self._answered: dict[str, _Answer] = {}
-        """By run what the last checkpoint was answered with."""
-        self._work_done: Callable[[], None] = lambda: None
-        self._share = FIRST
+        self._compact = compact
+        self._states: dict[str, StageState] = {}
+        self._jobs: dict[str, _RunningJob] = {}
+        self._cached: dict[str, _CachedOutput] = {}
+        self._job_done: Callable[[], None] = lambda: None
+        self._step_bytes = FIRST
 
-    @property
-    def share(self) -> int:
-        """Bytes of one run in a step; follows how long the last ones took."""
-        return self._share
+    # ── one step ──
 
-    @property
-    def is_patient(self) -> bool:
-        """Whether every step is a job, so that few large ones are better than many small ones."""
-        return not (self._stage.is_stateful or passes_through(self._stage))
+    def process(self, step: StepInput) -> StepOutput:
+        """Submit a job for each run that needs one; the output of the others follows at once.
 
-    def unsettled(self, edge: Edge, run: str) -> int:
-        """What is kept has no effect until the next barrier."""
-        kept = self._kept.get(run)
-        return kept.messages if kept else 0
-
-    def restore(self, run: str, state: Sequence[RestoredEntry]) -> None:
-        """Have again what was kept at the last checkpoint."""
-        self._kept.setdefault(run, StageState()).restore(state)
-
-    def recall(self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
-        """Know again a watermark that waits for the next answer."""
-        if self._stage.is_stateful:
-            kept = self._kept.setdefault(run, StageState())
-            kept.watermark, kept.forwarded = max(watermarks.values()), forwarded
-
-    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
-        """What one of these was answered with was never shown, and may be swept."""
-        super().withdraw(run, checkpoints)
-        last = self._answered.get(run)
-        if last is not None and last.version in checkpoints:
-            del self._answered[run]
-
-    def is_waiting(self, edge: Edge, run: str) -> bool:
-        """Whether a job is at work for this run."""
-        return run in self._at_work
-
-    def on_cancel(self, run: str) -> None:
-        """Forget what is kept, withdraw what no job has taken, ignore what one may still make."""
-        self._kept.pop(run, None)
-        self._answered.pop(run, None)
-        work = self._at_work.pop(run, None)
-        if work is not None:
-            work.answer.cancel()
-
-    def attend(self, work_done: Callable[[], None]) -> None:
-        """Say whenever a job is done."""
-        self._work_done = work_done
-
-    def handle(self, step: Step) -> Outcome:
-        """All runs of the step together, each in its own order.
-
-        Rows may go ahead of a watermark that came between them, never behind it.
+        Rows may overtake a watermark that arrived between them; a watermark never overtakes rows.
         """
-        outcome = Outcome()
-        for run, turn in self._turns(step.messages, outcome.failed).items():
-            if turn.parts and not passes_through(self._stage):
-                self._hand_in(run, turn, step)
-                outcome.later.add(run)
+        output = StepOutput()
+        for run, part in self._parts(step.messages, output.failed).items():
+            if part.inputs and not passes_through(self._stage):
+                self._submit(run, part, step.edge)
+                output.deferred.add(run)
             else:
-                for version, inputs in turn.parts.items():
-                    batches = [(None, batch) for its in inputs for batch in its]
-                    turn.made.extend(self._events(run, batches, version))
-                self._let_go(run, turn, outcome)
-        return outcome
+                for version, inputs in part.inputs.items():
+                    unchanged = [(None, batch) for batches in inputs for batch in batches]
+                    part.produced.extend(self._events(run, unchanged, version))
+                self._emit(run, part, output)
+        return output
 
-    def finished(self) -> Sequence[tuple[Step, Outcome]]:
-        """The steps of all runs whose jobs are done, as one."""
-        answered = {run: work for run, work in self._at_work.items() if work.answer.done()}
-        outcome = Outcome()
-        for run, work in answered.items():
-            del self._at_work[run]
-            self._conclude(run, work, outcome)
-        done = [work for run, work in answered.items() if run not in self._at_work]
-        messages = tuple(message for work in done for message in work.turn.messages)
-        return [(Step(Carrier.DATA, done[0].step.edge, messages), outcome)] if done else ()
+    def finished(self) -> Sequence[tuple[StepInput, StepOutput]]:
+        """The parts of all runs whose jobs are done, as one step."""
+        finished = {run: job for run, job in self._jobs.items() if job.result.done()}
+        output = StepOutput()
+        for run, job in finished.items():
+            del self._jobs[run]
+            self._collect(run, job, output)
+        done = [job for run, job in finished.items() if run not in self._jobs]
+        messages = tuple(message for job in done for message in job.part.messages)
+        return [(StepInput(done[0].edge, messages), output)] if done else ()
 
-    def _turns(
+    def _parts(
         self, messages: Sequence[StreamMessage], failed: dict[str, TidegateError]
-    ) -> dict[str, _Turn]:
-        """What each run has in a step; those with something that is no batch are `failed`."""
-        turns: dict[str, _Turn] = defaultdict(_Turn)
+    ) -> dict[str, _RunStep]:
+        """The part of each run; runs with a payload that is not a batch are `failed`."""
+        parts: dict[str, _RunStep] = defaultdict(_RunStep)
         for message in messages:
             try:
-                self._add(message, turns[message.run])
-            except NotABatch as wrong:
-                failed[message.run] = wrong
+                self._add(message, parts[message.run])
+            except NotABatch as error:
+                failed[message.run] = error
         for run in failed:
-            del turns[run]
-            self._kept.pop(run, None)
-        for run, turn in turns.items():
-            kept = self._kept.get(run)
-            if kept is not None and kept.has_enough:
-                turn.settled = kept.settle()
-        return turns
+            del parts[run]
+            self._states.pop(run, None)
+        for run, part in parts.items():
+            state = self._states.get(run)
+            if state is not None and state.has_enough:
+                part.state = state.commit()
+        return parts
 
-    def _add(self, message: StreamMessage, turn: _Turn) -> None:
-        turn.messages.append(message)
+    def _add(self, message: StreamMessage, part: _RunStep) -> None:
+        part.messages.append(message)
         if self._stage.is_stateful:
-            self._keep(message, turn)
+            self._add_to_state(message, part)
         elif isinstance(message, Event):
-            self._take(message, turn)
-        elif not (isinstance(message, Barrier) and self.is_void(message)):
-            turn.others.append(message)
+            self._add_to_job(message, part)
+        elif not (isinstance(message, Barrier) and self.is_withdrawn(message)):
+            part.following.append(message)
 
-    def _take(self, event: Event[object], turn: _Turn) -> None:
-        """What was made for an earlier checkpoint, whose barrier never came, is of no use."""
+    def _add_to_job(self, event: Event[object], part: _RunStep) -> None:
+        """Batches for an earlier checkpoint, whose barrier did not follow them, are dropped."""
         batch = _batch(event)
-        for earlier in [it for it in turn.parts if 0 < it < event.version]:
-            del turn.parts[earlier]
-        turn.parts.setdefault(event.version, self._nothing())[event.port].append(batch)
+        for earlier in [version for version in part.inputs if 0 < version < event.version]:
+            del part.inputs[earlier]
+        part.inputs.setdefault(event.version, self._empty())[event.port].append(batch)
 
-    def _keep(self, message: StreamMessage, turn: _Turn) -> None:
-        """A watermark promises nothing before the rows have gone, so the next answer takes it."""
-        kept = self._kept.setdefault(message.run, StageState())
-        kept.messages += 1
+    def _add_to_state(self, message: StreamMessage, part: _RunStep) -> None:
+        """A watermark is true only behind the rows before it, so the next output takes it along."""
+        state = self._states.setdefault(message.run, StageState())
+        state.messages += 1
         if isinstance(message, Event):
-            kept.add(message.port, _batch(message), message.version)
+            state.add(message.port, _batch(message), message.version)
         elif isinstance(message, Watermark):
-            kept.watermark = message.time
-        elif isinstance(message, Barrier) and self.is_void(message):
-            turn.settled = kept.settle()  # whoever is late has to get on all the same
+            state.watermark = message.time
+        elif isinstance(message, Barrier) and self.is_withdrawn(message):
+            part.state = state.commit()  # the cursor has to move over the barrier
         elif isinstance(message, Barrier) and (message.is_end or message.is_checkpoint):
-            self._answer(message, kept, turn)
+            self._pass_barrier(message, state, part)
         elif isinstance(message, Barrier):
-            turn.others.append(message)
+            part.following.append(message)
 
-    def _answer(self, barrier: Barrier, kept: StageState, turn: _Turn) -> None:
-        """A quiet checkpoint is not answered: what is kept becomes part of the state."""
+    def _pass_barrier(self, barrier: Barrier, state: StageState, part: _RunStep) -> None:
+        """An unpublished checkpoint needs no job: new batches become part of the state."""
         if not barrier.is_unpublished:
             version = 0 if barrier.is_end else barrier.id
-            inputs = turn.parts[version] = self._nothing()
-            for port, batch in kept.up_to(version):
+            inputs = part.inputs[version] = self._empty()
+            for port, batch in state.up_to(version):
                 inputs[port].append(batch)
-            turn.others.extend(Watermark(time, barrier.run) for time in kept.take_watermark())
-        turn.others.append(barrier)
+            part.following.extend(Watermark(time, barrier.run) for time in state.take_watermark())
+        part.following.append(barrier)
         if barrier.is_end:
-            del self._kept[barrier.run]
+            del self._states[barrier.run]
         else:
-            turn.snapshots = kept.snapshot(barrier.id)
+            part.snapshot = state.snapshot(barrier.id)
             if self._compact is not None:
-                kept.compact(barrier.id, partial(self._compacted, number_of(barrier.run)))
+                state.compact(barrier.id, partial(self._compacted, number_of(barrier.run)))
 
     def _compacted(self, run: int, port: int, batches: Sequence[Batch]) -> Future[ShardOutputs]:
         assert self._compact is not None
         return self._compact(port, JobInput(run, self._shard, (tuple(batches),)))
 
-    def _hand_in(self, run: str, turn: _Turn, step: Step) -> None:
-        """The next part of a turn. A desk has one order of a run and shard at a time."""
-        version = next(iter(turn.parts))
-        inputs = tuple(tuple(batches) for batches in turn.parts.pop(version))
-        answer = self._known_answer(run, inputs)
-        if answer is None:
-            answer = self._batcher.submit(JobInput(number_of(run), self._shard, inputs))
-        self._at_work[run] = _AtWork(step, turn, version, inputs, answer, monotonic())
-        answer.add_done_callback(lambda _: self._work_done())
+    # ── jobs ──
 
-    def _known_answer(
+    def _submit(self, run: str, part: _RunStep, edge: Edge) -> None:
+        """Submit the next job of a part; a run and shard has one job at a time."""
+        version = next(iter(part.inputs))
+        inputs = tuple(tuple(batches) for batches in part.inputs.pop(version))
+        result = self._known_result(run, inputs)
+        if result is None:
+            result = self._batcher.submit(JobInput(number_of(run), self._shard, inputs))
+        self._jobs[run] = _RunningJob(edge, part, version, inputs, result, monotonic())
+        result.add_done_callback(lambda _: self._job_done())
+
+    def _known_result(
         self, run: str, inputs: tuple[tuple[Batch, ...], ...]
     ) -> Future[ShardOutputs] | None:
-        """The last answer, where nothing has changed since: the files are the same, so the rows."""
-        last = self._answered.get(run)
-        if last is None or last.files != _files(inputs):
+        """The output for the last checkpoint, if it was computed from the same files."""
+        cached = self._cached.get(run)
+        if cached is None or cached.files != _files(inputs):
             return None
         known: Future[ShardOutputs] = Future()
-        known.set_result(last.made)
+        known.set_result(cached.outputs)
         return known
 
-    def _conclude(self, run: str, work: _AtWork, outcome: Outcome) -> None:
-        """What a job made goes out when all parts of its turn are done."""
-        turn = work.turn
+    def _collect(self, run: str, job: _RunningJob, output: StepOutput) -> None:
+        """Take the result of a job; the part leaves when all its jobs are done."""
+        part = job.part
         try:
-            made = work.answer.result()
+            outputs = job.result.result()
         except StageFailed as failure:
-            outcome.failed[run] = failure
-            self._kept.pop(run, None)
+            output.failed[run] = failure
+            self._states.pop(run, None)
             return
-        turn.made.extend(self._events(run, made.items(), work.version))
-        if work.version:
-            self._answered[run] = _Answer(work.version, _files(work.inputs), made)
-        self._adapt(work.bytes, monotonic() - work.started_at)
-        if turn.parts:
-            self._hand_in(run, turn, work.step)
+        part.produced.extend(self._events(run, outputs.items(), job.version))
+        if job.version:
+            self._cached[run] = _CachedOutput(job.version, _files(job.inputs), outputs)
+        self._adapt_step_size(job.bytes, monotonic() - job.started_at)
+        if part.inputs:
+            self._submit(run, part, job.edge)
         else:
-            self._let_go(run, turn, outcome)
+            self._emit(run, part, output)
 
-    def _let_go(self, run: str, turn: _Turn, outcome: Outcome) -> None:
-        """What was made for a run goes out, and what came behind it."""
-        outcome.data.extend((*turn.made, *turn.others))
-        outcome.snapshots[run] = turn.snapshots
-        if turn.settled is not None:
-            outcome.settled[run] = turn.settled
-        if any(isinstance(it, Barrier) and it.is_end for it in turn.others):
-            self._answered.pop(run, None)
+    def _emit(self, run: str, part: _RunStep, output: StepOutput) -> None:
+        """What was produced for a run, and what follows it."""
+        output.messages.extend((*part.produced, *part.following))
+        output.snapshots[run] = part.snapshot
+        if part.state is not None:
+            output.state[run] = part.state
+        if any(isinstance(message, Barrier) and message.is_end for message in part.following):
+            self._cached.pop(run, None)
 
     def _events(
-        self, run: str, made: Iterable[tuple[int | None, Batch]], version: int
+        self, run: str, outputs: Iterable[tuple[int | None, Batch]], version: int
     ) -> Iterable[Event[object]]:
         sink = self._stage.sink
-        for shard, batch in made:
+        for shard, batch in outputs:
             payload = batch if sink is None else SinkResult(sink, batch)
             yield Event(payload, run, shard, version=version)
 
-    def _adapt(self, taken: int, seconds: float) -> None:
-        if taken and not self._stage.is_stateful:
-            self._share = next_share(self._share, taken, seconds)
-
-    def _nothing(self) -> list[list[Batch]]:
+    def _empty(self) -> list[list[Batch]]:
         return [[] for _ in self._stage.inputs]
+
+    def on_job_done(self, callback: Callable[[], None]) -> None:
+        """Call this whenever a job is done."""
+        self._job_done = callback
+
+    # ── how much to read ──
+
+    @property
+    def step_bytes(self) -> int:
+        """Follows how long the last jobs took."""
+        return self._step_bytes
+
+    def _adapt_step_size(self, taken: int, seconds: float) -> None:
+        if taken and not self._stage.is_stateful:
+            self._step_bytes = next_step_bytes(self._step_bytes, taken, seconds)
+
+    @property
+    def prefers_large_steps(self) -> bool:
+        """Whether every step is a job: then few large ones are better than many small ones."""
+        return not (self._stage.is_stateful or passes_through(self._stage))
+
+    def is_blocked(self, edge: Edge, run: str) -> bool:
+        """Whether a job is in progress for this run."""
+        return run in self._jobs
+
+    # ── state ──
+
+    def uncommitted(self, edge: Edge, run: str) -> int:
+        """Messages whose batches are not part of the state."""
+        state = self._states.get(run)
+        return state.messages if state else 0
+
+    def restore_state(self, run: str, state: Sequence[RestoredEntry]) -> None:
+        """Restore the state that was committed last."""
+        self._states.setdefault(run, StageState()).restore(state)
+
+    def restore_watermarks(
+        self, run: str, watermarks: Mapping[Edge, int], forwarded: int | None
+    ) -> None:
+        """Restore a watermark that waits for the next output."""
+        if self._stage.is_stateful:
+            state = self._states.setdefault(run, StageState())
+            state.watermark, state.forwarded = max(watermarks.values()), forwarded
+
+    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+        """The output for a withdrawn checkpoint is not used again: its files may be swept."""
+        super().withdraw(run, checkpoints)
+        cached = self._cached.get(run)
+        if cached is not None and cached.version in checkpoints:
+            del self._cached[run]
+
+    def forget(self, run: str) -> None:
+        """Drop the state of a run, cancel its job if that has not started, ignore its output."""
+        super().forget(run)
+        self._states.pop(run, None)
+        self._cached.pop(run, None)
+        job = self._jobs.pop(run, None)
+        if job is not None:
+            job.result.cancel()
 
 
 def _files(inputs: Iterable[Iterable[Batch]]) -> list[list[tuple[str, ...]]]:
-    """By input what all batches consist of, in whatever order they came by several channels."""
+    """By input, the files of all batches, whatever the order in which they arrived."""
     return [sorted(batch.files for batch in batches) for batches in inputs]
 
 

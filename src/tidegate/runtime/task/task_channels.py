@@ -1,91 +1,155 @@
-"""Channels in PostgreSQL: the same step loop and processors, surviving the death of their process.
+"""Fetch: the channels of a task in PostgreSQL, and which of their messages make the next step.
 
-A step is committed as one transaction, under the lease of its task. What a processor keeps in
-memory is no part of any snapshot. It says how many of the last messages of a channel have not had
-their effect (`unsettled`), and the channel's cursor stays before them: after a crash they are read
-again, and the memory comes back by itself.
+A step takes messages of one edge, of every run that has some: of each up to a barrier and up to an
+equal share of the bytes, so that a large run does not delay a small one. A step costs about the
+same whether it takes much or little. So for a processor that prefers large steps, data is left to
+gather while it keeps coming, unless a signal such as END waits behind it.
 
-A fan-in reads nothing behind a barrier that waits (`is_waiting`): what would be held in memory
-stays on its channel. A checkpoint's barrier that leaves the task takes along what the task keeps
-from there on, as its state; after a crash the processor gets that back and reads what came behind.
-The step that completes a barrier moves the cursors of all channels over it and sends it on, in one
-transaction. A watermark has its effect when it is read, while the fan-in goes on needing it; it is
-looked up on its channel after a crash (`recall`).
-
-A step takes what is there for all runs. One that is closed, because it was cancelled or failed,
-is forgotten: what it has on its channels is not read any more, and a step that was at work for it
-commits the shares of the others. Work for a run may go on behind its step (`later`): the run is
-left alone until then, and its part of the step is committed by itself. Where the monitor releases
-(`gated`), the last END stays on its channel until it has.
-
-Channels are per run and carry data. Instants are handed to `send` by whoever runs the loop, who
-hands them to every other loop as well; they are not passed on from here.
+Where the monitor releases, the last END of a run stays on its channel until the run is released.
+Runs that were closed are forgotten: their messages are not read any more.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 
-from tidegate.dataflow import Bell, Carrier, Channel, Edge, Instant, StreamMessage
-from tidegate.errors import Overtaken
-from tidegate.faults import crash_point
-from tidegate.runtime.task import output
-from tidegate.runtime.task.input_channel import InputChannel
-from tidegate.runtime.task.output import OpenRun, OutputChannel
-from tidegate.runtime.task.processor import DurableProcessor
-from tidegate.runtime.task.snapshot import Checksum, acknowledged, checkpoints, files_in, settled
-from tidegate.runtime.task.task_loop import Outcome, Step
+from tidegate.dataflow import Barrier, Edge, Event, StreamMessage
+from tidegate.errors import ChannelConflict, CountMismatch
+from tidegate.runtime.task.batch_sizing import ready_at
+from tidegate.runtime.task.processor import Processor, StepInput
 from tidegate.runtime.task_graph import HEAD, TaskEdge, edges_into, shards_by_channel
 from tidegate.store import (
     FETCH,
-    Advance,
+    ChannelName,
     ChannelState,
     Connection,
     Database,
-    Lease,
     RestoredEntry,
     Run,
-    StepCommit,
     Unread,
     Withdrawn,
     channels_of,
     closed_among,
-    commit_step,
     last_watermarks,
-    monitor_topic,
-    number_of,
-    refused_values,
     released,
     state_of,
-    task_topic,
     unread,
     withdrawn_among,
 )
-from tidegate.store.runs import retention
 
-STEP_MESSAGES = 256
-"""Messages of one edge that a step takes at most."""
-EVERYTHING = sys.maxsize
+END_OF_CHANNEL = sys.maxsize
 """A position behind all messages of a channel."""
 
 
+@dataclass(slots=True)
+class InputChannel:
+    """A channel into the task, of one run."""
+
+    id: int
+    edge: Edge
+    run: Run
+    cursor: int
+    """The position that is committed."""
+    handled: int
+    """The last message that a step took."""
+    fetched: int
+    """The last message that was fetched."""
+    waiting: deque[Unread] = field(default_factory=deque)
+    """Fetched messages that no step has taken; `bytes` and `signals` are among them."""
+    bytes: int = 0
+    signals: int = 0
+    first_at: float = 0.0
+    last_at: float = 0.0
+    """When the first and the last waiting message was fetched."""
+    is_ended: bool = False
+    """Whether END was taken; nothing follows it."""
+
+    def add(self, message: Unread) -> None:
+        """Add a fetched message; raises `ChannelConflict` when one before it is missing."""
+        if message.seq != self.fetched + 1:
+            reason = f"message {self.fetched + 1} of {self.run.key} is gone"
+            raise ChannelConflict(task=str(self.edge), reason=reason, run=self.run.key)
+        self.fetched = message.seq
+        self.last_at = monotonic()
+        self.first_at = self.first_at if self.waiting else self.last_at
+        self.waiting.append(message)
+        self._count(message, 1)
+
+    def ready_at(self, step_bytes: int) -> float:
+        """When the waiting messages are worth a step of this size."""
+        is_enough = bool(self.signals) or self.bytes >= step_bytes or len(self.waiting) >= FETCH
+        return 0.0 if is_enough else ready_at(self.first_at, self.last_at)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether END is the next message."""
+        return bool(self.waiting) and _is_end(self.waiting[0].message)
+
+    def take(self, messages: int, size: int, *, released: bool) -> Iterator[StreamMessage]:
+        """Messages in order, up to a signal, up to `size` bytes, and END only if released.
+
+        The first message is taken whatever its size.
+        """
+        while messages > 0 and size > 0 and self.waiting:
+            if not released and self.is_at_end:
+                return
+            unread = self.waiting.popleft()
+            self._count(unread, -1)
+            self._check_count(unread)
+            self.handled = unread.seq
+            self.is_ended = _is_end(unread.message)
+            yield unread.message
+            size -= _bytes(unread.message)
+            messages = 0 if unread.message.is_signal else messages - 1
+
+    def _count(self, unread: Unread, sign: int) -> None:
+        self.bytes += sign * _bytes(unread.message)
+        self.signals += sign * unread.message.is_signal
+
+    def _check_count(self, unread: Unread) -> None:
+        end = unread.message
+        if isinstance(end, Barrier) and end.is_end and end.count != unread.seq - 1:
+            raise CountMismatch(str(self.edge), self.run.key, end.count or 0, unread.seq - 1)
+
+
 @dataclass(frozen=True, slots=True)
-class Ownership:
-    """Under which leases a task writes: its own, and those of whoever runs it."""
+class OutputChannel:
+    """A channel out of the task, of one run."""
 
-    lease: Lease
-    also: tuple[Lease, ...] = ()
+    id: int
+    name: ChannelName
+    shard: int | None
+
+    def carries(self, message: StreamMessage) -> bool:
+        """Whether a message goes to this channel."""
+        return not isinstance(message, Event) or message.goes_to(self.shard)
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """The channels of one run at this task."""
+
+    run: Run
+    inputs: tuple[InputChannel, ...]
+    outputs: tuple[OutputChannel, ...]
+    is_deferred: bool = False
+    """Whether a part of an earlier step waits for its job."""
+
+    @property
+    def position(self) -> str:
+        """How far each channel was handled; message ids are derived from it."""
+        return " ".join(f"{channel.edge} {channel.handled}" for channel in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
-    """What one look at the database found."""
+class _Fetched:
+    """What one transaction read."""
 
     messages: list[Unread]
     closed: set[int]
@@ -94,348 +158,202 @@ class _News:
 
 
 class TaskChannels:
-    """The inputs and outputs of one task; see `tidegate.runtime.task.task_loop.Channels`.
-
-    After any error both it and its processor are of no use: build both anew, and they go on
-    where the last commit stands. `monitored` are the tasks of the graph at which the monitor
-    releases END; this one may be among them.
-    """
+    """The channels of one task, over all open runs."""
 
     def __init__(
         self,
         database: Database,
         pipeline: str,
-        processor: DurableProcessor,
-        links: Sequence[TaskEdge],
-        owned: Ownership,
-        monitored: Sequence[str] = (),
-        checksum: Checksum = lambda _: (),
+        processor: Processor,
+        edges: Sequence[TaskEdge],
+        *,
+        is_monitored: bool,
     ) -> None:
         self._database = database
         self._pipeline = pipeline
         self._task = processor.name
         self._processor = processor
-        self._owned = owned
-        self._checksum = checksum
-        self._monitored = frozenset(monitored)
-        self._edges = edges_into(links, self._task) or (Edge(0, HEAD),)
-        self._shards = shards_by_channel(links, self._task)
-        self._runs: dict[str, OpenRun] = {}
+        self._edges = edges_into(edges, self._task) or (Edge(0, HEAD),)
+        self._shards = shards_by_channel(edges, self._task)
+        self._is_monitored = is_monitored
         self._released: set[int] = set()
-        self._bell = Bell()
-        self._control = Channel(f"{self._task} (control)", arrivals=self._bell)
-        self._may_have_news = True
-        self._is_work_done = False
-        self._is_finishing = False
-        self._behind: set[str] = set()
-        """The runs for which work goes on behind its step."""
-        processor.attend(self._work_done)
-        self._edge_turn = 0
-        self._run_turn = 0
+        self._next_edge = 0
+        self._next_run = 0
+        self.runs: dict[str, OpenRun] = {}
 
-    @property
-    def is_settled(self) -> bool:
-        """What is committed has left."""
-        return True
+    # ── which messages make the next step ──
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called, or `finish` and nothing is at work any more."""
-        return self._control.is_closed or (self._is_finishing and not self._behind)
-
-    def close(self) -> None:
-        """End the loop after the step it is in; nothing is lost by it."""
-        self._control.close()
-
-    def finish(self) -> None:
-        """Read no more data, and end the loop when what is at work is committed."""
-        self._is_finishing = True
-        self._bell.ring()
-
-    def send(self, instant: Instant) -> None:
-        """Hand an instant to this task."""
-        self._control.put(instant)
-
-    def wake(self) -> None:
-        """There may be messages; safe to call from any thread."""
-        self._may_have_news = True
-        self._bell.ring()
-
-    def read(self, room: Callable[[Edge], int]) -> Step | None:
-        """The next step: an instant, or messages of the next edge in turn."""
-        instant = self._control.poll()
-        if isinstance(instant, Instant):
-            return Step(Carrier.CONTROL, self._edges[0], (instant,))
-        if self._is_finishing:
-            return None
-        step = self._next_step(room)
-        if step is None and self._may_have_news:
-            self._fetch()
-            step = self._next_step(room)
-        return step
-
-    def commit(self, step: Step, outcome: Outcome) -> None:
-        """Move cursors, append what follows and publish results, in one transaction.
-
-        Runs whose checkpoint has not waited for this step are read anew; the others go on.
-        """
-        while True:
-            try:
-                self._commit(step, outcome)
-            except Overtaken as late:
-                outcome = self._drop(outcome, late.runs)
-            else:
-                return
-
-    def _drop(self, outcome: Outcome, runs: Collection[int]) -> Outcome:
-        """Forget what was done for these runs; nobody will ever name the files of it."""
-        dropped = {key for key, state in self._runs.items() if state.run.id in runs}
-        named = [(number_of(it.run), file) for it in outcome.data if it.run in dropped
-                 for file in files_in(it)]  # fmt: skip
-        self._database.transact(lambda connection: retention.note(connection, named))
-        self._forget(runs)
-        self._may_have_news = True
-        return outcome.without(dropped)
-
-    def _commit(self, step: Step, outcome: Outcome) -> None:
-        touched = self._touched(step, outcome)
-        advances = tuple(self._advances(touched))
-        commit = StepCommit(
-            lease=self._owned.lease,
-            also=self._owned.also,
-            advances=advances,
-            settled=tuple(settled(self._runs, self._task, outcome, advances, self._checksum)),
-            sent=tuple(output.sent(self._runs, outcome.data)),
-            published=tuple(output.published(self._runs, outcome.results)),
-            ended_runs=tuple(output.ended(self._runs, outcome.data)),
-            failed=tuple(output.failed(self._runs, outcome.failed)),
-            wakes=tuple(self._wakes(outcome.data)),
-            acknowledged=tuple(acknowledged(self._runs, self._task, outcome, self._checksum)),
-            runs=tuple(state.run.id for state in touched),
-        )
-        if commit.changes:
-            with refused_values(self._task, self._keys_of(commit)):
-                committed = self._database.transact(lambda c: commit_step(c, commit))
-            crash_point("step.after_commit")
-            if commit.published:
-                crash_point("publish.after_commit")
-            self._forget(committed.closed)
-        self._note(commit, touched, outcome)
-
-    def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
-        """Sleep until woken or until data is ripe; after the timeout look without having been."""
-        if self._processor.is_patient:
-            ripe = min(map(self._ripe_at, self._by_edge().values()), default=math.inf)
-            timeout = min(timeout, max(0.0, ripe - monotonic()))
-        self._bell.sleep_unless(lambda: self._is_woken, timeout)
-        self._may_have_news = True
-        self._is_work_done = False  # the loop asks the processor next
-
-    def discard(self) -> int:
-        """Forget what was fetched; it stays on its channels, so nothing is dropped."""
-        self._runs.clear()
-        self._behind.clear()
-        return 0
-
-    def _work_done(self) -> None:
-        self._is_work_done = True
-        self._bell.ring()
-
-    @property
-    def _is_woken(self) -> bool:
-        may_read = self._may_have_news and not self._is_finishing
-        is_at_hand = may_read or self._is_work_done
-        return is_at_hand or self.is_closed or self._control.depth > 0
-
-    @property
-    def _is_gated(self) -> bool:
-        return self._task in self._monitored
-
-    # ── reading ──
-
-    def _next_step(self, room: Callable[[Edge], int]) -> Step | None:
-        waiting = self._by_edge()
+    def next_step(self, limit: int) -> StepInput | None:
+        """At most `limit` fetched messages of the next edge in turn that has some ready."""
+        readable = self._readable()
         for offset in range(len(self._edges)):
-            edge = self._edges[(self._edge_turn + offset) % len(self._edges)]
-            inboxes = waiting.get(edge, [])
-            if self._ripe_at(inboxes) > monotonic():
+            edge = self._edges[(self._next_edge + offset) % len(self._edges)]
+            channels = readable.get(edge, [])
+            if self._ready_at(channels) > monotonic():
                 continue
-            messages = tuple(self._take(inboxes, min(room(edge), STEP_MESSAGES)))
+            messages = tuple(self._take(channels, limit))
             if messages:
-                self._edge_turn = (self._edge_turn + offset + 1) % len(self._edges)
-                return Step(Carrier.DATA, edge, messages)
+                self._next_edge = (self._next_edge + offset + 1) % len(self._edges)
+                return StepInput(edge, messages)
         return None
 
-    def _by_edge(self) -> dict[Edge, list[InputChannel]]:
-        """What the processor could take now, of all runs."""
-        found: dict[Edge, list[InputChannel]] = defaultdict(list)
-        for key, state in self._runs.items():
-            for inbox in state.inboxes:
-                if inbox.waiting and not self._processor.is_waiting(inbox.edge, key):
-                    found[inbox.edge].append(inbox)
-        return found
+    def ready_at(self) -> float:
+        """When the first waiting messages are worth a step."""
+        return min(map(self._ready_at, self._readable().values()), default=math.inf)
 
-    def _ripe_at(self, inboxes: Sequence[InputChannel]) -> float:
-        """When a step is worth it: at once, unless the processor has patience."""
-        if not self._processor.is_patient:
-            return 0.0 if inboxes else math.inf
-        share = self._processor.share
-        return min((inbox.ripe_at(share) for inbox in inboxes), default=math.inf)
+    def _readable(self) -> dict[Edge, list[InputChannel]]:
+        """By edge, the channels with messages that the processor can take."""
+        readable: dict[Edge, list[InputChannel]] = defaultdict(list)
+        for key, state in self.runs.items():
+            for channel in state.inputs:
+                if channel.waiting and not self._processor.is_blocked(channel.edge, key):
+                    readable[channel.edge].append(channel)
+        return readable
 
-    def _take(self, inboxes: Sequence[InputChannel], limit: int) -> Iterator[StreamMessage]:
+    def _ready_at(self, channels: Sequence[InputChannel]) -> float:
+        if not self._processor.prefers_large_steps:
+            return 0.0 if channels else math.inf
+        size = self._processor.step_bytes
+        return min((channel.ready_at(size) for channel in channels), default=math.inf)
+
+    def _take(self, channels: Sequence[InputChannel], limit: int) -> Iterator[StreamMessage]:
         """From all runs, beginning with another one each time."""
-        self._run_turn += 1
-        share = self._processor.share // max(1, len(inboxes))
-        for offset in range(len(inboxes)):
-            inbox = inboxes[(self._run_turn + offset) % len(inboxes)]
-            for message in inbox.take(limit, max(1, share), released=self._may_end(inbox)):
+        self._next_run += 1
+        size = self._processor.step_bytes // max(1, len(channels))
+        for offset in range(len(channels)):
+            channel = channels[(self._next_run + offset) % len(channels)]
+            for message in channel.take(limit, max(1, size), released=self._may_end(channel)):
                 limit -= 1
                 yield message
 
-    def _may_end(self, inbox: InputChannel) -> bool:
-        """Whether END may be taken: where the monitor releases, the last one waits for that.
+    def _may_end(self, channel: InputChannel) -> bool:
+        """Whether END may be taken: the last one of a monitored run waits for the release.
 
-        The others may not: a checkpoint is aligned over the channels that have not ended.
+        The others do not wait: a checkpoint is aligned over the channels that have not ended.
         """
-        if not self._is_gated or inbox.run.id in self._released:
+        if not self._is_monitored or channel.run.id in self._released:
             return True
-        return sum(not it.is_ended for it in self._runs[inbox.run.key].inboxes) > 1
+        return sum(not each.is_ended for each in self.runs[channel.run.key].inputs) > 1
 
-    def _fetch(self) -> None:
-        """See what is new; inboxes that have much are not filled up."""
-        self._may_have_news = False
-        news = self._database.transact(self._look)
-        self._forget(news.closed)
-        self._withdraw(news.withdrawn)
-        self._released |= news.released
-        for message in news.messages:
-            self._inbox(message).keep(message)
-        if news.messages:
-            self._may_have_news = True  # there may be more than was fetched
+    # ── reading from PostgreSQL ──
 
-    def _look(self, connection: Connection) -> _News:
-        fetched = {
-            inbox.id: EVERYTHING if len(inbox.waiting) >= FETCH else inbox.fetched
-            for state in self._runs.values()
-            for inbox in state.inboxes
+    def fetch(self) -> bool:
+        """Read what is new of all runs; whether there were messages, so that there may be more."""
+        fetched = self._database.transact(self._fetch)
+        self.forget(fetched.closed)
+        self._withdraw(fetched.withdrawn)
+        self._released |= fetched.released
+        for message in fetched.messages:
+            self._channel(message).add(message)
+        return bool(fetched.messages)
+
+    def _fetch(self, connection: Connection) -> _Fetched:
+        """Channels with many waiting messages are left alone."""
+        positions = {
+            channel.id: END_OF_CHANNEL if len(channel.waiting) >= FETCH else channel.fetched
+            for state in self.runs.values()
+            for channel in state.inputs
         }
-        known = [state.run.id for state in self._runs.values()]
-        messages = unread(connection, self._pipeline, self._task, fetched)
+        known = [state.run.id for state in self.runs.values()]
+        messages = unread(connection, self._pipeline, self._task, positions)
         closed = closed_among(connection, known) if known else set()
-        waiting = set(known) - self._released
+        unreleased = set(known) - self._released
         freed: set[int] = set()
-        if self._is_gated and waiting:
-            freed = released(connection, self._task, waiting)
-        # Asked last: whoever sees the next barrier has to know what became of the one before.
+        if self._is_monitored and unreleased:
+            freed = released(connection, self._task, unreleased)
+        # Read last: a task that has the next barrier must know whether the one before is withdrawn.
         withdrawn = withdrawn_among(connection, known) if self._may_be_withdrawn(messages) else {}
-        return _News(messages, closed, freed, withdrawn)
+        return _Fetched(messages, closed, freed, withdrawn)
 
     def _may_be_withdrawn(self, messages: Iterable[Unread]) -> bool:
-        """Whether a barrier is there or waits, so that it is worth asking."""
-        if any(checkpoints(it.message for it in messages)):
+        """Whether a barrier arrived or is pending, so that the question is worth a query."""
+        if any(_is_checkpoint(each.message) for each in messages):
             return True
         return any(
-            inbox.signals or self._processor.is_waiting(inbox.edge, key)
-            for key, state in self._runs.items()
-            for inbox in state.inboxes
+            channel.signals or self._processor.is_blocked(channel.edge, key)
+            for key, state in self.runs.items()
+            for channel in state.inputs
         )
 
     def _withdraw(self, withdrawn: Mapping[int, Withdrawn]) -> None:
-        for key, state in self._runs.items():
+        for key, state in self.runs.items():
             if state.run.id in withdrawn:
                 self._processor.withdraw(key, withdrawn[state.run.id])
 
-    def _forget(self, closed: Iterable[int]) -> None:
-        gone = set(closed)
-        for key in [key for key, state in self._runs.items() if state.run.id in gone]:
-            del self._runs[key]
-            self._behind.discard(key)
-            self._processor.forget(key)
-        self._released -= gone
+    # ── opening and forgetting runs ──
 
-    def _inbox(self, message: Unread) -> InputChannel:
+    def forget(self, runs: Collection[int]) -> None:
+        """Drop everything of runs that were closed, or have to be read again."""
+        for key in [key for key, state in self.runs.items() if state.run.id in runs]:
+            del self.runs[key]
+            self._processor.forget(key)
+        self._released.difference_update(runs)
+
+    def ended(self, run: str) -> None:
+        """END has left the task: the processor has dropped the run itself."""
+        done = self.runs.pop(run, None)
+        if done is not None:
+            self._released.discard(done.run.id)
+
+    def _channel(self, message: Unread) -> InputChannel:
         key = message.run.key
-        if key not in self._runs:
-            self._runs[key] = self._open(message.run)
-        return next(inbox for inbox in self._runs[key].inboxes if inbox.id == message.channel)
+        if key not in self.runs:
+            self.runs[key] = self._open(message.run)
+        return next(each for each in self.runs[key].inputs if each.id == message.channel)
 
     def _open(self, run: Run) -> OpenRun:
-        channels, state, withdrawn = self._database.transact(partial(self._known_of, run=run))
-        edges = {(edge.upstream, edge.index): edge for edge in self._edges}
-        inboxes, outlets = [], []
-        for channel in channels:
-            name, at = channel.name, channel.cursor
-            if name.to_task == self._task:
-                edge = edges[name.from_task, name.input]
-                inboxes.append(InputChannel(channel.id, edge, run, at, at, at))
-            else:
-                shard = self._shards[name.to_task, name.input]
-                outlets.append(OutputChannel(channel.id, name, shard))
-        opened = OpenRun(run, tuple(inboxes), tuple(outlets))
-        self._recall(opened)
+        channels, state, withdrawn = self._database.transact(partial(self._read_run, run=run))
+        opened = self._open_channels(run, channels)
+        self._restore_watermarks(opened)
         if state:
-            self._processor.restore(run.key, state)
+            self._processor.restore_state(run.key, state)
         self._processor.withdraw(run.key, withdrawn)
         return opened
 
-    def _known_of(
+    def _read_run(
         self, connection: Connection, run: Run
     ) -> tuple[list[ChannelState], list[RestoredEntry], Withdrawn]:
-        """A run's channels, what this task keeps of it, and the checkpoints that mean nothing."""
+        """A run's channels, the state of this task, and the checkpoints that are withdrawn."""
         channels = channels_of(connection, run, self._task)
         withdrawn = withdrawn_among(connection, [run.id]).get(run.id, Withdrawn())
         return channels, state_of(connection, run, self._task), withdrawn
 
-    def _recall(self, opened: OpenRun) -> None:
-        """Give the processor back what it knew of time; it does not know a run that is fresh."""
-        if not any(inbox.cursor for inbox in opened.inboxes):
+    def _open_channels(self, run: Run, channels: Iterable[ChannelState]) -> OpenRun:
+        edges = {(edge.upstream, edge.index): edge for edge in self._edges}
+        inputs, outputs = [], []
+        for channel in channels:
+            name, at = channel.name, channel.cursor
+            if name.to_task == self._task:
+                edge = edges[name.from_task, name.input]
+                inputs.append(InputChannel(channel.id, edge, run, at, at, at))
+            else:
+                shard = self._shards[name.to_task, name.input]
+                outputs.append(OutputChannel(channel.id, name, shard))
+        return OpenRun(run, tuple(inputs), tuple(outputs))
+
+    def _restore_watermarks(self, opened: OpenRun) -> None:
+        """A watermark has its effect when it is read; after a crash it is read from its channel."""
+        if not any(channel.cursor for channel in opened.inputs):
             return
-        positions = {inbox.id: inbox.cursor for inbox in opened.inboxes}
-        positions |= {outlet.id: EVERYTHING for outlet in opened.outlets}
+        positions = {channel.id: channel.cursor for channel in opened.inputs}
+        positions |= {channel.id: END_OF_CHANNEL for channel in opened.outputs}
         found = self._database.transact(lambda connection: last_watermarks(connection, positions))
-        arrived = {box.edge: found[box.id] for box in opened.inboxes if box.id in found}
-        left = [found[outlet.id] for outlet in opened.outlets if outlet.id in found]
+        arrived = {each.edge: found[each.id] for each in opened.inputs if each.id in found}
+        left = [found[each.id] for each in opened.outputs if each.id in found]
         if arrived:
-            self._processor.recall(opened.run.key, arrived, max(left, default=None))
+            self._processor.restore_watermarks(opened.run.key, arrived, max(left, default=None))
 
-    # ── committing ──
 
-    def _keys_of(self, commit: StepCommit) -> list[str]:
-        """The runs that a step stores values of."""
-        touched = {*commit.runs, *(it.run for it in commit.failed)}
-        return [key for key, state in self._runs.items() if state.run.id in touched]
+def _bytes(message: StreamMessage) -> int:
+    """The bytes of the batch that a message carries."""
+    payload = message.payload if isinstance(message, Event) else None
+    size = payload.get("bytes", 0) if isinstance(payload, Mapping) else 0
+    return size if isinstance(size, int) else 0
 
-    def _touched(self, step: Step, outcome: Outcome) -> list[OpenRun]:
-        runs = {message.run for message in (*step.messages, *outcome.data)}
-        runs -= outcome.failed.keys() | outcome.later
-        return [state for key, state in self._runs.items() if key in runs]
 
-    def _advances(self, touched: Iterable[OpenRun]) -> Iterator[Advance]:
-        for state in touched:
-            for inbox in state.inboxes:
-                unsettled = self._processor.unsettled(inbox.edge, state.run.key)
-                target = inbox.handled - unsettled
-                if target != inbox.cursor:
-                    yield Advance(inbox.id, inbox.cursor, target)
+def _is_end(message: StreamMessage) -> bool:
+    return isinstance(message, Barrier) and message.is_end
 
-    def _wakes(self, messages: Sequence[StreamMessage]) -> Iterator[str]:
-        receivers = output.receivers(self._runs, messages)
-        for receiver in receivers:
-            yield task_topic(self._pipeline, receiver)
-        if self._is_gated or (self._monitored & receivers and any(output.ends(messages))):
-            yield monitor_topic(self._pipeline)
-        elif not receivers and any(checkpoints(messages)):
-            yield monitor_topic(self._pipeline)  # the collecting end has it
 
-    def _note(self, commit: StepCommit, touched: Iterable[OpenRun], outcome: Outcome) -> None:
-        self._behind -= {state.run.key for state in touched} | outcome.failed.keys()
-        self._behind |= outcome.later
-        targets = {advance.channel: advance.target for advance in commit.advances}
-        for state in touched:
-            for inbox in state.inboxes:
-                inbox.cursor = targets.get(inbox.id, inbox.cursor)
-        for end in output.ends(outcome.data):
-            done = self._runs.pop(end.run, None)
-            if done is not None:
-                self._released.discard(done.run.id)
-        self._forget(failure.run for failure in commit.failed)
+def _is_checkpoint(message: StreamMessage) -> bool:
+    return isinstance(message, Barrier) and message.is_checkpoint

@@ -1,274 +1,290 @@
-"""The step: read, handle, forward. One loop runs every processor.
+"""One step of a task: fetch → align or process → commit, until the task is closed.
 
-A processor decides, channels move. The loop reads a step from the channels, lets the processor say
-what follows from it, and commits both together. In memory a commit puts messages into
-channels; over durable channels it is one transaction. Neither the loop nor a processor knows
-which.
+- **Fetch** the next messages of the task's channels (`task_channels`).
+- **Align** barriers, when the task is a barrier node of the plan (`input_gate`), or **process**
+  batches, when it is a stage: they are submitted to the stage's job batcher, and the loop goes on
+  with other runs while a job is in progress (`stage_processor`, `result_collector`).
+- **Commit** everything that follows from the step in one transaction under the task's lease:
+  cursors, output messages with deterministic ids, state, results (`commit_rows`).
+
+A crash before the commit leaves orphan files that are swept; a crash after it leaves nothing to do.
+Processor memory is in no commit: cursors stay before the messages that are `uncommitted`, which are
+read again after a crash. A step for a run that was closed meanwhile commits the parts of the
+others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
 
-from tidegate.dataflow import (
-    WHOLE_PIPELINE,
-    Barrier,
-    Carrier,
-    ControlSignal,
-    Edge,
-    Instant,
-    InstantKind,
-    StreamMessage,
+from tidegate.dataflow import Bell
+from tidegate.errors import Overtaken, ProcessorFailed
+from tidegate.faults import crash_point
+from tidegate.runtime.task import commit_rows
+from tidegate.runtime.task.processor import Processor, StepInput, StepOutput, failure_on
+from tidegate.runtime.task.task_attempt import TaskAttempt
+from tidegate.runtime.task.task_channels import OpenRun, TaskChannels
+from tidegate.store import (
+    Advance,
+    Database,
+    Lease,
+    StepCommit,
+    commit_step,
+    monitor_topic,
+    number_of,
+    refused_values,
+    task_topic,
 )
-from tidegate.errors import ProcessorFailed, TidegateError, listed
+from tidegate.store.runs import retention
 
-IDLE_NET = 1.0
-"""Seconds after which an idle loop looks again although no bell rang."""
+if TYPE_CHECKING:
+    from tidegate.dataflow import StreamMessage
+    from tidegate.runtime.task.commit_rows import ChecksumFiles
+    from tidegate.runtime.task_graph import TaskEdge
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What is handled together: messages of one edge and channel, of each run up to a barrier."""
-
-    carrier: Carrier
-    edge: Edge
-    messages: tuple[StreamMessage, ...]
+IDLE_SECONDS = 1.0
+"""After which an idle loop looks for messages although no notification arrived."""
+STEP_MESSAGES = 256
+"""Messages that a step takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What a sink has for a complete run: batches, as the stages made them."""
+class Ownership:
+    """The leases under which a task writes: its own, and those of its worker."""
 
-    run: str
-    sink: str
-    rows: int
-    batches: tuple[object, ...]
+    lease: Lease
+    also: tuple[Lease, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a task has of a run when a checkpoint's barrier leaves it; payloads name their files."""
+class TaskLoop:
+    """Runs one task on the thread that calls `run`.
 
-    kept: tuple[tuple[int, object], ...] = ()
-    """What was added to its state since the last one, each with the input that it came by."""
-    compacted: tuple[tuple[int, int], ...] = ()
-    """By input the checkpoint up to which its state is in `kept` in another form."""
-    outputs: tuple[object, ...] = ()
-    """The collecting end only: what sinks gave for this checkpoint alone."""
-    waited: float = 0.0
-    """Seconds from the first copy of the barrier to the last."""
-    last: str = ""
-    """Who brought the last one."""
+    After any error the loop and its processor are unusable: new ones continue from the last commit.
+    `monitored` are the tasks of the graph at which the monitor releases END; this one may be among
+    them.
+    """
 
-
-@dataclass(slots=True)
-class Outcome:
-    """What a step leads to. Each list stays on its own channel; they are never mixed."""
-
-    data: list[StreamMessage] = field(default_factory=list)
-    control: list[ControlSignal] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
-    """What is published with this step."""
-    failed: dict[str, TidegateError] = field(default_factory=dict)
-    """Runs that cannot be completed, each with its cause; the others go on."""
-    later: set[str] = field(default_factory=set)
-    """Runs for which work goes on: what follows from their part comes with `finished`."""
-
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
-    """By run, where a checkpoint's barrier goes forward and there is something to say about it."""
-    settled: dict[str, tuple[tuple[int, object], ...]] = field(default_factory=dict)
-    """By run what becomes part of a task's state without a barrier, so that it can be read over."""
-
-    @property
-    def terminal(self) -> ControlSignal | None:
-        """The signal after which the processor stops, if one goes forward."""
-        ends = (m for m in (*self.control, *self.data[-1:]) if isinstance(m, Barrier | Instant))
-        return next((signal for signal in ends if signal.is_terminal), None)
-
-    def without(self, runs: Collection[str]) -> Outcome:
-        """What it leads to for the other runs."""
-        return replace(
-            self,
-            data=[it for it in self.data if it.run not in runs],
-            results=[it for it in self.results if it.run not in runs],
-            failed={run: cause for run, cause in self.failed.items() if run not in runs},
-            later=self.later.difference(runs),
-            snapshots={run: said for run, said in self.snapshots.items() if run not in runs},
-            settled={run: kept for run, kept in self.settled.items() if run not in runs},
-        )
-
-    def add(self, carrier: Carrier, messages: Iterable[StreamMessage]) -> None:
-        """Forward messages on the channel they belong to."""
-        if carrier is Carrier.DATA:
-            self.data.extend(messages)
-            return
-        for message in messages:
-            assert isinstance(message, Barrier | Instant), "control channels carry signals only"
-            self.control.append(message)
-
-
-class Processor(Protocol):
-    """What runs in a step loop."""
-
-    @property
-    def name(self) -> str:
-        """Its place in the plan, such as `s3` or `s3/0` for one shard of it."""
-        ...
-
-    @property
-    def holding(self) -> int:
-        """How many messages it has taken and only keeps to forward them as they are."""
-        ...
-
-    def room(self, edge: Edge) -> int:
-        """How many messages of this data input may be read; 0 is backpressure to it alone."""
-        ...
-
-    def handle(self, step: Step) -> Outcome:
-        """Decide what follows from a step. Must not wait for other processors."""
-        ...
-
-    def finished(self) -> Sequence[tuple[Step, Outcome]]:
-        """Work that went on behind its step and is done: the part of the step that it was for."""
-        ...
-
-
-class TaskChannelsProtocol(Protocol):
-    """Where a processor's messages come from and go to."""
-
-    def read(self, room: Callable[[Edge], int]) -> Step | None:
-        """The next step, control before data, or None. Never waits.
-
-        Data is not read while an earlier outcome has not left; control always is.
-        """
-        ...
-
-    def commit(self, step: Step, outcome: Outcome) -> None:
-        """Take over the outcome of a step. Never waits; `is_settled` tells when it has left."""
-        ...
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether everything committed has left."""
-        ...
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the channels were closed from outside, so that there is nothing left to do."""
-        ...
-
-    def wait(self, room: Callable[[Edge], int], timeout: float) -> None:
-        """Sleep until `read` may have something, or a commit may have left."""
-        ...
-
-    def discard(self) -> int:
-        """Drop what was committed and has not left; how many messages that were."""
-        ...
-
-
-class StepLoop:
-    """Runs one processor over its channels until a terminal has been forwarded."""
-
-    def __init__(
+    def __init__(  # noqa: PLR0913  three have defaults
         self,
+        database: Database,
+        pipeline: str,
         processor: Processor,
-        channels: TaskChannelsProtocol,
-        on_forwarded: Callable[[str, Barrier], None],
+        edges: Sequence[TaskEdge],
+        owned: Ownership,
+        monitored: Collection[str] = (),
+        checksum: ChecksumFiles = lambda _: (),
+        *,
+        attempt: TaskAttempt | None = None,
     ) -> None:
+        self.attempt = TaskAttempt() if attempt is None else attempt
+        self._database = database
+        self._pipeline = pipeline
+        self._task = processor.name
         self._processor = processor
-        self._channels = channels
-        self._on_forwarded = on_forwarded
-        self._cancelled: set[str] = set()
-        self._last_instant = 0
-        self.discarded = 0
+        self._owned = owned
+        self._monitored = frozenset(monitored)
+        self._is_monitored = self._task in self._monitored
+        self._checksum = checksum
+        self._channels = TaskChannels(
+            database, pipeline, processor, edges, is_monitored=self._is_monitored
+        )
+        self._bell = Bell()
+        self._may_have_messages = True
+        self._is_job_done = False
+        self._is_finishing = False
+        self._is_closed = False
+        processor.on_job_done(self._wake_for_job)
 
-    def run(self) -> ControlSignal | None:
-        """Step until the end; the terminal that ended it, or None when the channels were closed."""
-        try:
-            return self._run()
-        finally:
-            self.discarded += self._channels.discard() + self._processor.holding
+    def run(self) -> None:
+        """Step until `close`, or until `finish` and no job is in progress."""
+        while not self.is_closed:
+            if not self.step():
+                self.wait(IDLE_SECONDS)
 
-    def _run(self) -> ControlSignal | None:
-        terminal: ControlSignal | None = None
-        while not self._channels.is_closed:
-            if terminal is not None and self._channels.is_settled:
-                return terminal
-            terminal = self._turn(terminal)
-        return None
-
-    def _turn(self, terminal: ControlSignal | None) -> ControlSignal | None:
-        # After a terminal only control is looked at: a quick end may overtake a graceful one
-        # that waits for room downstream.
-        room = self._processor.room if terminal is None else _no_room
-        for earlier, outcome in self._processor.finished():
-            self._commit(earlier, outcome)
-        step = self._channels.read(room)
+    def step(self) -> bool:
+        """Commit what jobs have finished, then take one step; False when there is no message."""
+        for earlier, output in self._processor.finished():
+            self.commit(earlier, output)
+        step = self.fetch()
         if step is None:
-            self._channels.wait(room, IDLE_NET)
-            return terminal
-        outcome = self._handle(step)
-        self._commit(step, outcome)
-        ended = outcome.terminal
-        if isinstance(ended, Instant):
-            self.discarded += self._channels.discard()
-        return ended or terminal
+            return False
+        self.commit(step, self._process(step))
+        return True
 
-    def _commit(self, step: Step, outcome: Outcome) -> None:
-        self._channels.commit(step, outcome)
-        self._report(outcome)
+    # ── fetch ──
 
-    def _handle(self, step: Step) -> Outcome:
-        if step.carrier is Carrier.CONTROL:
-            self._note_instants(step)
-        elif self._cancelled:
-            step = self._without_cancelled(step)
+    def fetch(self) -> StepInput | None:
+        """The messages of the next step, or None. Never waits for messages."""
+        if self._is_finishing:
+            return None
+        limit = self.attempt.limit(STEP_MESSAGES)
+        step = self._channels.next_step(limit)
+        if step is None and self._may_have_messages:
+            self._may_have_messages = False
+            if self._channels.fetch():
+                self._may_have_messages = True  # there may be more than was fetched
+            step = self._channels.next_step(limit)
+        if step is not None:
+            self.attempt.started(step.runs)
+        return step
+
+    # ── align, process ──
+
+    def _process(self, step: StepInput) -> StepOutput:
         try:
-            return self._processor.handle(step)
+            return self._processor.process(step)
         except ProcessorFailed:
             raise
         except (Exception, SystemExit) as cause:
-            raise blame(self._processor.name, step.messages, cause) from cause
+            raise failure_on(self._task, step.messages, cause) from cause
 
-    def _note_instants(self, step: Step) -> None:
-        """Record cancelled runs. A copy that arrives later by another channel changes nothing."""
-        for message in step.messages:
-            if not isinstance(message, Instant) or message.id <= self._last_instant:
-                continue
-            self._last_instant = message.id
-            if message.kind is InstantKind.CANCEL:
-                self._cancelled.add(message.run)
-            elif message.kind is InstantKind.FORGET:
-                self._cancelled.discard(message.run)
+    # ── commit ──
 
-    def _without_cancelled(self, step: Step) -> Step:
-        """The step without the data of cancelled runs; their ENDs still pass and close them."""
-        kept = tuple(message for message in step.messages if self._is_wanted(message))
-        return Step(step.carrier, step.edge, kept)
+    def commit(self, step: StepInput, output: StepOutput) -> None:
+        """Commit a step; runs that a checkpoint has overtaken are dropped and read again."""
+        finished = step.runs - output.deferred
+        advanced = self._advanced(step, finished, output)
+        while True:
+            try:
+                self._commit(step, output)
+            except Overtaken as late:
+                output = self._drop(output, late.runs)
+            else:
+                break
+        self.attempt.committed(finished, advanced)
 
-    def _is_wanted(self, message: StreamMessage) -> bool:
-        if message.run == WHOLE_PIPELINE or message.run not in self._cancelled:
-            return True
-        return isinstance(message, Instant) or (isinstance(message, Barrier) and message.is_end)
+    def _commit(self, step: StepInput, output: StepOutput) -> None:
+        runs, task, checksum = self._channels.runs, self._task, self._checksum
+        touched = self._touched(step, output)
+        advances = tuple(self._advances(touched))
+        commit = StepCommit(
+            lease=self._owned.lease,
+            also=self._owned.also,
+            advances=advances,
+            settled=tuple(commit_rows.state_updates(runs, task, output, advances, checksum)),
+            sent=tuple(commit_rows.sent(runs, output.messages)),
+            published=tuple(output.published),
+            ended_runs=tuple(commit_rows.ended(runs, output.messages)),
+            failed=tuple(commit_rows.failed(runs, output)),
+            wakes=tuple(self._topics(output.messages)),
+            acknowledged=tuple(commit_rows.acknowledged(runs, task, output, checksum)),
+            runs=tuple(state.run.id for state in touched),
+        )
+        if commit.changes:
+            with refused_values(task, self._keys_of(commit)):
+                committed = self._database.transact(lambda c: commit_step(c, commit))
+            crash_point("step.after_commit")
+            if commit.published:
+                crash_point("publish.after_commit")
+            self._channels.forget(committed.closed)
+        self._after_commit(commit, touched, output)
 
-    def _report(self, outcome: Outcome) -> None:
-        for message in (*outcome.data, *outcome.control):
-            if isinstance(message, Barrier):
-                if message.is_end:
-                    self._cancelled.discard(message.run)
-                self._on_forwarded(self._processor.name, message)
+    def _touched(self, step: StepInput, output: StepOutput) -> list[OpenRun]:
+        """The runs whose part of the step is complete."""
+        runs = step.runs | {message.run for message in output.messages}
+        runs -= output.failed.keys() | output.deferred
+        return [state for key, state in self._channels.runs.items() if key in runs]
 
+    def _advances(self, touched: Iterable[OpenRun]) -> Iterator[Advance]:
+        for state in touched:
+            for channel in state.inputs:
+                uncommitted = self._processor.uncommitted(channel.edge, state.run.key)
+                target = channel.handled - uncommitted
+                if target != channel.cursor:
+                    yield Advance(channel.id, channel.cursor, target)
 
-def _no_room(_: Edge) -> int:
-    return 0
+    def _topics(self, messages: Sequence[StreamMessage]) -> Iterator[str]:
+        """Who is notified of the commit: receiving tasks, and the monitor where it decides next."""
+        receivers = commit_rows.receivers(self._channels.runs, messages)
+        for receiver in receivers:
+            yield task_topic(self._pipeline, receiver)
+        ends_at_monitored = self._monitored & receivers and any(commit_rows.ends(messages))
+        is_collected = not receivers and any(commit_rows.checkpoints(messages))
+        if self._is_monitored or ends_at_monitored or is_collected:
+            yield monitor_topic(self._pipeline)
 
+    def _keys_of(self, commit: StepCommit) -> list[str]:
+        """The runs that a step stores values of."""
+        ids = {*commit.runs, *(failure.run for failure in commit.failed)}
+        return [key for key, state in self._channels.runs.items() if state.run.id in ids]
 
-def blame(
-    processor: str, messages: Sequence[StreamMessage], cause: BaseException
-) -> ProcessorFailed:
-    """The failure of a processor on messages that it handled together, or on the only one."""
-    shown = listed([str(message) for message in messages], most=3)
-    runs = tuple(dict.fromkeys(message.run for message in messages))
-    return ProcessorFailed(processor, shown, f"{type(cause).__name__}: {cause}", runs)
+    def _after_commit(
+        self, commit: StepCommit, touched: Iterable[OpenRun], output: StepOutput
+    ) -> None:
+        """Update positions; runs that ended or failed are no longer open."""
+        targets = {advance.channel: advance.target for advance in commit.advances}
+        for state in touched:
+            state.is_deferred = False
+            for channel in state.inputs:
+                channel.cursor = targets.get(channel.id, channel.cursor)
+        for run in output.deferred & self._channels.runs.keys():
+            self._channels.runs[run].is_deferred = True
+        for end in commit_rows.ends(output.messages):
+            self._channels.ended(end.run)
+        self._channels.forget({failure.run for failure in commit.failed})
+
+    def _drop(self, output: StepOutput, runs: Collection[int]) -> StepOutput:
+        """Discard the output of these runs; its files are noted, so that they are swept."""
+        dropped = {key for key, state in self._channels.runs.items() if state.run.id in runs}
+        orphans = [
+            (number_of(message.run), file)
+            for message in output.messages
+            if message.run in dropped
+            for file in commit_rows.files_in(message)
+        ]
+        self._database.transact(lambda connection: retention.note(connection, orphans))
+        self._channels.forget(runs)
+        self._may_have_messages = True
+        return output.without(dropped)
+
+    def _advanced(self, step: StepInput, finished: set[str], output: StepOutput) -> set[str]:
+        """The runs for which the step commits something that is not repeated after a crash."""
+        sent = {message.run for message in output.messages}
+        uncommitted = self._processor.uncommitted
+        return {run for run in finished if run in sent or not uncommitted(step.edge, run)}
+
+    # ── waiting and closing ──
+
+    def wait(self, timeout: float) -> None:
+        """Sleep until woken, until gathered data is worth a step, or for `timeout` seconds."""
+        if self._processor.prefers_large_steps:
+            timeout = min(timeout, max(0.0, self._channels.ready_at() - monotonic()))
+        self._bell.sleep_unless(lambda: self._is_woken, timeout)
+        self._may_have_messages = True
+        self._is_job_done = False  # the next step collects what has finished
+
+    def wake(self) -> None:
+        """There may be messages; safe to call from any thread."""
+        self._may_have_messages = True
+        self._bell.ring()
+
+    def _wake_for_job(self) -> None:
+        self._is_job_done = True
+        self._bell.ring()
+
+    @property
+    def _is_woken(self) -> bool:
+        may_read = self._may_have_messages and not self._is_finishing
+        return may_read or self._is_job_done or self.is_closed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or `finish` and no job is in progress any more."""
+        return self._is_closed or (self._is_finishing and not self._has_deferred)
+
+    @property
+    def _has_deferred(self) -> bool:
+        return any(state.is_deferred for state in self._channels.runs.values())
+
+    def close(self) -> None:
+        """End the loop after the step in progress; its messages stay on their channels."""
+        self._is_closed = True
+        self._bell.ring()
+
+    def finish(self) -> None:
+        """Read no more messages, and end the loop when the jobs in progress are committed."""
+        self._is_finishing = True
+        self._bell.ring()

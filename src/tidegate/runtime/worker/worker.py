@@ -25,18 +25,16 @@ from functools import partial
 from threading import Condition, Lock, Thread
 from threading import Event as Flag
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Protocol, Self
 
 from tidegate.errors import Fenced, SparkLost
 from tidegate.runtime.periodic import PeriodicTask
-from tidegate.runtime.task.processor import DurableProcessor
-from tidegate.runtime.task.task_channels import Ownership, TaskChannels
-from tidegate.runtime.task.task_loop import StepLoop
+from tidegate.runtime.task.task_attempt import FailureCounter, TaskAttempt
+from tidegate.runtime.task.task_loop import Ownership, TaskLoop
 from tidegate.runtime.task_graph import ProcessorFactory
 from tidegate.runtime.worker import assignment
 from tidegate.runtime.worker.failure_classification import is_bad_input, is_transient, runs_to_fail
 from tidegate.runtime.worker.owner_id import new_owner_id
-from tidegate.runtime.worker.task_attempt import FailureCounter, TaskAttempt
 from tidegate.runtime.worker.worker_losses import MOST_LOSSES, log_losses, take
 from tidegate.store import (
     Failed,
@@ -57,7 +55,6 @@ from tidegate.store.runs.worker_losses import drop_trials
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from tidegate.dataflow import Barrier
     from tidegate.runtime.task_graph import TaskGraph
     from tidegate.store import Connection, Database, FileChecksum, Notifications
 
@@ -111,8 +108,7 @@ class _Running:
     lease: Lease
     own: Lease
     """The worker's own lease at that time."""
-    channels: TaskChannels
-    life: TaskAttempt
+    loop: TaskLoop
     thread: Thread
 
 
@@ -211,7 +207,7 @@ class Worker:
         self._looking.close(LOOK_BOUND)
         while (alive := self._alive()) and monotonic() < deadline:
             for each in alive:
-                each.channels.close()
+                each.loop.close()
             for each in alive:
                 each.thread.join(max(0.0, deadline - monotonic()))
         if not self._is_draining:
@@ -302,7 +298,7 @@ class Worker:
         """Hand these over as soon as what is at work for them is committed."""
         for task in tasks:
             if task in self._running:
-                self._running[task].channels.finish()
+                self._running[task].loop.finish()
 
     def _take(self, key: str, task: str) -> None:
         if task in self.tasks:
@@ -321,40 +317,38 @@ class Worker:
             self._try_to_give_back(taken.lease)
             raise
 
-    def _start(self, task: str, lease: Lease, *, is_careful: bool = False) -> None:
-        """A fresh processor on fresh channels, on a thread of its own."""
+    def _start(self, task: str, lease: Lease, *, single_message: bool = False) -> None:
+        """Run a new processor in a new loop, on a thread of its own."""
         own = self._own
-        processor = cast("DurableProcessor", self._task_graph.processor(task, self._factory))
-        channels = TaskChannels(
+        loop = TaskLoop(
             self._database,
             self._task_graph.name,
-            processor,
+            self._task_graph.processor(task, self._factory),
             self._task_graph.edges,
             Ownership(lease, (own,)),
             self._task_graph.monitored,
             self._factory.checksum,
+            attempt=TaskAttempt(single_message=single_message),
         )
-        life = TaskAttempt(channels, processor, is_careful=is_careful)
-        work = partial(self._work, task, StepLoop(processor, life, _unheard))
-        thread = Thread(target=work, name=f"tidegate-{task}", daemon=True)
-        running = _Running(task, lease, own, channels, life, thread)
+        thread = Thread(target=partial(self._work, task), name=f"tidegate-{task}", daemon=True)
+        running = _Running(task, lease, own, loop, thread)
         with self._changing:
             thread.start()
             self._running[task] = running
         if self._closed.is_set() or self._is_lost(running):
-            channels.close()  # whoever closes what is running may have looked before it was
+            loop.close()  # whoever closes what is running may have looked before it was
         elif self._is_draining:
-            channels.finish()
+            loop.finish()
 
     # ── running one ──
 
-    def _work(self, task: str, loop: StepLoop) -> None:
+    def _work(self, task: str) -> None:
         with self._changing:
             running = self._running[task]
-        unsubscribe = self._notifications.subscribe(running.lease.key, running.channels.wake)
+        unsubscribe = self._notifications.subscribe(running.lease.key, running.loop.wake)
         trouble: BaseException | None = None
         try:
-            loop.run()
+            running.loop.run()
         except BaseException as error:  # noqa: BLE001  a dead thread must never look alive
             trouble = error
         finally:
@@ -404,7 +398,7 @@ class Worker:
             return
         log.warning("task %s is built anew after: %s", running.task, trouble)
         is_dealt_with = self._fail_runs(running, trouble) or is_transient(trouble)
-        deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.life)
+        deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.loop.attempt)
         if deaths > MOST_DEATHS:
             self._gave_up = trouble
             self._closed.set()
@@ -412,8 +406,8 @@ class Worker:
         if self._closed.wait(pause) or self._is_lost(running):
             self._give_back(running)
         else:
-            is_careful = is_bad_input(trouble) and not is_dealt_with
-            self._start(running.task, running.lease, is_careful=is_careful)
+            single_message = is_bad_input(trouble) and not is_dealt_with
+            self._start(running.task, running.lease, single_message=single_message)
 
     def _end_at_once(self, running: _Running, loss: SparkLost) -> None:
         """Close this worker without Spark, so that other workers take its tasks soon."""
@@ -449,14 +443,10 @@ class Worker:
                 if lost.kind == WORKER or each.lease.key == lost.key
             ]
         for each in running:
-            each.channels.close()
+            each.loop.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _unheard(task: str, barrier: Barrier) -> None:
-    """Nobody waits for receipts here: what has passed is in the database."""

@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 from tidegate.dataflow import (
     Barrier,
     BarrierKind,
-    Carrier,
     CheckpointBarrier,
     Edge,
     Event,
@@ -25,9 +24,8 @@ from tidegate.errors import NotABatch, StageFailed
 from tidegate.plan.physical import Join, PhysicalStage, Step, Top, Where, Write
 from tidegate.runtime.jobs import job_batcher as batchers
 from tidegate.runtime.jobs.job_batcher import JobBatcher
-from tidegate.runtime.task.stage_processor import SinkResult, StageOperator
-from tidegate.runtime.task.task_loop import Outcome
-from tidegate.runtime.task.task_loop import Step as Messages
+from tidegate.runtime.task.processor import StepInput, StepOutput
+from tidegate.runtime.task.stage_processor import SinkResult, StageProcessor
 from tidegate.spark import Batch, JobInput, PreparedStage, Route
 
 WAIT = 30
@@ -75,16 +73,16 @@ def stage(*steps: Step, inputs: int = 1, route: Route | None = None) -> Prepared
     return PreparedStage(physical, (schema,) * inputs, schema, ({},) * len(steps), route)
 
 
-def handle(operator: StageOperator, *messages: StreamMessage) -> Outcome:
+def handle(operator: StageProcessor, *messages: StreamMessage) -> StepOutput:
     """What follows from a step, its jobs awaited."""
     worked = Semaphore(0)
-    operator.attend(worked.release)
-    outcome = operator.handle(Messages(Carrier.DATA, CHANNEL, messages))
-    while outcome.later:
+    operator.on_job_done(worked.release)
+    outcome = operator.process(StepInput(CHANNEL, messages))
+    while outcome.deferred:
         assert worked.acquire(timeout=WAIT)
         for step, more in operator.finished():
-            outcome.later -= {message.run for message in step.messages}
-            outcome.data.extend(more.data)
+            outcome.deferred -= {message.run for message in step.messages}
+            outcome.messages.extend(more.messages)
             outcome.failed |= more.failed
     return outcome
 
@@ -99,14 +97,14 @@ def checkpoint(number: int, *, is_unpublished: bool = False) -> Barrier:
     )
 
 
-def payloads(outcome: Outcome) -> list[object]:
-    return [message.payload for message in outcome.data if isinstance(message, Event)]
+def payloads(outcome: StepOutput) -> list[object]:
+    return [message.payload for message in outcome.messages if isinstance(message, Event)]
 
 
 def test_a_narrow_stage_answers_every_step_once_for_each_run(
     spark: Spark, batcher: JobBatcher
 ) -> None:
-    narrow = StageOperator("s1/1", 1, stage(FILTER), batcher)
+    narrow = StageProcessor("s1/1", 1, stage(FILTER), batcher)
     outcome = handle(
         narrow,
         Event(batch("a"), MAY),
@@ -119,9 +117,9 @@ def test_a_narrow_stage_answers_every_step_once_for_each_run(
         (1, 1, ((batch("a"), batch("c")),)),
         (2, 1, ((batch("b"),),)),
     }
-    may = [message for message in outcome.data if message.run == MAY]
+    may = [message for message in outcome.messages if message.run == MAY]
     assert may == [Event(Batch(("run=1",), 2), MAY), Watermark(5, MAY), END.with_id(1, MAY)]
-    assert [message for message in outcome.data if message.run == JUNE] == [
+    assert [message for message in outcome.messages if message.run == JUNE] == [
         Event(Batch(("run=2",), 1), JUNE)
     ]
 
@@ -137,35 +135,35 @@ def test_nobody_waits_for_the_job_of_another_run(spark: Spark) -> None:
         return spark(shares)
 
     with closing(JobBatcher("s1", perform)) as batcher:
-        narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
-        narrow.attend(worked.release)
+        narrow = StageProcessor("s1/0", 0, stage(FILTER), batcher)
+        narrow.on_job_done(worked.release)
         large = Event(Batch(("a.parquet",), batchers.ALONE_ROWS), MAY)
-        first = Messages(Carrier.DATA, CHANNEL, (large, END.with_id(1, MAY)))
-        assert narrow.handle(first).later == {MAY}
+        first = StepInput(CHANNEL, (large, END.with_id(1, MAY)))
+        assert narrow.process(first).deferred == {MAY}
         assert started.wait(WAIT)
-        assert narrow.is_waiting(CHANNEL, MAY)
-        assert not narrow.is_waiting(CHANNEL, JUNE)
-        second = Messages(Carrier.DATA, CHANNEL, (Event(batch("b"), JUNE),))
-        assert narrow.handle(second).later == {JUNE}
+        assert narrow.is_blocked(CHANNEL, MAY)
+        assert not narrow.is_blocked(CHANNEL, JUNE)
+        second = StepInput(CHANNEL, (Event(batch("b"), JUNE),))
+        assert narrow.process(second).deferred == {JUNE}
         assert worked.acquire(timeout=WAIT)
         assert [step for step, _ in narrow.finished()] == [second]
         goes_on.set()
         assert worked.acquire(timeout=WAIT)
         ((step, outcome),) = narrow.finished()
         assert step == first
-        assert outcome.data[-1] == END.with_id(1, MAY)
-        assert not narrow.is_waiting(CHANNEL, MAY)
+        assert outcome.messages[-1] == END.with_id(1, MAY)
+        assert not narrow.is_blocked(CHANNEL, MAY)
 
 
 def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     worked = Semaphore(0)
-    narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
-    narrow.attend(worked.release)
-    narrow.handle(Messages(Carrier.DATA, CHANNEL, (Event(batch("a"), MAY),)))
+    narrow = StageProcessor("s1/0", 0, stage(FILTER), batcher)
+    narrow.on_job_done(worked.release)
+    narrow.process(StepInput(CHANNEL, (Event(batch("a"), MAY),)))
     narrow.forget(MAY)
-    assert not narrow.is_waiting(CHANNEL, MAY)
+    assert not narrow.is_blocked(CHANNEL, MAY)
     assert worked.acquire(timeout=WAIT)
     assert narrow.finished() == ()
 
@@ -174,74 +172,74 @@ def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with closing(JobBatcher("s1", Spark(shards=(0, 3)))) as batcher:
-        spread = StageOperator("s1/0", 0, stage(FILTER, route=Route(("a",), 4)), batcher)
+        spread = StageProcessor("s1/0", 0, stage(FILTER, route=Route(("a",), 4)), batcher)
         outcome = handle(spread, Event(batch("a"), MAY))
-    assert [event.shard for event in outcome.data if isinstance(event, Event)] == [0, 3]
+    assert [event.shard for event in outcome.messages if isinstance(event, Event)] == [0, 3]
 
 
 def test_a_stateful_stage_keeps_batches_by_input_until_end(
     spark: Spark, batcher: JobBatcher
 ) -> None:
-    join = StageOperator("s1/0", 0, stage(Join(("a",), "inner"), inputs=2), batcher)
+    join = StageProcessor("s1/0", 0, stage(Join(("a",), "inner"), inputs=2), batcher)
     left = Event(batch("left"), MAY, port=0)
     right = Event(batch("right"), MAY, port=1)
-    assert handle(join, right, Watermark(7, MAY), left).data == []
-    assert join.unsettled(CHANNEL, MAY) == 3
-    assert join.unsettled(CHANNEL, JUNE) == 0
-    rows, watermark, end = handle(join, END.with_id(1, MAY)).data
+    assert handle(join, right, Watermark(7, MAY), left).messages == []
+    assert join.uncommitted(CHANNEL, MAY) == 3
+    assert join.uncommitted(CHANNEL, JUNE) == 0
+    rows, watermark, end = handle(join, END.with_id(1, MAY)).messages
     assert spark.shares == [JobInput(1, 0, ((batch("left"),), (batch("right"),)))]
     assert (rows, end) == (Event(Batch(("run=1",), 2), MAY), END.with_id(1, MAY))
     assert watermark == Watermark(7, MAY)
-    assert join.unsettled(CHANNEL, MAY) == 0
+    assert join.uncommitted(CHANNEL, MAY) == 0
 
 
 def test_a_watermark_goes_on_behind_the_next_answer_and_once(batcher: JobBatcher) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
-    assert handle(top, Watermark(5, MAY), Event(batch("a"), MAY), Watermark(7, MAY)).data == []
+    top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
+    assert handle(top, Watermark(5, MAY), Event(batch("a"), MAY), Watermark(7, MAY)).messages == []
     first, second = checkpoint(1), checkpoint(2)
-    rows, *behind = handle(top, first).data
+    rows, *behind = handle(top, first).messages
     assert isinstance(rows, Event)
     assert behind == [Watermark(7, MAY), first]
-    assert [it for it in handle(top, second).data if not isinstance(it, Event)] == [second]
-    assert top.unsettled(CHANNEL, MAY) == 0
+    assert [it for it in handle(top, second).messages if not isinstance(it, Event)] == [second]
+    assert top.uncommitted(CHANNEL, MAY) == 0
 
 
 def test_a_quiet_checkpoint_has_no_answer_so_the_watermark_waits_for_the_next_one(
     batcher: JobBatcher,
 ) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
+    top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
     unpublished = checkpoint(1, is_unpublished=True)
-    assert handle(top, Watermark(5, MAY), unpublished).data == [unpublished]
-    assert top.unsettled(CHANNEL, MAY) == 0
-    assert Watermark(5, MAY) in handle(top, checkpoint(2)).data
+    assert handle(top, Watermark(5, MAY), unpublished).messages == [unpublished]
+    assert top.uncommitted(CHANNEL, MAY) == 0
+    assert Watermark(5, MAY) in handle(top, checkpoint(2)).messages
 
 
 @pytest.mark.parametrize(("forwarded", "goes_on"), [(None, True), (3, True), (5, False)])
 def test_a_stage_that_is_built_anew_knows_the_watermark_that_has_not_gone_on(
     batcher: JobBatcher, forwarded: int | None, goes_on: bool
 ) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
-    top.recall(MAY, {CHANNEL: 5}, forwarded)
-    assert (Watermark(5, MAY) in handle(top, checkpoint(2)).data) is goes_on
+    top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
+    top.restore_watermarks(MAY, {CHANNEL: 5}, forwarded)
+    assert (Watermark(5, MAY) in handle(top, checkpoint(2)).messages) is goes_on
 
 
 def test_end_without_any_rows_is_still_handed_in_because_a_count_of_nothing_is_a_row(
     spark: Spark, batcher: JobBatcher
 ) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
+    top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
     assert payloads(handle(top, END.with_id(1, MAY))) == [Batch(("run=1",), 0)]
 
 
 def test_a_stage_that_changes_nothing_passes_batches_on_without_a_job(
     spark: Spark, batcher: JobBatcher
 ) -> None:
-    sink = StageOperator("s1", 0, stage(Write("totals")), batcher)
+    sink = StageProcessor("s1", 0, stage(Write("totals")), batcher)
     assert payloads(handle(sink, Event(batch("a"), MAY))) == [SinkResult("totals", batch("a"))]
     assert spark.shares == []
 
 
 def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, batcher: JobBatcher) -> None:
-    narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
+    narrow = StageProcessor("s1/0", 0, stage(FILTER), batcher)
     handle(narrow, Event({"files": ["a.parquet"], "rows": 1, "bytes": 10}, MAY))
     assert spark.shares == [JobInput(1, 0, ((batch("a"),),))]
 
@@ -250,7 +248,7 @@ def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, batcher: JobB
 def test_what_is_no_batch_fails_its_run_and_no_other(
     step: Step, spark: Spark, batcher: JobBatcher
 ) -> None:
-    operator = StageOperator("s1/0", 0, stage(step), batcher)
+    operator = StageProcessor("s1/0", 0, stage(step), batcher)
     outcome = handle(
         operator,
         Event("a.parquet", MAY),
@@ -260,15 +258,15 @@ def test_what_is_no_batch_fails_its_run_and_no_other(
     )
     assert [type(cause) for cause in outcome.failed.values()] == [NotABatch]
     assert list(outcome.failed) == [MAY]
-    assert {message.run for message in outcome.data} == {JUNE}
-    assert operator.unsettled(CHANNEL, MAY) == 0
+    assert {message.run for message in outcome.messages} == {JUNE}
+    assert operator.uncommitted(CHANNEL, MAY) == 0
 
 
 def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     spark.fails_for = {1}
-    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
+    top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
     outcome = handle(
         top,
         Event(batch("a"), MAY),
@@ -280,20 +278,14 @@ def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
         "stage s1 failed in Spark: it is broken [BROKEN]"
     ]
     assert list(outcome.failed) == [MAY]
-    assert outcome.data == [Event(Batch(("run=2",), 1), JUNE), END.with_id(1, JUNE)]
+    assert outcome.messages == [Event(Batch(("run=2",), 1), JUNE), END.with_id(1, JUNE)]
 
 
-@pytest.mark.parametrize("way", ["cancelled", "closed"])
-def test_a_run_that_was_given_up_leaves_nothing_behind(
-    way: str, spark: Spark, batcher: JobBatcher
-) -> None:
-    top = StageOperator("s1/0", 0, stage(FIRST), batcher)
+def test_a_run_that_was_given_up_leaves_nothing_behind(spark: Spark, batcher: JobBatcher) -> None:
+    top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
     handle(top, Event(batch("lost"), MAY))
-    if way == "cancelled":
-        top.on_cancel(MAY)
-    else:
-        top.forget(MAY)
-    assert top.unsettled(CHANNEL, MAY) == 0
+    top.forget(MAY)
+    assert top.uncommitted(CHANNEL, MAY) == 0
     handle(top, END.with_id(3, MAY))
     assert spark.shares == [JobInput(1, 0, ((),))]
 
@@ -303,7 +295,7 @@ def test_a_step_that_took_long_makes_the_next_one_smaller(
 ) -> None:
     times = iter([0.0, 60.0])
     monkeypatch.setattr("tidegate.runtime.task.stage_processor.monotonic", lambda: next(times))
-    narrow = StageOperator("s1/0", 0, stage(FILTER), batcher)
-    before = narrow.share
+    narrow = StageProcessor("s1/0", 0, stage(FILTER), batcher)
+    before = narrow.step_bytes
     handle(narrow, Event(Batch(("large.parquet",), 1, before), MAY))
-    assert narrow.share == before // 2
+    assert narrow.step_bytes == before // 2

@@ -12,12 +12,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tidegate.dataflow import BarrierKind, Edge, Event, InstantKind, StreamMessage, Watermark
+from tests.integration.runtime.operators import Operator
+from tidegate.dataflow import BarrierKind, Edge, Event, StreamMessage, Watermark
 from tidegate.errors import ChannelConflict, CountMismatch, Fenced
-from tidegate.runtime.task.processor import DurableProcessor
-from tidegate.runtime.task.processors import BarrierProcessor, Operator
-from tidegate.runtime.task.task_channels import Ownership, TaskChannels
-from tidegate.runtime.task.task_loop import Outcome, Step, StepLoop
+from tidegate.runtime.task.input_gate import InputGate
+from tidegate.runtime.task.processor import Processor, StepInput, StepOutput
+from tidegate.runtime.task.task_loop import Ownership, TaskLoop
 from tidegate.runtime.task_graph import TaskEdge, channel_names, edges_into
 from tidegate.store import (
     ChannelName,
@@ -54,17 +54,17 @@ class Rig:
         sent = [(message_id(self.run.key, next(self._numbers)), message) for message in messages]
         self.database.transact(lambda c: append(c, self.run, channel, sent))
 
-    def work(self, processor: DurableProcessor) -> TaskChannels:
+    def work(self, processor: Processor) -> TaskLoop:
         """Take the task over and do all that can be done."""
         owned = Ownership(self.own(processor.name))
-        channels = TaskChannels(self.database, "test", processor, self.links, owned)
-        while (step := channels.read(processor.room)) is not None:
-            channels.commit(step, processor.handle(step))
-        return channels
+        loop = TaskLoop(self.database, "test", processor, self.links, owned)
+        while (step := loop.fetch()) is not None:
+            loop.commit(step, processor.process(step))
+        return loop
 
     def meet(self) -> None:
         """A worker for the fan-in comes, does what can be done, and dies."""
-        self.work(BarrierProcessor("meet", edges_into(self.links, "meet")))
+        self.work(InputGate("meet", edges_into(self.links, "meet")))
 
     def own(self, task: str) -> Lease:
         key, owner = task_topic("test", task), str(uuid4())
@@ -170,14 +170,14 @@ def test_same_input_gives_same_ids(template: str, new_database: Callable[[str], 
 
 def test_who_lost_the_task_while_it_worked_writes_nothing(fan_in: Rig) -> None:
     fan_in.send(LEFT, fan_in.event("a"))
-    processor = BarrierProcessor("meet", edges_into(FAN_IN, "meet"))
+    processor = InputGate("meet", edges_into(FAN_IN, "meet"))
     lease = fan_in.own("meet")
-    channels = TaskChannels(fan_in.database, "test", processor, FAN_IN, Ownership(lease))
-    step = channels.read(processor.room)
+    loop = TaskLoop(fan_in.database, "test", processor, FAN_IN, Ownership(lease))
+    step = loop.fetch()
     assert step is not None
     fan_in.meet()
     with pytest.raises(Fenced):
-        channels.commit(step, processor.handle(step))
+        loop.commit(step, processor.process(step))
     assert fan_in.sent_to("after") == ["a"]
 
 
@@ -206,24 +206,23 @@ def _execute(database: Database, sql: str) -> None:
     database.transact(work)
 
 
-def test_an_instant_that_ends_the_loop_leaves_the_rest_on_the_channels(database: Database) -> None:
+def test_a_loop_that_is_closed_leaves_messages_on_the_channels(database: Database) -> None:
     rig = Rig(database, EXCHANGE)
     rig.send(ChannelName("before", "op"), rig.event("a", 0))
     operator = Operator("op")
-    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
-    quick_end = InstantKind.QUICK_END.with_id(1)
-    channels.send(quick_end)
-    assert StepLoop(operator, channels, lambda task, barrier: None).run() == quick_end
+    loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    loop.close()
+    loop.run()
     assert rig.sent_to("next/0") == []
     rig.work(Operator("op"))
     assert rig.sent_to("next/0") == ["a"]
 
 
-class Modest(Operator):
-    """Wants few bytes in a step."""
+class SmallSteps(Operator):
+    """Reads few bytes in a step."""
 
     @property
-    def share(self) -> int:
+    def step_bytes(self) -> int:
         return 20
 
 
@@ -231,56 +230,56 @@ def test_runs_that_wait_share_the_bytes_of_a_step_evenly(database: Database) -> 
     channel = ChannelName("before", "op")
     large, small = Rig(database, EXCHANGE, "large"), Rig(database, EXCHANGE, "small")
     large.send(channel, *(large.event({"bytes": 6}) for _ in range(9)))
-    operator = Modest("op")
-    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
-    alone = channels.read(operator.room)
+    operator = SmallSteps("op")
+    loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    alone = loop.fetch()
     assert alone is not None
     assert len(alone.messages) == 4
-    channels.commit(alone, operator.handle(alone))
+    loop.commit(alone, operator.process(alone))
     small.send(channel, small.event({"bytes": 6}), small.end)
-    channels.close()
+    loop.close()
 
-    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
-    shared = channels.read(operator.room)
+    loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
+    shared = loop.fetch()
     assert shared is not None
     taken = [message.run for message in shared.messages]
     assert (taken.count(large.run.key), taken.count(small.run.key)) == (2, 2)
 
 
-class Patient(Modest):
-    """Would rather have much in a step."""
+class Gathering(SmallSteps):
+    """Prefers large steps."""
 
     @property
-    def is_patient(self) -> bool:
+    def prefers_large_steps(self) -> bool:
         return True
 
 
 def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Database) -> None:
     channel = ChannelName("before", "op")
     rig = Rig(database, EXCHANGE)
-    operator = Patient("op")
-    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    operator = Gathering("op")
+    loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
     rig.send(channel, rig.event({"bytes": 6}))
-    assert channels.read(operator.room) is None
+    assert loop.fetch() is None
     rig.send(channel, rig.event({"bytes": 6}))
-    channels.wake()
-    assert channels.read(operator.room) is None, "two are still little"
+    loop.wake()
+    assert loop.fetch() is None, "two are still little"
     rig.send(channel, rig.event({"bytes": 6}), rig.end)
-    channels.wake()
-    step = channels.read(operator.room)
+    loop.wake()
+    step = loop.fetch()
     assert step is not None
     assert len(step.messages) == 4, "END is somebody who waits"
 
 
 def test_data_that_nothing_follows_is_taken_after_a_while(database: Database) -> None:
     rig = Rig(database, EXCHANGE)
-    operator = Patient("op")
-    channels = TaskChannels(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
+    operator = Gathering("op")
+    loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
     rig.send(ChannelName("before", "op"), rig.event("a"))
-    assert channels.read(operator.room) is None
+    assert loop.fetch() is None
     started = monotonic()
-    while channels.read(operator.room) is None:
-        channels.wait(operator.room, timeout=60)
+    while loop.fetch() is None:
+        loop.wait(timeout=60)
     assert monotonic() - started < 30, "it slept until the data was ripe, not longer"
 
 
@@ -289,26 +288,26 @@ class Slow(Operator):
 
     def __init__(self) -> None:
         super().__init__("op")
-        self.at_work: list[Step] = []
-        self.say_done: Callable[[], None] = lambda: None
+        self.at_work: list[StepInput] = []
+        self.job_done: Callable[[], None] = lambda: None
 
-    def attend(self, work_done: Callable[[], None]) -> None:
-        self.say_done = work_done
+    def on_job_done(self, callback: Callable[[], None]) -> None:
+        self.job_done = callback
 
-    def is_waiting(self, edge: Edge, run: str) -> bool:
+    def is_blocked(self, edge: Edge, run: str) -> bool:
         return any(message.run == run for step in self.at_work for message in step.messages)
 
-    def handle(self, step: Step) -> Outcome:
+    def process(self, step: StepInput) -> StepOutput:
         slow = tuple(message for message in step.messages if message.run.startswith("slow"))
         quick = tuple(message for message in step.messages if message not in slow)
-        outcome = super().handle(Step(step.carrier, step.edge, quick))
+        output = super().process(StepInput(step.edge, quick))
         if slow:
-            self.at_work.append(Step(step.carrier, step.edge, slow))
-            outcome.later = {message.run for message in slow}
-        return outcome
+            self.at_work.append(StepInput(step.edge, slow))
+            output.deferred = {message.run for message in slow}
+        return output
 
-    def end_work(self) -> list[tuple[Step, Outcome]]:
-        done = [(step, super(Slow, self).handle(step)) for step in self.at_work]
+    def end_work(self) -> list[tuple[StepInput, StepOutput]]:
+        done = [(step, super(Slow, self).process(step)) for step in self.at_work]
         self.at_work.clear()
         return done
 
@@ -320,18 +319,18 @@ def test_work_that_goes_on_for_one_run_holds_up_no_other_and_is_committed_by_its
     slow, quick = Rig(database, EXCHANGE, "slow"), Rig(database, EXCHANGE, "quick")
     slow.send(channel, slow.event("a", 0), slow.event("b", 0))
     operator = Slow()
-    channels = slow.work(operator)
+    loop = slow.work(operator)
     assert slow.sent_to("next/0") == []
     slow.send(channel, slow.event("c", 0))
     quick.send(channel, quick.event("q", 0), quick.end)
-    channels.wake()
-    while (step := channels.read(operator.room)) is not None:
-        channels.commit(step, operator.handle(step))
+    loop.wake()
+    while (step := loop.fetch()) is not None:
+        loop.commit(step, operator.process(step))
     assert slow.sent_to("next/0") == ["q", 99], "the other run is through"
-    for step, outcome in operator.end_work():
-        channels.commit(step, outcome)
+    for step, output in operator.end_work():
+        loop.commit(step, output)
     assert sorted(map(str, slow.sent_to("next/0"))) == ["99", "a", "b", "q"]
-    step = channels.read(operator.room)
+    step = loop.fetch()
     assert step is not None, "what came meanwhile is next"
     assert [message.payload for message in step.messages if isinstance(message, Event)] == ["c"]
 
@@ -348,9 +347,9 @@ def test_who_dies_while_work_goes_on_finds_it_on_the_channel_again(database: Dat
 def test_work_that_is_done_wakes_the_loop_whenever_it_ends(database: Database) -> None:
     rig = Rig(database, EXCHANGE, "slow")
     operator = Slow()
-    channels = rig.work(operator)
-    operator.say_done()
-    assert channels.read(operator.room) is None, "reading does not forget it"
+    loop = rig.work(operator)
+    operator.job_done()
+    assert loop.fetch() is None, "reading does not forget it"
     started = monotonic()
-    channels.wait(operator.room, timeout=30)
+    loop.wait(timeout=30)
     assert monotonic() - started < 10
