@@ -100,19 +100,6 @@ class InputClosed(AlignmentError):
 
 
 @dataclass(eq=False)
-class UnfinishedAlignment(AlignmentError):
-    """A terminal completed while a run's barrier still held messages."""
-
-    terminal: str
-    pending: str
-    missing: str
-    says: ClassVar[str] = (
-        "{terminal} completed while {pending} still holds messages (missing from: {missing});"
-        " abort that barrier before ending the pipeline"
-    )
-
-
-@dataclass(eq=False)
 class CountMismatch(AlignmentError):
     """An END declared another number of messages than its channel carried."""
 
