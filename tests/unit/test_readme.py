@@ -13,6 +13,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_the_declaration_in_the_readme_can_be_planned_and_explained() -> None:
     declaration, *_ = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    declaration = declaration.partition("results =")[0]
     names: dict[str, object] = {}
     exec(compile(declaration, str(README), "exec"), names)
     pipeline = names["p"]
