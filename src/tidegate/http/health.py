@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import ServerTrouble
 
 if TYPE_CHECKING:
-    from tidegate.runtime.ingestion.daemon_pool import DaemonPool
+    from tidegate.runtime.daemon_pool import DaemonPool
 
 
 MARGIN = 1.0

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from tidegate.runtime.ingestion.daemon_pool import DaemonPool
+from tidegate.runtime.daemon_pool import DaemonPool
 
 BOUND = 60.0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition, Lock
 from time import monotonic
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import StepTimedOut
 from tidegate.flows.worker.claim_sizing import AHEAD, PATIENCE, InHand
 from tidegate.flows.worker.executor import LetGo, Outcome, failed, trying_of
-from tidegate.flows.worker.threads import Threads
+from tidegate.runtime.daemon_pool import DaemonPool
 from tidegate.store.flows import tasks as flow_tasks
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class InFlightTask:
     unwanted_at: float | None = None
     is_abandoned: bool = False
     """Whether its function goes on although nobody waits for it."""
+    execution: Future[None] | None = None
+    """Its call on a thread; cancelled if the task goes back before that starts."""
     settling: Lock = field(default_factory=Lock)
     """Held by whoever has said what came of it; what its function still gives is dropped."""
 
@@ -108,8 +111,9 @@ class InFlightTasks:
         self._abandoned = InHand()
         self._threads = threads
         self._generator_threads = GENERATORS
-        self._pool = Threads(threads, "tidegate-flow", perform)
-        self._generators = Threads(GENERATORS, "tidegate-generator", perform)
+        self._perform = perform
+        self._pool = DaemonPool(threads, "tidegate-flow")
+        self._generators = DaemonPool(GENERATORS, "tidegate-generator")
         self._changed = Condition()
         self._looked_at = 0.0
 
@@ -121,10 +125,10 @@ class InFlightTasks:
         """How much there is."""
         now = monotonic()
         with self._changed:
-            at_work = [it for it in self._pool.at_work if not it.is_abandoned]
+            running = [it for it in self._held.values() if not (it.is_generator or it.is_settled)]
             return Counted(
                 self._threads,
-                sum(it.took(now) > AHEAD for it in at_work),
+                sum(it.took(now) > AHEAD for it in running),
                 self._generator_threads,
                 dict(self._in_hand.by_queue),
                 dict(self._abandoned.by_queue),
@@ -137,7 +141,8 @@ class InFlightTasks:
                 self._held[held.claim] = held
                 self._in_hand.change(held.claim.queue, 1)
         for held in taken:
-            (self._generators if held.is_generator else self._pool).put(held)
+            pool = self._generators if held.is_generator else self._pool
+            held.execution = pool.submit(self._perform, held)
 
     def settle(self, held: InFlightTask, outcome: Outcome) -> None:
         """Say what came of a task, unless that was said."""
@@ -179,8 +184,8 @@ class InFlightTasks:
         """Wait so long until nothing is in hand, and let the threads end."""
         with self._changed:
             self._changed.wait_for(lambda: not self._held, bound)
-        self._pool.close()
-        self._generators.close()
+        self._pool.close(0.0)
+        self._generators.close(0.0)
 
     def look_after(self, owner: str, grace: float) -> None:
         """Put back what cannot begin, tell whom nobody wants anything of, go on without the late.
@@ -213,8 +218,10 @@ class InFlightTasks:
             self._database.transact(lambda c: flow_tasks.put_back(c, owner, strays))
 
     def _let_go_of_what_waits(self) -> None:
-        for held in (*self._pool.take_back(), *self._generators.take_back()):
-            self.settle(held, LetGo(held.claim))
+        with self._changed:
+            for held in self._held.values():
+                if held.execution is not None and held.execution.cancel():
+                    self.settle(held, LetGo(held.claim))
 
     def _let_go_of_what_can_be(self) -> None:
         self._let_go_of_what_waits()

@@ -17,7 +17,7 @@ from typing import ParamSpec, Self, TypeVar
 from tidegate.errors import ServerStopping
 from tidegate.http.limits.fair_pool import FairPool
 from tidegate.http.limits.limits import HttpLimits
-from tidegate.runtime.ingestion.daemon_pool import MOMENT, DaemonPool
+from tidegate.runtime.daemon_pool import MOMENT, DaemonPool
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from tidegate.http.limits.fair_queue import FairQueue
-from tidegate.runtime.ingestion.daemon_pool import DaemonPool
+from tidegate.runtime.daemon_pool import DaemonPool
 
 T = TypeVar("T")
 

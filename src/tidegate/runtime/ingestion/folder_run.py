@@ -31,7 +31,7 @@ from tidegate.errors import (
 )
 from tidegate.faults import crash_point
 from tidegate.plan import plan_hash
-from tidegate.runtime.ingestion.daemon_pool import DaemonPool
+from tidegate.runtime.daemon_pool import DaemonPool
 from tidegate.runtime.ingestion.result_files import ResultFile, write_all
 from tidegate.runtime.service import serve
 from tidegate.spark import digest, write_csv

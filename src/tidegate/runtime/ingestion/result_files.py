@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidegate.errors import counted
-from tidegate.runtime.ingestion.daemon_pool import DaemonPool
+from tidegate.runtime.daemon_pool import DaemonPool
 
 if TYPE_CHECKING:
     from tidegate.runtime.ingestion.folder_run import ProgressListener
