@@ -8,7 +8,7 @@ closes a run's channel. Messages move between two processors through a `Channel`
 Checkpoints begin at the sources: a coordinator tells each source's `BarrierInjector` through its
 handle which `CheckpointBarrier` to inject, the read loop polls it between batches, and a
 `BarrierEmitter` puts it on the source's channels. The room is plain Python that is also compiled
-into installed packages (docs/adr/0011-signals-are-compiled-where-they-can-be.md).
+into installed packages (docs/adr/0011-dataflow-is-compiled-where-possible.md).
 
 Nothing here knows about Spark, PostgreSQL or threads of its own.
 """
