@@ -20,7 +20,7 @@ from sqlglot import TokenType, exp
 
 from tidegate.errors import InexactAggregate, UnmergeableAggregate
 from tidegate.pipeline.names import is_text
-from tidegate.pipeline.nodes import AggregateColumn, Call, State
+from tidegate.pipeline.nodes import AggregateCall, AggregateColumn, AggregateState
 from tidegate.pipeline.recipes import ALIASES, RECIPES, REFUSED, UNKNOWN
 from tidegate.pipeline.sql import (
     columns_read,
@@ -203,7 +203,7 @@ def _texts(found: Sequence[Token]) -> list[str]:
 # --- building the parts ----------------------------------------------------------------------
 
 
-def _calls(name: str, sql: str, spans: Sequence[_Span], taken: set[str]) -> Iterator[Call]:
+def _calls(name: str, sql: str, spans: Sequence[_Span], taken: set[str]) -> Iterator[AggregateCall]:
     stem = re.sub(r"\W", "_", name)
     for number, span in enumerate(spans, start=1):
         recipe = RECIPES[span.function]
@@ -211,15 +211,17 @@ def _calls(name: str, sql: str, spans: Sequence[_Span], taken: set[str]) -> Iter
         states = tuple(_states(call.removesuffix("_value"), recipe, span, taken))
         finish = recipe.finish.format(*(state.name for state in states))
         text = sql[span.start : span.end].strip()
-        yield Call(call, span.function, text, span.argument, states, finish, recipe.approximate)
+        yield AggregateCall(
+            call, span.function, text, span.argument, states, finish, recipe.approximate
+        )
 
 
-def _states(stem: str, recipe: Recipe, span: _Span, taken: set[str]) -> Iterator[State]:
+def _states(stem: str, recipe: Recipe, span: _Span, taken: set[str]) -> Iterator[AggregateState]:
     condition = "" if span.condition is None else f" filter (where {span.condition})"
     for part in recipe.parts:
         name = _fresh(stem, part.role, taken)
         partial = part.partial.format(span.argument) + condition
-        yield State(name, partial, part.merge.format(name))
+        yield AggregateState(name, partial, part.merge.format(name))
 
 
 def _fresh(stem: str, role: str, taken: set[str]) -> str:
@@ -231,7 +233,7 @@ def _fresh(stem: str, role: str, taken: set[str]) -> str:
     return name
 
 
-def _finish(sql: str, spans: Sequence[_Span], calls: Sequence[Call]) -> str:
+def _finish(sql: str, spans: Sequence[_Span], calls: Sequence[AggregateCall]) -> str:
     """`sql` with the name of each call in its place."""
     parts, position = [], 0
     for span, call in zip(spans, calls, strict=True):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.errors import SourceLine
-    from tidegate.pipeline.nodes import Field
+    from tidegate.pipeline.nodes import SourceField
 
 TIMES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
 """The types of columns that say when."""
@@ -31,7 +31,7 @@ _DELAY = "seconds, or a text such as '90 s', '10 minutes', '2 h' or '1 day'; up 
 
 
 def read_event_time(
-    fields: Sequence[Field], column: str | None, delay: float | str | None, at: SourceLine
+    fields: Sequence[SourceField], column: str | None, delay: float | str | None, at: SourceLine
 ) -> EventTime | None:
     """The event time of a source with these columns, if it has one; raises `InvalidArgument`."""
     if column is None:
@@ -42,7 +42,7 @@ def read_event_time(
     return EventTime(_column(fields, column, at), _milliseconds(delay, at))
 
 
-def _column(fields: Sequence[Field], column: str, at: SourceLine) -> str:
+def _column(fields: Sequence[SourceField], column: str, at: SourceLine) -> str:
     """Its name as the schema has it."""
     times = [it.name for it in fields if it.type.strip().lower() in TIMES]
     for name in times:

@@ -1,4 +1,8 @@
-"""Walking graphs of any depth: an explicit stack instead of recursion."""
+"""Depth-first topological order of graphs of any depth, without recursion.
+
+Not `graphlib`: its order is that of readiness, which interleaves branches of a graph. Stages are
+numbered in this order, so that those of one branch stand together in EXPLAIN.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,17 @@ T = TypeVar("T", bound="Hashable")
 
 
 class CycleFound(Exception, Generic[T]):
-    """`nodes` read each other in a circle; the first reads the second, the last the first."""
+    """`nodes` form a cycle: each reads the next one, and the last reads the first."""
 
     def __init__(self, nodes: Sequence[T]) -> None:
-        super().__init__(f"a circle of {len(nodes)} nodes")
+        super().__init__(f"a cycle of {len(nodes)} nodes")
         self.nodes = tuple(nodes)
 
 
 def upstream_first(roots: Iterable[T], inputs_of: Callable[[T], Iterable[T]]) -> list[T]:
     """Every node that `roots` reach, once each, after everything it reads.
 
-    The order depends on the order of roots and inputs alone. Raises `CycleFound`.
+    The order depends only on the order of roots and inputs. Raises `CycleFound`.
 
     >>> reads = {"join": ["left", "right"], "left": ["source"], "right": ["source"]}
     >>> upstream_first(["join"], lambda node: reads.get(node, []))
@@ -34,7 +38,7 @@ def upstream_first(roots: Iterable[T], inputs_of: Callable[[T], Iterable[T]]) ->
 
 
 def _visit(root: T, inputs_of: Callable[[T], Iterable[T]], done: dict[T, None]) -> None:
-    """Add `root` to `done`, after all it reads. `path` leads from the root to where we stand."""
+    """Add `root` to `done`, after all it reads; `path` leads from the root to the current node."""
     if root in done:
         return
     path: dict[T, Iterator[T]] = {root: iter(inputs_of(root))}

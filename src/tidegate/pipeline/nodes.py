@@ -1,15 +1,14 @@
-"""The values a declaration is made of: frozen operators, each with the user's line.
+"""The values a declaration consists of: frozen operators, each with the user's source line.
 
-A node points at the nodes it reads. Two nodes are the same only when they are the same object,
-so a stream that is used twice stays one node, and comparing, hashing or printing a node never
-walks the chain behind it.
+A node points at the nodes it reads. Nodes are compared by identity, so a stream that is used
+twice stays one node, and comparing, hashing or printing a node never walks its upstreams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
 if TYPE_CHECKING:
     from tidegate.errors import SourceLine
@@ -18,14 +17,14 @@ How: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 HOWS: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
 
 Transformation: TypeAlias = Callable[[Any], Any]
-"""A stateless DataFrame → DataFrame function; typed loosely so that no Spark is needed here."""
+"""A stateless DataFrame → DataFrame function; typed loosely because Spark is not imported here."""
 
 STAR = "*"
 """The name and SQL of the column that stands for every column of the input."""
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SourceField:
     """One column of a source: its name and its Spark SQL type, such as `decimal(10,2)`."""
 
     name: str
@@ -34,7 +33,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Which column of a source says when its rows happened, and how late a row may come."""
+    """The column with the event time of a source's rows, and how late a row may arrive."""
 
     column: str
     delay: int
@@ -45,9 +44,9 @@ class EventTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a select: `sql` under a name. `reads` are the input columns it looks at,
-    `*` for all of them.
+class SelectColumn:
+    """One column of a select: `sql` under a name. `reads` are the input columns of `sql`, `*` for
+    all of them.
 
     The column named `*` stands for all input columns that no other column of the select
     replaces by name.
@@ -71,7 +70,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AggregateState:
     """One column of a partial result.
 
     `partial` is SQL over input rows, `merge` is SQL over rows of partial results that gives the
@@ -84,21 +83,21 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AggregateCall:
     """One aggregate call, split so that it can be computed from partial results.
 
     `finish` is SQL over the merged states. It is to be cast to the type Spark gives `sql` itself:
     merging widens decimals, and what is computed from a call must start from Spark's own type.
     Where a plain cast is not exact enough (`avg` of decimals rounds twice), `function` names the
-    aggregate, so that whoever computes it can finish it in a better way from the same states.
-    `undecided` are sums of which only Spark can tell whether they add floating point.
+    aggregate, so that it can be finished in another way from the same states. `undecided` marks
+    sums of which only Spark knows whether they add floating point.
     """
 
     name: str
     function: str
     sql: str
     argument: str
-    states: tuple[State, ...]
+    states: tuple[AggregateState, ...]
     finish: str
     approximate: str | None = None
     undecided: bool = False
@@ -114,23 +113,23 @@ class AggregateColumn:
     name: str
     sql: str
     reads: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[AggregateCall, ...]
     finish: str
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AggregateState, ...]:
         """The columns of its partial results."""
         return tuple(state for call in self.calls for state in call.states)
 
     @property
     def approximate(self) -> str | None:
-        """Why the value may differ between runs over the same rows; None where it may not."""
+        """Why the value may differ between runs over the same rows; None if it cannot."""
         reasons = dict.fromkeys(call.approximate for call in self.calls if call.approximate)
         return ", ".join(reasons) or None
 
     @property
     def undecided(self) -> bool:
-        """Whether nobody knows yet if it is exact."""
+        """Whether Spark's analyzer has yet to decide if it is exact."""
         return self.approximate is None and any(call.undecided for call in self.calls)
 
 
@@ -140,7 +139,7 @@ class Source:
 
     at: SourceLine = field(repr=False)
     name: str
-    schema: tuple[Field, ...] = field(repr=False)
+    schema: tuple[SourceField, ...] = field(repr=False)
     event_time: EventTime | None = field(default=None, repr=False)
 
 
@@ -160,12 +159,12 @@ class Select:
 
     at: SourceLine = field(repr=False)
     input: Node = field(repr=False)
-    columns: tuple[Column, ...]
+    columns: tuple[SelectColumn, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transform:
-    """Whatever a user's function makes of any part of the rows; no plan looks inside."""
+    """The result of a user's function over any part of the rows; opaque to the planner."""
 
     at: SourceLine = field(repr=False)
     input: Node = field(repr=False)
@@ -235,9 +234,10 @@ class Sink:
     name: str
 
 
-Node: TypeAlias = (
-    Source | Filter | Select | Transform | Aggregate | Top | Join | Union | Reference | Sink
-)
+Operator: TypeAlias = Source | Filter | Select | Transform | Aggregate | Top | Join | Union | Sink
+"""What a logical plan consists of, where references are resolved."""
+
+Node: TypeAlias = Operator | Reference
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
@@ -249,5 +249,7 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
             return (left, right)
         case Union(inputs=inputs):
             return inputs
-        case _:
+        case Filter() | Select() | Transform() | Aggregate() | Top() | Sink():
             return (node.input,)
+        case _:
+            assert_never(node)

@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from tidegate.errors import DuplicateColumn, InvalidSchema
 from tidegate.pipeline.names import first_repeated
-from tidegate.pipeline.nodes import Field
+from tidegate.pipeline.nodes import SourceField
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,9 @@ _FIELD = re.compile(
 _OPENING, _CLOSING = "<(", ">)"
 
 
-def read_schema(source: str, schema: str | Mapping[str, str], at: SourceLine) -> tuple[Field, ...]:
+def read_schema(
+    source: str, schema: str | Mapping[str, str], at: SourceLine
+) -> tuple[SourceField, ...]:
     """The columns of a source, in order; raises `InvalidSchema` or `DuplicateColumn`."""
     fields = _fields(source, schema, at)
     if not fields:
@@ -40,7 +42,7 @@ def read_schema(source: str, schema: str | Mapping[str, str], at: SourceLine) ->
     return fields
 
 
-def _fields(source: str, schema: object, at: SourceLine) -> tuple[Field, ...]:
+def _fields(source: str, schema: object, at: SourceLine) -> tuple[SourceField, ...]:
     if isinstance(schema, str):
         return _of_ddl(source, schema, at)
     if isinstance(schema, Mapping) and all(
@@ -50,22 +52,22 @@ def _fields(source: str, schema: object, at: SourceLine) -> tuple[Field, ...]:
     raise InvalidSchema(at, source, f"{schema!r} is neither text nor a mapping from names to types")
 
 
-def _of_mapping(schema: Mapping[str, str]) -> tuple[Field, ...]:
-    return tuple(Field(name, kind) for name, kind in schema.items())
+def _of_mapping(schema: Mapping[str, str]) -> tuple[SourceField, ...]:
+    return tuple(SourceField(name, kind) for name, kind in schema.items())
 
 
-def _of_ddl(source: str, ddl: str, at: SourceLine) -> tuple[Field, ...]:
+def _of_ddl(source: str, ddl: str, at: SourceLine) -> tuple[SourceField, ...]:
     if not ddl.strip():
         return ()
     return tuple(_field(source, part, at) for part in _split(ddl))
 
 
-def _field(source: str, part: str, at: SourceLine) -> Field:
+def _field(source: str, part: str, at: SourceLine) -> SourceField:
     found = _FIELD.fullmatch(part)
     if found is None:
         raise InvalidSchema(at, source, f"{part.strip()!r} is not a name followed by a type")
     quoted, plain, kind = found.groups()
-    return Field(quoted or plain, kind)
+    return SourceField(quoted or plain, kind)
 
 
 def _split(ddl: str) -> Iterator[str]:

@@ -26,7 +26,6 @@ from tidegate.pipeline.nodes import (
     HOWS,
     STAR,
     Aggregate,
-    Column,
     Filter,
     How,
     Join,
@@ -34,6 +33,7 @@ from tidegate.pipeline.nodes import (
     Order,
     Reference,
     Select,
+    SelectColumn,
     Sink,
     Top,
     Transform,
@@ -81,7 +81,7 @@ class Stream:
         kept = [_kept(name, at) for name in names]
         given = named_texts("select", columns, at)
         computed = {**given, **sql}
-        made = [Column(name, text, reads_of_rows("a select", text, at))
+        made = [SelectColumn(name, text, reads_of_rows("a select", text, at))
                 for name, text in computed.items()]  # fmt: skip
         _refuse_columns("select", [*kept, *made], at, repeated=set(given) & set(sql))
         return self._then(Select(at, self.node, (*kept, *made)))
@@ -216,17 +216,17 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
-def _kept(name: str, at: SourceLine) -> Column:
+def _kept(name: str, at: SourceLine) -> SelectColumn:
     if name == STAR:
-        return Column(STAR, STAR, ())
+        return SelectColumn(STAR, STAR, ())
     if not is_identifier(name):
         expected = "the name of a column; give an expression a name: total='price * 2'"
         raise InvalidArgument(at, "select", "names", name, expected)
-    return Column(name, name, (name,))
+    return SelectColumn(name, name, (name,))
 
 
 def _refuse_columns(
-    operator: str, columns: list[Column], at: SourceLine, repeated: set[str]
+    operator: str, columns: list[SelectColumn], at: SourceLine, repeated: set[str]
 ) -> None:
     if not columns:
         raise InvalidArgument(at, operator, "columns", (), "at least one column")

@@ -1,4 +1,4 @@
-"""The bounds a waiting barrier is under, by the names users see in EXPLAIN and settings."""
+"""The time limits of a waiting barrier, by their names in EXPLAIN and settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How long something may wait; `seconds` is None where only the client sets a limit."""
+    """A limit on waiting; `seconds` is None where only the client sets one."""
 
     name: str
     seconds: float | None
@@ -23,4 +23,4 @@ ALIGNMENT_TIMEOUT = Bound("alignment_timeout", ALIGNMENT_SECONDS)
 """From sending a barrier until all upstreams of every fan-in have delivered it."""
 
 RUN_DEADLINE = Bound("run_deadline", None)
-"""From ending a run to its results: how long data takes is known to the client alone."""
+"""From the end of a run to its results; only the client knows how long its data takes."""

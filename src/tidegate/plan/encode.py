@@ -1,4 +1,4 @@
-"""Plans as plain values: the JSON of EXPLAIN, and the hash that tells two plans apart."""
+"""Plans as plain values: the JSON of EXPLAIN, and the hash that identifies a plan."""
 
 from __future__ import annotations
 
@@ -10,36 +10,54 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.pipeline.nodes import (
+    AggregateCall,
     AggregateColumn,
-    Call,
-    Column,
+    AggregateState,
     EventTime,
-    Field,
     Order,
-    State,
+    SelectColumn,
+    SourceField,
 )
 from tidegate.plan.bounds import Bound
-from tidegate.plan.physical import Edge, Join, PhysicalStage, inputs_by_step, qualified_name
+from tidegate.plan.physical import (
+    PhysicalEdge,
+    PhysicalJoin,
+    PhysicalStage,
+    inputs_by_operator,
+    qualified_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.plan.logical import LogicalNode, LogicalPlan
-    from tidegate.plan.physical import PhysicalNode, PhysicalPlan, Step
+    from tidegate.plan.physical import PhysicalNode, PhysicalOperator, PhysicalPlan
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 _HIDDEN = frozenset({"at", "input", "left", "right", "reads"})
-"""What is said elsewhere (the edges of a node) or follows from the SQL."""
+"""Fields that repeat others (the edges of a node) or follow from the SQL."""
 
 _WORDING = frozenset({"approximate", "undecided", "bound", "released_by"})
-"""What a plan says about itself without doing anything differently."""
+"""Fields that describe a plan without changing what it does."""
 
-_NAMELESS = frozenset({Field, EventTime, Column, Order, State, Call, AggregateColumn, Edge, Bound})
-"""Values whose place in a plan already says what they are."""
+_NAMELESS = frozenset(
+    {
+        SourceField,
+        EventTime,
+        SelectColumn,
+        Order,
+        AggregateState,
+        AggregateCall,
+        AggregateColumn,
+        PhysicalEdge,
+        Bound,
+    }
+)
+"""Values whose kind follows from the field that contains them."""
 
 _OPTIONAL = "event_time"
-"""What is said only where there is one: a plan without it has the hash it always had."""
+"""A field that is left out where it is None, so that it does not change the hash."""
 
 
 def physical_json(plan: PhysicalPlan) -> dict[str, object]:
@@ -66,15 +84,15 @@ def logical_json(plan: LogicalPlan) -> dict[str, object]:
 
 
 def plan_hash(plan: PhysicalPlan) -> str:
-    """SHA-256 of everything that decides what a plan does; the same in every process.
+    """SHA-256 of everything that determines what a plan does; the same in every process.
 
-    A user's function counts by its qualified name: its code cannot be compared.
+    A user's function is represented by its qualified name: its code cannot be compared.
     """
     return sha256(encoded(plan).encode()).hexdigest()
 
 
 def encoded(plan: PhysicalPlan) -> str:
-    """What the hash of a plan is made from: its nodes as JSON."""
+    """The nodes of a plan as JSON, from which its hash is computed."""
     nodes = [_encoded(node, _HIDDEN | _WORDING) for node in plan.nodes]
     return json.dumps(nodes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -82,17 +100,19 @@ def encoded(plan: PhysicalPlan) -> str:
 def _physical_node(node: PhysicalNode, plan: PhysicalPlan) -> object:
     if not isinstance(node, PhysicalStage):
         return _encoded(node, _HIDDEN)
-    inputs = inputs_by_step(node.steps, plan.arriving(node))
-    steps = [_physical_step(*each) for each in zip(node.steps, inputs, strict=True)]
+    inputs = inputs_by_operator(node.operators, plan.arriving(node))
+    operators = [_physical_operator(*each) for each in zip(node.operators, inputs, strict=True)]
     edges = _encoded(node.inputs, _HIDDEN)
     head = {"kind": type(node).__name__, "id": node.id}
-    return head | {"steps": steps, "inputs": edges, "shards": node.shards}
+    return head | {"operators": operators, "inputs": edges, "shards": node.shards}
 
 
-def _physical_step(step: Step, inputs: Sequence[Edge]) -> object:
-    """A step, and for a join which node is on its right."""
-    members = {"kind": type(step).__name__, **_members(step, _HIDDEN)}
-    return members | {"right": inputs[-1].upstream} if isinstance(step, Join) else members
+def _physical_operator(operator: PhysicalOperator, inputs: Sequence[PhysicalEdge]) -> object:
+    """An operator, and for a join the node on its right side."""
+    members = {"kind": type(operator).__name__, **_members(operator, _HIDDEN)}
+    return (
+        members | {"right": inputs[-1].upstream} if isinstance(operator, PhysicalJoin) else members
+    )
 
 
 def _logical_node(node: LogicalNode) -> dict[str, object]:

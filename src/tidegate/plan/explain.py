@@ -1,36 +1,49 @@
-"""EXPLAIN: a plan as a text that people read."""
+"""EXPLAIN: a plan as readable text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from tidegate.pipeline import nodes as declared
-from tidegate.plan import physical, wording
+from tidegate.plan import wording
 from tidegate.plan.encode import plan_hash
 from tidegate.plan.physical import (
+    Apply,
+    CompactAggregate,
+    FinalTop,
+    MergeAggregate,
     Move,
+    PartialAggregate,
+    PartialTop,
     PhysicalBarrier,
+    PhysicalJoin,
     PhysicalResultCollect,
     PhysicalStage,
-    inputs_by_step,
+    PhysicalUnion,
+    Project,
+    Scan,
+    Where,
+    WholeAggregate,
+    WriteSink,
+    inputs_by_operator,
     qualified_name,
 )
 from tidegate.plan.tree import draw
-from tidegate.plan.wording import by_name, checkpoint, counted, listed
+from tidegate.plan.wording import by_name, counted, listed, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tidegate.plan.logical import LogicalPlan
-    from tidegate.plan.physical import Edge, PhysicalNode, PhysicalPlan, Step
+    from tidegate.plan.physical import PhysicalEdge, PhysicalNode, PhysicalOperator, PhysicalPlan
 
 _HASH = 12
 
 
 def explain_physical(plan: PhysicalPlan, notes: Mapping[str, Sequence[str]] | None = None) -> str:
-    """The collector on top, sources at the leaves; the steps of a stage in the same direction.
+    """The collector on top, sources at the leaves; the operators of a stage in the same direction.
 
-    `notes` are lines to add to nodes, by their ids.
+    `notes` are lines to add to nodes, by node id.
     """
     noted = notes or {}
     stages = sum(1 for _ in plan.stages)
@@ -68,9 +81,9 @@ def _physical(node: PhysicalNode, plan: PhysicalPlan) -> list[str]:
     head = f"{type(node).__name__} {node.id}"
     match node:
         case PhysicalStage():
-            inputs = reversed(inputs_by_step(node.steps, plan.arriving(node)))
-            steps = zip(reversed(node.steps), inputs, strict=True)
-            lines = [line for step, edges in steps for line in _step(step, edges)]
+            inputs = reversed(inputs_by_operator(node.operators, plan.arriving(node)))
+            operators = zip(reversed(node.operators), inputs, strict=True)
+            lines = [line for operator, edges in operators for line in _operator(operator, edges)]
             return [f"{head}  shards={node.shards}", *lines]
         case PhysicalBarrier():
             edges = listed([_edge(edge) for edge in node.inputs])
@@ -78,9 +91,11 @@ def _physical(node: PhysicalNode, plan: PhysicalPlan) -> list[str]:
             return [f"{head}  upstream_count={node.upstream_count}  inputs={edges}", release]
         case PhysicalResultCollect():
             return [f"{head}  sinks={listed(node.sinks)}"]
+        case _:
+            assert_never(node)
 
 
-def _edge(edge: Edge) -> str:
+def _edge(edge: PhysicalEdge) -> str:
     match edge.move:
         case Move.FORWARD:
             return edge.upstream
@@ -88,77 +103,61 @@ def _edge(edge: Edge) -> str:
             return f"{edge.upstream} gather"
         case Move.EXCHANGE:
             return f"{edge.upstream} exchange by={listed(edge.keys)}"
-
-
-def _step(step: Step, inputs: Sequence[Edge]) -> Iterator[str]:
-    verb = type(step).__name__
-    match step:
-        case physical.PartialAggregate(by=by, columns=columns):
-            yield f"{verb} by={listed(by)}"
-            yield from _indented(wording.partial(columns))
-        case physical.MergeAggregate(by=by, columns=columns):
-            yield f"{verb} by={listed(by)}"
-            yield from _indented(wording.merged(columns))
-        case physical.Aggregate(by=by, columns=columns):
-            yield f"{verb} by={listed(by)}"
-            yield from _indented(wording.whole(columns))
-        case physical.Join():
-            yield f"{verb} {_keyed(step)} right={inputs[-1].upstream}"
         case _:
-            yield f"{verb} {_arguments(step)}".rstrip()
+            assert_never(edge.move)
 
 
-def _arguments(step: Step) -> str:
-    match step:
-        case physical.Scan(source=source, columns=columns, event_time=time):
-            return f"{source} {listed([field.name for field in columns])} {time or ''}"
-        case physical.Where(sql=sql):
-            return checkpoint(sql)
-        case physical.Project(columns=columns):
-            return by_name(columns)
-        case physical.Apply(function=function):
-            return qualified_name(function)
-        case physical.Union(columns=names):
-            return listed(names) if names else ""
+def _operator(  # noqa: C901, PLR0912  one case per operator
+    operator: PhysicalOperator, inputs: Sequence[PhysicalEdge]
+) -> list[str]:
+    """The line of an operator; aggregates add one per column."""
+    details: Iterable[str] = ()
+    match operator:
+        case Scan(source=source, columns=fields, event_time=time):
+            text = f"{source} {listed([field.name for field in fields])} {time or ''}"
+        case Where(sql=sql):
+            text = shortened(sql)
+        case Project(columns=columns):
+            text = by_name(columns)
+        case Apply(function=function):
+            text = qualified_name(function)
+        case WholeAggregate(by=by, columns=aggregates):
+            text, details = f"by={listed(by)}", wording.whole(aggregates)
+        case PartialAggregate(by=by, columns=aggregates):
+            text, details = f"by={listed(by)}", wording.partial(aggregates)
+        case MergeAggregate(by=by, columns=aggregates):
+            text, details = f"by={listed(by)}", wording.merged(aggregates)
+        case CompactAggregate(by=by, columns=aggregates):
+            text, details = f"by={listed(by)}", wording.partial(aggregates)
+        case PartialTop(n=n, by=order, per=per) | FinalTop(n=n, by=order, per=per):
+            text = _top(n, order, per)
+        case PhysicalJoin(on=on, how=how):
+            text = f"{how} on={listed(on)} right={inputs[-1].upstream}"
+        case PhysicalUnion(columns=names):
+            text = listed(names) if names else ""
+        case WriteSink(sink=sink):
+            text = sink
         case _:
-            return _keyed(step)
-
-
-def _keyed(step: Step | declared.Node) -> str:
-    """Operators that are the same in both plans."""
-    match step:
-        case physical.Top(n=n, by=by, per=per) | physical.PartialTop(n=n, by=by, per=per):
-            return _top(n, by, per)
-        case declared.Top(n=n, by=by, per=per):
-            return _top(n, by, per)
-        case physical.Join(on=on, how=how) | declared.Join(on=on, how=how):
-            return f"{how} on={listed(on)}"
-        case physical.Write(sink=name) | declared.Sink(name=name):
-            return name
-        case _:
-            return ""
+            assert_never(operator)
+    head = f"{type(operator).__name__} {text}".rstrip()
+    return [head, *(f"    {line}" for line in details)]
 
 
 def _top(n: int, by: Sequence[declared.Order], per: Sequence[str]) -> str:
     return f"{n:,} by={listed(by)}" + (f" per={listed(per)}" if per else "")
 
 
-def _indented(lines: Iterator[str]) -> Iterator[str]:
-    return (f"    {line}" for line in lines)
-
-
 # --- logical ---------------------------------------------------------------------------------
 
 
-def _logical(node: str, operator: declared.Node) -> list[str]:
-    head = f"{type(operator).__name__} {node}"
-    details: list[str] = []
+def _logical(node: str, operator: declared.Operator) -> list[str]:  # noqa: C901  one case per operator
+    details: Iterable[str] = ()
     match operator:
         case declared.Source(name=name, schema=schema, event_time=time):
             fields = listed([f"{field.name} {field.type}" for field in schema])
             text = f"{name} {fields} {time or ''}"
         case declared.Filter(condition=condition):
-            text = checkpoint(condition)
+            text = shortened(condition)
         case declared.Select(columns=columns):
             text = by_name(columns)
         case declared.Transform(function=function):
@@ -166,7 +165,15 @@ def _logical(node: str, operator: declared.Node) -> list[str]:
         case declared.Aggregate(by=by, columns=aggregates, shards=shards, exact=exact):
             text = f"by={listed(by)}" + (f" shards={shards}" if shards else "")
             text += " exact" if exact else ""
-            details = list(wording.whole(aggregates))
+            details = wording.whole(aggregates)
+        case declared.Top(n=n, by=order, per=per):
+            text = _top(n, order, per)
+        case declared.Join(on=on, how=how):
+            text = f"{how} on={listed(on)}"
+        case declared.Union():
+            text = ""
+        case declared.Sink(name=name):
+            text = name
         case _:
-            text = _keyed(operator)
-    return [f"{head}  {text}".rstrip(), *details]
+            assert_never(operator)
+    return [f"{type(operator).__name__} {node}  {text}".rstrip(), *details]

@@ -1,4 +1,4 @@
-"""Which functions of Spark always give one family of types.
+"""Spark functions whose result always has one family of types.
 
 Names are those of `tidegate.pipeline.sql.name_of`: the parser's own where it knows a function.
 """

@@ -1,29 +1,30 @@
-"""Marking aggregates whose last digits depend on the order of rows.
+"""Marks aggregates whose last digits depend on the order of rows.
 
-Two passes over the plan: downstream to upstream, which columns do sums look at; upstream to
-downstream, what is known about those, and only those, from the declared schemas. A sum about
-which nothing is known is marked as such, until Spark's analyser has been asked.
+Two passes over the plan: from downstream to upstream, which columns do sums read; from upstream to
+downstream, what follows from the declared schemas about the types of those columns only. A sum of
+unknown type is marked as undecided until Spark's analyzer has determined the type.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from tidegate.errors import InexactAggregate
 from tidegate.pipeline.names import is_identifier
 from tidegate.pipeline.nodes import (
     STAR,
     Aggregate,
+    AggregateCall,
     AggregateColumn,
-    Call,
-    Column,
     Filter,
     Join,
     Select,
+    SelectColumn,
     Sink,
     Source,
     Top,
+    Transform,
     Union,
 )
 from tidegate.pipeline.recipes import SUMS
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidegate.errors import SourceLine
-    from tidegate.pipeline.nodes import Node
+    from tidegate.pipeline.nodes import Operator
     from tidegate.plan.kinds import Kind, Kinds
     from tidegate.plan.logical import LogicalNode
 
     Floating = Mapping[str, frozenset[str]]
-    """By the id of a logical node, the calls that add floating point, as Spark found."""
+    """By the id of a logical node, the calls that add floating point, as determined by Spark."""
 
 ORDER_OF_ADDITION = "order of addition"
 
@@ -59,7 +60,7 @@ _CALLS: dict[str, Kind] = {
 
 
 def mark_as_found(nodes: tuple[LogicalNode, ...], floating: Floating) -> tuple[LogicalNode, ...]:
-    """The same nodes, with those sums marked approximate that Spark's analyser found to be."""
+    """The same nodes, with the sums marked approximate that Spark's analyzer found to be."""
 
     def marked(node: LogicalNode) -> LogicalNode:
         if not isinstance(node.operator, Aggregate):
@@ -93,7 +94,7 @@ def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
 
 
 def _wanted(nodes: Iterable[LogicalNode]) -> dict[str, set[str]]:
-    """For every node, those of its columns whose kind decides about some sum."""
+    """For every node, the columns whose kind decides whether a sum is exact."""
     wanted: dict[str, set[str]] = {node.id: set() for node in nodes}
     for node in reversed(tuple(nodes)):
         needed = _needed(node.operator, wanted[node.id])
@@ -102,8 +103,8 @@ def _wanted(nodes: Iterable[LogicalNode]) -> dict[str, set[str]]:
     return wanted
 
 
-def _needed(operator: Node, wanted: set[str]) -> set[str]:
-    """What to know of the inputs, to know `wanted` of the output."""
+def _needed(operator: Operator, wanted: set[str]) -> set[str]:
+    """The input columns whose kinds determine those of the `wanted` output columns."""
     match operator:
         case Select():
             selected = _selected(operator, wanted).values()
@@ -113,15 +114,17 @@ def _needed(operator: Node, wanted: set[str]) -> set[str]:
             texts = (call.argument for call in calls if call.function in _LIKE_THEIR_ARGUMENT)
             arguments = (read for text in texts for read in _reads(text, operator.at))
             return _folded(arguments) | _folded(operator.by)
-        case _:
+        case Source() | Filter() | Transform() | Top() | Join() | Union() | Sink():
             return wanted
+        case _:
+            assert_never(operator)
 
 
-def _selected(select: Select, names: Iterable[str]) -> dict[str, Column]:
-    """The columns of a select under these names; what only `*` brings comes from the input."""
+def _selected(select: Select, names: Iterable[str]) -> dict[str, SelectColumn]:
+    """The columns of a select under these names; those covered by `*` come from the input."""
     made = {column.name.casefold(): column for column in select.columns}
     kept = STAR in made
-    return {it: made.get(it) or Column(it, it, (it,) if kept else ()) for it in names}
+    return {it: made.get(it) or SelectColumn(it, it, (it,) if kept else ()) for it in names}
 
 
 def _reads(sql: str, at: SourceLine) -> tuple[str, ...]:
@@ -132,11 +135,11 @@ def _folded(names: Iterable[str]) -> set[str]:
     return {name.casefold() for name in names}
 
 
-# --- what is known about them ----------------------------------------------------------------
+# --- kinds of these columns ------------------------------------------------------------------
 
 
-def _known(operator: Node, wanted: set[str], inputs: list[Kinds]) -> Kinds:
-    """What is certain about the `wanted` columns of an operator's output."""
+def _known(operator: Operator, wanted: set[str], inputs: list[Kinds]) -> Kinds:
+    """The known kinds of the `wanted` columns of an operator's output."""
     match operator:
         case Source(schema=schema):
             types = {field.name.casefold(): field.type for field in schema}
@@ -153,8 +156,10 @@ def _known(operator: Node, wanted: set[str], inputs: list[Kinds]) -> Kinds:
         case Union() | Join():
             return {name: _either(operator, [kinds.get(name) for kinds in inputs])
                     for name in wanted}  # fmt: skip
-        case _:
+        case Transform():
             return {}
+        case _:
+            assert_never(operator)
 
 
 def _either(operator: Union | Join, kinds: list[Kind]) -> Kind:
@@ -167,7 +172,7 @@ def _aggregated(column: AggregateColumn, at: SourceLine, kinds: Kinds) -> Kind:
     return _kind_of_text(column.finish, at, {**kinds, **calls})
 
 
-def _called(call: Call, at: SourceLine, kinds: Kinds) -> Kind:
+def _called(call: AggregateCall, at: SourceLine, kinds: Kinds) -> Kind:
     if call.function not in _LIKE_THEIR_ARGUMENT:
         return _CALLS.get(call.function)
     kind = _kind_of_text(call.argument, at, kinds)
@@ -184,23 +189,23 @@ def _kind_of_text(sql: str, at: SourceLine, columns: Kinds) -> Kind:
 # --- marking ---------------------------------------------------------------------------------
 
 
-def _judge(at: SourceLine, kinds: Kinds) -> Callable[[Call], bool | None]:
+def _judge(at: SourceLine, kinds: Kinds) -> Callable[[AggregateCall], bool | None]:
     """Whether a call adds floating point; None where only Spark knows."""
 
-    def judge(call: Call) -> bool | None:
+    def judge(call: AggregateCall) -> bool | None:
         kind = _kind_of_text(call.argument, at, kinds)
         return None if kind is None else is_floating(kind)
 
     return judge
 
 
-def _marked(aggregate: Aggregate, judge: Callable[[Call], bool | None]) -> Aggregate:
+def _marked(aggregate: Aggregate, judge: Callable[[AggregateCall], bool | None]) -> Aggregate:
     columns = tuple(_marked_column(column, aggregate, judge) for column in aggregate.columns)
     return replace(aggregate, columns=columns)
 
 
 def _marked_column(
-    column: AggregateColumn, at: Aggregate, judge: Callable[[Call], bool | None]
+    column: AggregateColumn, at: Aggregate, judge: Callable[[AggregateCall], bool | None]
 ) -> AggregateColumn:
     calls = tuple(_marked_call(call, judge) for call in column.calls)
     if calls == column.calls:
@@ -212,7 +217,9 @@ def _marked_column(
     return marked
 
 
-def _marked_call(call: Call, judge: Callable[[Call], bool | None]) -> Call:
+def _marked_call(
+    call: AggregateCall, judge: Callable[[AggregateCall], bool | None]
+) -> AggregateCall:
     if call.function not in SUMS:
         return call
     floating = judge(call)

@@ -1,9 +1,9 @@
-"""What is certain about the type of an expression without asking Spark.
+"""Determines the family of an expression's type without Spark, where it is certain.
 
 Only the family of a type matters here: sums of floating point depend on the order of rows, sums
-of integers and decimals do not, and text is added as floating point. Whatever is not certain is
-None; Spark's analyser decides it later. What is said here is what Spark does in the sessions that
-Tidegate opens, with ANSI types.
+of integers and decimals do not, and text is added as floating point. An uncertain family is None;
+Spark's analyzer decides it later. The rules are those of Spark in the sessions that Tidegate opens,
+with ANSI types.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidegate.pipeline import Pipeline
-    from tidegate.pipeline.nodes import Node
+    from tidegate.pipeline.nodes import Node, Operator
     from tidegate.plan.inexact import Floating
 
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 class LogicalNode:
     """One declared operator under an id; `inputs` are ids, in the order of the operator's own.
 
-    References are resolved: no operator here is one, and inputs lead past them.
+    References are resolved: `inputs` name the operators behind them.
     """
 
     id: str
-    operator: Node
+    operator: Operator
     inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class LogicalPlan:
-    """Operators in topological order: whatever one reads stands before it."""
+    """Operators in topological order, upstream before downstream."""
 
     pipeline: str
     shards: int
@@ -56,9 +56,9 @@ def logical_plan(
 ) -> LogicalPlan:
     """The plan of everything that leads to a sink; `shards` overrides the pipeline's own.
 
-    Which sums are exact is told from the declaration, or from `floating` once Spark was asked.
-    Raises a `DeclarationError` for what no single line could know: a circle, a reference to
-    nothing, no sink, a source nobody reads, an aggregate that turns out not to be exact.
+    Which sums are exact follows from the declaration, or from `floating` if Spark's analyzer has
+    determined it. Raises a `DeclarationError` for mistakes of the declaration as a whole: a cycle,
+    a reference to an undeclared stream, no sink, an unread source, an inexact aggregate.
     """
     if not pipeline.sinks:
         raise PipelineWithoutSink(pipeline.at, pipeline.name)

@@ -1,92 +1,103 @@
-"""Lowering: every logical operator becomes a stage of one step, every edge says how rows move."""
+"""Lowering: each logical operator becomes a stage of its own, each edge states how rows move."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from tidegate.pipeline import nodes as declared
+from tidegate.pipeline.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Select,
+    Sink,
+    Source,
+    Top,
+    Transform,
+    Union,
+)
 from tidegate.plan.numbering import numbered
 from tidegate.plan.physical import (
-    Aggregate,
     Apply,
-    Edge,
-    Join,
+    FinalTop,
     Move,
+    PhysicalEdge,
+    PhysicalJoin,
     PhysicalPlan,
     PhysicalResultCollect,
     PhysicalStage,
+    PhysicalUnion,
     Project,
     Scan,
-    Top,
-    Union,
     Where,
-    Write,
+    WholeAggregate,
+    WriteSink,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.plan.logical import LogicalNode, LogicalPlan
-    from tidegate.plan.physical import Step
+    from tidegate.pipeline.nodes import Operator
+    from tidegate.plan.logical import LogicalPlan
+    from tidegate.plan.physical import PhysicalOperator
 
 
 def lower(plan: LogicalPlan) -> PhysicalPlan:
-    """A physical plan that does what the logical plan says, before any rule improved it."""
+    """A physical plan equivalent to the logical plan, before any rule is applied."""
     stages: dict[str, PhysicalStage] = {}
     for node in plan.nodes:
         upstreams = [stages[upstream] for upstream in node.inputs]
-        shards = _shards(node, upstreams, plan.shards)
-        edges = tuple(_edge(node, upstream, shards) for upstream in upstreams)
-        stages[node.id] = PhysicalStage(node.id, (_step(node.operator),), edges, shards)
-    sinks = [node for node in plan.nodes if isinstance(node.operator, declared.Sink)]
-    names = tuple(sink.operator.name for sink in sinks if isinstance(sink.operator, declared.Sink))
-    collect = PhysicalResultCollect("c", tuple(Edge(sink.id) for sink in sinks), names)
+        shards = _shards(node.operator, upstreams, plan.shards)
+        edges = tuple(_edge(node.operator, upstream, shards) for upstream in upstreams)
+        stages[node.id] = PhysicalStage(node.id, (_lowered(node.operator),), edges, shards)
+    sinks = {node.id: node.operator.name for node in plan.nodes if isinstance(node.operator, Sink)}
+    edges = tuple(PhysicalEdge(sink) for sink in sinks)
+    collect = PhysicalResultCollect("c", edges, tuple(sinks.values()))
     return numbered(PhysicalPlan(plan.pipeline, plan.shards, (*stages.values(), collect)))
 
 
-def _shards(node: LogicalNode, upstreams: Sequence[PhysicalStage], default: int) -> int:
-    match node.operator:
-        case declared.Source():
+def _shards(operator: Operator, upstreams: Sequence[PhysicalStage], default: int) -> int:
+    match operator:
+        case Source():
             return default
-        case declared.Aggregate(by=by, shards=shards):
+        case Aggregate(by=by, shards=shards):
             return (shards or default) if by else 1
-        case declared.Top() | declared.Join() | declared.Sink():
+        case Top() | Join() | Sink():
             return 1
-        case _:
-            # Rows of one batch are treated alone, so they stay on their shard; a union of
-            # streams that are sharded differently has no common shard to stay on.
+        case Filter() | Select() | Transform() | Union():
+            # Each batch is processed by itself, so its rows stay on their shard. The inputs of a
+            # union may have different numbers of shards; then it has one.
             counts = {upstream.shards for upstream in upstreams}
             return counts.pop() if len(counts) == 1 else 1
-
-
-def _edge(node: LogicalNode, upstream: PhysicalStage, shards: int) -> Edge:
-    match node.operator:
-        case declared.Aggregate(by=by) if by:
-            return Edge(upstream.id, Move.EXCHANGE, by)
         case _:
-            gathers = shards == 1 and upstream.shards > 1
-            return Edge(upstream.id, Move.GATHER if gathers else Move.FORWARD)
+            assert_never(operator)
 
 
-def _step(operator: declared.Node) -> Step:  # noqa: C901, PLR0911 - one line per operator
+def _edge(operator: Operator, upstream: PhysicalStage, shards: int) -> PhysicalEdge:
+    if isinstance(operator, Aggregate) and operator.by:
+        return PhysicalEdge(upstream.id, Move.EXCHANGE, operator.by)
+    gathers = shards == 1 and upstream.shards > 1
+    return PhysicalEdge(upstream.id, Move.GATHER if gathers else Move.FORWARD)
+
+
+def _lowered(operator: Operator) -> PhysicalOperator:  # noqa: C901, PLR0911  one case per operator
     match operator:
-        case declared.Source():
+        case Source():
             return Scan(operator.name, operator.schema, operator.event_time)
-        case declared.Filter():
+        case Filter():
             return Where(operator.condition, operator.reads)
-        case declared.Select():
+        case Select():
             return Project(operator.columns)
-        case declared.Transform():
+        case Transform():
             return Apply(operator.function)
-        case declared.Aggregate():
-            return Aggregate(operator.by, operator.columns, operator.exact)
-        case declared.Top():
-            return Top(operator.n, operator.by, operator.per)
-        case declared.Join():
-            return Join(operator.on, operator.how)
-        case declared.Union():
-            return Union()
-        case declared.Sink():
-            return Write(operator.name)
-        case declared.Reference():
-            raise AssertionError("a logical plan has no references")
+        case Aggregate():
+            return WholeAggregate(operator.by, operator.columns, operator.exact)
+        case Top():
+            return FinalTop(operator.n, operator.by, operator.per)
+        case Join():
+            return PhysicalJoin(operator.on, operator.how)
+        case Union():
+            return PhysicalUnion()
+        case Sink():
+            return WriteSink(operator.name)
+        case _:
+            assert_never(operator)

@@ -1,4 +1,4 @@
-"""Stable ids: numbers that depend on the shape of a plan alone.
+"""Stable ids: numbers that depend only on the shape of a plan.
 
 Stages are `s1`, `s2`, … with upstreams first; the collector is `c`; the barrier under stage `s4`
 is `b4`, the one under the collector `bc`. Inserting barriers therefore renames nothing.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def numbered(plan: PhysicalPlan) -> PhysicalPlan:
-    """The same plan in canonical order with canonical ids; what the root cannot reach is gone."""
+    """The same plan with canonical order and ids, without nodes that the root does not reach."""
     order = upstream_first([plan.root.id], lambda it: [e.upstream for e in plan.by_id[it].inputs])
     nodes = [plan.by_id[old] for old in order]
     ids = _ids(nodes)

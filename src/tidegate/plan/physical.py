@@ -1,12 +1,12 @@
 """The physical plan: stages, the barriers between them, and the collector of all sinks.
 
 A plan is one flat tuple of nodes, upstream before downstream, the collector last. Nodes name
-their upstreams by id, so a shared node is one node with several readers, and no plan is too deep
-to walk, compare or hash.
+their upstreams by id, so a shared node is one node with several readers, and plans of any depth
+can be walked, compared and hashed.
 
     PhysicalStage           operators that run together as one Spark job, on each of its shards
     PhysicalBarrier         holds a barrier signal until every arriving channel has delivered it
-    PhysicalResultCollect   where all sinks meet; the only node that nobody reads
+    PhysicalResultCollect   collects the results of all sinks; the only node without a reader
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from tidegate.pipeline.nodes import (
         AggregateColumn,
-        Column,
         EventTime,
-        Field,
         How,
         Order,
+        SelectColumn,
+        SourceField,
         Transformation,
     )
     from tidegate.plan.bounds import Bound
@@ -43,8 +43,8 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """One input of a node. The position of an edge tells a join its left side from its right."""
+class PhysicalEdge:
+    """One input of a node. The first edge of a join is its left side, the second its right."""
 
     upstream: str
     move: Move = Move.FORWARD
@@ -52,12 +52,12 @@ class Edge:
 
 
 def qualified_name(function: object) -> str:
-    """What is stable about a function from process to process: its module and its name in it."""
+    """The module and qualified name of a function, which are the same in every process."""
     module = getattr(function, "__module__", "?")
     return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"
 
 
-# --- steps: what a stage does, in order ------------------------------------------------------
+# --- operators of a stage, in order ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class Scan:
     """Read these columns of a source; first in its stage, which has no inputs."""
 
     source: str
-    columns: tuple[Field, ...]
+    columns: tuple[SourceField, ...]
     event_time: EventTime | None = None
-    """What the source's watermarks are made from, be the column read or not."""
+    """What the source's watermarks are computed from, whether the column is read or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Where:
 class Project:
     """Compute these columns; the column `*` keeps every input column not replaced by name."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[SelectColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """A whole aggregate, as lowered; `split_aggregates` leaves none of these in a plan."""
+class WholeAggregate:
+    """An aggregate as lowered; `split_aggregates` replaces all of them."""
 
     by: tuple[str, ...]
     columns: tuple[AggregateColumn, ...]
@@ -122,7 +122,7 @@ class MergeAggregate:
 class CompactAggregate:
     """Group partial results of many batches by `by` and merge their states; they stay partial.
 
-    No plan has it: a stage makes few batches of many by it, of what it keeps.
+    Never part of a plan: a stage compacts its state with it, many batches into few.
     """
 
     by: tuple[str, ...]
@@ -139,7 +139,7 @@ class PartialTop:
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class FinalTop:
     """Of all batches, the first `n` rows per `per`; remaining ties go by the other columns."""
 
     n: int
@@ -148,10 +148,11 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class PhysicalJoin:
     """Join a left side with a right side once both are complete.
 
-    First in its stage it reads both; later in a stage its left side is what the step before made.
+    As the first operator of a stage it reads both; later, its left side is the output of the
+    operator before it.
     """
 
     on: tuple[str, ...]
@@ -159,59 +160,59 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class PhysicalUnion:
     """All rows of all inputs, columns matched by name: these columns, or all when none are named.
 
-    Inputs may carry other columns as well; their names are compared without case.
+    Inputs may have other columns as well; names are compared without case.
     """
 
     columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteSink:
     """Publish the rows as the result of a sink; last in its stage."""
 
     sink: str
 
 
-Step: TypeAlias = (
+PhysicalOperator: TypeAlias = (
     Scan
     | Where
     | Project
     | Apply
-    | Aggregate
+    | WholeAggregate
     | PartialAggregate
     | MergeAggregate
     | CompactAggregate
     | PartialTop
-    | Top
-    | Join
-    | Union
-    | Write
+    | FinalTop
+    | PhysicalJoin
+    | PhysicalUnion
+    | WriteSink
 )
 
-NARROW = (Where, Project, Apply, PartialAggregate, PartialTop, Write)
-"""Steps that treat every batch by itself, so that they can run in the stage they read from."""
+NARROW = (Where, Project, Apply, PartialAggregate, PartialTop, WriteSink)
+"""Operators that process each batch by itself, so that they can run in the stage they read from."""
 
-STATEFUL = (MergeAggregate, Top, Join)
-"""Steps that answer only when their input is complete."""
+STATEFUL = (MergeAggregate, FinalTop, PhysicalJoin)
+"""Operators that produce output only when their input is complete."""
 
 _Input = TypeVar("_Input")
 
 
-def inputs_by_step(
-    steps: Sequence[Step], inputs: Sequence[_Input]
+def inputs_by_operator(
+    operators: Sequence[PhysicalOperator], inputs: Sequence[_Input]
 ) -> tuple[tuple[_Input, ...], ...]:
-    """For each step of a stage, those of its inputs that the step reads itself.
+    """For each operator of a stage, the inputs of the stage that this operator reads.
 
-    >>> ranked, joined = Top(1, (), ()), Join(("id",), "inner")
-    >>> inputs_by_step([ranked, joined, joined, Write("best")], ["a", "b", "c"])
+    >>> ranked, joined = FinalTop(1, (), ()), PhysicalJoin(("id",), "inner")
+    >>> inputs_by_operator([ranked, joined, joined, WriteSink("best")], ["a", "b", "c"])
     (('a',), ('b',), ('c',), ())
-    >>> inputs_by_step([joined, joined], ["a", "b", "c"])
+    >>> inputs_by_operator([joined, joined], ["a", "b", "c"])
     (('a', 'b'), ('c',))
     """
-    joins = [isinstance(step, Join) for step in steps[1:]]
+    joins = [isinstance(operator, PhysicalJoin) for operator in operators[1:]]
     first = len(inputs) - sum(joins)
     right = iter(inputs[first:])
     return (tuple(inputs[:first]), *((next(right),) if joined else () for joined in joins))
@@ -228,34 +229,33 @@ MONITOR: Release = "monitor: every producer closed, everything declared processe
 
 @dataclass(frozen=True, slots=True)
 class PhysicalStage:
-    """Steps that run together on each of `shards` slices of the key space.
+    """Operators that run together on each of `shards` slices of the key space.
 
-    Which input is whose follows from the order alone, and `inputs_by_step` tells it. Every join
-    after the first step takes what the step before it made as its left side, and the next input
-    that nobody has read as its right side. The first step reads the inputs before those: none as
-    a scan, two as a join, all that are left as a union, one as anything else. So
-    [Top, Join, Join, Write] with the inputs a, b and c ranks a, joins the result with b, and the
-    result of that with c.
+    Inputs are assigned to operators by order (`inputs_by_operator`). Every join after the first
+    operator has the output of the operator before it as its left side, and the next unread input
+    as its right side. The first operator reads the inputs before those: none as a scan, two as a
+    join, all of them as a union, one otherwise. So [FinalTop, PhysicalJoin, PhysicalJoin,
+    WriteSink] with the inputs a, b and c ranks a, joins the result with b, and that with c.
 
-    A stage with a stateful step anywhere answers only when all its inputs are complete. Behind a
-    barrier the inputs are those of the barrier, in the same order: see `PhysicalPlan.arriving`.
+    A stage with a stateful operator produces output only when all its inputs are complete. Behind
+    a barrier the inputs are those of the barrier, in the same order: see `PhysicalPlan.arriving`.
     """
 
     id: str
-    steps: tuple[Step, ...]
-    inputs: tuple[Edge, ...]
+    operators: tuple[PhysicalOperator, ...]
+    inputs: tuple[PhysicalEdge, ...]
     shards: int
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBarrier:
-    """Stands under a fan-in, with its edges in their order and its number of shards.
+    """The input of a fan-in node, with the edges and the number of shards of that node.
 
-    Each of its shards expects a barrier from `upstream_count` channels before it forwards it.
+    Each shard forwards a barrier once it has arrived on `upstream_count` channels.
     """
 
     id: str
-    inputs: tuple[Edge, ...]
+    inputs: tuple[PhysicalEdge, ...]
     shards: int
     upstream_count: int
     released_by: Release
@@ -264,10 +264,10 @@ class PhysicalBarrier:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalResultCollect:
-    """Where the results of all sinks meet; one shard."""
+    """Collects the results of all sinks; one shard."""
 
     id: str
-    inputs: tuple[Edge, ...]
+    inputs: tuple[PhysicalEdge, ...]
     sinks: tuple[str, ...]
     shards: int = 1
 
@@ -277,7 +277,7 @@ PhysicalNode: TypeAlias = PhysicalStage | PhysicalBarrier | PhysicalResultCollec
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """Nodes in topological order: whatever a node reads stands before it, the collector last."""
+    """Nodes in topological order, upstream before downstream, the collector last."""
 
     pipeline: str
     shards: int
@@ -290,7 +290,7 @@ class PhysicalPlan:
 
     @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
-        """Who reads each node: one entry per edge, so a self-join's child has two."""
+        """The readers of each node, one entry per edge: a self-join's input has the join twice."""
         readers: dict[str, list[str]] = {node.id: [] for node in self.nodes}
         for node in self.nodes:
             for edge in node.inputs:
@@ -299,7 +299,7 @@ class PhysicalPlan:
 
     @property
     def root(self) -> PhysicalNode:
-        """The collector, which nobody reads."""
+        """The collector, which has no reader."""
         return self.nodes[-1]
 
     @property
@@ -307,13 +307,13 @@ class PhysicalPlan:
         """All stages, upstream before downstream."""
         return (node for node in self.nodes if isinstance(node, PhysicalStage))
 
-    def arriving(self, node: PhysicalNode) -> tuple[Edge, ...]:
-        """The edges over which rows reach `node`: its barrier's, if it stands behind one."""
+    def arriving(self, node: PhysicalNode) -> tuple[PhysicalEdge, ...]:
+        """The edges over which rows reach `node`: those of its barrier, if it has one."""
         uppers = [self.by_id[edge.upstream] for edge in node.inputs]
         guards = [upper for upper in uppers if isinstance(upper, PhysicalBarrier)]
         return guards[0].inputs if guards else node.inputs
 
-    def channels(self, edge: Edge) -> int:
+    def channels(self, edge: PhysicalEdge) -> int:
         """How many channels arrive over `edge` at each shard of the node that reads it."""
         return 1 if edge.move is Move.FORWARD else self.by_id[edge.upstream].shards
 

@@ -1,4 +1,4 @@
-"""From a declaration to the plan that runs."""
+"""Plans a declared pipeline: logical plan, lowering, rules."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ RULES: tuple[Rule, ...] = (
     fuse_joins,
     insert_barrier_for_fan_in,
 )
-"""Applied in this order. What is read twice is repeated first, so that each copy reads only its own
-columns. Barriers come last, when it is settled who reads whom."""
+"""Applied in this order. Shared scans are repeated first, so that each copy reads only its own
+columns. Barriers come last, when the edges are final."""
 
 
 def physical_plan(

@@ -1,8 +1,8 @@
-"""Drawing a graph as text: what is read stands below its reader.
+"""Draws a graph as text, each input below its reader.
 
-A chain goes straight down; only where several inputs meet does the drawing branch and indent. A
-shared node is drawn once and pointed at afterwards, and a branch that would get too far to the
-right is drawn as a tree of its own further down.
+A chain is drawn without indentation; only nodes with several inputs branch and indent. A shared
+node is drawn once and referred to afterwards, and a branch that is nested too deeply is drawn as a
+tree of its own further down.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _DEEPEST = 12
-"""Branches inside branches that still fit on a screen."""
+"""The number of nested branches that fit on a screen."""
 
 
-class _Place(NamedTuple):
+class _Branch(NamedTuple):
     node: str
     first: str
     rest: str
@@ -47,35 +47,35 @@ def draw(
             continue
         if drawn:
             yield ""
-        stack = [_Place(tree, "", "", 0)]
+        stack = [_Branch(tree, "", "", 0)]
         while stack:
-            place = stack.pop()
-            if place.node in drawn:
-                yield f"{place.first}↑ {place.node} (drawn above)"
-            elif place.depth > _DEEPEST:
-                yield f"{place.first}↓ {place.node} (drawn below)"
-                waiting.append(place.node)
+            branch = stack.pop()
+            if branch.node in drawn:
+                yield f"{branch.first}↑ {branch.node} (drawn above)"
+            elif branch.depth > _DEEPEST:
+                yield f"{branch.first}↓ {branch.node} (drawn below)"
+                waiting.append(branch.node)
             else:
-                drawn.add(place.node)
-                yield from _lines(place, describe(place.node))
-                stack += reversed(_below(place, inputs_of(place.node)))
+                drawn.add(branch.node)
+                yield from _lines(branch, describe(branch.node))
+                stack += reversed(_below(branch, inputs_of(branch.node)))
 
 
-def _lines(place: _Place, lines: Sequence[str]) -> Iterator[str]:
-    yield place.first + lines[0]
-    yield from (f"{place.rest}    {line}" for line in lines[1:])
+def _lines(branch: _Branch, lines: Sequence[str]) -> Iterator[str]:
+    yield branch.first + lines[0]
+    yield from (f"{branch.rest}    {line}" for line in lines[1:])
 
 
-def _below(place: _Place, inputs: Sequence[str]) -> list[_Place]:
+def _below(branch: _Branch, inputs: Sequence[str]) -> list[_Branch]:
     if len(inputs) == 1:
-        return [_Place(inputs[0], place.rest, place.rest, place.depth)]
+        return [_Branch(inputs[0], branch.rest, branch.rest, branch.depth)]
     last = len(inputs) - 1
     return [
-        _Place(
+        _Branch(
             node,
-            place.rest + ("└─ " if position == last else "├─ "),
-            place.rest + ("   " if position == last else "│  "),
-            place.depth + 1,
+            branch.rest + ("└─ " if position == last else "├─ "),
+            branch.rest + ("   " if position == last else "│  "),
+            branch.depth + 1,
         )
         for position, node in enumerate(inputs)
     ]

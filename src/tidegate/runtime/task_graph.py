@@ -16,9 +16,9 @@ from typing import Protocol
 from tidegate.dataflow import Edge as InputEdge
 from tidegate.plan.physical import (
     MONITOR,
-    Edge,
     Move,
     PhysicalBarrier,
+    PhysicalEdge,
     PhysicalNode,
     PhysicalPlan,
     PhysicalResultCollect,
@@ -139,7 +139,7 @@ def _edges_into_node(plan: PhysicalPlan, node: PhysicalNode) -> Iterator[TaskEdg
                 yield TaskEdge(upstream, task_name(node, shard), addressed, number)
 
 
-def _upstream_tasks(plan: PhysicalPlan, edge: Edge, shard: int) -> tuple[str, ...]:
+def _upstream_tasks(plan: PhysicalPlan, edge: PhysicalEdge, shard: int) -> tuple[str, ...]:
     upstream = plan.by_id[edge.upstream]
     if edge.move is Move.FORWARD:
         return (task_name(upstream, shard),)
@@ -147,7 +147,7 @@ def _upstream_tasks(plan: PhysicalPlan, edge: Edge, shard: int) -> tuple[str, ..
 
 
 def _scans(stage: PhysicalStage) -> Iterator[Scan]:
-    return (step for step in stage.steps if isinstance(step, Scan))
+    return (operator for operator in stage.operators if isinstance(operator, Scan))
 
 
 def channel_names(edges: Iterable[TaskEdge], sources: Iterable[str]) -> list[ChannelName]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.pipeline.nodes import Sink, Source
 from tidegate.plan.logical import logical_plan
-from tidegate.spark.analyze.logical_operators import apply_operator
+from tidegate.spark.analyze.logical_operators import apply_logical
 from tidegate.spark.analyze.schemas import empty_source
 from tidegate.spark.ingest.readers import read_chunks
 
@@ -35,7 +35,7 @@ def reference(
             files = sources.get(operator.name, ())
             known[node.id] = read_chunks(session, operator.name, schema, files)
             continue
-        known[node.id] = apply_operator(operator, [known[it] for it in node.inputs])
+        known[node.id] = apply_logical(operator, [known[it] for it in node.inputs])
         if isinstance(operator, Sink):
             sinks[operator.name] = known[node.id]
     return sinks

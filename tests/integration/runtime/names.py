@@ -25,7 +25,7 @@ from tidegate.completion import Release, decide
 from tidegate.dataflow import CheckpointBarrier, CheckpointId
 from tidegate.dataflow.checkpoint_barrier import UNPUBLISHED
 from tidegate.plan import PhysicalPlan, PhysicalResultCollect, plan_hash
-from tidegate.plan.physical import PhysicalStage, Scan, Write
+from tidegate.plan.physical import PhysicalStage, Scan, WriteSink
 from tidegate.runtime.checkpoints.client import CheckpointClient
 from tidegate.runtime.checkpoints.restore import graph_of
 from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
@@ -124,7 +124,7 @@ class NamesProcessorFactory:
     def prepared(self, stage: PhysicalStage) -> PreparedStage:
         inputs = (StructType([]),) * max(1, len(self._plan.arriving(stage)))
         route = route_of(self._plan, stage)
-        return PreparedStage(stage, inputs, StructType([]), ({},) * len(stage.steps), route)
+        return PreparedStage(stage, inputs, StructType([]), ({},) * len(stage.operators), route)
 
     def _hire(self, shards: int | None) -> JobBatcher:
         hands = Hands(shards)
@@ -304,9 +304,9 @@ class Bench:
     def expected(self, number: int | None = None) -> Shown:
         """What they have to show: what follows from the chunks before each source's barrier."""
         given = {source: Counter(self._before(source, number)) for source in self.delivered}
-        return {stage.steps[-1].sink: self._follows(stage.id, given)
+        return {stage.operators[-1].sink: self._follows(stage.id, given)
                 for stage in self.plan.stages
-                if isinstance(stage.steps[-1], Write)}  # fmt: skip
+                if isinstance(stage.operators[-1], WriteSink)}  # fmt: skip
 
     @property
     def committed(self) -> list[int]:
@@ -332,7 +332,7 @@ class Bench:
     def _follows(self, node: str, given: dict[str, Counter[str]]) -> Counter[str]:
         """The names that come out of a node of the plan."""
         it = self.plan.by_id[node]
-        steps = it.steps if isinstance(it, PhysicalStage) else ()
+        steps = it.operators if isinstance(it, PhysicalStage) else ()
         names = sum((given[step.source] for step in steps if isinstance(step, Scan)), Counter())
         return sum((self._follows(edge.upstream, given) for edge in it.inputs), names)
 

@@ -62,7 +62,7 @@ class MarkingProcessorFactory(NamesProcessorFactory):
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageProcessor:
         operator = super().stage(name, stage, shard)
         working = cast("MarkingHands", self.hands[-2])
-        working.mark = f" {stage.id}:{sha256(repr(stage.steps).encode()).hexdigest()[:6]}"
+        working.mark = f" {stage.id}:{sha256(repr(stage.operators).encode()).hexdigest()[:6]}"
         return operator
 
     def _hire(self, shards: int | None) -> JobBatcher:

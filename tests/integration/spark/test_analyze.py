@@ -19,10 +19,10 @@ from tidegate.errors import (
 )
 from tidegate.pipeline import Pipeline, Stream
 from tidegate.plan import explain_physical, physical_plan, plan_hash
-from tidegate.plan.physical import Step
+from tidegate.plan.physical import PhysicalOperator
 from tidegate.spark import Session, analyze, check
 from tidegate.spark.jobs.aggregates import CallTypes
-from tidegate.spark.jobs.apply_operator import apply_step
+from tidegate.spark.jobs.apply_operator import apply_operator
 from tidegate_examples.coffee import pipeline as coffee
 
 SCHEMA = "store_id bigint, item string, amount decimal(10,2), weight double, tags map<string,int>"
@@ -158,15 +158,17 @@ def test_spark_is_asked_about_the_stages_of_a_plan_once(
 ) -> None:
     applied = []
 
-    def counting(step: Step, inputs: Sequence[DataFrame], types: CallTypes) -> DataFrame:
-        applied.append(step)
-        return apply_step(step, inputs, types)
+    def counting(
+        operator: PhysicalOperator, inputs: Sequence[DataFrame], types: CallTypes
+    ) -> DataFrame:
+        applied.append(operator)
+        return apply_operator(operator, inputs, types)
 
     # The room exports a function under the name of this module.
     monkeypatch.setattr(sys.modules["tidegate.spark.analyze.prepare"], "apply_step", counting)
     shop = declared(lambda sales: sales.aggregate(by="item", n="count(*)"))
     plan = check(shop, spark, shards=2).plan
-    assert len(applied) == sum(len(stage.steps) for stage in plan.stages)
+    assert len(applied) == sum(len(stage.operators) for stage in plan.stages)
     assert plan.shards == 2
 
 

@@ -15,12 +15,12 @@ from pyspark.sql import functions as fn
 import tidegate as tg
 from tests.integration.spark.test_ingest_agrees import gathered
 from tidegate.errors import BadLine, BadValue
-from tidegate.pipeline.nodes import Field
+from tidegate.pipeline.nodes import SourceField
 from tidegate.spark import Session, ingest
 from tidegate.spark.analyze.schemas import empty_source
 from tidegate.spark.ingest.readers import read_chunks
 
-FIELDS = (Field("a", "string"), Field("b", "string"))
+FIELDS = (SourceField("a", "string"), SourceField("b", "string"))
 PIECE = st.sampled_from(
     ["x", '"', '""', ",", "\n", "\r\n", "\r", " ", "é", "\n\n", "#", "\\", "'", "\t", "\ufeff"]
 )

@@ -10,15 +10,16 @@ import pytest
 
 from tests.integration.spark.rows import content
 from tidegate.errors import MissingColumns, UnknownFormat
-from tidegate.pipeline.nodes import Field
+from tidegate.pipeline.nodes import SourceField
 from tidegate.spark import Session
 from tidegate.spark.analyze.schemas import empty_source
 from tidegate.spark.ingest.readers import read_chunks
 from tidegate.spark.jobs.spark_errors import SPARK_ERRORS, cause_of
 
 FIELDS = (
-    Field("id", "bigint"), Field("name", "string"), Field("amount", "decimal(10,2)"),
-    Field("ok", "boolean"), Field("day", "date"), Field("at", "timestamp_ntz"),
+    SourceField("id", "bigint"), SourceField("name", "string"),
+    SourceField("amount", "decimal(10,2)"), SourceField("ok", "boolean"),
+    SourceField("day", "date"), SourceField("at", "timestamp_ntz"),
 )  # fmt: skip
 HEADER = "at,name,extra,id,amount,ok,day\n"
 

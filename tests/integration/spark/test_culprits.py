@@ -8,13 +8,17 @@ import pyarrow.parquet
 import pytest
 
 from tidegate.errors import BadValue
-from tidegate.pipeline.nodes import Field
+from tidegate.pipeline.nodes import SourceField
 from tidegate.spark import Session
 from tidegate.spark.analyze.schemas import empty_source
 from tidegate.spark.ingest.locate_bad_value import find_bad_value
 from tidegate.spark.ingest.parquet_files import csv_line
 
-FIELDS = (Field("id", "bigint"), Field("name", "string"), Field("amount", "decimal(6,2)"))
+FIELDS = (
+    SourceField("id", "bigint"),
+    SourceField("name", "string"),
+    SourceField("amount", "decimal(6,2)"),
+)
 GOOD = "name,id,amount\ntea,12.0, 1.5 \n,,\n"
 
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as fn
 
-from tidegate.pipeline.nodes import Field
+from tidegate.pipeline.nodes import SourceField
 from tidegate.spark import Session
 from tidegate.spark.analyze.schemas import empty_source
 from tidegate.spark.ingest.arrow_types import arrow_schema
@@ -124,7 +124,7 @@ class Reading:
     columns: tuple[str, ...]
 
     @classmethod
-    def of_fields(cls, fields: Sequence[Field]) -> Reading:
+    def of_fields(cls, fields: Sequence[SourceField]) -> Reading:
         schema = arrow_schema(fields)
         assert schema is not None
         return cls(schema, tuple(field.name for field in fields))
@@ -138,7 +138,7 @@ class Reading:
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
 
-def by_spark(spark: Session, fields: Sequence[Field], files: Iterable[Path]) -> pa.Table:
+def by_spark(spark: Session, fields: Sequence[SourceField], files: Iterable[Path]) -> pa.Table:
     """What Spark reads, with the names of the files. Names the value that it refuses."""
     schema, paths = empty_source(spark, fields).schema, [str(file) for file in files]
     try:
@@ -167,7 +167,7 @@ def _bits(values: pa.Array) -> list[object]:
 def test_a_value_that_is_read_without_spark_is_the_same_to_spark(
     spark: Session, declared: str, tmp_path: Path
 ) -> None:
-    fields = (Field("value", declared), Field("more", "string"))
+    fields = (SourceField("value", declared), SourceField("more", "string"))
     reading = Reading.of_fields(fields)
     values = gathered(around(VALUES[declared]) | VALUES[declared] | ODD | ANY | around(ANY))
     lines = [f"{value},x\n".encode() for value in values]
@@ -192,7 +192,7 @@ def _assert_same(
 
 # --- Lines, a few to a file ------------------------------------------------------------------
 
-FIELDS = (Field("a", "string"), Field("b", "bigint"), Field("c", "string"))
+FIELDS = (SourceField("a", "string"), SourceField("b", "bigint"), SourceField("c", "string"))
 HEADERS = st.sampled_from(["a,b,c", '"a","b","c"', "\ufeffa,b,c", "a, b ,c", '\ufeff"a",b,c'])
 CELL = st.sampled_from(
     ["", "", "x", "1", "12.0", '""', '"x"', '"x, y"', '"x""y"', '"', '""x', 'x"', '"x" ', ' "x"',
@@ -222,7 +222,9 @@ def test_a_file_of_one_column_has_the_same_rows_to_spark(spark: Session, tmp_pat
     _files_agree(spark, tmp_path, FIELDS[:1], files)
 
 
-def _files_agree(spark: Session, folder: Path, fields: Sequence[Field], contents: Text) -> None:
+def _files_agree(
+    spark: Session, folder: Path, fields: Sequence[SourceField], contents: Text
+) -> None:
     texts = gathered(contents)
     taken = _taken(Reading.of_fields(fields), folder, texts)
     assert len(taken) > len(texts) / 20, "or nothing was tried"

@@ -3,11 +3,11 @@
 from pyspark.sql import DataFrame
 
 from tests.integration.spark.rows import content
-from tidegate.pipeline.nodes import Column, Order
+from tidegate.pipeline.nodes import Order, SelectColumn
 from tidegate.spark import Session
 from tidegate.spark.jobs import operators
 
-STAR = Column("*", "*", ())
+STAR = SelectColumn("*", "*", ())
 
 
 def table(spark: Session, values: str, names: str) -> DataFrame:
@@ -16,7 +16,7 @@ def table(spark: Session, values: str, names: str) -> DataFrame:
 
 def test_a_star_keeps_all_columns_in_their_place_except_those_replaced(spark: Session) -> None:
     rows = table(spark, "(1, 2, 3)", "a, b, c")
-    columns = (STAR, Column("B", "b * 10", ("b",)), Column("d", "a + c", ("a", "c")))
+    columns = (STAR, SelectColumn("B", "b * 10", ("b",)), SelectColumn("d", "a + c", ("a", "c")))
     made = operators.project(rows, columns)
     assert made.columns == ["a", "c", "B", "d"]
     assert content(made) == [(1, 3, 20, 4)]

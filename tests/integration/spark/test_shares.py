@@ -15,21 +15,21 @@ from pyspark.sql import DataFrame
 import tidegate as tg
 from tidegate.errors import StageFailed
 from tidegate.pipeline import nodes
-from tidegate.pipeline.nodes import AggregateColumn, Column, Field, Order
-from tidegate.plan import Edge, Move, PhysicalPlan, PhysicalStage
+from tidegate.pipeline.nodes import AggregateColumn, Order, SelectColumn, SourceField
+from tidegate.plan import Move, PhysicalEdge, PhysicalPlan, PhysicalStage
 from tidegate.plan.physical import (
     Apply,
-    Join,
+    FinalTop,
     MergeAggregate,
     PartialAggregate,
     PartialTop,
+    PhysicalJoin,
+    PhysicalOperator,
+    PhysicalUnion,
     Project,
     Scan,
-    Step,
-    Top,
-    Union,
     Where,
-    Write,
+    WriteSink,
 )
 from tidegate.spark import (
     Batch,
@@ -45,12 +45,12 @@ SCHEMA = pa.schema({
     "k": pa.string(), "item": pa.int64(), "price": pa.decimal128(10, 2),
     "side1": pa.int64(), "side2": pa.int64(),
 })  # fmt: skip
-ITEM = Field("item", "bigint")
-SCAN = Scan("sales", (Field("k", "string"), ITEM, Field("price", "decimal(10,2)")))
-SIDES = SCAN, *(Scan("sales", (ITEM, Field(name, "bigint"))) for name in ("side1", "side2"))
+ITEM = SourceField("item", "bigint")
+SCAN = Scan("sales", (SourceField("k", "string"), ITEM, SourceField("price", "decimal(10,2)")))
+SIDES = SCAN, *(Scan("sales", (ITEM, SourceField(name, "bigint"))) for name in ("side1", "side2"))
 OWNERS = [(run, shard) for run in (4, 31) for shard in (0, 1)]
 DEAREST = (Order("price", True, ("price",)),)
-BY_ITEM = Column("*", "*", ()), Column("odd", "item % 2", ("item",))
+BY_ITEM = SelectColumn("*", "*", ()), SelectColumn("odd", "item % 2", ("item",))
 Result = dict[int | None, Batch]
 
 
@@ -72,23 +72,29 @@ def doubled(rows: DataFrame) -> DataFrame:
 
 def stage_of(
     spark: Session,
-    steps: Sequence[Step],
+    operators: Sequence[PhysicalOperator],
     inputs: Sequence[Scan] = (),
     keys: Sequence[str] | None = None,
 ) -> PreparedStage:
     """These steps on two shards, over scans if there are inputs, and a reader."""
     scans = [PhysicalStage(f"input{at}", (scan,), (), 2) for at, scan in enumerate(inputs)]
-    tested = PhysicalStage("tested", (*steps,), tuple(Edge(scan.id) for scan in scans), 2)
+    tested = PhysicalStage(
+        "tested", (*operators,), tuple(PhysicalEdge(scan.id) for scan in scans), 2
+    )
     move = Move.FORWARD if keys is None else Move.EXCHANGE
-    reader = PhysicalStage("reader", (Write("out"),), (Edge("tested", move, (*(keys or ()),)),), 2)
+    reader = PhysicalStage(
+        "reader", (WriteSink("out"),), (PhysicalEdge("tested", move, (*(keys or ()),)),), 2
+    )
     return prepare(PhysicalPlan("shop", 2, (*scans, tested, reader)), spark)["tested"]
 
 
-def merging(spark: Session, partial: PartialAggregate, *then: Step) -> list[PreparedStage]:
+def merging(
+    spark: Session, partial: PartialAggregate, *then: PhysicalOperator
+) -> list[PreparedStage]:
     """A stage that aggregates in part, and the one that merges it by shard."""
     first = PhysicalStage("first", (SCAN, partial), (), 2)
     merge = MergeAggregate(partial.by, partial.columns)
-    edge = Edge("first", Move.EXCHANGE, partial.by)
+    edge = PhysicalEdge("first", Move.EXCHANGE, partial.by)
     tested = PhysicalStage("tested", (merge, *then), (edge,), 2)
     prepared = prepare(PhysicalPlan("shop", 2, (first, tested)), spark)
     return [prepared["first"], prepared["tested"]]
@@ -166,7 +172,7 @@ def assert_joint(
     return joint
 
 
-STEPS: dict[str, tuple[Step, ...]] = {
+STEPS: dict[str, tuple[PhysicalOperator, ...]] = {
     "where": (Where("item > 1", ("item",)),),
     "project": (Project(BY_ITEM),),
     "partial aggregate": (PARTIAL,),
@@ -176,14 +182,14 @@ STEPS: dict[str, tuple[Step, ...]] = {
     "star in an expression": (Where("hash(*) % 2 = 0", ("*",)),),
     "user's function": (Apply(doubled),),
 }
-JOINS: dict[str, tuple[Step, ...]] = {
-    "join": (Join(("item",), "inner"),),
-    "full join": (Join(("item",), "full"),),
+JOINS: dict[str, tuple[PhysicalOperator, ...]] = {
+    "join": (PhysicalJoin(("item",), "inner"),),
+    "full join": (PhysicalJoin(("item",), "full"),),
     "two joins": (
         PartialTop(3, DEAREST, ()),
-        Join(("item",), "left"),
-        Project((Column("item", "side1 + 1", ("side1",)), Column("mine", "k", ("k",)))),
-        Join(("item",), "anti"),
+        PhysicalJoin(("item",), "left"),
+        Project((SelectColumn("item", "side1 + 1", ("side1",)), SelectColumn("mine", "k", ("k",)))),
+        PhysicalJoin(("item",), "anti"),
     ),
 }
 
@@ -192,9 +198,9 @@ def test_every_narrow_step_keeps_shares_apart(
     spark: Session, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     shares = shares_of(tmp_path)
-    for name, steps in STEPS.items():
+    for name, operators in STEPS.items():
         with subtests.test(name):
-            assert_joint(spark, stage_of(spark, (SCAN, *steps)), shares, tmp_path)
+            assert_joint(spark, stage_of(spark, (SCAN, *operators)), shares, tmp_path)
 
 
 def test_rows_of_every_share_are_exchanged_by_their_keys(spark: Session, tmp_path: Path) -> None:
@@ -207,13 +213,13 @@ def test_joins_and_unions_keep_shares_apart(
     spark: Session, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     shares = shares_of(tmp_path, inputs=3)
-    for name, steps in JOINS.items():
+    for name, operators in JOINS.items():
         with subtests.test(name):
-            stage = stage_of(spark, steps, SIDES[: 3 if name == "two joins" else 2])
+            stage = stage_of(spark, operators, SIDES[: 3 if name == "two joins" else 2])
             fitting = [replace(it, inputs=it.inputs[: len(stage.inputs)]) for it in shares]
             assert_joint(spark, stage, fitting, tmp_path)
     with subtests.test("union"):
-        stage = stage_of(spark, (Union(("K", "item")),), [SCAN] * 3)
+        stage = stage_of(spark, (PhysicalUnion(("K", "item")),), [SCAN] * 3)
         assert_joint(spark, stage, shares, tmp_path)
 
 
@@ -227,7 +233,7 @@ def test_merged_aggregates_and_tops_keep_shares_apart(
         for number, parts in ((4, made[:2]), (31, made[2:]))
         for shard in (0, 1)
     ]
-    best = Top(2, (Order("n", True, ("n",)),), ())
+    best = FinalTop(2, (Order("n", True, ("n",)),), ())
     for then in ([], [best], [Where("n > 5", ("n",)), best], [PartialAggregate((), COUNT, False)]):
         with subtests.test(then=then):
             assert_joint(spark, merging(spark, partial, *then)[1], shares, tmp_path)
@@ -264,7 +270,9 @@ def test_shares_that_can_run_together_are_one_spark_job(spark: Session, tmp_path
 def test_a_failing_share_fails_the_job_with_spark_s_cause_and_the_others_run_without_it(
     spark: Session, tmp_path: Path
 ) -> None:
-    stage = stage_of(spark, (SCAN, Project((Column("n", "cast(item as tinyint)", ("item",)),))))
+    stage = stage_of(
+        spark, (SCAN, Project((SelectColumn("n", "cast(item as tinyint)", ("item",)),)))
+    )
     good, bad, *_ = shares_of(tmp_path)
     huge = chunk(tmp_path, (bad.run, bad.shard), [sale(random.Random(1)) | {"item": 1000}])
     bad = replace(bad, inputs=((huge,),))
@@ -279,6 +287,6 @@ def test_a_failing_share_fails_the_job_with_spark_s_cause_and_the_others_run_wit
 
 def test_a_stage_that_only_scans_or_writes_passes_batches_on(spark: Session) -> None:
     assert passes_through(stage_of(spark, (SCAN,)))
-    assert passes_through(stage_of(spark, (SCAN, Write("sales"))))
+    assert passes_through(stage_of(spark, (SCAN, WriteSink("sales"))))
     assert not passes_through(stage_of(spark, (SCAN,), keys=["item"]))
     assert not passes_through(stage_of(spark, (SCAN, Where("item > 1", ("item",)))))

@@ -6,7 +6,7 @@ import pytest
 
 import tidegate as tg
 from tidegate.errors import ForbiddenSql, InexactAggregate, InvalidSql, UnmergeableAggregate
-from tidegate.pipeline.nodes import Aggregate, AggregateColumn, State
+from tidegate.pipeline.nodes import Aggregate, AggregateColumn, AggregateState
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_states_never_take_the_name_of_another_column(sales: tg.Stream) -> None:
     assert isinstance(node, Aggregate)
     names = [*node.by, *(state.name for column in node.columns for state in column.states)]
     assert len({name.casefold() for name in names}) == len(names)
-    assert node.columns[0].states == (State("x_sum__", "sum(a)", "sum(x_sum__)"),)
+    assert node.columns[0].states == (AggregateState("x_sum__", "sum(a)", "sum(x_sum__)"),)
 
 
 def test_a_column_with_an_odd_name_has_states_that_need_no_quotes(sales: tg.Stream) -> None:

@@ -11,12 +11,12 @@ import pytest
 import tidegate as tg
 from tidegate.pipeline.nodes import (
     Aggregate,
-    Column,
     EventTime,
     Filter,
     Join,
     Order,
     Select,
+    SelectColumn,
     Source,
     Top,
 )
@@ -94,9 +94,9 @@ def test_a_select_takes_names_expressions_and_a_mapping(sales: tg.Stream) -> Non
     node = sales.select("store_id", columns={"in cents": "amount * 100"}, self="amount").node
     assert isinstance(node, Select)
     assert node.columns == (
-        Column("store_id", "store_id", ("store_id",)),
-        Column("in cents", "amount * 100", ("amount",)),
-        Column("self", "amount", ("amount",)),
+        SelectColumn("store_id", "store_id", ("store_id",)),
+        SelectColumn("in cents", "amount * 100", ("amount",)),
+        SelectColumn("self", "amount", ("amount",)),
     )
 
 

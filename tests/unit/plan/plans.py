@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from tidegate.plan import RULES, Move, logical_plan
 from tidegate.plan.lower import lower
 from tidegate.plan.physical import (
-    Aggregate,
     MergeAggregate,
     PartialAggregate,
     PartialTop,
     PhysicalBarrier,
     PhysicalResultCollect,
     PhysicalStage,
-    Write,
-    inputs_by_step,
+    WholeAggregate,
+    WriteSink,
+    inputs_by_operator,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     import tidegate as tg
-    from tidegate.plan import Edge, PhysicalNode, PhysicalPlan
-    from tidegate.plan.physical import Step
+    from tidegate.plan import PhysicalEdge, PhysicalNode, PhysicalPlan
+    from tidegate.plan.physical import PhysicalOperator
     from tidegate.plan.planner import Rule
 
 
@@ -45,15 +45,15 @@ def _line(node: PhysicalNode) -> str:
 
 def _what(node: PhysicalNode) -> str:
     match node:
-        case PhysicalStage(steps=steps, shards=shards):
-            return f"[{', '.join(type(step).__name__ for step in steps)}] x{shards}"
+        case PhysicalStage(operators=operators, shards=shards):
+            return f"[{', '.join(type(operator).__name__ for operator in operators)}] x{shards}"
         case PhysicalBarrier(upstream_count=count, shards=shards):
             return f"barrier({count}) x{shards}"
         case PhysicalResultCollect():
             return "collect"
 
 
-def _edge(edge: Edge) -> str:
+def _edge(edge: PhysicalEdge) -> str:
     return edge.upstream if edge.move is Move.FORWARD else f"{edge.move.value} {edge.upstream}"
 
 
@@ -77,19 +77,19 @@ class Meanings:
         for stage in plan.stages:
             inputs = [meanings[edge.upstream] for edge in plan.arriving(stage)]
             meanings[stage.id] = self._stage(stage, inputs)
-            if isinstance(stage.steps[-1], Write):
-                assert stage.steps[-1].sink not in sinks
-                sinks[stage.steps[-1].sink] = meanings[stage.id]
+            if isinstance(stage.operators[-1], WriteSink):
+                assert stage.operators[-1].sink not in sinks
+                sinks[stage.operators[-1].sink] = meanings[stage.id]
         return sinks
 
     def _stage(self, stage: PhysicalStage, inputs: list[int]) -> int:
-        first, *rest = inputs_by_step(stage.steps, inputs)
-        meaning = self._step(stage.steps[0], first)
-        for step, right in zip(stage.steps[1:], rest, strict=True):
+        first, *rest = inputs_by_operator(stage.operators, inputs)
+        meaning = self._step(stage.operators[0], first)
+        for step, right in zip(stage.operators[1:], rest, strict=True):
             meaning = self._step(step, (meaning, *right))
         return meaning
 
-    def _step(self, step: Step, inputs: tuple[int, ...]) -> int:
+    def _step(self, step: PhysicalOperator, inputs: tuple[int, ...]) -> int:
         if isinstance(step, PartialAggregate | PartialTop):
             (rows,) = inputs
             return rows
@@ -97,7 +97,7 @@ class Meanings:
         return self._numbers.setdefault(formula, len(self._numbers))
 
 
-def _operator(step: Step) -> tuple[Hashable, ...]:
-    kind = Aggregate if isinstance(step, MergeAggregate) else type(step)
+def _operator(step: PhysicalOperator) -> tuple[Hashable, ...]:
+    kind = WholeAggregate if isinstance(step, MergeAggregate) else type(step)
     shown = [name for name in step.__slots__ if name not in _LEFT_OUT]
     return kind.__name__, *(getattr(step, name) for name in shown)

@@ -1,4 +1,4 @@
-"""What may change in a declaration under a run that goes on, and how a change is told."""
+"""What may change in a declaration under a run that goes on, and how a change is reported."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def between(before: Callable[[], str], after: Callable[[], str]) -> Difference:
 
 
 def test_the_same_declaration_differs_in_nothing() -> None:
-    told = between(shop(), shop())
-    assert (told.added, told.removed, told.changed) == ((), (), ())
-    assert told.fits
-    assert told.lines == ()
+    found = between(shop(), shop())
+    assert (found.added, found.removed, found.changed) == ((), (), ())
+    assert found.fits
+    assert found.lines == ()
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_the_same_declaration_differs_in_nothing() -> None:
         (shop(shown="sold * 3"), "select [twice = sold * 2] → select [twice = sold * 3]"),
         (shop(first=5), "top 3 by=[twice desc] → top 5 by=[twice desc]"),
     ],
-    ids=["a filter of answers", "a filter behind a join", "a formula", "a ranking of answers"],
+    ids=["a filter of totals", "a filter behind a join", "a formula", "a ranking of totals"],
 )
-def test_what_is_done_with_answers_may_change(after: Callable[[], str], line: str) -> None:
-    told = between(shop(), after)
-    assert told.lines == (line,)
-    assert told.obstacles == ()
+def test_operators_over_recomputed_rows_may_change(after: Callable[[], str], line: str) -> None:
+    found = between(shop(), after)
+    assert found.lines == (line,)
+    assert found.obstacles == ()
 
 
 @pytest.mark.parametrize(
@@ -98,35 +98,35 @@ def test_what_is_done_with_answers_may_change(after: Callable[[], str], line: st
     ],
     ids=["before an aggregate", "on the way to a sink", "a join", "an aggregate", "a sink"],
 )
-def test_what_made_that_which_is_kept_may_not_change(after: Callable[[], str], line: str) -> None:
-    told = between(shop(), after)
-    assert line in told.lines
-    assert not told.fits
-    assert told.obstacles
+def test_operators_before_stored_rows_may_not_change(after: Callable[[], str], line: str) -> None:
+    found = between(shop(), after)
+    assert line in found.lines
+    assert not found.fits
+    assert found.obstacles
 
 
 def test_the_type_of_a_column_that_is_read_may_not_change() -> None:
-    told = between(shop(), shop(columns=SALES.replace("quantity int", "quantity bigint")))
-    assert not told.fits
-    assert all("quantity bigint]" in change.after[0] for change in told.changed)
+    found = between(shop(), shop(columns=SALES.replace("quantity int", "quantity bigint")))
+    assert not found.fits
+    assert all("quantity bigint]" in change.after[0] for change in found.changed)
 
 
-def test_another_number_of_shards_is_told_and_refused() -> None:
-    told = between(shop(), shop(shards=4))
-    assert told.obstacles == (OTHER_GRAPH,)
-    assert "on 2 shards → on 4 shards" in told.lines
+def test_another_number_of_shards_is_reported_and_refused() -> None:
+    found = between(shop(), shop(shards=4))
+    assert found.obstacles == (OTHER_GRAPH,)
+    assert "on 2 shards → on 4 shards" in found.lines
 
 
-def test_a_sink_more_is_told_and_refused_and_the_other_way_round() -> None:
+def test_an_added_or_removed_sink_is_reported_and_refused() -> None:
     def more(sales: tg.Stream) -> None:
         sales.aggregate(by="shop_id", rows="count(*)").sink("shops")
 
-    told = between(shop(), shop(more=more))
-    assert told.added[0].does[-1] == "aggregate by=[shop_id] [rows = count(*)]"
-    assert told.added[-1].does[-1] == "sink shops"
-    assert told.obstacles == (OTHER_GRAPH,)
+    found = between(shop(), shop(more=more))
+    assert found.added[0].operators[-1] == "aggregate by=[shop_id] [rows = count(*)]"
+    assert found.added[-1].operators[-1] == "sink shops"
+    assert found.obstacles == (OTHER_GRAPH,)
     back = between(shop(more=more), shop())
-    assert [part.does for part in back.removed] == [part.does for part in told.added]
+    assert [part.operators for part in back.removed] == [part.operators for part in found.added]
     assert not back.fits
 
 
@@ -150,7 +150,7 @@ def sold(sales: tg.Stream) -> tg.Stream:
     return sales.aggregate(by="item_id", n="sum(n)")
 
 
-def test_an_answer_may_not_change_before_it_meets_rows_that_are_kept() -> None:
+def test_recomputed_rows_may_not_change_before_a_join_with_permanent_rows() -> None:
     def joined(least: int) -> Callable[[], str]:
         return of(
             lambda sales, items: {
@@ -160,30 +160,30 @@ def test_an_answer_may_not_change_before_it_meets_rows_that_are_kept() -> None:
             }
         )
 
-    told = between(joined(1), joined(2))
-    assert told.lines == ("filter n > 1 → filter n > 2",)
-    assert not told.fits
+    found = between(joined(1), joined(2))
+    assert found.lines == ("filter n > 1 → filter n > 2",)
+    assert not found.fits
 
 
-def test_an_answer_may_not_change_before_a_union_with_rows_that_are_kept() -> None:
+def test_recomputed_rows_may_not_change_before_a_union_with_permanent_rows() -> None:
     def united(least: int) -> Callable[[], str]:
         return of(lambda sales, items: {"out": sold(sales).filter(f"n > {least}").union(items)})
 
     assert not between(united(1), united(2)).fits
 
 
-def test_answers_have_to_keep_their_columns() -> None:
+def test_recomputed_rows_keep_their_columns() -> None:
     def answered(name: str) -> Callable[[], str]:
         return of(
             lambda sales, items: {"out": sold(sales).select(columns={name: "n"}), "all": items}
         )
 
-    told = between(answered("n"), answered("units"))
-    assert told.lines == ("select [n] → select [units = n]",)
-    assert not told.fits
+    found = between(answered("n"), answered("units"))
+    assert found.lines == ("select [n] → select [units = n]",)
+    assert not found.fits
 
 
-def test_of_many_columns_those_that_differ_are_told() -> None:
+def test_of_many_columns_only_those_that_differ_are_reported() -> None:
     def wide(last: str) -> Callable[[], str]:
         columns = {f"c{number}": "n" for number in range(99)}
         return of(
@@ -193,9 +193,9 @@ def test_of_many_columns_those_that_differ_are_told() -> None:
             }
         )
 
-    told = between(wide("n"), wide("n + 1"))
-    assert told.lines == ("select [c99 = n] → select [c99 = n + 1]",)
-    assert told.fits
+    found = between(wide("n"), wide("n + 1"))
+    assert found.lines == ("select [c99 = n] → select [c99 = n + 1]",)
+    assert found.fits
 
 
 def test_a_function_counts_by_its_name() -> None:
@@ -203,12 +203,12 @@ def test_a_function_counts_by_its_name() -> None:
         return of(lambda sales, items: {"out": sales.transform(function), "all": items})
 
     assert between(mapped(plain), mapped(plain)).lines == ()
-    told = between(mapped(plain), mapped(other))
-    assert told.lines == (f"transform {__name__}.plain → transform {__name__}.other",)
-    assert not told.fits
+    found = between(mapped(plain), mapped(other))
+    assert found.lines == (f"transform {__name__}.plain → transform {__name__}.other",)
+    assert not found.fits
 
 
-def test_a_narrow_way_does_not_become_a_ranking_nor_the_other_way_round() -> None:
+def test_a_filter_may_not_become_a_ranking_nor_a_ranking_a_filter() -> None:
     ranked = of(lambda sales, items: {"out": items.top(1, by="n desc"), "all": sales})
     narrow = of(lambda sales, items: {"out": items.filter("n > 0"), "all": sales})
     assert not between(narrow, ranked).fits
@@ -216,12 +216,12 @@ def test_a_narrow_way_does_not_become_a_ranking_nor_the_other_way_round() -> Non
 
 
 def test_sinks_that_have_each_others_rows_differ() -> None:
-    told = between(
+    found = between(
         of(lambda sales, items: {"one": sales, "two": items}),
         of(lambda sales, items: {"one": items, "two": sales}),
     )
-    assert told.lines
-    assert not told.fits
+    assert found.lines
+    assert not found.fits
 
 
 def test_an_operator_that_reads_its_sides_the_other_way_round_differs() -> None:
@@ -233,11 +233,11 @@ def test_an_operator_that_reads_its_sides_the_other_way_round_differs() -> None:
 
         return of(declare)
 
-    told = between(joined(is_turned=False), joined(is_turned=True))
-    assert told.lines
-    assert not told.fits
+    found = between(joined(is_turned=False), joined(is_turned=True))
+    assert found.lines
+    assert not found.fits
 
 
-def test_stages_that_answer_are_named_and_those_that_pass_rows_on_are_not() -> None:
+def test_recomputed_stages_are_those_that_forward_no_permanent_rows() -> None:
     both = of(lambda sales, items: {"out": sold(sales), "all": items})
-    assert between(both, both).answering == ("s2", "s3")
+    assert between(both, both).recomputed == ("s2", "s3")

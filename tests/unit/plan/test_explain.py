@@ -19,7 +19,7 @@ from tidegate.plan import (
     plan_hash,
 )
 from tidegate.plan.tree import draw
-from tidegate.plan.wording import checkpoint, listed
+from tidegate.plan.wording import listed, shortened
 
 WIDTH = 160
 
@@ -135,7 +135,7 @@ def test_event_time_is_part_of_a_plan_only_where_it_is_declared() -> None:
         plan = physical_plan(pipeline)
         physical: Any = physical_json(plan)
         logical: Any = logical_json(logical_plan(pipeline))
-        return plan, physical["nodes"][0]["steps"][0], logical["nodes"][0]
+        return plan, physical["nodes"][0]["operators"][0], logical["nodes"][0]
 
     plain, timed = plans(), plans(event_time="at")
     late = plans(event_time="at", delay="1 s")
@@ -183,4 +183,4 @@ def test_a_list_says_how_much_it_leaves_out() -> None:
 
 
 def test_sql_over_several_lines_is_shown_on_one() -> None:
-    assert checkpoint("a >\n      1") == "a > 1"
+    assert shortened("a >\n      1") == "a > 1"

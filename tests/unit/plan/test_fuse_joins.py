@@ -9,7 +9,7 @@ from tests.unit.plan.plans import before, shape
 from tidegate.plan import PhysicalBarrier, PhysicalPlan, explain_physical, physical_json
 from tidegate.plan import physical_plan as plan_of
 from tidegate.plan.bounds import RUN_DEADLINE
-from tidegate.plan.physical import MONITOR, Join, MergeAggregate, Scan, inputs_by_step
+from tidegate.plan.physical import MONITOR, MergeAggregate, PhysicalJoin, Scan, inputs_by_operator
 from tidegate.plan.rules.fuse_joins import MOST_JOINS, fuse_joins
 
 
@@ -29,7 +29,12 @@ def fused(pipeline: tg.Pipeline) -> list[str]:
 
 def sources(plan: PhysicalPlan, upstreams: list[str]) -> list[str]:
     stages = [stage for stage in plan.stages if stage.id in upstreams]
-    return [step.source for stage in stages for step in stage.steps if isinstance(step, Scan)]
+    return [
+        operator.source
+        for stage in stages
+        for operator in stage.operators
+        if isinstance(operator, Scan)
+    ]
 
 
 def test_a_ranking_is_joined_with_one_table_after_the_other_in_one_stage(
@@ -39,18 +44,21 @@ def test_a_ranking_is_joined_with_one_table_after_the_other_in_one_stage(
     best.join(stores, on="a").join(users, on="b").select("name", "born").sink("best")
     assert shape(before(shop, fuse_joins)) == [
         "s1 [Scan, PartialTop] x4",
-        "s2 [Top] x1 <- gather s1",
+        "s2 [FinalTop] x1 <- gather s1",
         "s3 [Scan] x4",
-        "s4 [Join] x1 <- s2 <- gather s3",
+        "s4 [PhysicalJoin] x1 <- s2 <- gather s3",
         "s5 [Scan] x4",
-        "s6 [Join, Project, Write] x1 <- s4 <- gather s5",
+        "s6 [PhysicalJoin, Project, WriteSink] x1 <- s4 <- gather s5",
         "c collect <- s6",
     ]
     assert fused(shop) == [
         "s1 [Scan, PartialTop] x4",
         "s2 [Scan] x4",
         "s3 [Scan] x4",
-        "s4 [Top, Join, Join, Project, Write] x1 <- gather s1 <- gather s2 <- gather s3",
+        (
+            "s4 [FinalTop, PhysicalJoin, PhysicalJoin, Project, WriteSink] x1"
+            " <- gather s1 <- gather s2 <- gather s3"
+        ),
         "c collect <- s4",
     ]
 
@@ -61,7 +69,7 @@ def test_a_stage_with_several_joins_stands_behind_one_barrier(
     sales.top(3, by="c desc").join(stores, on="a").join(users, on="b").sink("best")
     assert shape(plan_of(shop))[-3:] == [
         "b4 barrier(12) x1 <- gather s1 <- gather s2 <- gather s3",
-        "s4 [Top, Join, Join, Write] x1 <- b4",
+        "s4 [FinalTop, PhysicalJoin, PhysicalJoin, WriteSink] x1 <- b4",
         "c collect <- s4",
     ]
 
@@ -72,14 +80,14 @@ def test_a_join_whose_left_side_is_scanned_begins_a_stage(
     sales.join(stores, on="a").join(users, on="b").sink("all")
     for shards in (1, 4):
         joins = [line for line in shape(plan_of(shop, shards=shards)) if "Join" in line]
-        assert joins == ["s4 [Join, Join, Write] x1 <- b4"]
+        assert joins == ["s4 [PhysicalJoin, PhysicalJoin, WriteSink] x1 <- b4"]
 
 
 def test_a_ranking_on_the_right_of_a_join_stays_a_stage(
     shop: tg.Pipeline, sales: tg.Stream, stores: tg.Stream
 ) -> None:
     stores.join(sales.top(3, by="c desc"), on="a").sink("best")
-    assert "s4 [Join, Write] x1 <- gather s1 <- s3" in fused(shop)
+    assert "s4 [PhysicalJoin, WriteSink] x1 <- gather s1 <- s3" in fused(shop)
 
 
 def test_a_ranking_that_somebody_else_reads_stays_a_stage(
@@ -88,20 +96,20 @@ def test_a_ranking_that_somebody_else_reads_stays_a_stage(
     best = sales.top(3, by="c desc")
     best.join(stores, on="a").sink("named")
     best.sink("best")
-    assert "s2 [Top] x1 <- gather s1" in fused(shop)
+    assert "s2 [FinalTop] x1 <- gather s1" in fused(shop)
 
 
 def test_a_ranking_joined_with_itself_stays_a_stage(shop: tg.Pipeline, sales: tg.Stream) -> None:
     best = sales.top(3, by="c desc")
     best.join(best, on="a").sink("pairs")
-    assert "s3 [Join, Write] x1 <- s2 <- s2" in fused(shop)
+    assert "s3 [PhysicalJoin, WriteSink] x1 <- s2 <- s2" in fused(shop)
 
 
 def test_rows_that_are_gathered_for_a_join_are_not_joined_where_they_are(
     shop: tg.Pipeline, sales: tg.Stream, stores: tg.Stream
 ) -> None:
     sales.aggregate(by="a", n="count(*)").join(stores, on="a").sink("counts")
-    assert "s4 [Join, Write] x1 <- gather s2 <- gather s3" in fused(shop)
+    assert "s4 [PhysicalJoin, WriteSink] x1 <- gather s2 <- gather s3" in fused(shop)
 
 
 def test_an_aggregate_on_one_shard_takes_joins_and_is_still_released_by_the_monitor(
@@ -109,7 +117,7 @@ def test_an_aggregate_on_one_shard_takes_joins_and_is_still_released_by_the_moni
 ) -> None:
     sales.aggregate(by="a", n="count(*)", shards=1).join(stores, on="a").sink("counts")
     plan = plan_of(shop)
-    assert "s3 [MergeAggregate, Join, Write] x1 <- b3" in shape(plan)
+    assert "s3 [MergeAggregate, PhysicalJoin, WriteSink] x1 <- b3" in shape(plan)
     barrier = plan.by_id["b3"]
     assert isinstance(barrier, PhysicalBarrier)
     assert (barrier.released_by, barrier.bound) == (MONITOR, RUN_DEADLINE)
@@ -123,7 +131,7 @@ def test_an_aggregate_never_comes_after_another_step(
     joined.aggregate(by="name", n="count(*)", shards=1).join(stores, on="name").sink("counts")
     plan = plan_of(shop)
     assert not any(
-        isinstance(it, MergeAggregate) for stage in plan.stages for it in stage.steps[1:]
+        isinstance(it, MergeAggregate) for stage in plan.stages for it in stage.operators[1:]
     )
 
 
@@ -133,7 +141,7 @@ def test_what_follows_a_join_takes_the_next_join(
     best = sales.top(3, by="c desc").join(stores, on="a").filter("name is not null")
     best.join(users, on="b").sink("best")
     (line,) = (line for line in fused(shop) if "Top]" not in line and "Join" in line)
-    assert "[Top, Join, Where, Join, Write]" in line
+    assert "[FinalTop, PhysicalJoin, Where, PhysicalJoin, WriteSink]" in line
 
 
 def test_a_union_on_one_shard_takes_joins_after_all_its_inputs(
@@ -142,8 +150,8 @@ def test_a_union_on_one_shard_takes_joins_after_all_its_inputs(
     best, worst = sales.top(3, by="c desc"), sales.top(3, by="c asc")
     best.union(worst, best).join(stores, on="a").sink("both")
     plan = plan_of(shop)
-    (stage,) = (stage for stage in plan.stages if len(stage.steps) == 3)
-    first, right, _ = inputs_by_step(stage.steps, plan.arriving(stage))
+    (stage,) = (stage for stage in plan.stages if len(stage.operators) == 3)
+    first, right, _ = inputs_by_operator(stage.operators, plan.arriving(stage))
     assert len(first) == 3
     assert sources(plan, [edge.upstream for edge in right]) == ["stores"]
 
@@ -154,7 +162,10 @@ def test_many_joins_are_several_stages() -> None:
     for number in range(2 * MOST_JOINS + 1):
         stream = stream.join(deep.source(f"table{number}", "k int"), on="k")
     stream.sink("end")
-    joins = [sum(isinstance(step, Join) for step in stage.steps) for stage in plan_of(deep).stages]
+    joins = [
+        sum(isinstance(operator, PhysicalJoin) for operator in stage.operators)
+        for stage in plan_of(deep).stages
+    ]
     assert [count for count in joins if count] == [MOST_JOINS, MOST_JOINS, 1]
 
 
@@ -164,12 +175,12 @@ def test_explain_names_the_right_side_of_every_join(
     sales.top(3, by="c desc").join(stores, on="a").join(users, on="b", how="left").sink("best")
     plan = plan_of(shop)
     lines = [line.strip() for line in explain_physical(plan).splitlines()]
-    first = lines.index("Write best")
+    first = lines.index("WriteSink best")
     assert lines[first : first + 4] == [
-        "Write best",
-        "Join left on=[b] right=s3",
-        "Join inner on=[a] right=s2",
-        "Top 3 by=[c desc]",
+        "WriteSink best",
+        "PhysicalJoin left on=[b] right=s3",
+        "PhysicalJoin inner on=[a] right=s2",
+        "FinalTop 3 by=[c desc]",
     ]
     assert (sources(plan, ["s2"]), sources(plan, ["s3"])) == (["stores"], ["users"])
 
@@ -180,5 +191,5 @@ def test_the_json_of_a_plan_names_the_right_side_of_every_join(
     sales.join(stores, on="a").join(users, on="b").sink("best")
     nodes = physical_json(plan_of(shop))["nodes"]
     assert isinstance(nodes, list)
-    (steps,) = (node["steps"] for node in nodes if node["id"] == "s4")
-    assert [step.get("right") for step in steps] == ["s2", "s3", None]
+    (operators,) = (node["operators"] for node in nodes if node["id"] == "s4")
+    assert [operator.get("right") for operator in operators] == ["s2", "s3", None]

@@ -28,7 +28,15 @@ from tidegate.plan import (
     plan_hash,
 )
 from tidegate.plan.lower import lower
-from tidegate.plan.physical import Join, MergeAggregate, Project, Scan, Step, Where, inputs_by_step
+from tidegate.plan.physical import (
+    MergeAggregate,
+    PhysicalJoin,
+    PhysicalOperator,
+    Project,
+    Scan,
+    Where,
+    inputs_by_operator,
+)
 from tidegate.plan.rules.fuse_joins import MOST_JOINS
 from tidegate.plan.rules.repeat_narrow import MOST_COPIES
 
@@ -92,7 +100,7 @@ def is_fan_in(plan: PhysicalPlan, node: PhysicalNode) -> bool:
     """Judged by what arrives at a node, through its barrier if it has one."""
     if isinstance(node, PhysicalBarrier):
         return False
-    merges = isinstance(node, PhysicalStage) and isinstance(node.steps[0], MergeAggregate)
+    merges = isinstance(node, PhysicalStage) and isinstance(node.operators[0], MergeAggregate)
     uppers = [plan.by_id[edge.upstream] for edge in node.inputs]
     guards = [upper for upper in uppers if isinstance(upper, PhysicalBarrier)]
     arriving = plan.upstream_count(guards[0]) if guards else plan.upstream_count(node)
@@ -156,31 +164,33 @@ def test_cheap_stages_are_shared_only_by_too_many_readers(pipeline: tg.Pipeline)
     plan = physical_plan(pipeline)
     for stage in plan.stages:
         readers = len(set(plan.readers[stage.id]))
-        if isinstance(stage.steps[0], Scan) and is_cheap(stage.steps):
+        if isinstance(stage.operators[0], Scan) and is_cheap(stage.operators):
             assert readers == 1 or readers > MOST_COPIES
     for source in pipeline.sources:
         assert 1 <= sum(scans(stage, source) for stage in plan.stages) <= MOST_COPIES
 
 
-def is_cheap(steps: tuple[Step, ...]) -> bool:
+def is_cheap(steps: tuple[PhysicalOperator, ...]) -> bool:
     return all(isinstance(step, Scan | Where | Project) for step in steps)
 
 
 def scans(stage: PhysicalStage, source: str) -> bool:
-    return isinstance(stage.steps[0], Scan) and stage.steps[0].source == source
+    return isinstance(stage.operators[0], Scan) and stage.operators[0].source == source
 
 
 @given(pipelines())
 def test_every_step_has_the_inputs_it_needs(pipeline: tg.Pipeline) -> None:
     plan = physical_plan(pipeline)
     for stage in plan.stages:
-        first, *rest = inputs_by_step(stage.steps, plan.arriving(stage))
-        assert len(first) >= {Scan: 0, Join: 2}.get(type(stage.steps[0]), 1)
-        assert [len(it) for it in rest] == [isinstance(it, Join) for it in stage.steps[1:]]
+        first, *rest = inputs_by_operator(stage.operators, plan.arriving(stage))
+        assert len(first) >= {Scan: 0, PhysicalJoin: 2}.get(type(stage.operators[0]), 1)
+        assert [len(it) for it in rest] == [
+            isinstance(it, PhysicalJoin) for it in stage.operators[1:]
+        ]
         if any(rest):
             assert stage.shards == 1
-            assert not isinstance(stage.steps[0], Scan)
-        assert sum(isinstance(step, Join) for step in stage.steps) <= MOST_JOINS
+            assert not isinstance(stage.operators[0], Scan)
+        assert sum(isinstance(step, PhysicalJoin) for step in stage.operators) <= MOST_JOINS
 
 
 @given(st.lists(steps, max_size=12), st.integers(1, 4), st.lists(st.integers(0, 99), max_size=4))

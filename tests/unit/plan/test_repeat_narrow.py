@@ -7,7 +7,7 @@ import pytest
 import tidegate as tg
 from tests.unit.plan.plans import before, shape
 from tidegate.plan import PhysicalPlan, physical_plan
-from tidegate.plan.physical import Apply, MergeAggregate, Scan, Step
+from tidegate.plan.physical import Apply, MergeAggregate, PhysicalOperator, Scan
 from tidegate.plan.rules.repeat_narrow import MOST_COPIES, repeat_narrow
 
 
@@ -15,12 +15,22 @@ def repeated(pipeline: tg.Pipeline) -> PhysicalPlan:
     return repeat_narrow(before(pipeline, repeat_narrow))
 
 
-def steps(plan: PhysicalPlan, kind: type[Step]) -> list[Step]:
-    return [step for stage in plan.stages for step in stage.steps if isinstance(step, kind)]
+def operators(plan: PhysicalPlan, kind: type[PhysicalOperator]) -> list[PhysicalOperator]:
+    return [
+        operator
+        for stage in plan.stages
+        for operator in stage.operators
+        if isinstance(operator, kind)
+    ]
 
 
 def columns_scanned(plan: PhysicalPlan) -> list[list[str]]:
-    scans = (step for stage in plan.stages for step in stage.steps if isinstance(step, Scan))
+    scans = (
+        operator
+        for stage in plan.stages
+        for operator in stage.operators
+        if isinstance(operator, Scan)
+    )
     return [[field.name for field in scan.columns] for scan in scans]
 
 
@@ -32,20 +42,20 @@ def test_each_reader_scans_for_itself(shop: tg.Pipeline, sales: tg.Stream) -> No
         "s1 [Scan] x4",
         "s2 [Where] x4 <- s1",
         "s3 [Project] x4 <- s2",
-        "s4 [Write] x1 <- gather s3",
-        "s5 [Top] x1 <- gather s2",
-        "s6 [Write] x1 <- s5",
+        "s4 [WriteSink] x1 <- gather s3",
+        "s5 [FinalTop] x1 <- gather s2",
+        "s6 [WriteSink] x1 <- s5",
         "c collect <- s4 <- s6",
     ]
     assert shape(repeated(shop)) == [
         "s1 [Scan] x4",
         "s2 [Where] x4 <- s1",
         "s3 [Project] x4 <- s2",
-        "s4 [Write] x1 <- gather s3",
+        "s4 [WriteSink] x1 <- gather s3",
         "s5 [Scan] x4",
         "s6 [Where] x4 <- s5",
-        "s7 [Top] x1 <- gather s6",
-        "s8 [Write] x1 <- s7",
+        "s7 [FinalTop] x1 <- gather s6",
+        "s8 [WriteSink] x1 <- s7",
         "c collect <- s4 <- s8",
     ]
 
@@ -77,8 +87,11 @@ def test_a_reader_that_lists_a_child_twice_has_one_copy_of_it(
 ) -> None:
     sales.join(sales, on="a").sink("pairs")
     sales.sink("all")
-    assert shape(repeated(shop))[:2] == ["s1 [Scan] x4", "s2 [Join] x1 <- gather s1 <- gather s1"]
-    assert len(steps(repeated(shop), Scan)) == 2
+    assert shape(repeated(shop))[:2] == [
+        "s1 [Scan] x4",
+        "s2 [PhysicalJoin] x1 <- gather s1 <- gather s1",
+    ]
+    assert len(operators(repeated(shop), Scan)) == 2
 
 
 def test_a_function_of_the_users_is_called_once_for_all_readers(
@@ -87,7 +100,7 @@ def test_a_function_of_the_users_is_called_once_for_all_readers(
     shared = sales.transform(lambda rows: rows)
     shared.select("a").sink("one")
     shared.select("b").sink("two")
-    assert len(steps(repeated(shop), Apply)) == 1
+    assert len(operators(repeated(shop), Apply)) == 1
 
 
 def test_a_filter_that_runs_where_an_aggregate_is_made_is_shared(
@@ -97,7 +110,7 @@ def test_a_filter_that_runs_where_an_aggregate_is_made_is_shared(
     few.top(1, by="n desc").sink("one")
     few.top(1, by="n asc").sink("two")
     plan = physical_plan(shop)
-    assert len(steps(plan, MergeAggregate)) == 1
+    assert len(operators(plan, MergeAggregate)) == 1
     assert "s2 [MergeAggregate, Where] x4 <- b2" in shape(plan)
 
 
@@ -110,7 +123,7 @@ def test_a_filter_of_rows_that_others_read_as_well_is_repeated(
     few.top(1, by="n desc").sink("one")
     few.top(1, by="n asc").sink("two")
     plan = physical_plan(shop)
-    assert len(steps(plan, MergeAggregate)) == 1
+    assert len(operators(plan, MergeAggregate)) == 1
     assert [line for line in shape(plan) if "Where" in line] == [
         "s4 [Where, PartialTop] x4 <- s2",
         "s6 [Where, PartialTop] x4 <- s2",
@@ -124,7 +137,7 @@ def test_what_has_too_many_readers_stays_one_stage(
     shared = sales.filter("a > 1")
     for number in range(readers):
         shared.filter(f"b > {number}").sink(f"sink{number}")
-    assert len(steps(physical_plan(shop), Scan)) == scans
+    assert len(operators(physical_plan(shop), Scan)) == scans
 
 
 def test_what_is_shared_above_a_stage_with_too_many_readers_is_still_repeated(
@@ -150,7 +163,7 @@ def test_streams_that_part_and_meet_again_and_again_do_not_multiply(
         stream = left.union(right)
     stream.sink("all")
     plan = physical_plan(shop)
-    assert len(steps(plan, Scan)) == 2
+    assert len(operators(plan, Scan)) == 2
     assert len(list(plan.stages)) == 2 + 40 + 2 * 39 + 1
 
 
@@ -161,5 +174,5 @@ def test_a_plan_grows_no_more_than_by_the_copies_of_each_stage() -> None:
         stream = stream.filter(f"k > {number}")
         stream.sink(f"sink{number}")
     plan = physical_plan(deep)
-    assert len(steps(plan, Scan)) <= MOST_COPIES
-    assert sum(len(stage.steps) for stage in plan.stages) <= MOST_COPIES * 4_001
+    assert len(operators(plan, Scan)) <= MOST_COPIES
+    assert sum(len(stage.operators) for stage in plan.stages) <= MOST_COPIES * 4_001

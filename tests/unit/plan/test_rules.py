@@ -18,9 +18,9 @@ from tidegate.plan.physical import (
     PhysicalBarrier,
     PhysicalPlan,
     PhysicalStage,
+    PhysicalUnion,
     Project,
     Scan,
-    Union,
 )
 from tidegate.plan.rules.fuse_narrow import fuse_narrow
 from tidegate.plan.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
@@ -44,15 +44,15 @@ def test_an_aggregate_is_split_around_its_exchange(shop: tg.Pipeline, sales: tg.
     plan = before(shop, split_aggregates)
     assert shape(plan) == [
         "s1 [Scan] x4",
-        "s2 [Aggregate] x3 <- exchange s1",
-        "s3 [Write] x1 <- gather s2",
+        "s2 [WholeAggregate] x3 <- exchange s1",
+        "s3 [WriteSink] x1 <- gather s2",
         "c collect <- s3",
     ]
     assert shape(split_aggregates(plan)) == [
         "s1 [Scan] x4",
         "s2 [PartialAggregate] x4 <- s1",
         "s3 [MergeAggregate] x3 <- exchange s2",
-        "s4 [Write] x1 <- gather s3",
+        "s4 [WriteSink] x1 <- gather s3",
         "c collect <- s4",
     ]
 
@@ -68,9 +68,9 @@ def test_both_halves_of_an_aggregate_carry_the_same_columns(
 ) -> None:
     sales.aggregate(by="a", total="sum(b)", mean="avg(c)", exact=True).sink("totals")
     plan = split_aggregates(before(shop, split_aggregates))
-    steps = [step for stage in plan.stages for step in stage.steps]
-    (partial,) = (step for step in steps if isinstance(step, PartialAggregate))
-    (merge,) = (step for step in steps if isinstance(step, MergeAggregate))
+    operators = [operator for stage in plan.stages for operator in stage.operators]
+    (partial,) = (operator for operator in operators if isinstance(operator, PartialAggregate))
+    (merge,) = (operator for operator in operators if isinstance(operator, MergeAggregate))
     assert (partial.by, partial.columns) == (merge.by, merge.columns)
     assert partial.exact
 
@@ -81,17 +81,17 @@ def test_both_halves_of_an_aggregate_carry_the_same_columns(
 def test_a_top_ranks_each_shard_before_gathering(shop: tg.Pipeline, sales: tg.Stream) -> None:
     sales.top(3, by="b desc", per="a").sink("best")
     plan = before(shop, split_tops)
-    assert "s2 [Top] x1 <- gather s1" in shape(plan)
+    assert "s2 [FinalTop] x1 <- gather s1" in shape(plan)
     assert shape(split_tops(plan))[1:3] == [
         "s2 [PartialTop] x4 <- s1",
-        "s3 [Top] x1 <- gather s2",
+        "s3 [FinalTop] x1 <- gather s2",
     ]
 
 
 def test_a_top_over_one_shard_ranks_once(sales: tg.Stream, shop: tg.Pipeline) -> None:
     sales.top(9, by="a desc").top(3, by="b desc").sink("best")
     plan = split_tops(before(shop, split_tops))
-    assert "s4 [Top] x1 <- s3" in shape(plan)
+    assert "s4 [FinalTop] x1 <- s3" in shape(plan)
 
 
 # --- prune_columns ---------------------------------------------------------------------------
@@ -99,10 +99,10 @@ def test_a_top_over_one_shard_ranks_once(sales: tg.Stream, shop: tg.Pipeline) ->
 
 def scanned(plan: PhysicalPlan) -> dict[str, list[str]]:
     return {
-        step.source: [field.name for field in step.columns]
+        operator.source: [field.name for field in operator.columns]
         for stage in plan.stages
-        for step in stage.steps
-        if isinstance(step, Scan)
+        for operator in stage.operators
+        if isinstance(operator, Scan)
     }
 
 
@@ -185,7 +185,10 @@ def test_a_computed_column_that_nobody_reads_is_not_computed(
     plan = physical_plan(shop)
     assert scanned(plan) == {"sales": ["a", "b"]}
     (project, *_) = (
-        step for stage in plan.stages for step in stage.steps if isinstance(step, Project)
+        operator
+        for stage in plan.stages
+        for operator in stage.operators
+        if isinstance(operator, Project)
     )
     assert [column.name for column in project.columns] == ["a", "x"]
 
@@ -202,7 +205,12 @@ def test_a_union_takes_the_same_columns_of_inputs_that_still_carry_others(
     sales.filter("d > 1").union(more).select("a").sink("some")
     plan = physical_plan(shop)
     assert scanned(plan) == {"sales": ["a", "d"], "more": ["a"]}
-    (union,) = (step for stage in plan.stages for step in stage.steps if isinstance(step, Union))
+    (union,) = (
+        operator
+        for stage in plan.stages
+        for operator in stage.operators
+        if isinstance(operator, PhysicalUnion)
+    )
     assert union.columns == ("a",)
 
 
@@ -225,14 +233,14 @@ def test_narrow_operators_run_where_their_rows_are(shop: tg.Pipeline, sales: tg.
     assert shape(plan) == [
         "s1 [Scan, Where, Project, PartialAggregate] x4",
         "s2 [MergeAggregate, Where, Project] x4 <- exchange s1",
-        "s3 [Write] x1 <- gather s2",
+        "s3 [WriteSink] x1 <- gather s2",
         "c collect <- s3",
     ]
 
 
 def test_a_sink_joins_a_stage_of_one_shard(shop: tg.Pipeline, sales: tg.Stream) -> None:
     sales.aggregate(by="a", n="count(*)", shards=1).filter("n > 1").sink("counts")
-    assert "s2 [MergeAggregate, Where, Write] x1 <- exchange s1" in shape(
+    assert "s2 [MergeAggregate, Where, WriteSink] x1 <- exchange s1" in shape(
         fuse_narrow(before(shop, fuse_narrow))
     )
 
@@ -244,9 +252,9 @@ def test_a_stage_with_two_readers_stays_one_stage(shop: tg.Pipeline, sales: tg.S
     assert shape(fuse_narrow(before(shop, fuse_narrow))) == [
         "s1 [Scan, Apply] x4",
         "s2 [Where] x4 <- s1",
-        "s3 [Write] x1 <- gather s2",
+        "s3 [WriteSink] x1 <- gather s2",
         "s4 [Where] x4 <- s1",
-        "s5 [Write] x1 <- gather s4",
+        "s5 [WriteSink] x1 <- gather s4",
         "c collect <- s3 <- s5",
     ]
 
@@ -255,7 +263,9 @@ def test_a_union_of_streams_on_the_same_shards_moves_nothing(
     shop: tg.Pipeline, sales: tg.Stream
 ) -> None:
     sales.filter("a > 1").union(sales.filter("a < 1")).select("a").sink("both")
-    assert "s3 [Union, Project] x4 <- s1 <- s2" in shape(fuse_narrow(before(shop, fuse_narrow)))
+    assert "s3 [PhysicalUnion, Project] x4 <- s1 <- s2" in shape(
+        fuse_narrow(before(shop, fuse_narrow))
+    )
 
 
 def test_a_union_of_streams_on_different_shards_gathers(
@@ -319,7 +329,7 @@ def test_a_self_join_has_one_barrier_with_two_edges_to_one_child() -> None:
     assert shape(physical_plan(alone)) == [
         "s1 [Scan] x1",
         "b2 barrier(2) x1 <- s1 <- s1",
-        "s2 [Join, Write] x1 <- b2",
+        "s2 [PhysicalJoin, WriteSink] x1 <- b2",
         "c collect <- s2",
     ]
 
@@ -332,7 +342,7 @@ def test_a_barrier_keeps_the_sides_of_a_join_in_order(shop: tg.Pipeline, sales: 
     guard = barriers(plan)[join.split(" <- ")[1]]
     left, right = (plan.by_id[edge.upstream] for edge in guard.inputs)
     assert isinstance(left, PhysicalStage)
-    assert isinstance(left.steps[0], Scan)
+    assert isinstance(left.operators[0], Scan)
     assert isinstance(right, PhysicalStage)
     assert guard.upstream_count == 5
 

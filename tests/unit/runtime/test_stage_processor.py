@@ -21,7 +21,14 @@ from tidegate.dataflow import (
 )
 from tidegate.dataflow.checkpoint_barrier import UNPUBLISHED
 from tidegate.errors import NotABatch, StageFailed
-from tidegate.plan.physical import Join, PhysicalStage, Step, Top, Where, Write
+from tidegate.plan.physical import (
+    FinalTop,
+    PhysicalJoin,
+    PhysicalOperator,
+    PhysicalStage,
+    Where,
+    WriteSink,
+)
 from tidegate.runtime.jobs import job_batcher as batchers
 from tidegate.runtime.jobs.job_batcher import JobBatcher
 from tidegate.runtime.task.processor import StepInput, StepOutput
@@ -33,7 +40,7 @@ CHANNEL = Edge(0, "upstream")
 END = BarrierKind.END_OF_RUN
 MAY, JUNE = "may#1", "june#2"
 FILTER = Where("a > 0", ("a",))
-FIRST = Top(1, (), ())
+FIRST = FinalTop(1, (), ())
 
 
 class Spark:
@@ -67,7 +74,7 @@ def batcher(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobBatche
         yield batcher
 
 
-def stage(*steps: Step, inputs: int = 1, route: Route | None = None) -> PreparedStage:
+def stage(*steps: PhysicalOperator, inputs: int = 1, route: Route | None = None) -> PreparedStage:
     schema = StructType([])
     physical = PhysicalStage("s1", steps, (), 2)
     return PreparedStage(physical, (schema,) * inputs, schema, ({},) * len(steps), route)
@@ -180,7 +187,7 @@ def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
 def test_a_stateful_stage_keeps_batches_by_input_until_end(
     spark: Spark, batcher: JobBatcher
 ) -> None:
-    join = StageProcessor("s1/0", 0, stage(Join(("a",), "inner"), inputs=2), batcher)
+    join = StageProcessor("s1/0", 0, stage(PhysicalJoin(("a",), "inner"), inputs=2), batcher)
     left = Event(batch("left"), MAY, port=0)
     right = Event(batch("right"), MAY, port=1)
     assert handle(join, right, Watermark(7, MAY), left).messages == []
@@ -233,7 +240,7 @@ def test_end_without_any_rows_is_still_handed_in_because_a_count_of_nothing_is_a
 def test_a_stage_that_changes_nothing_passes_batches_on_without_a_job(
     spark: Spark, batcher: JobBatcher
 ) -> None:
-    sink = StageProcessor("s1", 0, stage(Write("totals")), batcher)
+    sink = StageProcessor("s1", 0, stage(WriteSink("totals")), batcher)
     assert payloads(handle(sink, Event(batch("a"), MAY))) == [SinkResult("totals", batch("a"))]
     assert spark.shares == []
 
@@ -246,7 +253,7 @@ def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, batcher: JobB
 
 @pytest.mark.parametrize("step", [FILTER, FIRST])
 def test_what_is_no_batch_fails_its_run_and_no_other(
-    step: Step, spark: Spark, batcher: JobBatcher
+    step: PhysicalOperator, spark: Spark, batcher: JobBatcher
 ) -> None:
     operator = StageProcessor("s1/0", 0, stage(step), batcher)
     outcome = handle(

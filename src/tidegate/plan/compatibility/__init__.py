@@ -1,1 +1,1 @@
-"""Whether the state of a run fits a changed plan."""
+"""Checks whether the state of a run fits a changed plan."""

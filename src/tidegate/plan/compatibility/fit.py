@@ -1,18 +1,18 @@
-"""Whether what a run keeps under one plan still fits another: why not, if it does not.
+"""Whether the state of a run under one plan fits another plan, and if not, why.
 
-What is kept came *for good*: rows of sources that went through narrow stages only, on which a
-stateful stage or a sink then builds. It was made by the steps before it, so those must not change.
-What a stateful stage answers serves one cut and is computed anew for the next, from all that the
-stage keeps. So what is done with answers may change:
+Rows of sources that only narrow stages have processed are *permanent*: they are stored by the
+stateful stage or the sink that they reach. They were computed by the operators before it, so those
+must not change. The output of a stateful stage is valid for one checkpoint and recomputed for the
+next, from all state of the stage. So what is done with such output may change:
 
-    kept for good       every stage from a source to a stateful stage or a sink, and of a stateful
-                        stage that such rows reach all steps up to the last stateful one
-    computed anew       the steps behind those, and every stage that only answers reach
+    permanent     every stage from a source to a stateful stage or a sink, and in a stateful stage
+                  that permanent rows reach, all operators up to the last stateful one
+    recomputed    the operators behind those, and every stage that only recomputed rows reach
 
-The shards of a stage keep what was sent there by its key, which depends on the types of both sides
-of a join; so nothing may change before a stage that keeps rows for good. Stages and the ways
-between them have to be the same by their ids, and so have the columns of what a stage gives:
-earlier cuts of the run are still read.
+Rows are assigned to the shards of a stage by its key, which depends on the types of both sides of a
+join; so nothing may change upstream of a stage that stores permanent rows. Stages and the edges
+between them must be the same by their ids, and so must the columns of a stage's output: earlier
+checkpoints of the run are still read.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from tidegate.plan.compatibility.operator_words import Plain, step_words
+from tidegate.plan.compatibility.operator_words import Plain, operator_words
 from tidegate.plan.physical import STATEFUL
 
 Nodes: TypeAlias = Mapping[str, Plain]
-"""The nodes of a recorded plan by their ids, upstream before downstream."""
+"""The nodes of a recorded plan by id, upstream before downstream."""
 
 _STATEFUL = frozenset(kind.__name__ for kind in STATEFUL)
-OTHER_GRAPH = "the stages, their shards, their state or the ways between them are not the same"
+OTHER_GRAPH = "the stages, their shards, their state or the edges between them are not the same"
 
 
 @dataclass(frozen=True)
-class Keeping:
-    """What the stages of a plan keep."""
+class Retention:
+    """Which stages of a plan handle permanent rows."""
 
     nodes: Nodes
 
     @cached_property
-    def passing(self) -> frozenset[str]:
-        """The narrow stages through which rows of sources go for good."""
+    def forwarding(self) -> frozenset[str]:
+        """The narrow stages that permanent rows pass through."""
         found: set[str] = set()
         for node in stages(self.nodes):
             upstreams = upstreams_of(self.nodes, node)
@@ -49,45 +49,47 @@ class Keeping:
         return frozenset(found)
 
     @cached_property
-    def keeping(self) -> frozenset[str]:
-        """The stateful stages that such rows reach."""
+    def storing(self) -> frozenset[str]:
+        """The stateful stages that permanent rows reach."""
         return frozenset(
             node["id"]
             for node in stages(self.nodes)
-            if is_stateful(node) and self.passing & set(upstreams_of(self.nodes, node))
+            if is_stateful(node) and self.forwarding & set(upstreams_of(self.nodes, node))
         )
 
     @property
-    def answering(self) -> tuple[str, ...]:
-        """All other stages, and those: what they give is for good when they have ended."""
-        return tuple(node["id"] for node in stages(self.nodes) if node["id"] not in self.passing)
+    def recomputed(self) -> tuple[str, ...]:
+        """The stages whose output is recomputed for each checkpoint until they have ended."""
+        return tuple(node["id"] for node in stages(self.nodes) if node["id"] not in self.forwarding)
 
 
 def obstacles(before: Nodes, after: Nodes) -> Iterator[str]:
-    """Why what was kept under one plan does not fit another."""
+    """Why the state of a run under one plan does not fit another."""
     if _frame(before) != _frame(after):
         yield OTHER_GRAPH
         return
-    changed = [node for node in stages(after) if node["steps"] != before[node["id"]]["steps"]]
-    behind = _behind(after, [node["id"] for node in changed])
-    kept = Keeping(after)
+    changed = [
+        node for node in stages(after) if node["operators"] != before[node["id"]]["operators"]
+    ]
+    downstream = _downstream(after, [node["id"] for node in changed])
+    retention = Retention(after)
     for node in changed:
-        yield from _misfits(before[node["id"]]["steps"], node, kept)
-    for stage in [*kept.passing, *kept.keeping]:
-        if stage in behind:
-            yield f"{stage} keeps or passes on rows for good, and what comes before it has changed"
+        yield from _obstacles_of_stage(before[node["id"]]["operators"], node, retention)
+    for stage in [*retention.forwarding, *retention.storing]:
+        if stage in downstream:
+            yield f"{stage} stores or forwards permanent rows, and a stage before it has changed"
 
 
 def stages(nodes: Nodes) -> list[Plain]:
-    """Those that do something, upstream before downstream."""
-    return [node for node in nodes.values() if "steps" in node]
+    """The stages of a plan, upstream before downstream."""
+    return [node for node in nodes.values() if "operators" in node]
 
 
 def arriving(nodes: Nodes, node: Plain) -> Sequence[Plain]:
-    """The edges over which rows reach a node: its barrier's, if it stands behind one."""
+    """The edges over which rows reach a node: those of its barrier, if it has one."""
     uppers = [nodes[edge["upstream"]] for edge in node["inputs"]]
-    guards: list[Plain] = [upper for upper in uppers if upper["kind"] == "PhysicalBarrier"]
-    edges: Sequence[Plain] = guards[0]["inputs"] if guards else node["inputs"]
+    barriers: list[Plain] = [upper for upper in uppers if upper["kind"] == "PhysicalBarrier"]
+    edges: Sequence[Plain] = barriers[0]["inputs"] if barriers else node["inputs"]
     return edges
 
 
@@ -97,40 +99,44 @@ def upstreams_of(nodes: Nodes, node: Plain) -> list[str]:
 
 
 def is_stateful(stage: Plain) -> bool:
-    """Whether it answers only when its input is complete."""
-    return any(step["kind"] in _STATEFUL for step in stage["steps"])
+    """Whether it produces output only when its input is complete."""
+    return any(operator["kind"] in _STATEFUL for operator in stage["operators"])
 
 
-def _misfits(before: Sequence[Plain], after: Plain, kept: Keeping) -> Iterator[str]:
-    stage, steps = after["id"], after["steps"]
-    if stage in kept.passing:
-        yield f"what went through {stage} before is kept as it was: {_told(before, steps)}"
-    elif stage in kept.keeping and _stateful_part(before) != _stateful_part(steps):
-        yield f"{stage} keeps rows for what it did with them: {_told(before, steps)}"
-    if stage not in kept.passing and _columns(before) != _columns(steps):
-        yield f"{stage} would give other columns, and earlier cuts have those they had"
+def _obstacles_of_stage(
+    before: Sequence[Plain], after: Plain, retention: Retention
+) -> Iterator[str]:
+    stage, operators = after["id"], after["operators"]
+    if stage in retention.forwarding:
+        yield f"rows that {stage} has processed stay as they are: {_changed(before, operators)}"
+    elif stage in retention.storing and _stateful_part(before) != _stateful_part(operators):
+        yield f"{stage} stores rows that it has processed: {_changed(before, operators)}"
+    if stage not in retention.forwarding and _columns(before) != _columns(operators):
+        yield f"{stage} would produce other columns than in earlier checkpoints"
 
 
-def _told(before: Sequence[Plain], after: Sequence[Plain]) -> str:
-    return step_words(next((it for it in before if it not in after), before[-1]))
+def _changed(before: Sequence[Plain], after: Sequence[Plain]) -> str:
+    """The first operator that is no longer there."""
+    return operator_words(next((it for it in before if it not in after), before[-1]))
 
 
 def _frame(nodes: Nodes) -> list[object]:
-    """Everything but the steps, and which of the stages keep state."""
+    """Everything but the operators, and which of the stages are stateful."""
     plain = [
-        {name: its for name, its in node.items() if name != "steps"} for node in nodes.values()
+        {name: value for name, value in node.items() if name != "operators"}
+        for node in nodes.values()
     ]
     return [plain, [is_stateful(node) for node in stages(nodes)]]
 
 
-def _stateful_part(steps: Sequence[Plain]) -> list[Plain]:
-    """The steps up to the last stateful one."""
-    last = max(place for place, step in enumerate(steps) if step["kind"] in _STATEFUL)
-    return [*steps[: last + 1]]
+def _stateful_part(operators: Sequence[Plain]) -> list[Plain]:
+    """The operators up to the last stateful one."""
+    last = max(at for at, operator in enumerate(operators) if operator["kind"] in _STATEFUL)
+    return [*operators[: last + 1]]
 
 
-def _behind(nodes: Nodes, changed: Iterable[str]) -> set[str]:
-    """The stages that rows reach from one of these."""
+def _downstream(nodes: Nodes, changed: Iterable[str]) -> set[str]:
+    """The stages that rows of one of these reach."""
     origins = set(changed)
     found: set[str] = set()
     for node in stages(nodes):
@@ -139,18 +145,19 @@ def _behind(nodes: Nodes, changed: Iterable[str]) -> set[str]:
     return found
 
 
-def _columns(steps: Iterable[Plain]) -> list[object]:
-    """What decides which columns a stage gives."""
-    return [its for step in steps if (its := _columns_of(step)) is not None]
+def _columns(operators: Iterable[Plain]) -> list[object]:
+    """What determines the output columns of a stage."""
+    return [columns for it in operators if (columns := _columns_of(it)) is not None]
 
 
-def _columns_of(step: Plain) -> object:
-    match step["kind"]:
-        case "Where" | "Top" | "PartialTop":
+def _columns_of(operator: Plain) -> object:
+    match operator["kind"]:
+        case "Where" | "FinalTop" | "PartialTop":
             return None
         case "Project":
-            return [column["name"] for column in step["columns"]]
-        case "PartialAggregate" | "MergeAggregate":
-            return [step["kind"], step["by"], [column["name"] for column in step["columns"]]]
+            return [column["name"] for column in operator["columns"]]
+        case "PartialAggregate" | "MergeAggregate" as kind:
+            return [kind, operator["by"], [column["name"] for column in operator["columns"]]]
         case _:
-            return step
+            # Any change of another operator counts as one of columns, which is refused.
+            return operator

@@ -1,7 +1,7 @@
-"""What the steps of a recorded plan do, in the words of whoever declared the pipeline.
+"""One-line descriptions of the operators of a recorded plan, in the words of its declaration.
 
-A recorded plan is plain values (see `tidegate.plan.encode`): whoever reads it may not have the
-declaration that it was made from.
+A recorded plan consists of plain values (see `tidegate.plan.encode`), because its declaration may
+not be available where it is read.
 """
 
 from __future__ import annotations
@@ -9,55 +9,61 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tidegate.plan.wording import checkpoint, listed
+from tidegate.plan.wording import listed, shortened
 
 Plain: TypeAlias = Mapping[str, Any]
-"""A node or a step of a recorded plan, or a part of one."""
+"""A node or an operator of a recorded plan, or a part of one."""
 
 
-def step_words(step: Plain) -> str:
-    """One line about a step. Both halves of a split operator are the operator that was declared.
+def operator_words(operator: Plain) -> str:  # noqa: PLR0911  one case per operator
+    """One line about an operator. Both halves of a split operator are the operator declared.
 
-    >>> step_words({"kind": "Where", "sql": "quantity > 100"})
+    An operator of another version of Tidegate is described by its kind.
+
+    >>> operator_words({"kind": "Where", "sql": "quantity > 100"})
     'filter quantity > 100'
-    >>> step_words({"kind": "PartialTop", "n": 1, "by": [{"sql": "a", "descending": True}],
-    ...             "per": []})
+    >>> operator_words({"kind": "PartialTop", "n": 1, "by": [{"sql": "a", "descending": True}],
+    ...                 "per": []})
     'top 1 by=[a desc]'
     """
-    match step["kind"]:
-        case "Scan":
-            return f"source {step['source']} {_fields(step['columns'])}{_event_time(step)}"
-        case "Where":
-            return f"filter {checkpoint(step['sql'])}"
-        case "Project":
-            return f"select {_formulas(step['columns'])}"
-        case "Apply":
-            return f"transform {step['function']}"
-        case "PartialAggregate" | "MergeAggregate":
-            return f"aggregate by={listed(step['by'])} {_formulas(step['columns'])}"
+    match operator:
+        case {"kind": "Scan", "source": source, "columns": columns}:
+            return f"source {source} {_fields(columns)}{_event_time(operator)}"
+        case {"kind": "Where", "sql": sql}:
+            return f"filter {shortened(sql)}"
+        case {"kind": "Project", "columns": columns}:
+            return f"select {_formulas(columns)}"
+        case {"kind": "Apply", "function": function}:
+            return f"transform {function}"
+        case {"kind": "PhysicalUnion", "columns": columns}:
+            return f"union {listed(columns)}" if columns else "union"
+        case {"kind": "WriteSink", "sink": sink}:
+            return f"sink {sink}"
         case _:
-            return _keyed(step)
+            return _keyed(operator)
 
 
-def _keyed(step: Plain) -> str:
-    match step["kind"]:
-        case "PartialTop" | "Top":
-            per = f" per={listed(step['per'])}" if step["per"] else ""
-            return f"top {step['n']:,} by={listed([_order(it) for it in step['by']])}{per}"
-        case "Join":
-            return f"join {step['how']} on={listed(step['on'])}"
-        case "Union":
-            return f"union {listed(step['columns'])}" if step["columns"] else "union"
-        case "Write":
-            return f"sink {step['sink']}"
-        case kind:
-            return str(kind)
+def _keyed(operator: Plain) -> str:
+    match operator:
+        case {
+            "kind": "WholeAggregate" | "PartialAggregate" | "MergeAggregate" | "CompactAggregate",
+            "by": by,
+            "columns": columns,
+        }:
+            return f"aggregate by={listed(by)} {_formulas(columns)}"
+        case {"kind": "PartialTop" | "FinalTop", "n": n, "by": by, "per": per}:
+            groups = f" per={listed(per)}" if per else ""
+            return f"top {n:,} by={listed([_order(key) for key in by])}{groups}"
+        case {"kind": "PhysicalJoin", "how": how, "on": on}:
+            return f"join {how} on={listed(on)}"
+        case _:
+            return str(operator["kind"])
 
 
-def way_words(edges: Sequence[Plain], shards: int) -> str:
+def input_words(edges: Sequence[Plain], shards: int) -> str:
     """One line about how rows reach a stage, and on how many shards it runs.
 
-    >>> way_words([{"upstream": "s1", "move": "exchange", "keys": ["id"]}], 4)
+    >>> input_words([{"upstream": "s1", "move": "exchange", "keys": ["id"]}], 4)
     'on 4 shards, exchange by=[id]'
     """
     moves = [it["move"] + (f" by={listed(it['keys'])}" if it["keys"] else "") for it in edges]
@@ -68,9 +74,9 @@ def _fields(columns: Sequence[Plain]) -> str:
     return listed([f"{it['name']} {it['type']}" for it in columns])
 
 
-def _event_time(step: Plain) -> str:
-    its = step.get("event_time")
-    return f" event time {its['column']}, {its['delay']:,} ms late" if its else ""
+def _event_time(scan: Plain) -> str:
+    time = scan.get("event_time")
+    return f" event time {time['column']}, {time['delay']:,} ms late" if time else ""
 
 
 def _formulas(columns: Sequence[Plain]) -> str:
@@ -79,5 +85,5 @@ def _formulas(columns: Sequence[Plain]) -> str:
     )
 
 
-def _order(it: Plain) -> str:
-    return f"{it['sql']} {'desc' if it['descending'] else 'asc'}"
+def _order(key: Plain) -> str:
+    return f"{key['sql']} {'desc' if key['descending'] else 'asc'}"

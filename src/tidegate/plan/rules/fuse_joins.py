@@ -1,15 +1,15 @@
-"""Run a join where its left side is made.
+"""Run a join in the stage of its left side.
 
-    before   s4 [Join, Write] ◀─ s2 [Top], s3      after   s3 [Top, Join, Write] ◀─ s1, s2
-             s2 [Top] ◀─gather─ s1
+    before   s4 [PhysicalJoin, WriteSink] ◀─ s2, s3      s2 [FinalTop] ◀─gather─ s1
+    after    s3 [FinalTop, PhysicalJoin, WriteSink] ◀─ s1, s2
 
-A ranking that is joined with one small table after the other is one job instead of one per table.
-The inputs of the stage are those of its first step, then the right side of each further join. It
-answers when all of them are complete, as the joins alone would, so this is done on a single shard
-only, where nothing moves between the steps. A scan stays a stage of its own: it works on chunks as
-they come.
+A ranking that is joined with several small tables is one job instead of one per table. The inputs
+of the stage are those of its first operator, then the right side of each further join. It produces
+output when all of them are complete, as the joins alone would, so this is done on a single shard
+only, where no rows move between the operators. A scan stays a stage of its own: it processes chunks
+as they arrive.
 
-A stage takes `MOST_JOINS` joins at most, so that a job stays of a size that Spark plans quickly.
+A stage has `MOST_JOINS` joins at most, which bounds the time that Spark needs to plan its job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.plan.numbering import numbered
-from tidegate.plan.physical import Join, Move, PhysicalStage, Scan
+from tidegate.plan.physical import Move, PhysicalJoin, PhysicalStage, Scan
 
 if TYPE_CHECKING:
     from tidegate.plan.physical import PhysicalNode, PhysicalPlan
@@ -27,7 +27,7 @@ MOST_JOINS = 8
 
 
 def fuse_joins(plan: PhysicalPlan) -> PhysicalPlan:
-    """Every join becomes part of the stage on its left, if it is the only reader of that stage."""
+    """Every join becomes part of the stage of its left side, if it is that stage's only reader."""
     fused: dict[str, PhysicalNode] = {}
     homes: dict[str, str] = {}
     for node in plan.nodes:
@@ -41,20 +41,20 @@ def fuse_joins(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def _joins_alone(node: PhysicalNode, plan: PhysicalPlan) -> bool:
-    """Whether `node` joins rows of a stage that nobody else reads, where they are."""
-    if not isinstance(node, PhysicalStage) or not isinstance(node.steps[0], Join):
+    """Whether `node` begins with a join, is the only reader of its left side, and moves no rows."""
+    if not isinstance(node, PhysicalStage) or not isinstance(node.operators[0], PhysicalJoin):
         return False
     left = node.inputs[0]
     return left.move is Move.FORWARD and len(plan.readers[left.upstream]) == 1
 
 
 def _together(left: PhysicalNode, join: PhysicalNode) -> PhysicalNode:
-    """One stage of both, under the id of the left; the join alone where they do not fit."""
+    """One stage of both, under the id of the left; the join alone if they cannot be one stage."""
     if not isinstance(left, PhysicalStage) or not isinstance(join, PhysicalStage):
         return join
-    if isinstance(left.steps[0], Scan) or not left.shards == join.shards == 1:
+    if isinstance(left.operators[0], Scan) or not left.shards == join.shards == 1:
         return join
-    steps = left.steps + join.steps
-    if sum(isinstance(step, Join) for step in steps) > MOST_JOINS:
+    operators = left.operators + join.operators
+    if sum(isinstance(operator, PhysicalJoin) for operator in operators) > MOST_JOINS:
         return join
-    return replace(left, steps=steps, inputs=left.inputs + join.inputs[1:])
+    return replace(left, operators=operators, inputs=left.inputs + join.inputs[1:])

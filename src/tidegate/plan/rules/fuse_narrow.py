@@ -1,10 +1,10 @@
-"""Run operators together that need nothing but the rows at hand.
+"""Run narrow operators in the stage that they read.
 
     before   s3 [Project] ◀─forward─ s2 [Where] ◀─forward─ s1 [Scan]
     after    s1 [Scan, Where, Project]
 
-A stage boundary remains where rows move, where state lives, where several edges arrive, and
-where several readers want the same rows.
+A stage boundary remains where rows move, where there is state, where several edges arrive, and
+where several readers share rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fuse_narrow(plan: PhysicalPlan) -> PhysicalPlan:
-    """Every narrow stage joins the stage it reads, if it is the only reader."""
+    """Every narrow stage becomes part of the stage it reads, if it is the only reader."""
     fused: dict[str, PhysicalNode] = {}
     homes: dict[str, str] = {}
     for node in plan.nodes:
@@ -28,7 +28,7 @@ def fuse_narrow(plan: PhysicalPlan) -> PhysicalPlan:
         if upstream is not None and isinstance(node, PhysicalStage):
             home = fused[homes[upstream]]
             if isinstance(home, PhysicalStage):
-                fused[home.id] = replace(home, steps=home.steps + node.steps)
+                fused[home.id] = replace(home, operators=home.operators + node.operators)
                 homes[node.id] = home.id
                 continue
         homes[node.id] = node.id
@@ -38,8 +38,8 @@ def fuse_narrow(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def _only_upstream(node: PhysicalNode, plan: PhysicalPlan) -> str | None:
-    """The one stage whose rows nobody else reads and `node` treats where they are."""
-    if not isinstance(node, PhysicalStage) or not isinstance(node.steps[0], NARROW):
+    """The stage that narrow `node` reads, if it is the only reader and moves no rows."""
+    if not isinstance(node, PhysicalStage) or not isinstance(node.operators[0], NARROW):
         return None
     edge, *sides = node.inputs
     if sides:

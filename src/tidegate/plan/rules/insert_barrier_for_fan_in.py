@@ -1,11 +1,11 @@
 """Put an explicit barrier under every node where several channels arrive.
 
-    before   s3 [Join] ◀─ s1, s2
-    after    s3 [Join] ◀─ b3 PhysicalBarrier(upstream_count=2) ◀─ s1, s2
+    before   s3 [PhysicalJoin] ◀─ s1, s2
+    after    s3 [PhysicalJoin] ◀─ b3 PhysicalBarrier(upstream_count=2) ◀─ s1, s2
 
-The operator above then sees one ordered channel, in which every barrier signal is already aligned.
-An aggregate has a barrier even with a single channel: what it holds is released by the monitor, and
-the barrier node is where that release lets the end of a run pass.
+The node above then reads one ordered channel, in which every barrier signal is already aligned. An
+aggregate has a barrier even with a single channel: its results are released by the monitor, and the
+barrier node holds the end of a run until that release.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidegate.plan.numbering import numbered
 from tidegate.plan.physical import (
     ALL_UPSTREAMS,
     MONITOR,
-    Edge,
     MergeAggregate,
     PhysicalBarrier,
+    PhysicalEdge,
     PhysicalStage,
 )
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def insert_barrier_for_fan_in(plan: PhysicalPlan) -> PhysicalPlan:
-    """Exactly one barrier per fan-in, however many read it and however often it lists a child."""
-    nodes = tuple(part for node in plan.nodes for part in _guarded(node, plan))
+    """Exactly one barrier per fan-in, for any number of readers and repeated inputs."""
+    nodes = tuple(part for node in plan.nodes for part in _with_barrier(node, plan))
     return numbered(replace(plan, nodes=nodes))
 
 
-def _guarded(node: PhysicalNode, plan: PhysicalPlan) -> Iterator[PhysicalNode]:
+def _with_barrier(node: PhysicalNode, plan: PhysicalPlan) -> Iterator[PhysicalNode]:
     if not _is_fan_in(node, plan):
         yield node
         return
@@ -46,7 +46,7 @@ def _guarded(node: PhysicalNode, plan: PhysicalPlan) -> Iterator[PhysicalNode]:
     count = plan.upstream_count(node)
     barrier = f"barrier of {node.id}"
     yield PhysicalBarrier(barrier, node.inputs, node.shards, count, released_by, bound)
-    yield replace(node, inputs=(Edge(barrier),))
+    yield replace(node, inputs=(PhysicalEdge(barrier),))
 
 
 def _is_fan_in(node: PhysicalNode, plan: PhysicalPlan) -> bool:
@@ -60,4 +60,4 @@ def _has_barrier(node: PhysicalNode, plan: PhysicalPlan) -> bool:
 
 
 def _merges(node: PhysicalNode) -> bool:
-    return isinstance(node, PhysicalStage) and isinstance(node.steps[0], MergeAggregate)
+    return isinstance(node, PhysicalStage) and isinstance(node.operators[0], MergeAggregate)

@@ -1,50 +1,50 @@
-"""Read only what somebody reads.
+"""Read and compute only the columns that are used.
 
-Needs travel from the sinks to the sources. A sink and a user's function need everything, and so
-does a top, whose ties are decided by all columns; every other step needs what its SQL names,
-which is everything again where it names `*`.
-Scans, projections and aggregates then drop the rest. A union says which columns it takes, because
-its inputs may differ in what else they still carry. Names are compared without case, as Spark
-does.
+The needed columns are propagated from the sinks to the sources. A sink and a user's function need
+every column, and so does a top, whose ties are decided by all columns; every other operator needs
+the columns that its SQL names, which is every column where it names `*`. Scans, projections and
+aggregates then drop the rest. A union lists its columns, because its inputs may differ in the other
+columns that they still have. Names are compared without case, as in Spark.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, assert_never
 
 from tidegate.pipeline.nodes import STAR
 from tidegate.plan.numbering import numbered
 from tidegate.plan.physical import (
-    Aggregate,
     Apply,
-    Join,
+    CompactAggregate,
+    FinalTop,
     MergeAggregate,
     PartialAggregate,
     PartialTop,
+    PhysicalJoin,
     PhysicalStage,
+    PhysicalUnion,
     Project,
     Scan,
-    Top,
-    Union,
     Where,
-    Write,
+    WholeAggregate,
+    WriteSink,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidegate.pipeline.nodes import AggregateColumn, Column, Field
-    from tidegate.plan.physical import PhysicalNode, PhysicalPlan, Step
+    from tidegate.pipeline.nodes import AggregateColumn, SelectColumn, SourceField
+    from tidegate.plan.physical import PhysicalNode, PhysicalOperator, PhysicalPlan
 
 Need: TypeAlias = "frozenset[str] | None"
-"""Names of columns in lower case; None for all there are."""
+"""Names of columns in lower case; None for all columns."""
 
-_Named = TypeVar("_Named", "Field", "Column", "AggregateColumn")
+_Named = TypeVar("_Named", "SourceField", "SelectColumn", "AggregateColumn")
 
 
 def prune_columns(plan: PhysicalPlan) -> PhysicalPlan:
-    """The same plan, in which nothing computes or reads a column that nobody needs."""
+    """The same plan without reading or computing unused columns."""
     needs: dict[str, Need] = {node.id: frozenset() for node in plan.nodes}
     pruned: list[PhysicalNode] = []
     for node in reversed(plan.nodes):
@@ -56,34 +56,38 @@ def prune_columns(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def _prune(node: PhysicalNode, need: Need) -> tuple[PhysicalNode, Need]:
-    """The node without what its readers do not need, and what it needs of its inputs."""
+    """The node without the columns that its readers do not need, and what it needs itself."""
     if not isinstance(node, PhysicalStage):
         return node, need
-    steps: list[Step] = []
-    beside: Need = frozenset()
-    for step in reversed(node.steps):
-        kept = _narrowed(step, need)
-        steps.append(kept)
+    operators: list[PhysicalOperator] = []
+    of_right_sides: Need = frozenset()
+    for operator in reversed(node.operators):
+        kept = _narrowed(operator, need)
+        operators.append(kept)
         need = _needed(kept, need)
-        if isinstance(kept, Join):
-            # Its right side is an input of the stage, wherever in the stage the join stands.
-            beside = _both(beside, need)
-    return replace(node, steps=tuple(reversed(steps))), _both(need, beside)
+        if isinstance(kept, PhysicalJoin):
+            # The right side is an input of the stage, wherever the join is in it.
+            of_right_sides = _both(of_right_sides, need)
+    return replace(node, operators=tuple(reversed(operators))), _both(need, of_right_sides)
 
 
-def _narrowed(step: Step, need: Need) -> Step:
-    match step:
+def _narrowed(operator: PhysicalOperator, need: Need) -> PhysicalOperator:
+    match operator:
         case Scan(columns=fields):
-            return replace(step, columns=_kept(fields, need) or fields[:1])
+            return replace(operator, columns=_kept(fields, need) or fields[:1])
         case Project(columns=columns):
-            return replace(step, columns=_kept(columns, need) or columns[:1])
-        case Union():
-            return replace(step, columns=tuple(sorted(need or ())))
-        case Aggregate(by=by):
-            at_least = step.columns[:0] if by else step.columns[:1]
-            return replace(step, columns=_kept(step.columns, need) or at_least)
+            return replace(operator, columns=_kept(columns, need) or columns[:1])
+        case PhysicalUnion():
+            return replace(operator, columns=tuple(sorted(need or ())))
+        case WholeAggregate(by=by):
+            at_least = operator.columns[:0] if by else operator.columns[:1]
+            return replace(operator, columns=_kept(operator.columns, need) or at_least)
+        case PartialAggregate() | MergeAggregate() | CompactAggregate():
+            return operator
+        case Where() | Apply() | PartialTop() | FinalTop() | PhysicalJoin() | WriteSink():
+            return operator
         case _:
-            return step
+            assert_never(operator)
 
 
 def _kept(columns: Sequence[_Named], need: Need) -> tuple[_Named, ...]:
@@ -92,37 +96,30 @@ def _kept(columns: Sequence[_Named], need: Need) -> tuple[_Named, ...]:
     return tuple(it for it in columns if it.name == STAR or it.name.casefold() in need)
 
 
-def _needed(step: Step, need: Need) -> Need:
-    """What `step` needs of its input, to give its readers what they need."""
-    match step:
-        case Write() | Apply() | Top() | PartialTop():
+def _needed(operator: PhysicalOperator, need: Need) -> Need:  # noqa: C901, PLR0911  one case per operator
+    """The input columns that `operator` needs, if its readers need `need`."""
+    match operator:
+        case WriteSink() | Apply() | FinalTop() | PartialTop():
             return None
-        case Union(columns=columns):
+        case Scan():
+            return need
+        case Where(reads=reads):
+            return _both(need, _read(reads))
+        case PhysicalJoin(on=on):
+            return _both(need, _names(on))
+        case PhysicalUnion(columns=columns):
             return _names(columns) or None
         case Project(columns=columns):
             return _needed_by_project(columns, need)
-        case Aggregate() | PartialAggregate() | MergeAggregate():
-            return _reads(step)
+        case WholeAggregate(by=by) | PartialAggregate(by=by):
+            return _read(by, *(column.reads for column in operator.columns))
+        case MergeAggregate(by=by) | CompactAggregate(by=by):
+            return _names(by, (state.name for it in operator.columns for state in it.states))
         case _:
-            return _both(need, _reads(step))
+            assert_never(operator)
 
 
-def _reads(step: Step) -> Need:
-    """The columns that `step` looks at itself."""
-    match step:
-        case Where(reads=reads):
-            return _read(reads)
-        case Aggregate(by=by) | PartialAggregate(by=by):
-            return _read(by, *(column.reads for column in step.columns))
-        case MergeAggregate(by=by):
-            return _names(by, (state.name for it in step.columns for state in it.states))
-        case Join(on=on):
-            return _names(on)
-        case _:
-            return frozenset()
-
-
-def _needed_by_project(columns: Sequence[Column], need: Need) -> Need:
+def _needed_by_project(columns: Sequence[SelectColumn], need: Need) -> Need:
     reads = _read(*(column.reads for column in columns))
     if not any(column.name == STAR for column in columns):
         return reads
@@ -138,7 +135,7 @@ def _both(left: Need, right: Need) -> Need:
 
 
 def _read(*groups: Iterable[str]) -> Need:
-    """Columns that SQL reads; a star in an expression, as in `hash(*)`, needs all there are."""
+    """Columns that SQL reads; a star in an expression, as in `hash(*)`, needs all columns."""
     names = _names(*groups)
     return None if STAR in names else names
 

@@ -1,16 +1,16 @@
-"""Scan again rather than write down what several readers share.
+"""Scan again rather than store rows that several readers share.
 
-    before   s2 [Top] ◀─ s1 [Scan, Where]      after   s2 [Top] ◀─ s1 [Scan, Where]
-             s3 [Join] ◀─ s1                           s4 [Join] ◀─ s3 [Scan, Where]
+    before   s2 [FinalTop] ◀─ s1 [Scan, Where]      after   s2 [FinalTop] ◀─ s1 [Scan, Where]
+             s3 [PhysicalJoin] ◀─ s1                           s4 [PhysicalJoin] ◀─ s3 [Scan, Where]
 
 A scan and the filters and selects above it cost less than writing their rows and reading them in
 every reader, and each copy is fused with its reader and reads only the columns that it needs.
-What is not cheap is shared as before: users' functions, aggregates, tops, joins and unions. So are
-filters and selects that run in the stage of one of these.
+Expensive operators stay shared: users' functions, aggregates, tops, joins and unions. So do filters
+and selects that run in the stage of one of these.
 
 A stage is repeated for `MOST_COPIES` readers at most, counting those of copies above it; one with
-more stays a single stage, read by all. Unions and joins are never repeated, so streams that part
-and meet again do not multiply, and a plan grows by that factor at worst.
+more readers stays a single stage. Unions and joins are never repeated, so diamonds do not multiply,
+and a plan grows by that factor at most.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ _CHEAP = (Scan, Where, Project)
 def repeat_narrow(plan: PhysicalPlan) -> PhysicalPlan:
     """Every cheap stage becomes as many stages as it has readers."""
     repeated = _repeated(plan)
-    wanted: defaultdict[str, list[str]] = defaultdict(list, {plan.root.id: [plan.root.id]})
-    copies = [
-        _copy(node, name, repeated, wanted)
+    copies: defaultdict[str, list[str]] = defaultdict(list, {plan.root.id: [plan.root.id]})
+    nodes = [
+        _copy(node, name, repeated, copies)
         for node in reversed(plan.nodes)
-        for name in dict.fromkeys(wanted[node.id])
+        for name in dict.fromkeys(copies[node.id])
     ]
-    return numbered(replace(plan, nodes=tuple(reversed(copies))))
+    return numbered(replace(plan, nodes=tuple(reversed(nodes))))
 
 
 def _copy(
-    node: PhysicalNode, name: str, repeated: set[str], wanted: defaultdict[str, list[str]]
+    node: PhysicalNode, name: str, repeated: set[str], copies: defaultdict[str, list[str]]
 ) -> PhysicalNode:
-    """The node under a name of its own, reading copies that it adds to those `wanted`."""
-    # A reader that lists a child twice, as a self-join does, has one copy of it.
+    """The node under this name, reading copies of its inputs that are added to `copies`."""
+    # A reader that lists an input twice, as a self-join does, has one copy of it.
     for upstream in {edge.upstream: None for edge in node.inputs}:
-        number = len(wanted[upstream])
-        wanted[upstream].append(f"{upstream}.{number}" if upstream in repeated else upstream)
-    edges = tuple(replace(edge, upstream=wanted[edge.upstream][-1]) for edge in node.inputs)
+        number = len(copies[upstream])
+        copies[upstream].append(f"{upstream}.{number}" if upstream in repeated else upstream)
+    edges = tuple(replace(edge, upstream=copies[edge.upstream][-1]) for edge in node.inputs)
     return replace(node, id=name, inputs=edges)
 
 
 def _repeated(plan: PhysicalPlan) -> set[str]:
-    """The stages to repeat: cheap ones whose readers, and those of copies above, are few."""
+    """The stages to repeat: cheap ones with few readers, counting those of copies above."""
     cheap = _cheap(plan)
     copies = dict.fromkeys(plan.by_id, 1)
     repeated: set[str] = set()
@@ -68,7 +68,7 @@ def _repeated(plan: PhysicalPlan) -> set[str]:
 
 
 def _cheap(plan: PhysicalPlan) -> set[str]:
-    """Stages that filter and select rows which are written down in any case."""
+    """Stages that only filter and select rows that are stored anyway."""
     cheap: set[str] = set()
     for node in plan.nodes:
         uppers = {edge.upstream for edge in node.inputs}
@@ -79,4 +79,4 @@ def _cheap(plan: PhysicalPlan) -> set[str]:
 
 
 def _is_cheap(node: PhysicalNode) -> bool:
-    return isinstance(node, PhysicalStage) and all(isinstance(it, _CHEAP) for it in node.steps)
+    return isinstance(node, PhysicalStage) and all(isinstance(it, _CHEAP) for it in node.operators)

@@ -1,9 +1,9 @@
-"""Rank each shard by itself before gathering all of them.
+"""Rank each shard by itself before gathering the rows of all shards.
 
-    before   s2 [Top] ◀─gather─ s1
-    after    s3 [Top] ◀─gather─ s2 [PartialTop] ◀─forward─ s1
+    before   s2 [FinalTop] ◀─gather─ s1
+    after    s3 [FinalTop] ◀─gather─ s2 [PartialTop] ◀─forward─ s1
 
-At most n rows per group and batch are gathered, whatever the shards hold.
+At most n rows per group and batch are gathered, however many rows the shards have.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.plan.numbering import numbered
-from tidegate.plan.physical import Edge, Move, PartialTop, PhysicalStage, Top
+from tidegate.plan.physical import FinalTop, Move, PartialTop, PhysicalEdge, PhysicalStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +29,15 @@ def split_tops(plan: PhysicalPlan) -> PhysicalPlan:
 def _split(node: PhysicalNode, plan: PhysicalPlan) -> Iterator[PhysicalNode]:
     match node:
         case PhysicalStage(
-            steps=(Top(n=n, by=by, per=per), *_), inputs=(Edge(move=Move.GATHER) as edge,)
+            operators=(FinalTop(n=n, by=by, per=per), *_),
+            inputs=(PhysicalEdge(move=Move.GATHER) as edge,),
         ):
             upstream, below = plan.by_id[edge.upstream], PartialTop(n, by, per)
-            if isinstance(upstream, PhysicalStage) and upstream.steps[-1] != below:
+            if isinstance(upstream, PhysicalStage) and upstream.operators[-1] != below:
                 partial = f"partial of {node.id}"
-                yield PhysicalStage(partial, (below,), (Edge(upstream.id),), upstream.shards)
+                yield PhysicalStage(
+                    partial, (below,), (PhysicalEdge(upstream.id),), upstream.shards
+                )
                 edge = replace(edge, upstream=partial)
             yield replace(node, inputs=(edge,))
         case _:

@@ -73,7 +73,7 @@ def _at_the_checkpoint(
     told: Difference,
 ) -> Iterator[str]:
     """What was given for good at one cut, and is not at another."""
-    tasks = [task for task, (node, _) in task_graph.tasks.items() if node.id in told.answering]
+    tasks = [task for task, (node, _) in task_graph.tasks.items() if node.id in told.recomputed]
     ended = plans.ended_before(connection, run, checkpoint.number, tasks)
     if ended:
         yield f"{listed(ended)} had ended before the cut, with what the earlier plan answered"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.pipeline import Pipeline
-    from tidegate.pipeline.nodes import Field
+    from tidegate.pipeline.nodes import SourceField
     from tidegate.spark import Batch, Rows, Stream
 
 Copy: TypeAlias = "Callable[[str, str], Batch]"
@@ -57,7 +57,7 @@ class _Taking:
     """Takes the batches of one stream as chunks of a source."""
 
     def __init__(
-        self, run: str, source: str, fields: Sequence[Field], checkpoint: str, chunks: Chunks
+        self, run: str, source: str, fields: Sequence[SourceField], checkpoint: str, chunks: Chunks
     ) -> None:
         self.run = run
         self.source = source

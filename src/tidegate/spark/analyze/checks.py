@@ -1,4 +1,4 @@
-"""What Spark accepts and Tidegate must not: inexact sums, keys that do not compare by hash."""
+"""Rejects what Spark accepts and Tidegate cannot run: inexact sums, join keys of two types."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ if TYPE_CHECKING:
 
 
 def check_aggregate(aggregate: Aggregate, rows: DataFrame, whole: StructType) -> frozenset[str]:
-    """Raise unless it is as exact as declared and its parts add up to the type of the whole.
+    """The names of the calls that add floating point.
 
-    The result are the names of those of its calls that add floating point.
+    Raises unless the aggregate is as exact as declared, and has the same types when it is merged
+    from partial results.
     """
     types = call_types(rows, aggregate.columns)
     for column in inexact_calls(aggregate.columns, types) if aggregate.exact else ():
-        reason = "it adds floating-point numbers, and their order shows in the last digits"
+        reason = "it adds floating-point numbers, and the last digits depend on their order"
         instead = "Cast what is added: sum(cast(x as decimal(18,2)))."
         raise InexactAggregate(aggregate.at, column.name, column.sql, reason, instead)
     partial = partial_aggregate(rows, aggregate.by, aggregate.columns, types)
     merged = merge_aggregate(partial, aggregate.by, aggregate.columns, types)
-    for wanted, found in zip(listed(whole), listed(merged.schema), strict=True):
-        if wanted != found:
-            reason = f"merged from partial results {found[0]!r} is {found[1]}, not {wanted[1]}"
-            sql = next((it.sql for it in aggregate.columns if it.name == wanted[0]), wanted[0])
+    for expected, found in zip(listed(whole), listed(merged.schema), strict=True):
+        if expected != found:
+            reason = f"merged from partial results {found[0]!r} is {found[1]}, not {expected[1]}"
+            sql = next((it.sql for it in aggregate.columns if it.name == expected[0]), expected[0])
             instead = "Cast the whole expression to the type you want."
             raise RefusedBySpark(aggregate.at, "aggregate", sql, "TYPES_DIFFER", reason, instead)
     return frozenset(name for name, kind in types.items() if kind.is_floating)
 
 
 def check_join(join: Join, left: DataFrame, right: DataFrame) -> None:
-    """Raise unless every key has one type: rows meet by the hash of their keys."""
+    """Raise unless every key has the same type on both sides: rows are matched by key hash."""
     for name in join.on:
         types = _type_of(left, name), _type_of(right, name)
         if types[0] != types[1]:

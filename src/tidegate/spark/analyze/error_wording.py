@@ -1,12 +1,23 @@
-"""How an operator is named in an error, and which part of it is to blame."""
+"""The name of an operator in an error, and the part of it that Spark rejects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from pyspark.sql import functions as fn
 
-from tidegate.pipeline.nodes import STAR, Aggregate, Filter, Join, Select, Source, Top, Transform
+from tidegate.pipeline.nodes import (
+    STAR,
+    Aggregate,
+    Filter,
+    Join,
+    Select,
+    Sink,
+    Source,
+    Top,
+    Transform,
+    Union,
+)
 from tidegate.spark.jobs.spark_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
@@ -14,16 +25,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidegate.pipeline.nodes import Node
+    from tidegate.pipeline.nodes import Operator
 
 
-def kind_of(operator: Node) -> str:
-    """The operator's name as users write it."""
+def kind_of(operator: Operator) -> str:
+    """The name of the operator's method."""
     return type(operator).__name__.lower()
 
 
-def guilty_part(operator: Node, inputs: Sequence[DataFrame]) -> str:
-    """The first part of the operator that Spark refuses by itself, or all parts."""
+def rejected_part(operator: Operator, inputs: Sequence[DataFrame]) -> str:
+    """The first part of the operator that Spark rejects by itself, or all parts."""
     parts = list(_parts(operator))
     for part in parts if len(inputs) == 1 else ():
         if not _is_accepted(part, inputs[0]):
@@ -31,8 +42,8 @@ def guilty_part(operator: Node, inputs: Sequence[DataFrame]) -> str:
     return ", ".join(parts)
 
 
-def _parts(operator: Node) -> Iterator[str]:
-    """The SQL of an operator, piece by piece; names where it has no SQL."""
+def _parts(operator: Operator) -> Iterator[str]:  # noqa: C901  one case per operator
+    """The SQL of an operator in parts; names where it has no SQL."""
     match operator:
         case Source():
             yield from (f"{field.name} {field.type}" for field in operator.schema)
@@ -48,11 +59,15 @@ def _parts(operator: Node) -> Iterator[str]:
             yield from operator.on
         case Transform(function=function):
             yield getattr(function, "__qualname__", repr(function))
+        case Union() | Sink():
+            return
+        case _:
+            assert_never(operator)
 
 
 def _is_accepted(sql: str, rows: DataFrame) -> bool:
     try:
-        rows.select(fn.expr(sql)).schema  # noqa: B018 - asking is what analyses it over Connect
+        rows.select(fn.expr(sql)).schema  # noqa: B018  over Connect, reading the schema analyzes it
     except SPARK_ERRORS:
         return False
     return True

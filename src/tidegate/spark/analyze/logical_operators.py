@@ -1,10 +1,20 @@
-"""Declared operators as DataFrame functions: plain Spark doing each in one go."""
+"""Logical operators as DataFrame functions: each computed at once by plain Spark."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from tidegate.pipeline.nodes import Aggregate, Filter, Join, Select, Sink, Top, Transform, Union
+from tidegate.pipeline.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Select,
+    Sink,
+    Source,
+    Top,
+    Transform,
+    Union,
+)
 from tidegate.spark.jobs import operators
 from tidegate.spark.jobs.aggregates import aggregate
 
@@ -13,13 +23,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidegate.pipeline.nodes import Node
+    from tidegate.pipeline.nodes import Operator
 
 
-def apply_operator(  # noqa: C901, PLR0911 - one line per operator
-    operator: Node, inputs: Sequence[DataFrame]
+def apply_logical(  # noqa: C901, PLR0911  one case per operator
+    operator: Operator, inputs: Sequence[DataFrame]
 ) -> DataFrame:
-    """What a declared operator, not a source, makes of its inputs."""
+    """The output of a logical operator other than a source."""
     rows, *others = inputs
     match operator:
         case Filter(condition=condition):
@@ -39,5 +49,7 @@ def apply_operator(  # noqa: C901, PLR0911 - one line per operator
             return operators.union(inputs)
         case Sink():
             return rows
+        case Source():
+            raise AssertionError("a source reads no rows")
         case _:
-            raise AssertionError(f"{type(operator).__name__} reads no rows")
+            assert_never(operator)

@@ -1,8 +1,8 @@
-"""Preparing a physical plan: every stage with the types it will meet, before any data is there.
+"""Prepares a physical plan: the schemas and types of every stage, before any data is read.
 
-Each stage is analysed over empty inputs, upstream first. A stage that then receives nothing
-still has the right columns, and the step that finishes an aggregate knows the types which
-Spark's own aggregate would have had on rows that are no longer there.
+Each stage is analyzed over empty inputs, upstream first. A stage without input rows then has the
+right columns, and the operator that finishes an aggregate knows the types which Spark's own
+aggregate has over the original rows, which it does not receive.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tidegate.plan.physical import (
     PartialAggregate,
     PhysicalStage,
     Scan,
-    Write,
-    inputs_by_step,
+    WriteSink,
+    inputs_by_operator,
 )
 from tidegate.spark.analyze.schemas import empty, empty_source
 from tidegate.spark.jobs.aggregates import CallTypes, call_types
-from tidegate.spark.jobs.apply_operator import apply_step
+from tidegate.spark.jobs.apply_operator import apply_operator
 from tidegate.spark.jobs.exchange import Route
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from tidegate.plan.physical import Edge, PhysicalPlan
+    from tidegate.plan.physical import PhysicalEdge, PhysicalPlan
     from tidegate.spark.session.sessions import Session
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedStage:
-    """A stage that can run: its steps, the schemas of its inputs and output, where rows go.
+    """A stage that can run: its operators, the schemas of its inputs and output, its route.
 
-    The first input of a scan is what clients deliver, with the columns that it reads. `types` are,
-    for each step, those of the aggregate that it works on.
+    The first input of a scan is what clients deliver, with the columns that it reads. `types` has,
+    for each operator, the types of its aggregate.
     """
 
     stage: PhysicalStage
@@ -51,19 +51,19 @@ class PreparedStage:
     @property
     def source(self) -> str | None:
         """The source it scans."""
-        first = self.stage.steps[0]
+        first = self.stage.operators[0]
         return first.source if isinstance(first, Scan) else None
 
     @property
     def sink(self) -> str | None:
-        """The sink whose result it makes."""
-        last = self.stage.steps[-1]
-        return last.sink if isinstance(last, Write) else None
+        """The sink whose result it writes."""
+        last = self.stage.operators[-1]
+        return last.sink if isinstance(last, WriteSink) else None
 
     @property
     def is_stateful(self) -> bool:
-        """Whether it answers only when all of its input is there."""
-        return any(isinstance(step, STATEFUL) for step in self.stage.steps)
+        """Whether it produces output only when all of its input is complete."""
+        return any(isinstance(operator, STATEFUL) for operator in self.stage.operators)
 
 
 def prepare(plan: PhysicalPlan, session: Session) -> dict[str, PreparedStage]:
@@ -75,13 +75,13 @@ def prepare(plan: PhysicalPlan, session: Session) -> dict[str, PreparedStage]:
     return prepared
 
 
-def inputs_of(plan: PhysicalPlan, stage: PhysicalStage) -> tuple[Edge, ...]:
-    """The edges by which rows come from other stages, looking through the barrier before it."""
+def inputs_of(plan: PhysicalPlan, stage: PhysicalStage) -> tuple[PhysicalEdge, ...]:
+    """The edges over which rows arrive from other stages, ignoring the barrier between."""
     return plan.arriving(stage)
 
 
 def route_of(plan: PhysicalPlan, stage: PhysicalStage) -> Route | None:
-    """How the rows of a stage are spread over the shards of its reader, if they are."""
+    """How the rows of a stage are distributed over the shards of its reader, if they are."""
     readers = [plan.by_id[reader] for reader in plan.readers[stage.id]]
     edges = {edge for reader in readers for edge in reader.inputs if edge.upstream == stage.id}
     exchanged = [edge for edge in edges if edge.move is Move.EXCHANGE]
@@ -98,16 +98,18 @@ def _prepared(
     session: Session,
 ) -> PreparedStage:
     inputs = _empty_inputs(stage, upstreams, session)
-    # An aggregate is finished from what its first input began.
+    # A merge finishes the aggregate whose partial results are its first input.
     known: CallTypes = upstreams[0].types[-1] if upstreams else {}
     types: list[CallTypes] = []
     rows: tuple[DataFrame, ...] = ()
-    for step, more in zip(stage.steps, inputs_by_step(stage.steps, inputs), strict=True):
+    for operator, more in zip(
+        stage.operators, inputs_by_operator(stage.operators, inputs), strict=True
+    ):
         rows = (*rows, *more)
-        if isinstance(step, PartialAggregate):
-            known = call_types(rows[0], step.columns)
+        if isinstance(operator, PartialAggregate):
+            known = call_types(rows[0], operator.columns)
         types.append(known)
-        rows = (apply_step(step, rows, known),)
+        rows = (apply_operator(operator, rows, known),)
     schemas = tuple(it.schema for it in inputs)
     return PreparedStage(stage, schemas, rows[0].schema, tuple(types), route)
 
@@ -115,6 +117,6 @@ def _prepared(
 def _empty_inputs(
     stage: PhysicalStage, upstreams: Sequence[PreparedStage], session: Session
 ) -> list[DataFrame]:
-    first = stage.steps[0]
+    first = stage.operators[0]
     delivered = [empty_source(session, first.columns)] if isinstance(first, Scan) else []
     return [*delivered, *(empty(session, upstream.output) for upstream in upstreams)]

@@ -1,4 +1,4 @@
-"""Schemas without rows: how Spark's analyser is asked about types before any data is touched."""
+"""Empty DataFrames of given schemas, to analyze types before any data is read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.pipeline.nodes import Field
+    from tidegate.pipeline.nodes import SourceField
     from tidegate.spark.session.sessions import Session
 
 
 Schema: TypeAlias = StructType
-"""Names and types of columns, for rooms that do not know Spark."""
+"""Names and types of columns, for packages that do not import Spark."""
 
 
 def empty(session: Session, schema: StructType) -> DataFrame:
@@ -26,17 +26,17 @@ def empty(session: Session, schema: StructType) -> DataFrame:
     return session.range(0).select(*columns)
 
 
-def empty_source(session: Session, fields: Sequence[Field]) -> DataFrame:
+def empty_source(session: Session, fields: Sequence[SourceField]) -> DataFrame:
     """No rows of the declared columns, whose types are still text."""
     columns = [fn.lit(None).cast(field.type).alias(field.name) for field in fields]
     return session.range(0).select(*columns)
 
 
 def column(name: str) -> Column:
-    """The column of exactly this name, whatever characters it has."""
+    """The column of exactly this name, with any characters."""
     return fn.col("`" + name.replace("`", "``") + "`")
 
 
 def listed(schema: StructType) -> tuple[tuple[str, str], ...]:
-    """Names and types as text, as people write them."""
+    """Names and types as text, as in a declaration."""
     return tuple((field.name, field.dataType.simpleString()) for field in schema)

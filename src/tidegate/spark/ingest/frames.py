@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.pipeline import Pipeline
-    from tidegate.pipeline.nodes import Field
+    from tidegate.pipeline.nodes import SourceField
     from tidegate.spark.jobs.exchange import Batch
 
 FRAME = "the DataFrame"
@@ -84,7 +84,7 @@ def copy_frame(
     return ingest_table(pipeline, source, _in_utc(fields, frame), root, beginning)
 
 
-def _declared(source: str, fields: Sequence[Field], rows: DataFrame) -> DataFrame:
+def _declared(source: str, fields: Sequence[SourceField], rows: DataFrame) -> DataFrame:
     """The declared columns; a declared type must hold every value of the type found."""
     if rows.isStreaming:
         raise UnsupportedData(source, "a streaming DataFrame; use follow() for a stream")
@@ -121,7 +121,7 @@ def _decimal(kind: str) -> tuple[int, int]:
     return int(digits), int(scale)
 
 
-def _in_utc(fields: Sequence[Field], table: pa.Table) -> pa.Table:
+def _in_utc(fields: Sequence[SourceField], table: pa.Table) -> pa.Table:
     """Timestamps without a zone, as pandas has them, are UTC where the source declares a zone."""
     schema = arrow_schema(fields)
     zoned = {it.name.casefold() for it in schema or () if getattr(it.type, "tz", None)}

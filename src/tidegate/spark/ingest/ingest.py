@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.pipeline import Pipeline
-    from tidegate.pipeline.nodes import Field
+    from tidegate.pipeline.nodes import SourceField
     from tidegate.spark.batch import Batch
     from tidegate.spark.session.sessions import Session
 
@@ -178,7 +178,7 @@ def digest(file: str) -> str:
 # --- What is there ---------------------------------------------------------------------------
 
 
-def _declared(pipeline: Pipeline, source: str) -> tuple[Field, ...]:
+def _declared(pipeline: Pipeline, source: str) -> tuple[SourceField, ...]:
     declared = pipeline.sources.get(source)
     if declared is None:
         raise UnknownSource(source=source, known=", ".join(pipeline.sources))

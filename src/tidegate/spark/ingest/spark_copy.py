@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tidegate.errors import RunError
-    from tidegate.pipeline.nodes import Field
+    from tidegate.pipeline.nodes import SourceField
     from tidegate.spark.ingest.layouts import Layout
     from tidegate.spark.jobs.exchange import Batch
     from tidegate.spark.session.sessions import Session
@@ -39,7 +39,7 @@ class VettedChunk:
     """A file that Spark may read: no line or value of it is too large."""
 
     source: str
-    fields: Sequence[Field]
+    fields: Sequence[SourceField]
     file: str
     layout: Layout
 

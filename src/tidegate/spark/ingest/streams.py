@@ -28,7 +28,7 @@ from tidegate.spark.session.jvm_liveness import is_remote
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidegate.pipeline.nodes import Field
+    from tidegate.pipeline.nodes import SourceField
     from tidegate.spark.jobs.exchange import Batch
 
 Rows: TypeAlias = DataFrame
@@ -38,7 +38,7 @@ Stream: TypeAlias = StreamingQuery
 STREAM = "the stream"
 
 
-def check_stream(source: str, fields: Sequence[Field], rows: DataFrame) -> None:
+def check_stream(source: str, fields: Sequence[SourceField], rows: DataFrame) -> None:
     """Refuse what is no stream, cannot be followed, or has other columns than the source."""
     if is_remote(rows.sparkSession):
         raise StreamOverConnect(source)
@@ -98,7 +98,7 @@ def planned_batch(checkpoint: str) -> int | None:
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
-def copy_rows(fields: Sequence[Field], rows: DataFrame, root: str, name: str) -> Batch:
+def copy_rows(fields: Sequence[SourceField], rows: DataFrame, root: str, name: str) -> Batch:
     """Copy the declared columns of a batch to files below `root` whose names begin with `name`."""
     folder = name + UNFINISHED
     try:

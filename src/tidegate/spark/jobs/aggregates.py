@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from tidegate.pipeline.nodes import AggregateColumn, Call, State
+    from tidegate.pipeline.nodes import AggregateCall, AggregateColumn, AggregateState
 
 FLOATING = (FloatType, DoubleType, StringType)
 """Types that are added as doubles, so that the order of rows shows in the last digits."""
@@ -120,7 +120,7 @@ def _grouped(rows: DataFrame, by: Sequence[str], values: Sequence[SparkColumn]) 
 # --- where Spark's own aggregate needs more than the recipe ----------------------------------
 
 
-def _partial(call: Call, state: State, kind: CallType) -> str:
+def _partial(call: AggregateCall, state: AggregateState, kind: CallType) -> str:
     """The SQL of a state. Sums of an average may not overflow where the average would not."""
     if call.function == "avg" and isinstance(kind.argument, LongType):
         wide = f"sum(cast({call.argument} as decimal(20,0)))"
@@ -128,11 +128,11 @@ def _partial(call: Call, state: State, kind: CallType) -> str:
     return state.partial
 
 
-def _finished(call: Call, kind: CallType) -> SparkColumn:
+def _finished(call: AggregateCall, kind: CallType) -> SparkColumn:
     return _value(call, kind).cast(kind.result).alias(call.name)
 
 
-def _value(call: Call, kind: CallType) -> SparkColumn:
+def _value(call: AggregateCall, kind: CallType) -> SparkColumn:
     match call.function:
         case "avg":
             return _average(call, kind)
@@ -142,7 +142,7 @@ def _value(call: Call, kind: CallType) -> SparkColumn:
             return fn.expr(call.finish)
 
 
-def _estimate(call: Call) -> SparkColumn:
+def _estimate(call: AggregateCall) -> SparkColumn:
     """The estimate of a merged sketch. One that was never merged remembers the order of its rows
     and estimates otherwise; a union with itself makes every sketch a merged one.
     """
@@ -150,7 +150,7 @@ def _estimate(call: Call) -> SparkColumn:
     return fn.coalesce(fn.hll_sketch_estimate(fn.hll_union(sketch, sketch)), fn.lit(0))
 
 
-def _average(call: Call, kind: CallType) -> SparkColumn:
+def _average(call: AggregateCall, kind: CallType) -> SparkColumn:
     total, count = (column(state.name) for state in call.states)
     if isinstance(kind.argument, DecimalType):
         return decimal_average(total, count, kind.argument)

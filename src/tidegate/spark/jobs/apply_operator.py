@@ -1,76 +1,88 @@
-"""Physical steps as DataFrame functions: what a stage does to the rows of its inputs."""
+"""Physical operators as DataFrame functions: what a stage does to the rows of its inputs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from tidegate.plan.physical import (
     Apply,
     CompactAggregate,
-    Join,
+    FinalTop,
     MergeAggregate,
     PartialAggregate,
     PartialTop,
+    PhysicalJoin,
+    PhysicalUnion,
     Project,
     Scan,
-    Top,
-    Union,
     Where,
-    Write,
-    inputs_by_step,
+    WholeAggregate,
+    WriteSink,
+    inputs_by_operator,
 )
-from tidegate.spark.jobs import operators
-from tidegate.spark.jobs.aggregates import compact_aggregate, merge_aggregate, partial_aggregate
+from tidegate.spark.jobs.aggregates import (
+    aggregate,
+    compact_aggregate,
+    merge_aggregate,
+    partial_aggregate,
+)
+from tidegate.spark.jobs.operators import apply, join, project, top, union, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from tidegate.plan.physical import Step
+    from tidegate.plan.physical import PhysicalOperator
     from tidegate.spark.jobs.aggregates import CallTypes
 
 
-def apply_steps(
-    steps: Sequence[Step],
+def apply_operators(
+    operators: Sequence[PhysicalOperator],
     inputs: Sequence[DataFrame],
     types: Sequence[CallTypes],
     tags: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows after all steps; `types` are, for each step, those of the aggregate it works on."""
+    """The rows after all operators; `types` has, for each of them, the types of its aggregate."""
     rows: tuple[DataFrame, ...] = ()
-    for step, more, known in zip(steps, inputs_by_step(steps, inputs), types, strict=True):
-        rows = (apply_step(step, (*rows, *more), known, tags),)
-    (made,) = rows
-    return made
+    by_operator = inputs_by_operator(operators, inputs)
+    for operator, more, known in zip(operators, by_operator, types, strict=True):
+        rows = (apply_operator(operator, (*rows, *more), known, tags),)
+    (result,) = rows
+    return result
 
 
-def apply_step(  # noqa: C901, PLR0911 - one line per step
-    step: Step, inputs: Sequence[DataFrame], types: CallTypes, tags: Sequence[str] = ()
+def apply_operator(  # noqa: C901, PLR0911  one case per operator
+    operator: PhysicalOperator,
+    inputs: Sequence[DataFrame],
+    types: CallTypes,
+    tags: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows after one step; those of different `tags` never meet."""
+    """The rows after one operator; rows with different `tags` are never combined."""
     rows, *others = inputs
-    match step:
-        case Scan() | Write():
+    match operator:
+        case Scan() | WriteSink():
             return rows
         case Where(sql=sql):
-            return operators.where(rows, sql)
+            return where(rows, sql)
         case Project(columns=columns):
-            return operators.project(rows, columns, tags)
+            return project(rows, columns, tags)
         case Apply(function=function):
-            return operators.apply(rows, function)
+            return apply(rows, function)
+        case WholeAggregate(by=by, columns=aggregates):
+            return aggregate(rows, (*tags, *by), aggregates)
         case PartialAggregate(by=by, columns=aggregates):
             return partial_aggregate(rows, (*tags, *by), aggregates, types)
         case MergeAggregate(by=by, columns=aggregates):
             return merge_aggregate(rows, (*tags, *by), aggregates, types)
         case CompactAggregate(by=by, columns=aggregates):
             return compact_aggregate(rows, (*tags, *by), aggregates)
-        case PartialTop(n=n, by=order, per=per) | Top(n=n, by=order, per=per):
-            return operators.top(rows, n, order, per, tags)
-        case Join(on=on, how=how):
+        case PartialTop(n=n, by=order, per=per) | FinalTop(n=n, by=order, per=per):
+            return top(rows, n, order, per, tags)
+        case PhysicalJoin(on=on, how=how):
             (right,) = others
-            return operators.join(rows, right, on, how, tags)
-        case Union(columns=names):
-            return operators.union(inputs, names, tags)
+            return join(rows, right, on, how, tags)
+        case PhysicalUnion(columns=names):
+            return union(inputs, names, tags)
         case _:
-            raise AssertionError(f"no physical plan that runs has the step {step!r}")
+            assert_never(operator)

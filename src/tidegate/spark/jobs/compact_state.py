@@ -1,9 +1,9 @@
-"""Condensing: many batches that a stage keeps become one that stands for all of them.
+"""Compaction of state: many batches that a stage stores become one equivalent batch.
 
-Partial aggregates are merged and stay partial, of what is ranked only that is kept which can still
-be among the first, and everything else is copied together. Where digits would depend on the order
-of merging, batches are copied together too: a run that was cut ends with the bytes of one that was
-not.
+Partial aggregates are merged and stay partial; of ranked rows only those remain that can still be
+among the first; all others are copied into one batch. Where digits would depend on the order of
+merging, batches are copied as well: a run with checkpoints ends with the same bytes as a run
+without.
 """
 
 from __future__ import annotations
@@ -11,31 +11,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.plan.physical import CompactAggregate, MergeAggregate, PartialTop, Top, Where
+from tidegate.plan.physical import CompactAggregate, FinalTop, MergeAggregate, PartialTop, Where
 from tidegate.spark.jobs.aggregates import inexact_calls
 
 if TYPE_CHECKING:
-    from tidegate.plan.physical import Step
+    from tidegate.plan.physical import PhysicalOperator
     from tidegate.spark.analyze.prepare import PreparedStage
 
-_AS_THEY_ARE = Where("true", ())
+_COPY = Where("true", ())
 
 
 def compacting(prepared: PreparedStage, port: int) -> PreparedStage:
-    """What makes one batch of many that came by this input: same columns, same types."""
+    """A stage that makes one batch of many that arrived on this input, with the same columns."""
     schema = prepared.inputs[port]
-    step = _compacting(prepared) if port == 0 else _AS_THEY_ARE
-    stage = replace(prepared.stage, steps=(step,))
+    operator = _compacting(prepared) if port == 0 else _COPY
+    stage = replace(prepared.stage, operators=(operator,))
     return replace(prepared, stage=stage, inputs=(schema,), output=schema, types=({},), route=None)
 
 
-def _compacting(prepared: PreparedStage) -> Step:
-    match prepared.stage.steps[0]:
-        case MergeAggregate(by=by, columns=columns) if not any(
-            inexact_calls(columns, prepared.types[0])
-        ):
-            return CompactAggregate(by, columns)
-        case Top(n=n, by=order, per=per):
-            return PartialTop(n, order, per)
-        case _:
-            return _AS_THEY_ARE
+def _compacting(prepared: PreparedStage) -> PhysicalOperator:
+    """The operator that compacts the first input; a copy is right for operators of any kind."""
+    first = prepared.stage.operators[0]
+    if isinstance(first, MergeAggregate) and not any(
+        inexact_calls(first.columns, prepared.types[0])
+    ):
+        return CompactAggregate(first.by, first.columns)
+    return PartialTop(first.n, first.by, first.per) if isinstance(first, FinalTop) else _COPY

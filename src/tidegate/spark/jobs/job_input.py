@@ -1,34 +1,40 @@
-"""Shares: what each task brings to a joint job, and which of them can run together."""
+"""The input of one task to a Spark job, and which of them can run together in one job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from tidegate.pipeline.nodes import STAR
 from tidegate.plan.physical import (
     Apply,
+    CompactAggregate,
+    FinalTop,
     MergeAggregate,
     PartialAggregate,
     PartialTop,
+    PhysicalJoin,
+    PhysicalUnion,
     Project,
-    Top,
+    Scan,
     Where,
+    WholeAggregate,
+    WriteSink,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidegate.plan.physical import Step
+    from tidegate.plan.physical import PhysicalOperator
     from tidegate.spark.jobs.exchange import Batch
 
 
 @dataclass(frozen=True, slots=True)
 class JobInput:
-    """What one task does of a joint job: the batches of one run, one tuple per input of the stage.
+    """The part of one task in a job: the batches of one run, one tuple per input of the stage.
 
-    `run` is the number that the store gave it, `shard` the task's shard of the stage. No two
-    shares of a job have both in common.
+    `run` is the number of the run in the store, `shard` the task's shard of the stage. No two
+    inputs of a job have both in common.
     """
 
     run: int
@@ -37,53 +43,60 @@ class JobInput:
 
     @property
     def rows(self) -> int:
-        """How many rows it brings."""
+        """The number of rows of all batches."""
         return sum(batch.rows for batches in self.inputs for batch in batches)
 
 
-def jobs_of(steps: Sequence[Step], shares: Iterable[JobInput]) -> list[list[JobInput]]:
-    """The shares that have anything to compute, by the job they run in."""
+def jobs_of(
+    operators: Sequence[PhysicalOperator], inputs: Iterable[JobInput]
+) -> list[list[JobInput]]:
+    """The inputs for which there is anything to compute, grouped by the job they run in."""
     together: list[JobInput] = []
     alone: list[JobInput] = []
-    is_joint = can_be_joint(steps)
-    for share in shares:
-        if makes_a_row_of_nothing(steps) and not any(batch.rows for batch in share.inputs[0]):
-            alone.append(share)
-        elif share.rows:
-            (together if is_joint else alone).append(share)
-    return [*([together] if together else []), *([share] for share in alone)]
+    is_joint = can_be_joint(operators)
+    for job_input in inputs:
+        is_empty = not any(batch.rows for batch in job_input.inputs[0])
+        if is_empty and has_row_for_no_input(operators):
+            alone.append(job_input)
+        elif job_input.rows:
+            (together if is_joint else alone).append(job_input)
+    return [*([together] if together else []), *([job_input] for job_input in alone)]
 
 
-def makes_a_row_of_nothing(steps: Sequence[Step]) -> bool:
-    """Whether no rows give one: a merge without groups does, where no tag could come from."""
-    return any(isinstance(step, MergeAggregate) and not step.by for step in steps)
+def has_row_for_no_input(operators: Sequence[PhysicalOperator]) -> bool:
+    """Whether an empty input gives one row: so does a merge without groups, and it has no tag."""
+    return any(isinstance(operator, MergeAggregate) and not operator.by for operator in operators)
 
 
-def can_be_joint(steps: Sequence[Step]) -> bool:
-    """Whether the steps keep rows of different shares apart, if they have tags.
+def can_be_joint(operators: Sequence[PhysicalOperator]) -> bool:
+    """Whether the operators never combine rows with different tags: of two runs, or two shards.
 
-    A user's function would see the tags, so would a `*` inside of an expression. A merge without
-    groups behind other steps may find that they left nothing of a share, tags included. (So may a
-    partial aggregate without groups, but no partial result merges like one of nothing.)
+    A merge without groups behind other operators may find that they left no rows of a job input,
+    and therefore no tags. (So may a partial aggregate without groups, but no partial result
+    merges like that of an empty input.)
     """
-    later = steps[1:]
-    return not (
-        any(isinstance(step, Apply) for step in steps)
-        or any(STAR in read for step in steps for read in _reads(step))
-        or makes_a_row_of_nothing(later)
-    )
+    return all(map(_keeps_tags_apart, operators)) and not has_row_for_no_input(operators[1:])
 
 
-def _reads(step: Step) -> Iterable[tuple[str, ...]]:
-    """The columns that each expression of a step looks at."""
-    match step:
+def _keeps_tags_apart(operator: PhysicalOperator) -> bool:  # noqa: PLR0911  one case per operator
+    """Whether an operator works on tagged rows; not where tags are visible to users' code.
+
+    Tags are visible to a user's function, and to a `*` inside of an expression. An operator that
+    is not listed here runs in a job of its own.
+    """
+    match operator:
+        case Scan() | PhysicalJoin() | PhysicalUnion() | WriteSink():
+            return True
         case Where(reads=reads):
-            return [reads]
+            return STAR not in reads
         case Project(columns=columns):
-            return [column.reads for column in columns]
-        case PartialAggregate(columns=columns) | MergeAggregate(columns=columns):
-            return [column.reads for column in columns]
-        case Top(by=order) | PartialTop(by=order):
-            return [it.reads for it in order]
+            return not any(STAR in column.reads for column in columns)
+        case WholeAggregate() | PartialAggregate() | MergeAggregate() | CompactAggregate():
+            return not any(STAR in column.reads for column in operator.columns)
+        case FinalTop(by=order) | PartialTop(by=order):
+            return not any(STAR in key.reads for key in order)
+        case Apply():
+            return False
         case _:
-            return []
+            _unlisted: Never = operator  # type: ignore[unreachable]  # mypy: all are listed
+            return False

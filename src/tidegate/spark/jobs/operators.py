@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column as SparkColumn
 
-    from tidegate.pipeline.nodes import Column, How, Order, Transformation
+    from tidegate.pipeline.nodes import How, Order, SelectColumn, Transformation
 
 _RANK = "tidegate rank"
 _SPARK_HOW = {"semi": "left_semi", "anti": "left_anti"}
@@ -32,13 +32,15 @@ def where(rows: DataFrame, sql: str) -> DataFrame:
     return rows.where(fn.expr(sql))
 
 
-def project(rows: DataFrame, columns: Sequence[Column], tags: Sequence[str] = ()) -> DataFrame:
+def project(
+    rows: DataFrame, columns: Sequence[SelectColumn], tags: Sequence[str] = ()
+) -> DataFrame:
     """These columns; `*` stands for every input column that none of them replaces by name."""
     return rows.select(*map(column, tags), *_projected(rows, columns, tags))
 
 
 def _projected(
-    rows: DataFrame, columns: Sequence[Column], tags: Sequence[str]
+    rows: DataFrame, columns: Sequence[SelectColumn], tags: Sequence[str]
 ) -> Iterator[SparkColumn]:
     replaced = {it.name.casefold() for it in columns} | {*tags}
     for it in columns:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import StageFailed
 from tidegate.plan.physical import (
-    Join,
+    FinalTop,
     MergeAggregate,
     PartialAggregate,
     PartialTop,
+    PhysicalJoin,
     Scan,
-    Top,
-    Write,
+    WriteSink,
 )
-from tidegate.spark.jobs.apply_operator import apply_steps
+from tidegate.spark.jobs.apply_operator import apply_operators
 from tidegate.spark.jobs.exchange import write
 from tidegate.spark.jobs.job_input import jobs_of
 from tidegate.spark.jobs.spark_errors import SPARK_ERRORS, cause_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidegate.plan.physical import Step
+    from tidegate.plan.physical import PhysicalOperator
     from tidegate.spark.analyze.prepare import PreparedStage
     from tidegate.spark.jobs.exchange import Batch, Place
     from tidegate.spark.jobs.job_input import JobInput
@@ -40,7 +40,7 @@ ONE_TASK_ROWS = 200_000
 """Up to this much, one task is quicker than several, which have to be started."""
 ONE_GROUPING_TASK_ROWS = 1_000_000
 """The same where several tasks would have to shuffle rows between them."""
-_GROUPING = (PartialAggregate, MergeAggregate, PartialTop, Top)
+_GROUPING = (PartialAggregate, MergeAggregate, PartialTop, FinalTop)
 
 
 def run_stage_job(
@@ -54,7 +54,7 @@ def run_stage_job(
     then be run one by one, to find the one that fails.
     """
     found: dict[Place, Batch] = {}
-    for job in jobs_of(prepared.stage.steps, shares):
+    for job in jobs_of(prepared.stage.operators, shares):
         found |= _run(session, prepared, job, root, writer)
     made: dict[tuple[int, int], dict[int | None, Batch]] = {
         (share.run, share.shard): {} for share in shares
@@ -67,8 +67,10 @@ def run_stage_job(
 
 def passes_through(prepared: PreparedStage) -> bool:
     """Whether a batch goes out as it came in, so that there is nothing to run."""
-    steps = prepared.stage.steps
-    return prepared.route is None and all(isinstance(step, Scan | Write) for step in steps)
+    operators = prepared.stage.operators
+    return prepared.route is None and all(
+        isinstance(operator, Scan | WriteSink) for operator in operators
+    )
 
 
 def _run(
@@ -77,7 +79,7 @@ def _run(
     tags = tags_for((share.run for share in shares), (share.shard for share in shares))
     try:
         rows = _rows(session, prepared, shares, root, tags)
-        made = apply_steps(prepared.stage.steps, rows, prepared.types, tags.columns)
+        made = apply_operators(prepared.stage.operators, rows, prepared.types, tags.columns)
         return write(made, prepared.output.names, tags.levels(prepared.route), root, writer)
     except SPARK_ERRORS as error:
         raise StageFailed(prepared.stage.id, *cause_of(error)) from error
@@ -87,9 +89,9 @@ def _rows(
     session: Session, prepared: PreparedStage, shares: Sequence[JobInput], root: str, tags: Tags
 ) -> list[DataFrame]:
     """What the shares bring, one table per input."""
-    steps = prepared.stage.steps
-    in_one_task = sum(share.rows for share in shares) <= _one_task_rows(steps)
-    joins = sum(isinstance(step, Join) for step in steps)
+    operators = prepared.stage.operators
+    in_one_task = sum(share.rows for share in shares) <= _one_task_rows(operators)
+    joins = sum(isinstance(operator, PhysicalJoin) for operator in operators)
     inputs = []
     for at, schema in enumerate(prepared.inputs):
         batches = [batch for share in shares for batch in share.inputs[at]]
@@ -99,10 +101,10 @@ def _rows(
     return inputs
 
 
-def _one_task_rows(steps: Sequence[Step]) -> int:
+def _one_task_rows(operators: Sequence[PhysicalOperator]) -> int:
     """A join in one task keeps its right side in memory, so it gets no more than it must."""
-    groups = any(isinstance(step, _GROUPING) for step in steps)
-    joins = any(isinstance(step, Join) for step in steps)
+    groups = any(isinstance(operator, _GROUPING) for operator in operators)
+    joins = any(isinstance(operator, PhysicalJoin) for operator in operators)
     return ONE_GROUPING_TASK_ROWS if groups and not joins else ONE_TASK_ROWS
 
 

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 
 from tidegate.errors import EngineUnfit
 from tidegate.spark.analyze.schemas import empty
-from tidegate.spark.jobs.apply_operator import apply_steps
+from tidegate.spark.jobs.apply_operator import apply_operators
 from tidegate.spark.jobs.spark_errors import SPARK_ERRORS, cause_of
 from tidegate.spark.session.engine_features import lacking
 from tidegate.spark.session.engines import (
@@ -128,6 +128,6 @@ def _refused(session: Session, stages: Mapping[str, PreparedStage]) -> Iterator[
     for name, prepared in stages.items():
         inputs = [empty(session, schema) for schema in prepared.inputs]
         try:
-            apply_steps(prepared.stage.steps, inputs, prepared.types).count()
+            apply_operators(prepared.stage.operators, inputs, prepared.types).count()
         except SPARK_ERRORS as error:
             yield name, cause_of(error).reason
