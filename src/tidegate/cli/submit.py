@@ -95,7 +95,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             allow_plain_http=allow_plain_http,
         )
         with report_progress(quiet=as_json, first=f"asking {server}") as progress:
-            calls.say = progress.report_wait
+            calls.on_outage = progress.report_wait
             remote = _remote(calls, pipeline, declared)
             chunks = chunks_of(data, remote.served.sources)
             checkpoints = checkpoints_option(checkpoint_every, unaligned_after)

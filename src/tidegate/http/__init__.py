@@ -1,12 +1,12 @@
-"""Serve: the HTTP interface of a served pipeline, and its client.
+"""The HTTP interface of a served pipeline, and its client.
 
-    client ──▶ app ──▶ Account ──▶ Server       who asks, what they may see, what is done
-           ◀── refusals, events, result streams
+    request ──▶ app ──▶ ClientApi ──▶ RunService
+            ◀── JSON, error bodies, server-sent events, result streams
 
-`serve_http` runs the interface beside a `PipelineFrontend`. An `Account` is all that one client
-can do: it knows the client's own runs and no others. Whatever waits for PostgreSQL, Spark or a disk
-runs on a few threads, never on the event loop. Errors travel as what they are: `HttpRunClient`,
-which is a `Server` elsewhere to whoever delivers a folder, raises the same classes again.
+`serve_http` runs the interface beside a `PipelineFrontend`. A `ClientApi` acts for one client and
+sees only that client's runs. Calls that wait for PostgreSQL, Spark or a disk run on a few threads,
+never on the event loop. Errors are sent with their class and fields; `HttpRunClient`, which offers
+the interface of a `RunService` over HTTP, raises the same classes again.
 """
 
 from tidegate.http.app import http_app

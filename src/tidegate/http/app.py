@@ -1,26 +1,29 @@
-"""The HTTP interface of a served pipeline: which address does what. docs/http.md is its manual.
+"""The HTTP interface of a served pipeline: addresses and endpoints. docs/http.md is its manual.
 
     GET  /health
     GET  /pipelines
-    GET  /pipelines/{pipeline}/runs                                   the client's own
-    POST /pipelines/{pipeline}/runs                                   begin one
-    GET  /pipelines/{pipeline}/runs/{run}                             how far it is
-    GET  /pipelines/{pipeline}/runs/{run}/state                       what has become of it
-    GET  /pipelines/{pipeline}/runs/{run}/why                         why it is not done
-    GET  /pipelines/{pipeline}/runs/{run}/events                      the same as it happens
-    POST /pipelines/{pipeline}/runs/{run}/cancel
-    GET  /pipelines/{pipeline}/runs/{run}/sources/{source}            which chunks are there
-    PUT  /pipelines/{pipeline}/runs/{run}/sources/{source}/chunks/{number}
-    POST /pipelines/{pipeline}/runs/{run}/sources/{source}/end
-    GET  /pipelines/{pipeline}/runs/{run}/results                     or ?checkpoint=N|latest
-    GET  /pipelines/{pipeline}/runs/{run}/results/{sink}
-    GET  /pipelines/{pipeline}/runs/{run}/checkpoints                 all of them
-    POST /pipelines/{pipeline}/runs/{run}/checkpoints                 trigger one
-    GET  /pipelines/{pipeline}/runs/{run}/checkpoints/{number|latest} the manifest of one
-    POST /pipelines/{pipeline}/runs/{run}/restore                     restart from a checkpoint
+    GET  /pipelines/{pipeline}/runs                        list the client's runs
+    POST /pipelines/{pipeline}/runs                        begin a run
 
-Endpoints read a request, let an `Account` do the work on one of a few threads, and write the
-answer.
+Below /pipelines/{pipeline}/runs/{run}:
+
+    GET                                    progress of the run
+    GET  /state                            its state, for polling
+    GET  /why                              why it is not complete
+    GET  /events                           server-sent events
+    POST /cancel
+    GET  /sources/{source}                 delivered chunks
+    PUT  /sources/{source}/chunks/{number} deliver a chunk
+    POST /sources/{source}/end
+    GET  /results                          rows of each sink; ?checkpoint=N|latest
+    GET  /results/{sink}                   one result; ?checkpoint=N|latest
+    GET  /checkpoints                      list the checkpoints
+    POST /checkpoints                      trigger a checkpoint
+    GET  /checkpoints/{number|latest}      the manifest of one
+    POST /restore                          restore the run from a checkpoint
+
+An endpoint decodes the request, calls the `ClientApi` on one of a few threads, and encodes the
+response.
 """
 
 from __future__ import annotations
@@ -81,20 +84,20 @@ T = TypeVar("T")
 RUN = "/pipelines/{pipeline}/runs/{run}"
 SOURCE = RUN + "/sources/{source}"
 PAGE, MOST = 1000, 10_000
-"""How many chunks or runs are listed, by default and at most."""
+"""Chunks or runs per page, by default and at most."""
 
 
 def http_app(
     service: PipelineFrontend,
-    place: Deployment,
+    deployment: Deployment,
     auth: Authenticator,
     *,
     spool: Spool,
     executors: Executors,
     limits: HttpLimits,
 ) -> Starlette:
-    """The interface of a service, for those whom the gate lets in."""
-    endpoints = _Endpoints(service, place, auth, spool, executors, limits)
+    """The ASGI application for a service; `auth` identifies the client of each request."""
+    endpoints = _Endpoints(service, deployment, auth, spool, executors, limits)
     return Starlette(
         routes=endpoints.routes(),
         middleware=[Middleware(ClientRequests, auth=auth, most=limits.requests)],
@@ -111,31 +114,31 @@ class _Endpoints:
     def __init__(
         self,
         service: PipelineFrontend,
-        place: Deployment,
+        deployment: Deployment,
         auth: Authenticator,
         spool: Spool,
         executors: Executors,
         limits: HttpLimits,
     ) -> None:
         self._service = service
-        self._place = place
+        self._deployment = deployment
         self._auth = auth
         self._executors = executors
         self._limits = limits
         self._followers = ConcurrencyLimit(limits.followers, TooManyFollowers)
         self._downloads = Downloads(spool, executors, limits)
-        self._quotas = Quotas(place, service.task_graph.name)
-        admission = Admission(self._quotas.check_bytes, place.reserve.check)
+        self._quotas = Quotas(deployment, service.task_graph.name)
+        admission = Admission(self._quotas.check_bytes, deployment.reserve.check)
         self._uploads = Uploads(spool, executors, limits, admission)
-        seconds = place.settings.health_seconds
+        seconds = deployment.settings.health_seconds
         self._health = Health(self._check_health, seconds, executors.health)
 
     def routes(self) -> list[Route]:
-        """Every address, with the methods that it takes."""
+        """Every address with its methods."""
         return [
             Route("/health", self.health),
             Route("/pipelines", self.pipelines),
-            # One route: of two, only the first would be named to who comes with a third method.
+            # One route: of two, a request with a third method would get only the first in Allow.
             Route("/pipelines/{pipeline}/runs", self.runs_or_begin, methods=["GET", "POST"]),
             Route(RUN, self.status),
             Route(RUN + "/state", self.state),
@@ -155,20 +158,20 @@ class _Endpoints:
     # ── the pipeline ──
 
     async def health(self, request: Request) -> Response:
-        """Whether somebody is at work; for who starts and watches servers, so without a token."""
+        """Whether the server can do its work; needs no token, for supervisors."""
         await self._health.check()
         return json_response({"status": "ok"})
 
     def _check_health(self) -> None:
         self._service.check()
-        self._place.database.check(self._place.settings.health_seconds)
+        self._deployment.database.check(self._deployment.settings.health_seconds)
 
     async def pipelines(self, request: Request) -> Response:
-        """What is served, for who is about to deliver."""
+        """The served pipeline."""
         self._auth.client_of(request)
-        return json_response({"pipelines": [self._served()]})
+        return json_response({"pipelines": [self._pipeline_info()]})
 
-    def _served(self) -> PipelineInfo:
+    def _pipeline_info(self) -> PipelineInfo:
         stages = self._service.checked.stages.values()
         sinks = {stage.sink: [*stage.output.names] for stage in stages if stage.sink}
         sources = [*self._service.task_graph.sources]
@@ -186,11 +189,11 @@ class _Endpoints:
 
     async def begin(self, request: Request) -> Response:
         api = self._api(request)
-        asked = await self._body(request, BeginRun)
+        body = await self._body(request, BeginRun)
         key = request.headers.get("idempotency-key")
-        begin = partial(api.begin, asked.run, key, checkpoints=asked.checkpoint_options())
-        await self._check_runs(api, asked.run)
-        bounds = {"warn_after": asked.warn_after, "deadline": asked.deadline}
+        begin = partial(api.begin, body.run, key, checkpoints=body.checkpoint_options())
+        await self._check_runs(api, body.run)
+        bounds = {"warn_after": body.warn_after, "deadline": body.deadline}
         return json_response(await self._executors.call(api.client, begin, **bounds), 201)
 
     async def _check_runs(self, api: ClientApi, run: str) -> None:
@@ -222,19 +225,19 @@ class _Endpoints:
         )
 
     async def events(self, request: Request) -> Response:
-        """What cannot be seen at first is refused; later the stream ends and can be resumed."""
+        """An error of the first read is the response; later ones end the stream, to be resumed."""
         api = self._api(request)
         last = sse.EventId.read(request.headers.get("last-event-id"))
         name, number = request.path_params["run"], last.run if last else None
-        with ExitStack() as held:
-            held.enter_context(self._followers.acquire(api.client))
+        with ExitStack() as resources:
+            resources.enter_context(self._followers.acquire(api.client))
             run = await self._executors.call(api.client, api.follow, name, number)
-            seen = await self._executors.call(api.client, api.view, run)
-            heard = last if last is not None and last.run == run.id else sse.EventId(run.id)
-            look = partial(self._look, request, api, run)
-            return sse.response(seen, look, heard, held.pop_all())
+            view = await self._executors.call(api.client, api.view, run)
+            after = last if last is not None and last.run == run.id else sse.EventId(run.id)
+            read = partial(self._view, request, api, run)
+            return sse.response(view, read, after, resources.pop_all())
 
-    async def _look(self, request: Request, api: ClientApi, run: Run) -> RunView | None:
+    async def _view(self, request: Request, api: ClientApi, run: Run) -> RunView | None:
         if self._executors.is_closing or not self._auth.is_still(api.client, request):
             return None
         try:
@@ -254,13 +257,13 @@ class _Endpoints:
         )
 
     async def deliver(self, request: Request) -> Response:
-        """A chunk that is new is 201, one that was there 200; nothing is recorded of a bad one."""
+        """201 for a new chunk, 200 for one delivered before; an invalid chunk is not recorded."""
         api = self._api(request)
         run, source, number = chunk_address(request)
         ending = CHUNKS[_format_of(request)]
         await self._executors.call(api.client, api.check_source, run, source, number)
         async with self._uploads.received(api.client, request, source, number, ending) as file:
-            self._api(request)  # a token may be withdrawn while a large chunk arrives
+            self._api(request)  # a token may be withdrawn while a large chunk is received
             is_new = await self._deliver(api, run, source, number, file)
         return json_response({"is_new": is_new}, 201 if is_new else 200)
 
@@ -270,27 +273,26 @@ class _Endpoints:
 
     async def end(self, request: Request) -> Response:
         api = self._api(request)
-        asked = await self._body(request, EndSource)
+        body = await self._body(request, EndSource)
         run, source = request.path_params["run"], request.path_params["source"]
-        await self._executors.call(api.client, api.end, run, source, asked.chunks)
+        await self._executors.call(api.client, api.end, run, source, body.chunks)
         return json_response({"source": source})
 
-    # ── outcomes ──
+    # ── results ──
 
     async def results(self, request: Request) -> Response:
         api = self._api(request)
-        run, of = request.path_params["run"], _checkpoint_of(request)
-        found = await self._executors.call(api.client, api.results, run, of)
+        run, checkpoint = request.path_params["run"], _checkpoint_of(request)
+        found = await self._executors.call(api.client, api.results, run, checkpoint)
         return json_response({"results": rows_of(found)})
 
     async def result(self, request: Request) -> Response:
         api = self._api(request)
         run, sink = request.path_params["run"], request.path_params["sink"]
-        asked, accept = request.query_params.get("format"), request.headers.get("accept")
-        wanted = result_format(asked, accept)
-        return await self._downloads.send(api, run, sink, wanted, _checkpoint_of(request))
+        kind = result_format(request.query_params.get("format"), request.headers.get("accept"))
+        return await self._downloads.send(api, run, sink, kind, _checkpoint_of(request))
 
-    # ── cuts ──
+    # ── checkpoints ──
 
     async def checkpoints_or_take(self, request: Request) -> Response:
         return await (self.take if request.method == "POST" else self.checkpoints)(request)
@@ -301,34 +303,29 @@ class _Endpoints:
         return json_response({"checkpoints": found})
 
     async def take(self, request: Request) -> Response:
-        """That it was begun; its number is that of the cut, if it becomes one."""
+        """202 with the number of the triggered checkpoint, which may still fail."""
         api = self._api(request)
-        asked = await self._body(request, TakeCheckpoint)
-        number = await self._executors.call(
-            api.client, api.take_checkpoint, request.path_params["run"], asked
-        )
+        body = await self._body(request, TakeCheckpoint)
+        take = partial(api.take_checkpoint, request.path_params["run"], body)
+        number = await self._executors.call(api.client, take)
         return json_response({"number": number}, 202)
 
     async def checkpoint(self, request: Request) -> Response:
         api = self._api(request)
-        run, wanted = (
-            request.path_params["run"],
-            parse_checkpoint(request.path_params["checkpoint"]),
-        )
-        return json_response(
-            await self._executors.call(api.client, api.checkpoint, run, wanted.number)
-        )
+        run, text = request.path_params["run"], request.path_params["checkpoint"]
+        read = partial(api.checkpoint, run, parse_checkpoint(text).number)
+        return json_response(await self._executors.call(api.client, read))
 
     async def restore(self, request: Request) -> Response:
-        """All files of the cut are read first, which takes as long as a result."""
+        """Reads all files of the checkpoint first, so it runs on the threads for results."""
         api = self._api(request)
-        asked = await self._body(request, RestoreRun)
+        body = await self._body(request, RestoreRun)
         run = request.path_params["run"]
         await self._check_runs(api, run)
-        restore = partial(api.restore, run, asked.checkpoint)
+        restore = partial(api.restore, run, body.checkpoint)
         return json_response(await self._executors.give(api.client, restore), 201)
 
-    # ── who asks for what ──
+    # ── requests ──
 
     async def _body(self, request: Request, kind: type[T]) -> T:
         return await decode_body(request, kind, self._limits.body)
@@ -338,11 +335,11 @@ class _Endpoints:
         pipeline, served = request.path_params["pipeline"], self._service.task_graph.name
         if pipeline != served:
             raise UnknownPipeline(pipeline, "it is not served here", served)
-        return ClientApi(self._service, self._place, client)
+        return ClientApi(self._service, self._deployment, client)
 
 
 def _checkpoint_of(request: Request) -> CheckpointSelector | None:
-    """None: what is asked for is the end."""
+    """None: the final result is requested."""
     text = request.query_params.get("checkpoint")
     return None if text is None else parse_checkpoint(text)
 

@@ -1,7 +1,7 @@
-"""An account: all that one client can ask of a served pipeline. Every call may wait.
+"""The operations of one client on a served pipeline. Every call may block.
 
-Runs have the client's own names here, and those of others do not exist. Errors name things as the
-client knows them too: its run, and its chunk instead of the file in which that was spooled.
+Runs have the client's own names here; runs of other clients are not visible. Errors use the
+client's names too: its run, and the chunk number instead of the spooled file.
 """
 
 from __future__ import annotations
@@ -54,47 +54,47 @@ if TYPE_CHECKING:
     from tidegate.store import Connection, RunSummary
 
 REQUESTS = UUID("6f8a2a1e-6c0b-4f0e-9d55-0f3f5e0c7a11")
-"""The space of names in which the keys of requests become those of `Server.begin`."""
+"""UUID namespace in which idempotency keys become request ids of `RunService.begin_once`."""
 CSV_TIMES = 4
-"""How much larger than its files a result may become as CSV, for which there has to be space."""
+"""Upper estimate of a result's size as CSV relative to its files, to check the free space."""
 PIECE = 1 << 20
-"""Bytes of a file that are read at a time."""
+"""Bytes per read of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineInfo:
-    """The pipeline that is served, for who is about to use it."""
+    """The served pipeline: its sources, its sinks and the limits for chunks."""
 
     pipeline: str
     sources: list[str]
     sinks: Mapping[str, list[str]]
-    """The columns of each."""
+    """The columns of each sink."""
     most_chunk_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunStateReply:
-    """What has become of a run, for who asks often."""
+    """The state of a run: cheap to read, for polling."""
 
     run: Run
     has_this_plan: bool
-    """Whether it was begun with the plan that is served."""
+    """Whether the run was begun with the served plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """How far a run has come."""
+    """The progress of a run."""
 
     run: Run
     sources: tuple[SourceStatus, ...]
     stages: list[StageStatus]
     results: dict[str, int]
-    """Rows of each sink, once they are published."""
+    """Rows of each sink, once published."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDiagnosis:
-    """Why a run is not done, and all that is known of it."""
+    """Why a run is not complete, and the facts behind that."""
 
     why: str
     reasons: tuple[Reason, ...]
@@ -103,7 +103,7 @@ class RunDiagnosis:
 
 @dataclass(frozen=True, slots=True)
 class SourceChunks:
-    """What is there of a source, from some number on."""
+    """The delivered chunks of a source, from some number on."""
 
     source: str
     delivered: int
@@ -114,7 +114,7 @@ class SourceChunks:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointManifest:
-    """One cut of a run."""
+    """One checkpoint of a run."""
 
     number: int
     manifest: Mapping[str, Any]
@@ -124,25 +124,25 @@ class CheckpointManifest:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run at one moment, as its followers hear of it."""
+    """A run at one point in time, from which its events are derived."""
 
     run: Run
     why: str
     stages: list[StageStatus]
     results: dict[str, int]
     checkpoints: tuple[Checkpoint, ...] = ()
-    """Those that sinks show and that are remembered, the oldest first."""
+    """The retained checkpoints that are published, the oldest first."""
 
 
 class ClientApi:
-    """One client of a served pipeline."""
+    """Acts for one client of a served pipeline."""
 
-    def __init__(self, service: PipelineFrontend, place: Deployment, client: str) -> None:
+    def __init__(self, service: PipelineFrontend, deployment: Deployment, client: str) -> None:
         self._service = service
         self._server = service.server
-        self._database = place.database
-        self._root = place.root
-        self._reserve = place.reserve
+        self._database = deployment.database
+        self._root = deployment.root
+        self._reserve = deployment.reserve
         self.client = client
 
     # ── runs ──
@@ -151,7 +151,7 @@ class ClientApi:
         """The client's latest runs."""
         pipeline, beginning = self._service.task_graph.name, beginning_of(self.client)
         found = self._database.transact(lambda c: overview(c, pipeline, limit, beginning))
-        return [replace(it, run=self._own(it.run)) for it in found]
+        return [replace(summary, run=self._own(summary.run)) for summary in found]
 
     def begin(
         self,
@@ -162,39 +162,39 @@ class ClientApi:
         deadline: float | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> Run:
-        """Begin a run; a request repeated with its key gets the run that it has begun.
+        """Begin a run; a repeated request with the same key returns the run that it began.
 
-        Raises `IdempotencyConflict` if the request of this key asked for something else.
+        Raises `IdempotencyConflict` if the first request with this key had another body.
         """
         stored, key = stored_name(self.client, run), self._request(request)
         body = _digest_of(run, warn_after, deadline, checkpoints)
-        wanted = partial(self._server.begin_once, stored, key, checkpoints=checkpoints, body=body)
-        with self._told(run), self._own_names():
-            return self._own(wanted(warn_after=warn_after, deadline=deadline))
+        begin = partial(self._server.begin_once, stored, key, checkpoints=checkpoints, body=body)
+        with self._client_errors(run), self._own_names():
+            return self._own(begin(warn_after=warn_after, deadline=deadline))
 
     def status(self, run: str) -> RunStatus:
-        """How far a run is."""
-        with self._told(run):
+        """The progress of a run."""
+        with self._client_errors(run):
             found = self._known(run)
-            facts, results = self._database.transact(lambda c: _looked(c, found))
+            facts, results = self._database.transact(lambda c: _facts_and_rows(c, found))
             return RunStatus(self._own(facts.run), facts.sources, stages(facts), results)
 
     def state(self, run: str) -> RunStateReply:
-        """What has become of a run."""
-        with self._told(run):
+        """The state of a run."""
+        with self._client_errors(run):
             found = self._known(run)
             return RunStateReply(self._own(found), self._server.has_this_plan(found))
 
     def explain(self, run: str) -> RunDiagnosis:
-        """Why a run is not done."""
-        with self._told(run):
+        """Why a run is not complete."""
+        with self._client_errors(run):
             facts = self._server.facts(stored_name(self.client, run))
             own = replace(facts, run=self._own(facts.run))
             return RunDiagnosis(why(own), reasons(own), own)
 
     def cancel(self, run: str) -> Run:
-        """Give a run up."""
-        with self._told(run):
+        """Cancel a run."""
+        with self._client_errors(run):
             found = self._known(run)
             if not self._server.cancel(found.name):
                 raise NothingToCancel(run=run, how=found.state.value)
@@ -203,93 +203,94 @@ class ClientApi:
     # ── data ──
 
     def check_source(self, run: str, source: str, number: int = 1) -> None:
-        """Refuse what cannot be delivered before anybody sends it."""
-        with self._told(run):
+        """Check the address of a chunk before its body is received."""
+        with self._client_errors(run):
             self._known(run)
-            self._refuse_unknown(source)
+            self._check_source_name(source)
             check_number(source, number, least=1)
 
     def deliver(self, run: str, source: str, number: int, file: str) -> bool:
-        """Take a chunk that was spooled; False when it was there."""
-        with self._told(run, file, f"chunk {number} of {source}"):
+        """Deliver a spooled chunk; False if it was delivered before."""
+        with self._client_errors(run, file, f"chunk {number} of {source}"):
             return self._server.deliver(stored_name(self.client, run), source, number, file)
 
     def chunks(self, run: str, source: str, after: int, limit: int) -> SourceChunks:
-        """What is there of a source."""
-        with self._told(run):
+        """The delivered chunks of a source."""
+        with self._client_errors(run):
             found = self._known(run)
-            self._refuse_unknown(source)
+            self._check_source_name(source)
 
-            def look(connection: Connection) -> SourceChunks:
-                its = next(it for it in run_facts(connection, found).sources if it.name == source)
-                there = delivered_chunks(connection, found, source, after, limit)
-                is_ended = its.ended_at is not None
-                return SourceChunks(source, its.delivered, its.declared, is_ended, there)
+            def read(connection: Connection) -> SourceChunks:
+                sources = run_facts(connection, found).sources
+                status = next(status for status in sources if status.name == source)
+                chunks = delivered_chunks(connection, found, source, after, limit)
+                is_ended = status.ended_at is not None
+                return SourceChunks(source, status.delivered, status.declared, is_ended, chunks)
 
-            return self._database.transact(look)
+            return self._database.transact(read)
 
     def end(self, run: str, source: str, chunks: int | None) -> None:
-        """Say how many chunks a source has; None for those it has."""
-        with self._told(run):
+        """End a source with this number of chunks; None for those delivered so far."""
+        with self._client_errors(run):
             self._server.end(stored_name(self.client, run), source, chunks)
 
-    # ── cuts ──
+    # ── checkpoints ──
 
-    def take_checkpoint(self, run: str, asked: TakeCheckpoint) -> int:
-        """Begin a checkpoint now; its number."""
-        with self._told(run):
+    def take_checkpoint(self, run: str, request: TakeCheckpoint) -> int:
+        """Trigger a checkpoint now; returns its number."""
+        with self._client_errors(run):
             stored = stored_name(self.client, run)
-            return self._server.checkpoints.begin(stored, unaligned=asked.unaligned)
+            return self._server.checkpoints.begin(stored, unaligned=request.unaligned)
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
-        """Those that are remembered."""
-        with self._told(run):
+        """The retained checkpoints of a run."""
+        with self._client_errors(run):
             return self._server.checkpoints.all(stored_name(self.client, run))
 
     def checkpoint(self, run: str, number: int | None) -> CheckpointManifest:
-        """A cut, by default the latest."""
-        with self._told(run):
+        """A checkpoint, by default the latest."""
+        with self._client_errors(run):
             found = self._server.checkpoints.read(stored_name(self.client, run), number)
             return CheckpointManifest(found.number, found.manifest, rows_of(found.results))
 
     def restore(self, run: str, number: int | None) -> Run:
-        """Begin a run again at a cut, by default the latest."""
-        with self._told(run):
+        """Restore a run from a checkpoint, by default the latest."""
+        with self._client_errors(run):
             return self._own(self._server.restore(stored_name(self.client, run), number))
 
     # ── outcomes ──
 
     def follow(self, run: str, id: int | None) -> Run:
-        """The run to follow: the one with this number if the name ever was its, else the latest."""
-        with self._told(run):
+        """The run to follow: the one with this id if it had this name, else the latest."""
+        with self._client_errors(run):
             latest = self._known(run)
             if id is None or id == latest.id:
                 return latest
-            asked = self._database.transact(lambda c: look_again(c, replace(latest, id=id)))
-            is_same = asked is not None and (asked.pipeline, asked.name) == (
-                latest.pipeline,
-                latest.name,
-            )
-            return asked if asked is not None and is_same else latest
+            earlier = self._database.transact(lambda c: look_again(c, replace(latest, id=id)))
+            if earlier is None:
+                return latest
+            is_same = (earlier.pipeline, earlier.name) == (latest.pipeline, latest.name)
+            return earlier if is_same else latest
 
     def view(self, run: Run) -> RunView:
-        """This very run as it is now; raises if it is open and nobody here can complete it."""
-        facts, results = self._database.transact(lambda c: _looked(c, run))
+        """The current view of a run; raises if it is open and the service cannot complete it."""
+        facts, results = self._database.transact(lambda c: _facts_and_rows(c, run))
         if facts.run.state is RunState.OPEN:
             self._service.check()
         own = replace(facts, run=self._own(facts.run))
         known = self._database.transact(lambda c: checkpoints_of(c, run))
-        return RunView(own.run, why(own), stages(own), results, tuple(filter(_is_shown, known)))
+        return RunView(own.run, why(own), stages(own), results, tuple(filter(_is_published, known)))
 
-    def results(self, run: str, of: CheckpointSelector | None = None) -> Mapping[str, list[Batch]]:
-        """The batches of every sink; raises what became of a run that has none."""
-        with self._told(run):
-            if of is not None:
-                return self._server.checkpoints.read(
-                    stored_name(self.client, run), of.number
-                ).results
+    def results(
+        self, run: str, checkpoint: CheckpointSelector | None = None
+    ) -> Mapping[str, list[Batch]]:
+        """The batches of every sink; raises the outcome of a run that has no results."""
+        with self._client_errors(run):
+            stored = stored_name(self.client, run)
+            if checkpoint is not None:
+                return self._server.checkpoints.read(stored, checkpoint.number).results
             try:
-                return self._server.wait(stored_name(self.client, run), timeout=0)
+                return self._server.wait(stored, timeout=0)
             except RunTimeout:
                 raise ResultsNotReady(run) from None
 
@@ -297,25 +298,25 @@ class ClientApi:
         self,
         run: str,
         sink: str,
-        wanted: ResultFormat,
+        kind: ResultFormat,
         folder: Path,
-        of: CheckpointSelector | None = None,
+        checkpoint: CheckpointSelector | None = None,
     ) -> Iterator[bytes]:
-        """The result of a sink, piece by piece; a CSV is made in the folder first."""
-        published = self.results(run, of)
+        """The result of a sink, piece by piece; a CSV is first written to the folder."""
+        published = self.results(run, checkpoint)
         if sink not in published:
             raise UnknownSink(sink, ", ".join(published))
         schema, batches = self._service.schema_of(sink), published[sink]
-        if wanted is ResultFormat.PARQUET:
+        if kind is ResultFormat.PARQUET:
             return parquet_stream(self._root, batches, schema)
-        if wanted is ResultFormat.ARROW:
+        if kind is ResultFormat.ARROW:
             return arrow_stream(self._root, batches, schema)
         self._reserve.check(CSV_TIMES * sum(batch.bytes for batch in batches))
         file = folder / f"{sink}.csv"
         self._server.write_csv(batches, schema, file)
         return _pieces(file)
 
-    # ── how ──
+    # ── names ──
 
     def _request(self, key: str | None) -> UUID:
         """The id of a request: unique to client and key; without a key, to the request."""
@@ -325,7 +326,7 @@ class ClientApi:
 
     @contextmanager
     def _own_names(self) -> Iterator[None]:
-        """Let a conflict name the run of the first request as the client does."""
+        """Raise conflicts with the client's name for the run of the first request."""
         try:
             yield
         except IdempotencyConflict as conflict:
@@ -338,44 +339,43 @@ class ClientApi:
     def _own(self, run: Run) -> Run:
         return replace(run, name=run.name.removeprefix(beginning_of(self.client)))
 
-    def _refuse_unknown(self, source: str) -> None:
+    def _check_source_name(self, source: str) -> None:
         known = self._service.task_graph.sources
         if source not in known:
             raise UnknownSource(source=source, known=", ".join(known))
 
     @contextmanager
-    def _told(self, run: str, file: str | None = None, chunk: str = "") -> Iterator[None]:
-        """Let errors speak of what the client knows."""
+    def _client_errors(self, run: str, file: str | None = None, chunk: str = "") -> Iterator[None]:
+        """Raise errors with the client's names for runs, chunks and the disk."""
         try:
             yield
         except TidegateError as error:
-            _rename(
-                error, {beginning_of(self.client) + run: run, **({file: chunk} if file else {})}
-            )
+            chunk_names = {file: chunk} if file else {}
+            _rename(error, {beginning_of(self.client) + run: run, **chunk_names})
             if isinstance(error, NoSpace):
                 error.where = "the server's disk"
             raise
 
 
-def _digest_of(*asked: object) -> str:
-    return sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
+def _digest_of(*body: object) -> str:
+    return sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
 
 
 def rows_of(results: Mapping[str, Sequence[Batch]]) -> dict[str, int]:
-    """How many rows each sink has."""
-    return {sink: sum(batch.rows for batch in its) for sink, its in results.items()}
+    """The number of rows of each sink."""
+    return {sink: sum(batch.rows for batch in batches) for sink, batches in results.items()}
 
 
-def _is_shown(it: Checkpoint) -> bool:
-    return it.state is CheckpointState.COMMITTED and it.is_published
+def _is_published(checkpoint: Checkpoint) -> bool:
+    return checkpoint.state is CheckpointState.COMMITTED and checkpoint.is_published
 
 
-def _looked(connection: Connection, run: Run) -> tuple[RunFacts, dict[str, int]]:
+def _facts_and_rows(connection: Connection, run: Run) -> tuple[RunFacts, dict[str, int]]:
     now = look_again(connection, run)
     if now is None:
         raise UnknownRun(run=run.name)
     results = results_of(connection, now) if now.state is RunState.ENDED else {}
-    return run_facts(connection, now), {sink: it.rows for sink, it in results.items()}
+    return run_facts(connection, now), {sink: result.rows for sink, result in results.items()}
 
 
 def _rename(error: TidegateError, names: Mapping[str, str]) -> None:

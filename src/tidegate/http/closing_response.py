@@ -1,4 +1,4 @@
-"""Answers that hold something until they are sent, or until nobody takes them any more."""
+"""Streaming responses that own resources until they are sent or the client disconnects."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class ClosingResponse(StreamingResponse):
-    """A stream that lets go of what it holds at its end.
+    """A stream that releases its resources at its end.
 
-    The pieces cannot do so by themselves: what was never begun has no end, and a client may be gone
-    before the first piece.
+    The iterator cannot release them itself: a client may disconnect before the first piece, and an
+    iterator that was never started runs no `finally`.
     """
 
     def __init__(
         self,
         pieces: AsyncIterator[bytes],
-        held: ExitStack,
+        resources: ExitStack,
         media_type: str,
         headers: Mapping[str, str],
     ) -> None:
         super().__init__(pieces, media_type=media_type, headers=headers)
-        self._held = held
+        self._resources = resources
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._held:
+        with self._resources:
             await super().__call__(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Results on their way out, piece by piece: never a whole one in memory, and only some at once."""
+"""Downloads of results: sent piece by piece, never whole in memory, with bounded concurrency."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 PART = 1 << 20
-"""Bytes that are sent at a time."""
+"""Bytes per send."""
 
 
 class Downloads:
-    """Sends results, a few to each client at a time: each may hold a copy in the spool."""
+    """Sends results, a bounded number per client: each may have a copy in the spool."""
 
     def __init__(self, spool: Spool, executors: Executors, limits: HttpLimits) -> None:
         self._spool = spool
         self._executors = executors
-        self._under_way = ConcurrencyLimit(
+        self._concurrency = ConcurrencyLimit(
             limits.downloads_per_client, TooManyDownloads, limits.downloads
         )
 
@@ -40,25 +40,24 @@ class Downloads:
         api: ClientApi,
         run: str,
         sink: str,
-        wanted: ResultFormat,
-        of: CheckpointSelector | None,
+        kind: ResultFormat,
+        checkpoint: CheckpointSelector | None,
     ) -> Response:
-        """The result of a sink, at its end or at a cut. What is wrong shows before the first byte.
+        """The final result of a sink, or a checkpoint's. Errors are raised before the first byte.
 
         Raises `TooManyDownloads`.
         """
         client, give = api.client, self._executors.give
-        with ExitStack() as held:
-            held.enter_context(self._under_way.acquire(client))
-            folder = await give(client, held.enter_context, self._spool.folder())
-            pieces = await give(client, api.result, run, sink, wanted, folder, of)
+        with ExitStack() as resources:
+            resources.enter_context(self._concurrency.acquire(client))
+            folder = await give(client, resources.enter_context, self._spool.folder())
+            pieces = await give(client, api.result, run, sink, kind, folder, checkpoint)
             first = await give(client, _next, pieces)
-            name = f'attachment; filename="{sink}.{wanted.value}"'
-            headers = {"content-disposition": name}
-            sent = self._sent(first, pieces, client)
-            return ClosingResponse(sent, held.pop_all(), wanted.media_type, headers)
+            headers = {"content-disposition": f'attachment; filename="{sink}.{kind.value}"'}
+            parts = self._parts(first, pieces, client)
+            return ClosingResponse(parts, resources.pop_all(), kind.media_type, headers)
 
-    async def _sent(
+    async def _parts(
         self, first: bytes | None, pieces: Iterator[bytes], client: str
     ) -> AsyncIterator[bytes]:
         piece = first
@@ -69,7 +68,7 @@ class Downloads:
 
 
 def parts_of(piece: bytes) -> Iterator[bytes]:
-    """What is sent at a time: a client has so long to take each, and a piece may be large.
+    """A piece split into parts: the send timeout applies to each part, and a piece may be large.
 
     >>> [len(part) for part in parts_of(bytes(2 * PART + 1))]
     [1048576, 1048576, 1]

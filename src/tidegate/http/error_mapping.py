@@ -1,9 +1,9 @@
-"""What a client is told when it is refused: a status code, and the error as JSON.
+"""Errors as HTTP responses: a status code, and the error as JSON.
 
     {"condition": "ChunkConflict", "message": "…", "fields": {…}, "retryable": false}
 
-`STATUS` is the whole table. A class that is not in it has the code of its parent. What went wrong
-inside of the server, as with its database, is told by its name alone: the rest is for its log.
+`STATUS` is the whole table. A class that is not in it has the code of its parent. Of an internal
+error, such as one of the database, only the class name is sent; the server's log has the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 import msgspec
 
 from tidegate import errors
-from tidegate.errors import ServerFailed, ServerTrouble, TidegateError
+from tidegate.errors import ServerTrouble, TidegateError
 
 STATUS: Mapping[type[TidegateError], int] = {
     TidegateError: 500,
@@ -43,7 +43,7 @@ STATUS: Mapping[type[TidegateError], int] = {
     errors.TooManyDownloads: 429,
     errors.TooManyFollowers: 429,
     errors.TooManyUploads: 429,
-    # what has become of the run
+    # the state of the run
     errors.RunExists: 409,
     errors.RunEnded: 409,
     errors.RunFailed: 409,
@@ -90,7 +90,7 @@ STATUS: Mapping[type[TidegateError], int] = {
     errors.OpenBytesExceeded: 507,
 }
 RETRY_AFTER: Mapping[int, int] = {429: 1, 503: 2, 507: 30}
-"""Seconds after which a request that is refused with this code may be repeated."""
+"""Value of the Retry-After header in seconds, by status code."""
 INSIDE = (
     errors.StoreError,
     errors.SparkUnavailable,
@@ -99,12 +99,12 @@ INSIDE = (
     errors.GroupError,
     errors.WorkerGaveUp,
 )
-"""Whose fields say where things are in the deployment, or what other clients do there."""
+"""Internal errors: their fields may reveal paths of the deployment or activity of other clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """An error as it travels."""
+    """The JSON body of an error response."""
 
     condition: str
     message: str
@@ -113,31 +113,26 @@ class ErrorBody:
 
 
 def status_of(error: TidegateError) -> int:
-    """The code of the nearest class in the table."""
+    """The status code of the nearest class in the table."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
 def visible_error(error: TidegateError) -> TidegateError:
-    """What a client may know of an error."""
+    """The error that a client may see in place of this one."""
     if isinstance(error, errors.NoSpace):
         return replace(error, where="the server's disk")
     return ServerTrouble(trouble=error.condition) if isinstance(error, INSIDE) else error
 
 
 def error_body(error: TidegateError) -> ErrorBody:
-    """An error as it travels."""
+    """The JSON body for an error."""
     given = {field.name: getattr(error, field.name) for field in fields(error)}
     plain = msgspec.to_builtins(given, enc_hook=str)
     return ErrorBody(error.condition, str(error), plain, error.retryable)
 
 
-def unexpected() -> TidegateError:
-    """For what is nobody's condition: a mistake of ours."""
-    return ServerFailed()
-
-
 def error_from_body(refusal: ErrorBody) -> TidegateError:
-    """The error again, where it arrives; of a class that is not known there, its sentence."""
+    """The error of a body; `RefusedByServer` with its message if the class is unknown here."""
     kind = getattr(errors, refusal.condition, None)
     names = _names(kind)
     unknown = errors.RefusedByServer(refusal.condition, refusal.message)
@@ -149,7 +144,7 @@ def error_from_body(refusal: ErrorBody) -> TidegateError:
 
 
 def _is_readable(error: TidegateError) -> bool:
-    """Whether the fields that a server sent make a sentence; they may be of any type."""
+    """Whether the message can be formatted: the fields that a server sent may be of any type."""
     try:
         return bool(str(error))
     except (ValueError, TypeError, AttributeError, LookupError):
@@ -163,5 +158,5 @@ def _names(kind: object) -> set[str] | None:
 
 
 def _as_value(plain: object) -> object:
-    """Errors have tuples where JSON has lists."""
+    """The value of a field: errors have tuples where JSON has lists."""
     return tuple(plain) if isinstance(plain, list) else plain

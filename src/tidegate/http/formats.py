@@ -1,4 +1,4 @@
-"""The formats of chunks and results: what they are called in addresses, headers and file names."""
+"""The formats of chunks and results: their names in addresses, headers and file names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNKS: Mapping[str, str] = {
     "parquet": ".parquet",
     "arrow": ".arrow",
 }
-"""How the file of a chunk ends, by which it is read."""
+"""File extension of a chunk, by format; the reader is chosen by it."""
 
 _BY_TYPE: Mapping[tuple[str, str], str] = {
     ("text/csv", ""): "csv",
@@ -27,7 +27,7 @@ _BY_NAME = {**{end: it for it, end in CHUNKS.items()}, ".feather": "arrow", ".ip
 
 
 class ResultFormat(Enum):
-    """How a result is given; the value is what it is called in an address."""
+    """The format of a result; the value is its name in `?format=`."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -35,7 +35,7 @@ class ResultFormat(Enum):
 
     @property
     def media_type(self) -> str:
-        """What it is called in headers."""
+        """Its name in headers."""
         return _MEDIA[self]
 
 
@@ -46,21 +46,21 @@ _MEDIA = {
 }
 
 
-def chunk_format(asked: str | None, media_type: str | None, encoding: str | None) -> str:
-    """What a chunk is sent as, by `?format=` or else its headers; raises `UnknownUploadFormat`."""
-    if asked is None:
+def chunk_format(name: str | None, media_type: str | None, encoding: str | None) -> str:
+    """The format of a chunk, by `?format=` or else its headers; raises `UnknownUploadFormat`."""
+    if name is None:
         kind = (media_type or "").partition(";")[0].strip().lower()
         found = _BY_TYPE.get((kind, (encoding or "").strip().lower()))
     else:
-        found = asked if asked in CHUNKS else None
+        found = name if name in CHUNKS else None
     if found is None:
-        given = asked or " ".join(filter(None, (encoding, media_type))) or "nothing that says what"
+        given = name or " ".join(filter(None, (encoding, media_type))) or "an unnamed format"
         raise UnknownUploadFormat(given, ", ".join(CHUNKS))
     return found
 
 
 def format_of_file(name: str) -> str | None:
-    """The format that a file's name tells, for who sends it.
+    """The format of a file, by its name.
 
     >>> format_of_file("sales/1.CSV.gz"), format_of_file("1.feather"), format_of_file("1.xlsx")
     ('csv.gz', 'arrow', None)
@@ -69,15 +69,15 @@ def format_of_file(name: str) -> str | None:
     return next((_BY_NAME[end] for end in ends if name.lower().endswith(end)), None)
 
 
-def result_format(asked: str | None, accept: str | None) -> ResultFormat:
-    """By `?format=`, or else the first known type in `Accept`; CSV for who takes anything."""
+def result_format(name: str | None, accept: str | None) -> ResultFormat:
+    """By `?format=`, or else the first known type in `Accept`; CSV if that accepts anything."""
     known = {it.value: it for it in ResultFormat}
-    if asked is not None:
-        found = known.get(asked)
+    if name is not None:
+        found = known.get(name)
     else:
         found = next(filter(None, map(_accepted, (accept or "*/*").split(","))), None)
     if found is None:
-        raise UnknownResultFormat(asked or accept or "", ", ".join(known))
+        raise UnknownResultFormat(name or accept or "", ", ".join(known))
     return found
 
 

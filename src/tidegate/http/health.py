@@ -1,4 +1,4 @@
-"""Health: whether a server can do its work, asked on a thread of its own and answered in time."""
+"""Health check of a server: run on a separate thread, answered within a bound."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 MARGIN = 1.0
-"""Seconds more than a look may take, so that it can say itself what is wrong."""
+"""Seconds added to the bound of the check, so that the check itself can report its failure."""
 
 
 class Health:
-    """Looks when it is asked. All that ask during one look get its outcome."""
+    """Runs the check on request. Requests during one check share its outcome."""
 
-    def __init__(self, look: Callable[[], None], seconds: float, thread: DaemonPool) -> None:
-        self._look = look
+    def __init__(self, run_check: Callable[[], None], seconds: float, thread: DaemonPool) -> None:
+        self._run_check = run_check
         self._seconds = seconds + MARGIN
         self._thread = thread
-        self._under_way: Future[None] | None = None
+        self._running: Future[None] | None = None
 
     async def check(self) -> None:
-        """Raise what is wrong; `ServerTrouble` if that is not known in time."""
-        if self._under_way is None or self._under_way.done():
-            self._under_way = self._thread.submit(self._look)
-        outcome = asyncio.wrap_future(self._under_way)
+        """Raise the error of the check; `ServerTrouble` if it does not end in time."""
+        if self._running is None or self._running.done():
+            self._running = self._thread.submit(self._run_check)
+        outcome = asyncio.wrap_future(self._running)
         done, _ = await asyncio.wait([outcome], timeout=self._seconds)
         if not done:
-            outcome.add_done_callback(asyncio.Future.exception)  # known to no request any more
+            outcome.add_done_callback(asyncio.Future.exception)  # retrieved, so not logged as lost
             raise ServerTrouble(f"no answer within {self._seconds:g} s")
         outcome.result()

@@ -1,4 +1,4 @@
-"""What requests ask for: their bodies and parameters, checked."""
+"""Bodies and parameters of requests, validated."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 MOST_BYTES = 1 << 16
-"""Of a body that is no chunk."""
+"""Size limit of a JSON body."""
 BODY = 60.0
 """Seconds within which the body of a request has to arrive."""
 LARGEST = 2**63 - 2
 DIGITS = len(str(LARGEST))
 SHOWN = 40
-"""Characters of a wrong number that are repeated to who sent it."""
+"""Characters of an invalid value that an error message repeats."""
 
 T = TypeVar("T")
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 LATEST = "latest"
 LEAST = {"every": 0.1, "pause": 0.1, "retained": 1}
-"""Of the numbers that say how a run is cut; otherwise 0. So no client takes the time of all."""
+"""Least values of checkpoint options; otherwise 0. They keep one client from using all capacity."""
 MOST = {"retained": 1000}
-"""The same; otherwise 10⁹."""
+"""Largest values; otherwise 10⁹."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSelector:
-    """One cut of a run."""
+    """One checkpoint of a run."""
 
     number: int | None
     """None for the latest."""
 
 
 class BeginRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run to begin. The bounds are seconds from then."""
+    """Body that begins a run. The bounds are in seconds from its begin."""
 
     run: str
     warn_after: Seconds | None = None
     deadline: Seconds | None = None
     checkpoints: dict[str, object] | None = None
-    """The fields of a `Checkpoints` that are not as usual."""
+    """The fields of a `Checkpoints` that differ from the defaults."""
 
     def checkpoint_options(self) -> Checkpoints | None:
-        """How the run is to be cut, if that was said; raises `InvalidRequest`."""
+        """The checkpoint options, if given; raises `InvalidRequest`."""
         return None if self.checkpoints is None else _checkpoints(self.checkpoints)
 
 
 class TakeCheckpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A checkpoint to begin; an unaligned one waits for nobody, and is not shown."""
+    """Body that triggers a checkpoint; an unaligned one does not wait, and is not published."""
 
     unaligned: bool = False
 
 
 class RestoreRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The cut at which a run is to begin again; without a number, the latest."""
+    """Body that restores a run from a checkpoint; without a number, from the latest."""
 
     checkpoint: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)] | None = None
 
 
 class EndSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many chunks a source has; without a number, those that are there."""
+    """Body that ends a source: its number of chunks; without it, those delivered so far."""
 
     chunks: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
 
@@ -76,19 +76,19 @@ class EndSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _checkpoints(given: Mapping[str, object]) -> Checkpoints:
     unknown = given.keys() - {field.name for field in fields(Checkpoints)}
     if unknown:
-        raise InvalidRequest(f"no run is cut by {_short(min(unknown))}")
+        raise InvalidRequest(f"unknown checkpoint option {_short(min(unknown))}")
     for name, value in given.items():
         least, most = LEAST.get(name, 0), MOST.get(name, 1_000_000_000)
         if isinstance(value, int | float) and not least <= value <= most:
-            raise InvalidRequest(f"{name} of cutting has to be a number from {least} to {most}")
+            raise InvalidRequest(f"checkpoints.{name} has to be a number from {least} to {most}")
     try:
         return msgspec.convert(given, Checkpoints)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"cutting: {error}") from error
+        raise InvalidRequest(f"checkpoints: {error}") from error
 
 
 async def decode_body(request: Request, kind: type[T], seconds: float = BODY) -> T:
-    """The body of a request; an empty one is an empty object.
+    """The decoded body of a request; an empty body is an empty object.
 
     Raises `InvalidRequest`, `RequestStalled`.
     """
@@ -112,7 +112,7 @@ async def _body(request: Request) -> bytes:
 
 
 def query_number(request: Request, name: str, default: int, most: int = LARGEST) -> int:
-    """A parameter of the address; raises `InvalidRequest`."""
+    """A number among the query parameters; raises `InvalidRequest`."""
     text = request.query_params.get(name)
     if text is None:
         return default
@@ -127,24 +127,23 @@ def chunk_address(request: Request) -> tuple[str, str, int]:
     path = request.path_params
     number = _number(path["number"])
     if number is None:
-        said = _short(path["number"])
-        raise InvalidRequest(f"{said} is no number of a chunk; they are 1, 2, 3, …")
+        given = _short(path["number"])
+        raise InvalidRequest(f"{given} is not a chunk number; chunks are numbered 1, 2, 3, …")
     return path["run"], path["source"], number
 
 
 def parse_checkpoint(text: str) -> CheckpointSelector:
-    """A cut by its number, or the latest; raises `InvalidRequest`."""
+    """A checkpoint by its number, or the latest; raises `InvalidRequest`."""
     number = None if text == LATEST else _number(text)
     if text != LATEST and not number:
-        said = _short(text)
-        raise InvalidRequest(f"{said} is no cut; there is {LATEST!r}, and there are 1, 2, 3, …")
+        raise InvalidRequest(f"{_short(text)} is not a checkpoint; use {LATEST!r} or 1, 2, 3, …")
     return CheckpointSelector(number)
 
 
 def _number(text: str) -> int | None:
-    """None for what is none, and for what has more digits than any number that is taken."""
-    is_one = len(text) <= DIGITS and text.isascii() and text.isdigit()
-    return int(text) if is_one else None
+    """None if the text is not a number, or has more digits than the largest allowed one."""
+    is_number = len(text) <= DIGITS and text.isascii() and text.isdigit()
+    return int(text) if is_number else None
 
 
 def _short(text: str) -> str:

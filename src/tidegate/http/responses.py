@@ -1,4 +1,4 @@
-"""Answers: values and refusals as JSON."""
+"""Responses: values and errors as JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tidegate.errors import InvalidRequest, NoSuchRoute, TidegateError, UnknownToken, WrongMethod
-from tidegate.http.error_mapping import (
-    RETRY_AFTER,
-    error_body,
-    status_of,
-    unexpected,
-    visible_error,
+from tidegate.errors import (
+    InvalidRequest,
+    NoSuchRoute,
+    ServerFailed,
+    TidegateError,
+    UnknownToken,
+    WrongMethod,
 )
+from tidegate.http.error_mapping import RETRY_AFTER, error_body, status_of, visible_error
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -33,7 +34,7 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 def error_response(error: TidegateError) -> Response:
-    """An error as JSON, with the status that the table has for it."""
+    """An error as JSON, with its status code."""
     status = status_of(error)
     response = json_response(error_body(error), status)
     if error.retryable and status in RETRY_AFTER:
@@ -44,17 +45,17 @@ def error_response(error: TidegateError) -> Response:
 async def handle_error(request: Request, error: Exception) -> Response:
     """The response for an error; internal details are logged and not sent."""
     assert isinstance(error, TidegateError)
-    shown = visible_error(error)
-    if shown is not error:
+    visible = visible_error(error)
+    if visible is not error:
         log.warning("%s %s: %s", request.method, request.url.path, error)
-    response = error_response(shown)
+    response = error_response(visible)
     if isinstance(error, UnknownToken):
         response.headers["www-authenticate"] = "Bearer"
     return response
 
 
 async def handle_routing_error(request: Request, error: Exception) -> Response:
-    """No such address, or no such method there."""
+    """The response for an unknown address, or a method that the address does not have."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == NOT_FOUND:
@@ -68,10 +69,10 @@ async def handle_routing_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_disconnect(request: Request, _: Exception) -> Response:
-    """The client went away while it was sending, so nobody hears this."""
-    return await handle_error(request, InvalidRequest("it was cut off"))
+    """The client disconnected while sending; the response is for the log only."""
+    return await handle_error(request, InvalidRequest("the client disconnected"))
 
 
 async def handle_unexpected_error(request: Request, _: Exception) -> Response:
-    """A mistake of ours: uvicorn's log has it, the client does not."""
-    return await handle_error(request, unexpected())
+    """The response for a defect of the server: uvicorn logs it, the client gets no details."""
+    return await handle_error(request, ServerFailed())

@@ -1,12 +1,12 @@
-"""The spool: where a chunk is put while it arrives, below the deployment's root.
+"""The spool: files of chunks that are being received, below the deployment's root.
 
-    uploads/<server>/…     chunks that arrive, and results on their way out
-    uploads/<server>.lock  held while that server lives
+    uploads/<server>/…     chunks being received, and results being sent
+    uploads/<server>.lock  locked while that server runs
 
-A chunk is in nobody's way until it is whole: it is delivered from here and removed then, and so is
-what was cut off. A server that was killed leaves what it was receiving; the next one to start
-finds that nobody holds its lock any more and removes it. Where there are no locks, on a file
-system that is reached by a URI, it goes when it is older than any chunk may take to arrive.
+A chunk is delivered from the spool once it is complete, and its file removed; the file of an
+interrupted upload is removed as well. A server that was killed leaves its files; the next server
+to start finds the lock released and removes them. On a file system reached by a URI there are no
+locks: there files are removed when they are older than any upload may take.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tidegate.spark.ingest.parquet_writer import space_on
 FOLDER = "uploads"
 LOCK = ".lock"
 FORGOTTEN = 86_400.0
-"""Seconds after which what is spooled elsewhere than on a disk belongs to nobody."""
+"""Seconds after which a spooled file on a file system without locks is removed."""
 
 
 @contextmanager
 def open_spool(root: str) -> Iterator[Spool]:
-    """A spool for one server until the end of the block; what dead servers have left is removed."""
+    """A spool for one server until the end of the block; removes files left by killed servers."""
     if "://" in root or root.startswith("file:"):
         _remove_forgotten(root)
         with TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as local:
@@ -44,12 +44,12 @@ def open_spool(root: str) -> Iterator[Spool]:
     uploads = Path(root, FOLDER).absolute()
     private_folder(uploads)
     remove_abandoned(uploads)
-    with _held(uploads / uuid4().hex) as folder:
+    with _locked_folder(uploads / uuid4().hex) as folder:
         yield Spool(str(uploads.parent), f"{FOLDER}/{folder.name}", folder)
 
 
 class Spool:
-    """Files on their way in and out. Writing them waits for the disk."""
+    """Files of one server's uploads and downloads. Writing blocks on the disk."""
 
     def __init__(self, root: str, folder: str, local: Path) -> None:
         self._root = root.rstrip("/")
@@ -58,7 +58,7 @@ class Spool:
         self._system, self._base = locate(self._root)
 
     def file(self, ending: str) -> SpooledFile:
-        """A new file, whose name ends like this."""
+        """A new file with this extension."""
         name = f"{self._folder}/{uuid4().hex}{ending}"
         with space_on(self._root):
             self._system.create_dir(f"{self._base}/{self._folder}", recursive=True)
@@ -67,7 +67,7 @@ class Spool:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """A local folder for a result on its way out; gone at the end of the block."""
+        """A local folder for a result being sent; removed at the end of the block."""
         with TemporaryDirectory(dir=self._local, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
@@ -87,23 +87,23 @@ class SpooledFile:
             self._stream.write(piece)
 
     def close(self) -> None:
-        """Nothing more will come; raises `NoSpace`."""
+        """End writing; raises `NoSpace`."""
         with space_on(self._root):
             self._stream.close()
 
     def remove(self) -> None:
-        """Nobody needs it any more; harmless when it is gone."""
+        """Remove the file; idempotent."""
         with suppress(OSError):
             self._stream.close()
         with suppress(OSError):
             self._system.delete_file(locate(self.path)[1])
 
 
-# ── what is left ──
+# ── clean-up ──
 
 
 def remove_abandoned(uploads: Path) -> None:
-    """Remove the folders of servers that hold their locks no more."""
+    """Remove the folders of servers whose locks are released."""
     for folder in uploads.iterdir():
         if folder.is_dir() and (lock := try_lock(_lock_of(folder))) is not None:
             rmtree(folder, ignore_errors=True)
@@ -112,10 +112,10 @@ def remove_abandoned(uploads: Path) -> None:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[Path]:
-    """A folder of our own. It is there only while its lock is held, so nobody takes it for left."""
+def _locked_folder(folder: Path) -> Iterator[Path]:
+    """A new folder, which exists only while its lock is held: other servers keep it."""
     lock = try_lock(_lock_of(folder))
-    assert lock is not None, "nobody else knows this name"
+    assert lock is not None, "the name is unique"
     folder.mkdir(mode=0o700)
     try:
         yield folder
@@ -131,4 +131,5 @@ def _lock_of(folder: Path) -> Path:
 
 def _remove_forgotten(root: str) -> None:
     storage = FileStorage(root)
-    storage.remove(it.path for it in storage.files(FOLDER) if it.written_at < time() - FORGOTTEN)
+    old = (file for file in storage.files(FOLDER) if file.written_at < time() - FORGOTTEN)
+    storage.remove(file.path for file in old)

@@ -1,12 +1,12 @@
-"""Server-sent events of a run: how far it is when that changes, and its end.
+"""Server-sent events of a run: its progress when that changes, its checkpoints, and its end.
 
-    progress    {"why", "stages"}              when it has changed
-    cut         {"number", "id", "seconds", "bytes"}    one per cut that is remembered
-    query-end   {"sink", "rows"}               one per sink, when its result is published
-    complete, failed, cancelled                the last one
+    progress    {"why", "stages"}                       when it has changed
+    checkpoint  {"number", "id", "seconds", "bytes"}    one per retained, published checkpoint
+    query-end   {"sink", "rows"}                        one per sink, when its result is published
+    complete, failed, cancelled                         the last event
 
-Events follow from what is known of the run, not from a log. So whoever comes back with the id of
-the last event that it has seen goes on after it, whichever server it meets.
+Events are derived from the state of the run, not read from a log. So a client that reconnects with
+the id of the last event it received continues after it, on any server of the deployment.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tidegate.http.client_api import RunView
 
 LOOK = 1.0
-"""Seconds between two looks at a run."""
+"""Seconds between two reads of a run's state."""
 HEARTBEAT = 15.0
-"""Seconds of silence after which a comment says that the line is alive."""
+"""Seconds without an event after which a comment is sent to keep the connection open."""
 
 FINAL = {
     RunState.ENDED: "complete",
@@ -45,21 +45,21 @@ _ID = re.compile(r"(\d{1,18})\.(\d{1,9})(?:\.([1-9]\d{0,17}))?")
 
 @dataclass(frozen=True, slots=True)
 class EventId:
-    """A run, how many of the events of its end came up to here, and the last cut that was told."""
+    """Identifies the state of a stream: run, final events sent so far, last checkpoint sent."""
 
     run: int
-    place: int = 0
+    position: int = 0
     checkpoint: int = 0
 
     def __str__(self) -> str:
-        return f"{self.run}.{self.place}" + (f".{self.checkpoint}" if self.checkpoint else "")
+        return f"{self.run}.{self.position}" + (f".{self.checkpoint}" if self.checkpoint else "")
 
     @classmethod
     def read(cls, text: str | None) -> EventId | None:
-        """From `Last-Event-ID`; None for what we never sent.
+        """Parse `Last-Event-ID`; None for a text that is not an event id.
 
         >>> EventId.read("17.2"), EventId.read("17.0.5"), EventId.read("yesterday")
-        (EventId(run=17, place=2, checkpoint=0), EventId(run=17, place=0, checkpoint=5), None)
+        (EventId(run=17, position=2, checkpoint=0), EventId(run=17, position=0, checkpoint=5), None)
         """
         found = _ID.fullmatch(text or "")
         return cls(*(int(part or 0) for part in found.groups())) if found else None
@@ -67,7 +67,7 @@ class EventId:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """Something to tell those who follow a run."""
+    """One event of a run."""
 
     id: EventId
     kind: str
@@ -75,36 +75,36 @@ class RunEvent:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing comes after it."""
+        """Whether it is the last event of the run."""
         return self.kind in FINAL.values()
 
     def encoded(self) -> bytes:
-        """As it is sent."""
+        """The event in the wire format."""
         data = msgspec.json.encode(self.data).decode()
         return f"id: {self.id}\nevent: {self.kind}\ndata: {data}\n\n".encode()
 
 
-def events(before: RunView | None, now: RunView, heard: EventId) -> Iterator[RunEvent]:
-    """What is new, for who has heard everything up to one event of this run."""
-    at = heard
-    for it in now.checkpoints:
-        if it.number > heard.checkpoint:
-            at = replace(at, checkpoint=it.number)
-            data = {"number": it.number, "id": str(it.id), "seconds": it.seconds, "bytes": it.bytes}
-            yield RunEvent(at, "checkpoint", data)
+def events(before: RunView | None, now: RunView, last: EventId) -> Iterator[RunEvent]:
+    """The events after `last`, given the previous view of the run, if any, and the current one."""
+    at = last
+    for taken in now.checkpoints:
+        if taken.number > last.checkpoint:
+            at = replace(at, checkpoint=taken.number)
+            size = {"seconds": taken.seconds, "bytes": taken.bytes}
+            yield RunEvent(at, "checkpoint", {"number": taken.number, "id": str(taken.id), **size})
     if now.run.state is not RunState.OPEN:
         yield from _last_events(now, at)
     elif before is None or before.stages != now.stages:
-        told = {"why": now.why, "stages": msgspec.to_builtins(now.stages)}
-        yield RunEvent(at, "progress", told)
+        data = {"why": now.why, "stages": msgspec.to_builtins(now.stages)}
+        yield RunEvent(at, "progress", data)
 
 
 def _last_events(now: RunView, at: EventId) -> Iterator[RunEvent]:
-    """Who has heard the very last one and asks again gets it again, instead of silence."""
-    last = [*_end(now)]
-    for place, (kind, data) in enumerate(last, 1):
-        if place > min(at.place, len(last) - 1):
-            yield RunEvent(replace(at, place=place), kind, data)
+    """A client that reconnects after the last event gets it again, instead of an empty stream."""
+    final = [*_end(now)]
+    for position, (kind, data) in enumerate(final, 1):
+        if position > min(at.position, len(final) - 1):
+            yield RunEvent(replace(at, position=position), kind, data)
 
 
 def _end(now: RunView) -> Iterator[tuple[str, dict[str, object]]]:
@@ -117,31 +117,34 @@ def _end(now: RunView) -> Iterator[tuple[str, dict[str, object]]]:
 
 async def stream(
     now: RunView,
-    look: Callable[[], Awaitable[RunView | None]],
-    heard: EventId,
+    read: Callable[[], Awaitable[RunView | None]],
+    last: EventId,
     beat: float = HEARTBEAT,
     every: float = LOOK,
 ) -> AsyncIterator[bytes]:
-    """Events from what is seen now until the last one, or until `look` has nothing more to see."""
-    seen: RunView | None = now
+    """Events from the current view until the last event, or until `read` returns None."""
+    view: RunView | None = now
     before: RunView | None = None
-    spoke_at = monotonic()
-    while seen is not None:
-        for event in events(before, seen, heard):
-            heard, spoke_at = event.id, monotonic()
+    sent_at = monotonic()
+    while view is not None:
+        for event in events(before, view, last):
+            last, sent_at = event.id, monotonic()
             yield event.encoded()
             if event.is_last:
                 return
-        if monotonic() - spoke_at >= beat:
-            spoke_at = monotonic()
-            yield b": still here\n\n"
+        if monotonic() - sent_at >= beat:
+            sent_at = monotonic()
+            yield b": heartbeat\n\n"
         await asyncio.sleep(every)
-        before, seen = seen, await look()
+        before, view = view, await read()
 
 
 def response(
-    now: RunView, look: Callable[[], Awaitable[RunView | None]], heard: EventId, held: ExitStack
+    now: RunView,
+    read: Callable[[], Awaitable[RunView | None]],
+    last: EventId,
+    resources: ExitStack,
 ) -> Response:
-    """The stream as an answer that nobody on the way keeps; what is held is let go at its end."""
+    """The stream as a response that proxies do not buffer; releases the resources at its end."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return ClosingResponse(stream(now, look, heard), held, "text/event-stream", headers)
+    return ClosingResponse(stream(now, read, last), resources, "text/event-stream", headers)

@@ -1,4 +1,4 @@
-"""Chunks on their way in: spooled to the deployment while they arrive, whole or not at all."""
+"""Uploads of chunks: spooled to the deployment while they are received, whole or not at all."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from tidegate.http.spool import Spool, SpooledFile
 
 BLOCK = 1 << 18
-"""Bytes that are written at a time."""
+"""Bytes per write."""
 DRAINED, DRAINING = 4 << 20, 2.0
-"""Bytes of a refused chunk that are read, and seconds: who is still sending may not hear that it
-is refused."""
+"""Bytes of a refused chunk that are still read, and seconds: a client that is sending may not see
+the response before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Checks before so many more bytes are accepted; each raises the reason for a refusal."""
+    """Checks before more bytes are accepted; each raises the error for the client."""
 
     quota: Callable[[str, int], None]
     """Checks the quota of a client."""
@@ -44,67 +44,65 @@ class Admission:
     """Checks the free space on the disk."""
 
 
-ANY = Admission(lambda _client, _incoming: None, lambda _incoming: None)
+NO_CHECKS = Admission(lambda _client, _incoming: None, lambda _incoming: None)
 
 
 class Uploads:
-    """Receives chunks, a few of each client at a time: one that is slow is in nobody's way."""
+    """Receives chunks, a few of each client at a time, so that slow uploads do not block others."""
 
     def __init__(
         self,
         spool: Spool,
         executors: Executors,
         limits: HttpLimits,
-        admission: Admission = ANY,
+        admission: Admission = NO_CHECKS,
     ) -> None:
         self._admission = admission
         self._spool = spool
         self._executors = executors
         self._limits = limits
-        self._places = defaultdict[str, asyncio.Semaphore](
-            lambda: asyncio.Semaphore(limits.uploads)
-        )
-        """By client."""
+        self._slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(limits.uploads))
+        """Per client."""
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
     async def received(
         self, client: str, request: Request, source: str, number: int, ending: str
     ) -> AsyncIterator[str]:
-        """A file with the whole body; gone at the end of the block."""
-        arriving = _UploadBody(request, source, number, self._limits)
-        await arriving.refuse_announced()
-        async with self._place(client):
-            await self._admit(client, arriving.announced or 0)
+        """A file with the whole body; removed at the end of the block."""
+        body = _UploadBody(request, source, number, self._limits)
+        await body.check_announced_size()
+        async with self._slot(client):
+            await self._admit(client, body.announced or 0)
             file = await self._executors.write(self._spool.file, ending)
             try:
-                await self._write(arriving, file)
+                await self._write(body, file)
                 yield file.path
             finally:
                 file.remove()
 
     @asynccontextmanager
-    async def _place(self, client: str) -> AsyncIterator[None]:
-        """One of the client's places until the end of the block; raises `TooManyUploads`."""
-        place = self._places[client]
-        if place.locked() and self._waiting[client] >= self._limits.uploads_waiting:
+    async def _slot(self, client: str) -> AsyncIterator[None]:
+        """One of the client's slots until the end of the block; raises `TooManyUploads`."""
+        slot = self._slots[client]
+        if slot.locked() and self._waiting[client] >= self._limits.uploads_waiting:
             raise TooManyUploads(self._limits.uploads_waiting)
         self._waiting[client] += 1
         try:
-            await place.acquire()
+            await slot.acquire()
         finally:
             self._waiting[client] -= 1
         try:
             yield
         finally:
-            place.release()
+            slot.release()
 
     async def _admit(self, client: str, incoming: int) -> None:
         await self._executors.call(client, self._admission.quota, client, incoming)
         await self._executors.write(self._admission.space, incoming)
 
-    async def _write(self, arriving: _UploadBody, file: SpooledFile) -> None:
-        async for block in arriving.blocks():
+    async def _write(self, body: _UploadBody, file: SpooledFile) -> None:
+        async for block in body.blocks():
             await self._executors.write(self._write_block, file, block)
         await self._executors.write(file.close)
 
@@ -114,7 +112,7 @@ class Uploads:
 
 
 class _UploadBody:
-    """The body of one request, read in time and up to its limit."""
+    """The body of one request, read within its time and size limits."""
 
     def __init__(self, request: Request, source: str, number: int, limits: HttpLimits) -> None:
         self._request = request
@@ -123,41 +121,41 @@ class _UploadBody:
         self._limits = limits
         self._pieces = request.stream()
         self._waited = 0.0
-        """Seconds for the client alone, without those that our own disk took."""
+        """Seconds spent waiting for the client, without those for the server's disk."""
 
     @property
     def announced(self) -> int | None:
-        """The bytes that its header announces; None if it announces none."""
+        """Content-Length; None without that header."""
         text = self._request.headers.get("content-length", "")
         return int(text) if text.isdigit() else None
 
-    async def refuse_announced(self) -> None:
-        """Refuse what says beforehand that it is too large."""
+    async def check_announced_size(self) -> None:
+        """Raise `ChunkTooLarge` if Content-Length exceeds the limit."""
         if (self.announced or 0) > self._limits.chunk_bytes:
             raise await self._too_large()
 
     async def blocks(self) -> AsyncIterator[bytes]:
-        """The body in blocks that are worth writing; raises what keeps it from being whole."""
+        """The body in blocks of about `BLOCK` bytes; raises if it is not received completely."""
         block, length = bytearray(), 0
         while piece := await self._next():
             length += len(piece)
             if length > self._limits.chunk_bytes:
                 raise await self._too_large()
-            self._refuse_slow(length)
+            self._check_rate(length)
             block += piece
             if len(block) >= BLOCK:
                 yield bytes(block)
                 block.clear()
         yield bytes(block)
 
-    def _refuse_slow(self, length: int) -> None:
-        """One that never stops and hardly goes on would keep its place for days."""
+    def _check_rate(self, length: int) -> None:
+        """Raise for an upload so slow that it would keep its slot for hours."""
         least = self._limits.least_rate
         if self._waited > self._limits.patience and length < least * self._waited:
             raise UploadTooSlow(self._source, self._number, least)
 
     async def _next(self) -> bytes:
-        """The next piece; empty at the end."""
+        """The next bytes; empty at the end."""
         began_at = monotonic()
         try:
             async with asyncio.timeout(self._limits.gap):
@@ -173,12 +171,12 @@ class _UploadBody:
         return b""
 
     async def _too_large(self) -> ChunkTooLarge:
-        if "expect" not in self._request.headers:  # who asked first is not sending yet
+        if "expect" not in self._request.headers:  # such a client has not begun to send
             await self._drain()
         return ChunkTooLarge(self._source, self._number, self._limits.chunk_bytes)
 
     async def _drain(self) -> None:
-        """Read a little more, for a moment."""
+        """Read and discard a bounded part of the rest."""
         drained = 0
         with suppress(UploadInterrupted, UploadStalled, TimeoutError):
             async with asyncio.timeout(DRAINING):

@@ -312,7 +312,7 @@ def test_a_client_outlasts_a_start_of_its_server_that_takes_longer_than_its_pati
 
     def submitted(url: str) -> dict[str, int]:
         calls = HttpClient(url, ANN, patience=0)
-        calls.say = said.append
+        calls.on_outage = said.append
         remote = http_run_client(calls, lambda served: served)
         send(
             remote,

@@ -9,7 +9,7 @@ import resource
 import sys
 from pathlib import Path
 
-from tests.unit.http.served import shop_at
+from tests.unit.http.server_stub import shop_at
 from tidegate.cli.logs import begin_log
 
 

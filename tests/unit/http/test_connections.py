@@ -14,7 +14,7 @@ from time import monotonic
 
 import pytest
 
-from tests.unit.http.served import StubServer, ask, put_chunk, shop_at
+from tests.unit.http.server_stub import StubServer, ask, put_chunk, shop_at
 from tests.waiting import wait_until
 from tidegate.http import HttpAddress, HttpLimits
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Barrier, Event
 from time import monotonic
 
-from tests.unit.http.served import StubServer, put_chunk, shop_at
+from tests.unit.http.server_stub import StubServer, put_chunk, shop_at
 
 LONG = 60.0
 
@@ -36,7 +36,7 @@ STUCK = """
 from pathlib import Path
 from threading import Event, Thread
 
-from tests.unit.http.served import StubServer, put_chunk, shop_at
+from tests.unit.http.server_stub import StubServer, put_chunk, shop_at
 
 begun = Event()
 

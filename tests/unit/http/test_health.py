@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
-from tests.unit.http.served import TOKENS, StubDatabase, ask, front, place_in
+from tests.unit.http.server_stub import TOKENS, StubDatabase, ask, front, place_in
 from tidegate.errors import DatabaseUnreachable
 from tidegate.http import serve_http
 

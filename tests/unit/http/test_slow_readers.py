@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.unit.http.served import StubServer, ask, shop_at
+from tests.unit.http.server_stub import StubServer, ask, shop_at
 from tests.waiting import wait_until
 from tidegate.http import HttpAddress, HttpLimits
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.http.served import front, place_in
+from tests.unit.http.server_stub import front, place_in
 from tests.unit.http.stub import LOST, answering, refusal, value
 from tidegate.errors import ServerStarting, ServerUnreachable, UnsafeListen
 from tidegate.http import HttpAddress, HttpClient, HttpLimits, listen_http
-from tidegate.http.client.http_client import ConnectionLost, _Bounds
+from tidegate.http.client.http_client import ConnectionLost, _RetryBound
 
 STARTING = refusal(ServerStarting(12.5))
 
@@ -60,12 +60,12 @@ def test_a_call_outlasts_a_start_that_takes_longer_than_its_patience() -> None:
     said: list[str] = []
     with answering(*[STARTING] * 4, value({"a": 1})) as stub:
         calls = HttpClient(stub.url, patience=0)
-        calls.say = said.append
+        calls.on_outage = said.append
         assert calls.json("GET", "/x") == b'{"a": 1}'
     away, back = said
     assert away.startswith("the server is starting, since 12.5 s")
-    assert away.endswith("; trying again for 900 s")
-    assert back == "the server answers again"
+    assert away.endswith("; retrying for 900 s")
+    assert back == "the server responds again"
 
 
 def test_a_start_has_a_bound_as_well() -> None:
@@ -82,7 +82,7 @@ def test_a_server_that_goes_away_while_it_starts_is_not_waited_for_as_long() -> 
 
 
 def test_bounds_of_a_call_count_from_the_first_failure_of_their_kind() -> None:
-    bounds = _Bounds(patience=60, starting=900)
+    bounds = _RetryBound(patience=60, starting=900)
     lost, starting = ConnectionLost("refused"), ServerStarting(1)
     assert bounds.deadline(lost, 0) == 60
     assert bounds.deadline(lost, 10) == 60

@@ -1,1 +1,1 @@
-"""Clients, their tokens, and which requests are accepted."""
+"""Authentication: clients, their tokens, and which requests are accepted."""

@@ -1,8 +1,8 @@
-"""The gate: who a request is from.
+"""Authentication: the client of a request.
 
-With tokens, the client that has the request's token. Without, every program of this machine is one
-client, so a request is refused that may come from elsewhere: through a proxy, from a web page in a
-browser of this machine, or under a host name that is not this machine's (DNS rebinding).
+With tokens, the client of the request's token. Without tokens, all programs on this machine are one
+client, and a request that may come from elsewhere is refused: through a proxy, from a web page in a
+browser on this machine, or with a host name that is not this machine's (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip"})
 PROXY_PREFIX = "x-forwarded-"
 OWN_SITE = frozenset({"same-origin", "none"})
-"""Values of Sec-Fetch-Site for a page of this server, and for an address that was typed in."""
+"""Values of Sec-Fetch-Site for a page of this server, and for an address that a user typed."""
 HTTP_PORT = 80
 
 
@@ -29,12 +29,12 @@ class ClientLookup(Protocol):
     """Finds the client of a token."""
 
     def client_of(self, authorization: str | None) -> str:
-        """The client that sends this header; raises `UnknownToken`."""
+        """The client with this Authorization header; raises `UnknownToken`."""
         ...
 
 
 class Authenticator:
-    """Lets clients in."""
+    """Identifies the client of a request."""
 
     def __init__(self, tokens: ClientLookup | None) -> None:
         self._tokens = tokens
@@ -51,7 +51,7 @@ class Authenticator:
         return LOCAL
 
     def is_still(self, client: str, request: Request) -> bool:
-        """Whether a request that was let in before would be let in as the same client."""
+        """Whether a request that was accepted before still belongs to the same client."""
         try:
             return self.client_of(request) == client
         except UnknownToken:
@@ -59,28 +59,28 @@ class Authenticator:
 
 
 def check_local_request(headers: Headers, port: int | None) -> None:
-    """Raise unless a request comes from a program of this machine, to its port, without a token."""
+    """Raise unless a request comes from a program on this machine, to its port, without a token."""
     if "authorization" in headers:
         raise UnexpectedToken
     for name in headers:
         if name in PROXY_HEADERS or name.startswith(PROXY_PREFIX):
             raise ProxiedRequest(name)
     host, origins = headers.get("host", ""), headers.getlist("origin")
-    # A name of another site may lead here too, and then its pages are "of the same host".
+    # Another site's name may resolve to this host (DNS rebinding): its pages are then same-origin.
     if not _is_here(host, port):
         raise ForeignOrigin(origins[0] if origins else host)
     for origin in origins:
         if origin.lower() != f"http://{host}".lower():
             raise ForeignOrigin(origin)
-    # Browsers send no Origin with what they only read, such as an image.
+    # Browsers send no Origin when they load a resource such as an image.
     if headers.get("sec-fetch-site", "none") not in OWN_SITE:
         raise ForeignOrigin("a page of another site")
 
 
 def _is_here(host: str, port: int | None) -> bool:
-    """Whether a Host header names this machine and the port that is listened on."""
+    """Whether a Host header names this machine and the server's port."""
     try:
-        asked = urlsplit(f"//{host}")
-        return is_loopback(asked.hostname or "") and (asked.port or HTTP_PORT) == port
+        address = urlsplit(f"//{host}")
+        return is_loopback(address.hostname or "") and (address.port or HTTP_PORT) == port
     except ValueError:
         return False

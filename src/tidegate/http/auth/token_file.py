@@ -1,7 +1,7 @@
-"""The tokens in a file, which is read again when it changes: no restart to add or withdraw one.
+"""A file of tokens that is read again when it changes: no restart to add or withdraw a token.
 
-A file that cannot be read, or has an invalid line, leaves the tokens as they were and is logged. A
-file without clients withdraws all tokens.
+If the file cannot be read, or has an invalid line, the previous tokens stay valid and the reason is
+logged. A file without clients withdraws all tokens.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidegate.http.auth.tokens import Tokens, read_tokens
 log = logging.getLogger(__name__)
 
 LOOK = 1.0
-"""Seconds between two looks at a file, at least."""
+"""Least seconds between two checks of the file."""
 FRESH = 2_000_000_000
-"""Nanoseconds within which a file may be changed twice and look the same."""
+"""Nanoseconds within which two changes of a file may give the same timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Mark:
 
     @classmethod
     def of(cls, file: Path) -> Mark | None:
-        """None for a file that is not there."""
+        """None if the file does not exist."""
         try:
             found = file.stat()
         except OSError:
@@ -43,12 +43,12 @@ class Mark:
         return cls(changed, (found.st_dev, found.st_ino), found.st_size)
 
     def may_hide_a_change(self, now: int) -> bool:
-        """Whether the file may have been written again since, in the same tick of its clock."""
+        """Whether the file may have been written again with the same timestamp."""
         return now - self.changed < FRESH
 
 
 class TokenFile:
-    """Finds clients by the tokens that are in a file now, or were within the last second."""
+    """Finds clients by the tokens in a file, at most a second out of date."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = monotonic) -> None:
         """Raises `InvalidTokens`."""
@@ -57,19 +57,19 @@ class TokenFile:
         self._mark = Mark.of(file)
         self._is_settled = False
         self._refusal = ""
-        """Why the file cannot be used as it is, which is logged once."""
+        """Why the file cannot be used; logged once."""
         self._tokens = read_tokens(file)
-        self._look_at = clock() + LOOK
+        self._check_at = clock() + LOOK
 
     def client_of(self, authorization: str | None) -> str:
-        """The client that sends this header; raises `UnknownToken`."""
-        if self._clock() >= self._look_at:
-            self._look_at = self._clock() + LOOK
-            self._look()
+        """The client with this Authorization header; raises `UnknownToken`."""
+        if self._clock() >= self._check_at:
+            self._check_at = self._clock() + LOOK
+            self._check()
         return self._tokens.client_of(authorization)
 
-    def _look(self) -> None:
-        mark = Mark.of(self._file)  # before reading: what is written meanwhile shows next time
+    def _check(self) -> None:
+        mark = Mark.of(self._file)  # before reading: a write meanwhile is seen by the next check
         if mark == self._mark and self._is_settled:
             return
         is_changed, self._mark = mark != self._mark, mark
@@ -83,10 +83,10 @@ class TokenFile:
 
     def _keep(self, refusal: str) -> None:
         if refusal != self._refusal:
-            log.warning("the tokens stay as they were: %s", refusal)
+            log.warning("keeping the previous tokens: %s", refusal)
         self._refusal = refusal
 
     def _take(self, tokens: Tokens, *, is_changed: bool) -> None:
         if is_changed:
-            log.info("%s was read again: %s", self._file, counted(len(tokens.clients), "token"))
+            log.info("reloaded %s: %s", self._file, counted(len(tokens.clients), "token"))
         self._tokens, self._refusal = tokens, ""

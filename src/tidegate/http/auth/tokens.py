@@ -1,8 +1,8 @@
-"""Who asks: clients and their tokens.
+"""Clients and their tokens.
 
-A server keeps no token, only its SHA-256: a file of lines `client: digest`. Several lines may name
-one client, so that a token can be replaced without a gap. Runs are stored under names that hold
-the client, so two clients may use the same name and neither can name a run of the other.
+A server stores no token, only its SHA-256: a file of lines `client: digest`. Several lines may name
+one client, so that a token can be replaced without a gap. Runs are stored under names that begin
+with the client, so two clients may use the same name and neither can name a run of the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.errors import InvalidRunName, InvalidTokens, UnknownToken
 LOCAL = "local"
 """The one client of a server without tokens."""
 SEPARATOR = "/"
-"""Between a client and a run's name; neither can have one."""
+"""Between a client and a run's name; neither can contain it."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LINE = re.compile(r"(?P<client>[^:]*):\s*(?P<digest>\S*)")
@@ -28,15 +28,15 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Clients, and the SHA-256 of what each is known by."""
+    """Clients, and the SHA-256 of the token of each."""
 
     clients: tuple[tuple[str, str], ...]
 
     def client_of(self, authorization: str | None) -> str:
-        """Who sends this header; raises `UnknownToken`.
+        """The client with this Authorization header; raises `UnknownToken`.
 
-        Every digest is compared, in the same time whatever it is: how long an answer takes says
-        nothing about a token.
+        Every digest is compared in constant time, so that response times reveal nothing about
+        tokens.
         """
         scheme, _, token = (authorization or "").partition(" ")
         given = digest_of(token.strip())
@@ -47,19 +47,19 @@ class Tokens:
 
 
 def digest_of(token: str) -> str:
-    """What a file of tokens has in place of the token."""
+    """The SHA-256 of a token, as a file of tokens has it."""
     return sha256(token.encode(errors="surrogateescape")).hexdigest()
 
 
 def read_tokens(file: Path, *, may_be_empty: bool = False) -> Tokens:
-    """The clients in a file; raises `InvalidTokens` with the line that is wrong."""
+    """The clients in a file; raises `InvalidTokens` with the number of the invalid line."""
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidTokens(str(file), 0, f"it cannot be read ({error})") from error
+        raise InvalidTokens(str(file), 0, f"the file cannot be read ({error})") from error
     found = tuple(_clients(file, lines))
     if not found and not may_be_empty:
-        raise InvalidTokens(str(file), len(lines), "it names no client")
+        raise InvalidTokens(str(file), len(lines), "the file names no client")
     return Tokens(found)
 
 
@@ -76,14 +76,14 @@ def _client(file: Path, number: int, text: str) -> tuple[str, str]:
     digest = found["digest"].lower() if found else ""
     if not _NAME.fullmatch(client):
         raise InvalidTokens(str(file), number, f"{client!r} cannot be the name of a client")
-    # What is no digest may be a token that somebody put there, so it is not repeated.
+    # A value that is not a digest may be a token by mistake, so the message does not repeat it.
     if not _DIGEST.fullmatch(digest):
-        raise InvalidTokens(str(file), number, f"what {client} has is no SHA-256")
+        raise InvalidTokens(str(file), number, f"the value of {client} is not a SHA-256")
     return client, digest
 
 
 def stored_name(client: str, run: str) -> str:
-    """What a client's run is called in the deployment; raises `InvalidRunName`.
+    """The name of a client's run in the deployment; raises `InvalidRunName`.
 
     >>> stored_name("ann", "march")
     'ann/march'
@@ -94,5 +94,5 @@ def stored_name(client: str, run: str) -> str:
 
 
 def beginning_of(client: str) -> str:
-    """How the stored names of all runs of a client begin, and of no other's."""
+    """The prefix of the stored names of a client's runs; no other client's names have it."""
     return client + SEPARATOR

@@ -1,1 +1,1 @@
-"""The client side: requests that are repeated while a repetition can help."""
+"""The client: runs of a server elsewhere, with requests that are retried."""

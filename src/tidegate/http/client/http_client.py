@@ -1,7 +1,7 @@
-"""Calls to a server by HTTP that are repeated while there is hope.
+"""HTTP calls that are retried.
 
-Whatever is called may be repeated, so a call that was cut off is made again: nobody can tell
-whether it had its effect. Pauses grow, with jitter, so that many clients do not return in step.
+All calls are idempotent, so a call whose connection is lost is repeated, whether or not it had its
+effect. Pauses grow, with jitter, so that many clients do not retry in step.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ from tidegate.http.client.trust import check_token_way
 from tidegate.http.error_mapping import ErrorBody, error_from_body
 
 PATIENCE = 60.0
-"""Seconds for which a call is repeated after it has failed first."""
+"""Seconds for which a call is retried after its first failure."""
 STARTING = 900.0
-"""The same while the server answers that it is starting, at least."""
-TELL_EVERY = 30.0
-"""Seconds between two reports that the server does not answer."""
+"""Least seconds for which a call is retried while the server is starting."""
+REPORT_EVERY = 30.0
+"""Seconds between two reports that the server does not respond."""
 SILENCE = 90.0
-"""Seconds of silence after which a connection counts as lost; the server tries its database for
-60."""
+"""Read timeout in seconds; the server itself waits up to 60 s for its database."""
 WORK = 900.0
-"""The same where the server has to check a whole chunk, or to order a whole result."""
-MORE_THAN_A_MOMENT = 3
-"""Failures of one call after which that is told."""
+"""Read timeout where the server has to check a whole chunk or order a whole result."""
+REPORTED_FAILURES = 3
+"""Failures of one call after which the outage is reported."""
 PIECE = 1 << 20
 RETRIES = Backoff(first=0.1, longest=5.0)
 SUCCESS = range(200, 300)
@@ -54,12 +53,12 @@ T = TypeVar("T")
 
 
 class ConnectionLost(Exception):
-    """No answer, or a part of one."""
+    """No response, or an incomplete one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is."""
+class ServerUrl:
+    """The parts of a server's URL."""
 
     scheme: str
     host: str
@@ -67,8 +66,8 @@ class Address:
     path: str
 
     @classmethod
-    def read(cls, url: str) -> Address:
-        """From `http://HOST:PORT`; raises `InvalidServer`."""
+    def parse(cls, url: str) -> ServerUrl:
+        """Parse `http://HOST:PORT`; raises `InvalidServer`."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -79,14 +78,14 @@ class Address:
         return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
 
     def connect(self, silence: float) -> HTTPConnection:
-        """A connection, which is made with the first request."""
+        """A connection, which is opened by the first request."""
         kind = HTTPSConnection if self.scheme == "https" else HTTPConnection
         return kind(self.host, self.port, timeout=silence)
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What is asked, once."""
+    """One request."""
 
     method: str
     path: str
@@ -95,8 +94,8 @@ class _Request:
     silence: float = SILENCE
 
 
-class _Bounds:
-    """Until when a call is repeated: longer while the server answers that it is starting."""
+class _RetryBound:
+    """The time limit for retries: longer while the server is starting."""
 
     def __init__(self, patience: float, starting: float) -> None:
         self._patience = patience
@@ -105,7 +104,7 @@ class _Bounds:
         self._starting_until: float | None = None
 
     def deadline(self, error: ConnectionLost | TidegateError, now: float) -> float:
-        """When to give up after this failure; an answer of the server restarts the patience."""
+        """When to give up after this failure; a response of the server restarts the patience."""
         if isinstance(error, ServerStarting):
             self._until = None
             self._starting_until = self._starting_until or now + self._starting
@@ -115,7 +114,7 @@ class _Bounds:
 
 
 class HttpClient:
-    """Calls a server, as often as it takes; any number of threads may."""
+    """Calls a server and retries; thread-safe."""
 
     def __init__(
         self,
@@ -126,23 +125,23 @@ class HttpClient:
         starting: float = STARTING,
         allow_plain_http: bool = False,
     ) -> None:
-        """A call is repeated for `patience` seconds, or `starting` where the server is starting.
+        """A call is retried for `patience` seconds, or `starting` while the server is starting.
 
-        Raises `InvalidServer`; `PlainHttpToken` for a token that others could read on its way.
+        Raises `InvalidServer`; `PlainHttpToken` for a token that the network could read.
 
-        A redirection is a refusal: a token goes to no other server than this.
+        A redirection is an error: the token is sent to no other server.
         """
         self.url = url
-        self._address = Address.read(url)
+        self._address = ServerUrl.parse(url)
         if token and not allow_plain_http:
             check_token_way(url, self._address.scheme, self._address.host)
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._patience = patience
         self._starting = max(patience, starting)
-        self.say: Callable[[str], None] = lambda _: None
-        """Hears when the server goes away for more than a moment, and when it is back."""
+        self.on_outage: Callable[[str], None] = lambda _: None
+        """Called with a message when the server stops responding, and when it responds again."""
         self._outage_reported_at: float | None = None
-        self._noticing = Lock()
+        self._reporting = Lock()
 
     def json(
         self,
@@ -152,88 +151,85 @@ class HttpClient:
         key: str | None = None,
         silence: float = SILENCE,
     ) -> bytes:
-        """What the server answers. `key` tells it that a call is the same as one before."""
+        """The body of the response. `key` is the idempotency key of the request."""
         headers = {"idempotency-key": key} if key else {}
         sent = None if body is None else json.dumps(body).encode()
-        asked = _Request(method, path, headers, sent, silence)
-        return self._until_answered(lambda: self._once(asked, _whole))
+        request = _Request(method, path, headers, sent, silence)
+        return self._retry(lambda: self._once(request, _whole))
 
     def send(self, path: str, file: Path, size: int) -> bytes:
-        """Send a file; it is opened anew for every attempt."""
+        """Send a file; it is opened again for every attempt."""
 
         def attempt() -> bytes:
             with file.open("rb") as opened:
                 length = {"content-length": str(size)}
                 return self._once(_Request("PUT", path, length, opened, WORK), _whole)
 
-        return self._until_answered(attempt)
+        return self._retry(attempt)
 
     def fetch(self, path: str, take: Callable[[Iterator[bytes]], T]) -> T:
-        """Let `take` read an answer piece by piece; from the start again if it is cut off."""
-        asked = _Request("GET", path, {}, None, WORK)
-        return self._until_answered(lambda: self._once(asked, lambda answer: take(_pieces(answer))))
+        """Let `take` read the response piece by piece; from the start again if it is incomplete."""
+        request = _Request("GET", path, {}, None, WORK)
+        return self._retry(lambda: self._once(request, lambda answer: take(_pieces(answer))))
 
-    def _until_answered(self, attempt: Callable[[], T]) -> T:
-        """Repeat what is lost or may succeed later, until patience ends with the last reason."""
-        bounds = _Bounds(self._patience, self._starting)
+    def _retry(self, attempt: Callable[[], T]) -> T:
+        """Retry lost and retryable calls until the time limit, then raise the last error."""
+        bound = _RetryBound(self._patience, self._starting)
         for failures, pause in enumerate(RETRIES.pauses(), 1):
             try:
                 answer = attempt()
             except (ConnectionLost, TidegateError) as error:
-                self._refuse_late(error, monotonic() + pause > bounds.deadline(error, monotonic()))
-                if failures >= MORE_THAN_A_MOMENT:
-                    self._tell_away(error)
+                self._raise_final(error, monotonic() + pause > bound.deadline(error, monotonic()))
+                if failures >= REPORTED_FAILURES:
+                    self._report_outage(error)
             else:
-                self._tell_back()
+                self._report_recovery()
                 return answer
             sleep(pause)
         raise AssertionError("pauses never end")
 
-    def _tell_away(self, error: ConnectionLost | TidegateError) -> None:
-        what = (
-            f"the server does not answer ({error})"
-            if isinstance(error, ConnectionLost)
-            else str(error)
-        )
+    def _report_outage(self, error: ConnectionLost | TidegateError) -> None:
+        is_lost = isinstance(error, ConnectionLost)
+        what = f"the server does not respond ({error})" if is_lost else str(error)
         bound = self._starting if isinstance(error, ServerStarting) else self._patience
-        if self._is_to_tell():
-            self.say(f"{what}; trying again for {bound:g} s")
+        if self._is_report_due():
+            self.on_outage(f"{what}; retrying for {bound:g} s")
 
-    def _is_to_tell(self) -> bool:
-        """Whether a report is due; several threads may notice the same outage."""
-        with self._noticing:
+    def _is_report_due(self) -> bool:
+        """Whether a report is due; several threads may see the same outage."""
+        with self._reporting:
             reported_at, now = self._outage_reported_at, monotonic()
-            is_due = reported_at is None or now - reported_at >= TELL_EVERY
+            is_due = reported_at is None or now - reported_at >= REPORT_EVERY
             self._outage_reported_at = now if is_due else reported_at
         return is_due
 
-    def _tell_back(self) -> None:
-        with self._noticing:
+    def _report_recovery(self) -> None:
+        with self._reporting:
             was_reported, self._outage_reported_at = self._outage_reported_at is not None, None
         if was_reported:
-            self.say("the server answers again")
+            self.on_outage("the server responds again")
 
-    def _refuse_late(self, error: ConnectionLost | TidegateError, is_late: bool) -> None:
-        """Raise what is for good, and in the end everything."""
+    def _raise_final(self, error: ConnectionLost | TidegateError, is_late: bool) -> None:
+        """Raise an error that is not retryable, and any error after the time limit."""
         if isinstance(error, TidegateError) and (is_late or not error.retryable):
             raise error
         if is_late:
             raise ServerUnreachable(self.url, self._patience, str(error)) from error
 
-    def _once(self, asked: _Request, read: Callable[[HTTPResponse], T]) -> T:
-        with closing(self._address.connect(asked.silence)) as connection:
+    def _once(self, request: _Request, read: Callable[[HTTPResponse], T]) -> T:
+        with closing(self._address.connect(request.silence)) as connection:
             with _losses(), _secured(self.url):
-                answer = self._answered(connection, asked)
+                answer = self._send(connection, request)
             with answer:  # it may outlive the connection
                 if answer.status not in SUCCESS:
-                    raise _refused(answer)
+                    raise _error_of(answer)
                 return read(answer)
 
-    def _answered(self, connection: HTTPConnection, asked: _Request) -> HTTPResponse:
-        path, headers = self._address.path + asked.path, {**self._headers, **asked.headers}
-        # A server that refuses a body does not read all of it; what it says is worth reading.
+    def _send(self, connection: HTTPConnection, request: _Request) -> HTTPResponse:
+        path, headers = self._address.path + request.path, {**self._headers, **request.headers}
+        # A server that refuses a body does not read all of it; its response is still read.
         with suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(asked.method, path, body=asked.body, headers=headers)
+            connection.request(request.method, path, body=request.body, headers=headers)
         return connection.getresponse()
 
 
@@ -247,7 +243,7 @@ def _losses() -> Iterator[None]:
 
 @contextmanager
 def _secured(url: str) -> Iterator[None]:
-    """Raise what TLS refuses: it will do so every time, unless it was only cut off."""
+    """Raise TLS errors, which a retry does not cure unless the connection was only closed."""
     try:
         yield
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
@@ -257,15 +253,16 @@ def _secured(url: str) -> Iterator[None]:
         raise NoSecureConnection(url, reason) from refusal
 
 
-def _refused(answer: HTTPResponse) -> Exception:
-    """What the server says; something else on the way may speak another language."""
+def _error_of(answer: HTTPResponse) -> Exception:
+    """The error that the server sent; a proxy on the way may answer in another format."""
     body = _whole(answer)
     try:
         return error_from_body(msgspec.json.decode(body, type=ErrorBody))
     except msgspec.DecodeError:
-        said = f"HTTP {answer.status} {answer.reason}"
-        is_passing = answer.status in SERVER_ERRORS
-        return ConnectionLost(said) if is_passing else RefusedByServer(said, "the server refused")
+        status = f"HTTP {answer.status} {answer.reason}"
+        if answer.status in SERVER_ERRORS:
+            return ConnectionLost(status)
+        return RefusedByServer(status, "the server refused the request")
 
 
 def _whole(answer: HTTPResponse) -> bytes:
@@ -276,7 +273,7 @@ def _whole(answer: HTTPResponse) -> bytes:
 def _pieces(answer: HTTPResponse) -> Iterator[bytes]:
     while piece := _piece(answer):
         yield piece
-    if answer.length:  # which read() counts down, and does not miss at the end
+    if answer.length:  # read() counts it down, and does not raise at an early end
         raise ConnectionLost(f"{answer.length} bytes are missing")
 
 

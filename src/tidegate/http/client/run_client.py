@@ -1,4 +1,4 @@
-"""A server elsewhere, for who delivers a folder to it as to a `Server` in the same process."""
+"""The runs of a server elsewhere, with the interface of a `RunService` in the same process."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from tidegate.http.client.http_client import HttpClient
 
 PAGE = 1000
-"""Chunks that are asked for at a time."""
+"""Chunks per page of a listing."""
 UNREADABLE = "UnreadableAnswer"
 LOOK = 0.5
-"""Seconds between two looks at a run that is not complete."""
+"""Seconds between two polls of a run that is not complete."""
 
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class _Results:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Triggered:
     number: int
 
 
@@ -88,29 +88,29 @@ class _Checkpoints:
 
 
 class HttpRunClient:
-    """The runs of one client on a server elsewhere; see `Server` for what each call does.
+    """The runs of one client on a server elsewhere; `RunService` documents each call.
 
-    Calls are repeated while the server does not answer. Chunks that are there are not sent again.
+    Calls are retried while the server does not respond. Delivered chunks are not sent again.
     """
 
-    def __init__(self, calls: HttpClient, served: PipelineInfo) -> None:
-        self._calls = calls
+    def __init__(self, http: HttpClient, served: PipelineInfo) -> None:
+        self._http = http
         self.served = served
-        self._there: dict[tuple[str, str], dict[int, str]] = {}
-        """What was there of each source of a run when this was first asked."""
-        self._looking = Lock()
+        self._delivered: dict[tuple[str, str], dict[int, str]] = {}
+        """Digests of the chunks of each source of a run that were delivered before."""
+        self._listing = Lock()
 
     # ── runs ──
 
     def find(self, run: str) -> Run | None:
-        """The run that has this name now or had it last."""
+        """The latest run with this name."""
         try:
             return self._state(run).run
         except UnknownRun:
             return None
 
     def is_open(self, run: str) -> bool:
-        """Whether there is such a run that is not closed; no if nobody can tell."""
+        """Whether the run exists and is open; False if the server cannot answer."""
         try:
             return self._state(run).run.state is RunState.OPEN
         except TidegateError:
@@ -119,47 +119,50 @@ class HttpRunClient:
     def begin(
         self, run: str, *, deadline: float | None = None, checkpoints: Checkpoints | None = None
     ) -> Run:
-        """Open a run; repeated until it is known to be open, and opened once."""
-        asked = {"run": run, "deadline": deadline, "checkpoints": msgspec.to_builtins(checkpoints)}
-        answer = self._calls.json("POST", self._path(), asked, key=uuid4().hex)
+        """Begin a run; the request is retried with one key, so the run is begun once."""
+        body = {"run": run, "deadline": deadline, "checkpoints": msgspec.to_builtins(checkpoints)}
+        answer = self._http.json("POST", self._path(), body, key=uuid4().hex)
         return _read(answer, Run)
 
     def has_this_plan(self, run: Run) -> bool:
-        """Whether a run was begun with the plan that is served."""
+        """Whether a run was begun with the served plan."""
         return self._state(run.name).has_this_plan
 
     def digests(self, run: Run) -> dict[str, list[str]]:
-        """Of the chunks that are there, by their numbers."""
-        return {it: [*dict(self._ask(run.name, it)).values()] for it in self.served.sources}
+        """Digests of the delivered chunks of each source, by number."""
+        return {
+            source: [*dict(self.delivered(run.name, source)).values()]
+            for source in self.served.sources
+        }
 
     def facts(self, run: str) -> RunFacts:
-        """How far a run has come."""
-        return self._explained(run).facts
+        """The progress of a run."""
+        return self._diagnosis(run).facts
 
     # ── data ──
 
     def deliver(self, run: str, source: str, number: int, file: str) -> bool:
-        """Send a chunk unless it is there; False when it was."""
-        if self._is_there(run, source, number, file):
+        """Send a chunk unless it was delivered before; False if it was."""
+        if self._is_delivered(run, source, number, file):
             return False
         size = _size(source, file)
         if size > self.served.most_chunk_bytes:
             raise ChunkTooLarge(source, number, self.served.most_chunk_bytes)
         path = self._path(run, "sources", source, "chunks", str(number))
-        with _named(file):
-            answer = self._calls.send(f"{path}?format={_format(file)}", Path(file), size)
+        with _errors_name(file):
+            answer = self._http.send(f"{path}?format={_format(file)}", Path(file), size)
         return _read(answer, _Delivered).is_new
 
     def end(self, run: str, source: str, chunks: int) -> None:
-        """Say how many chunks a source has."""
-        self._calls.json("POST", self._path(run, "sources", source, "end"), {"chunks": chunks})
+        """End a source with this number of chunks."""
+        self._http.json("POST", self._path(run, "sources", source, "end"), {"chunks": chunks})
 
-    # ── outcomes ──
+    # ── results ──
 
     def wait(self, run: str, timeout: float) -> dict[str, int]:
-        """The rows of every sink of a complete run, or what became of it.
+        """The rows of every sink of a complete run; raises the outcome of any other.
 
-        What it waits for is logged every 30 seconds.
+        The reason for waiting is logged every 30 seconds.
         """
         deadline, report = monotonic() + timeout, WaitReport(self._why)
         while (now := self._state(run).run).state is RunState.OPEN:
@@ -169,37 +172,33 @@ class HttpRunClient:
             report.look(now)
             sleep(min(LOOK, left))
         raise_if_unsuccessful(now)
-        answer = self._calls.json("GET", self._path(run, "results"))
+        answer = self._http.json("GET", self._path(run, "results"))
         results = _read(answer, _Results).results
-        check_results(self._calls.url, self.served, results)
+        check_results(self._http.url, self.served, results)
         return results
 
     def rows_at(self, run: str, checkpoint: str) -> dict[str, int]:
         """The rows of every sink at a checkpoint, a number or "latest"."""
         path = f"{self._path(run, 'results')}?checkpoint={quote(checkpoint, safe='')}"
-        results = _read(self._calls.json("GET", path), _Results).results
-        check_results(self._calls.url, self.served, results)
+        results = _read(self._http.json("GET", path), _Results).results
+        check_results(self._http.url, self.served, results)
         return results
 
     def fetch(self, run: str, sink: str, query: str, take: Callable[[Iterator[bytes]], T]) -> T:
         """Read a result piece by piece, in the format that the query names."""
-        return self._calls.fetch(f"{self._path(run, 'results', sink)}?{query}", take)
-
-    def delivered(self, run: str, source: str) -> Iterator[tuple[int, str]]:
-        """Number and SHA-256 of each delivered chunk, in the order of numbers."""
-        return self._ask(run, source)
+        return self._http.fetch(f"{self._path(run, 'results', sink)}?{query}", take)
 
     def cancel(self, run: str) -> bool:
         """Cancel a run; False if it was closed before."""
         try:
-            self._calls.json("POST", self._path(run, "cancel"), {})
+            self._http.json("POST", self._path(run, "cancel"), {})
         except NothingToCancel:
             return False
         return True
 
     def check(self) -> None:
-        """Raise if nobody is at work there."""
-        self._calls.json("GET", "/health")
+        """Raise if the server cannot do its work."""
+        self._http.json("GET", "/health")
 
     def write(
         self,
@@ -209,9 +208,9 @@ class HttpRunClient:
         checkpoint: int | None = None,
         received: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Fetch a result as CSV, at the end or at a cut; the file appears whole or not at all.
+        """Fetch a final or checkpoint result as CSV; the file appears whole or not at all.
 
-        `received` is called with the bytes of it that have come so far.
+        `received` is called with the bytes received so far.
         """
         path = f"{self._path(run, 'results', sink)}?format=csv"
         path += "" if checkpoint is None else f"&checkpoint={checkpoint}"
@@ -225,30 +224,28 @@ class HttpRunClient:
                     received(opened.tell())
 
         try:
-            self._calls.fetch(path, take)
+            self._http.fetch(path, take)
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)
 
-    # ── cuts ──
+    # ── checkpoints ──
 
     def take_checkpoint(self, run: str, *, unaligned: bool = False) -> int:
-        """Begin a checkpoint, after the one that is under way; its number."""
-        asked = {"unaligned": unaligned}
-        answer = self._calls.json("POST", self._path(run, "checkpoints"), asked)
-        return _read(answer, _Taken).number
+        """Trigger a checkpoint, after the pending one; returns its number."""
+        body = {"unaligned": unaligned}
+        answer = self._http.json("POST", self._path(run, "checkpoints"), body)
+        return _read(answer, _Triggered).number
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
-        """How those went that are remembered."""
-        answer = self._calls.json("GET", self._path(run, "checkpoints"))
+        """The retained checkpoints of a run."""
+        answer = self._http.json("GET", self._path(run, "checkpoints"))
         return _read(answer, _Checkpoints).checkpoints
 
     def checkpoint(self, run: str, number: int | None = None) -> CheckpointManifest:
-        """A cut, by default the latest."""
-        asked = LATEST if number is None else str(number)
-        return _read(
-            self._calls.json("GET", self._path(run, "checkpoints", asked)), CheckpointManifest
-        )
+        """A checkpoint, by default the latest."""
+        path = self._path(run, "checkpoints", LATEST if number is None else str(number))
+        return _read(self._http.json("GET", path), CheckpointManifest)
 
     def taken(self, run: str, number: int, timeout: float) -> Checkpoint:
         """Wait until a checkpoint is committed; raises `CheckpointAborted`, `CheckpointPending`."""
@@ -267,34 +264,34 @@ class HttpRunClient:
             sleep(LOOK)
 
     def restore(self, run: str, number: int | None = None) -> Run:
-        """Begin a run again at a cut, by default the latest; to do so twice is harmless."""
-        path, asked = self._path(run, "restore"), {"checkpoint": number}
-        answer = self._calls.json("POST", path, asked, silence=WORK)
+        """Restore a run from a checkpoint, by default the latest; idempotent."""
+        path, body = self._path(run, "restore"), {"checkpoint": number}
+        answer = self._http.json("POST", path, body, silence=WORK)
         return _read(answer, Run)
 
-    # ── how ──
+    # ── requests ──
 
     def _why(self, run: Run) -> str:
-        return self._explained(run.name).why
+        return self._diagnosis(run.name).why
 
-    def _explained(self, run: str) -> RunDiagnosis:
-        answer = self._calls.json("GET", self._path(run, "why"))
+    def _diagnosis(self, run: str) -> RunDiagnosis:
+        answer = self._http.json("GET", self._path(run, "why"))
         return _read(answer, RunDiagnosis)
 
     def _state(self, run: str) -> RunStateReply:
-        answer = self._calls.json("GET", self._path(run, "state"))
+        answer = self._http.json("GET", self._path(run, "state"))
         return _read(answer, RunStateReply)
 
     def _path(self, *parts: str) -> str:
         every = ("pipelines", self.served.pipeline, "runs", *parts)
         return "".join(f"/{quote(part, safe='')}" for part in every)
 
-    def _is_there(self, run: str, source: str, number: int, file: str) -> bool:
-        """Whether this very chunk was delivered; raises `ChunkConflict` if another one was."""
-        with self._looking:
-            if (run, source) not in self._there:
-                self._there[run, source] = dict(self._ask(run, source))
-        known = self._there[run, source].get(number)
+    def _is_delivered(self, run: str, source: str, number: int, file: str) -> bool:
+        """Whether this chunk was delivered; raises `ChunkConflict` if its content differs."""
+        with self._listing:
+            if (run, source) not in self._delivered:
+                self._delivered[run, source] = dict(self.delivered(run, source))
+        known = self._delivered[run, source].get(number)
         if known is None:
             return False
         sha256 = _digest(source, file)
@@ -302,42 +299,42 @@ class HttpRunClient:
             raise ChunkConflict(run, source, number, sha256, known)
         return True
 
-    def _ask(self, run: str, source: str) -> Iterator[tuple[int, str]]:
-        """Numbers and digests of what is there, page by page."""
+    def delivered(self, run: str, source: str) -> Iterator[tuple[int, str]]:
+        """Number and SHA-256 of each delivered chunk, in the order of numbers."""
         after = 0
         while True:
             path = f"{self._path(run, 'sources', source)}?after={after}&limit={PAGE}"
-            page = _read(self._calls.json("GET", path), SourceChunks).chunks
+            page = _read(self._http.json("GET", path), SourceChunks).chunks
             yield from ((chunk.number, chunk.sha256) for chunk in page)
             if len(page) < PAGE:
                 return
             after = page[-1].number
 
 
-def http_run_client(calls: HttpClient, pipeline: Callable[[str], str]) -> HttpRunClient:
-    """The server behind these calls, if it serves the pipeline that is meant.
+def http_run_client(http: HttpClient, pipeline: Callable[[str], str]) -> HttpRunClient:
+    """The runs of the server; raises `OtherPipeline` unless it serves the expected pipeline.
 
-    `pipeline` answers the name of that, given the name of the one that is served. Raises
-    `UntrustedName` for names that could lead to files elsewhere.
+    `pipeline` returns the expected name, given the served one. Raises `UntrustedName` for names
+    that could lead to files elsewhere.
     """
-    answer = _read(calls.json("GET", "/pipelines"), _Pipelines)
+    answer = _read(http.json("GET", "/pipelines"), _Pipelines)
     if len(answer.pipelines) != 1:
         raise RefusedByServer(UNREADABLE, f"the server serves {len(answer.pipelines)} pipelines")
     (served,) = answer.pipelines
-    check_served(calls.url, served)
-    wanted = pipeline(served.pipeline)
-    if served.pipeline != wanted:
-        raise OtherPipeline(calls.url, wanted, served.pipeline)
-    return HttpRunClient(calls, served)
+    check_served(http.url, served)
+    expected = pipeline(served.pipeline)
+    if served.pipeline != expected:
+        raise OtherPipeline(http.url, expected, served.pipeline)
+    return HttpRunClient(http, served)
 
 
 def _read(answer: bytes, kind: type[T]) -> T:
-    """What a server answers; raises `RefusedByServer` for what no server of this version does."""
+    """The decoded response; raises `RefusedByServer` if no server of this version sends it."""
     try:
         return msgspec.json.decode(answer, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        says = f"the server's answer cannot be understood: {error}"
-        raise RefusedByServer(UNREADABLE, says) from error
+        message = f"the server's response cannot be decoded: {error}"
+        raise RefusedByServer(UNREADABLE, message) from error
 
 
 def _format(file: str) -> str:
@@ -362,8 +359,8 @@ def _digest(source: str, file: str) -> str:
 
 
 @contextmanager
-def _named(file: str) -> Iterator[None]:
-    """The server knows a chunk by its number; who sent it knows the file."""
+def _errors_name(file: str) -> Iterator[None]:
+    """Raise errors with the file in place of the chunk number that the server knows."""
     try:
         yield
     except TidegateError as error:

@@ -1,8 +1,8 @@
 """Checks of a client before it uses a server: names that become files, and the path of a token.
 
-A server names the sources that it reads and the sinks that it gives. `tidegate submit` reads and
-writes files of these names, so a name has to be one that a pipeline can declare: such a name never
-leads out of the folder that the user gave.
+A server sends the names of its sources and sinks. `tidegate submit` reads and writes files of these
+names, so each has to be a name that a pipeline can declare: such a name never leads out of the
+folder that the user gave.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tidegate.pipeline.names import is_file_name
 if TYPE_CHECKING:
     from tidegate.http.client_api import PipelineInfo
 
-NOT_A_NAME = "is no name of one"
+NOT_A_NAME = "is not a valid name"
 NOT_SERVED = "it does not serve"
-NOT_DECLARED = "the pipeline that was given does not declare"
+NOT_DECLARED = "the given pipeline does not declare"
 
 
 def check_served(server: str, served: PipelineInfo) -> None:
-    """Raise `UntrustedName` unless everything that is served has a name that can be declared."""
+    """Raise `UntrustedName` unless a pipeline could declare all served names."""
     given = {"pipeline": [served.pipeline], "source": served.sources, "sink": [*served.sinks]}
     for kind, names in given.items():
         for name in names:
@@ -34,7 +34,7 @@ def check_served(server: str, served: PipelineInfo) -> None:
 def check_declared(
     server: str, served: PipelineInfo, sources: Iterable[str], sinks: Iterable[str]
 ) -> None:
-    """Raise `UntrustedName` for a source or sink that is served and is not among the given ones."""
+    """Raise `UntrustedName` for a served source or sink that is not among the given ones."""
     _check_known(server, "source", served.sources, sources, NOT_DECLARED)
     _check_known(server, "sink", served.sinks, sinks, NOT_DECLARED)
 
@@ -45,13 +45,13 @@ def check_results(server: str, served: PipelineInfo, results: Mapping[str, int])
 
 
 def check_token_way(server: str, scheme: str, host: str) -> None:
-    """Raise `PlainHttpToken` if a token sent there could be read on the way."""
+    """Raise `PlainHttpToken` if the network could read a token sent there."""
     if scheme != "https" and not is_loopback(host):
         raise PlainHttpToken(server, host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by its name or address, is this machine.
+    """Whether a host name or address is this machine.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("::1")
     (True, True, True)

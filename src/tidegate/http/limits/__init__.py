@@ -1,1 +1,1 @@
-"""Limits, quotas and fair queues: no client uses up what all clients share."""
+"""Limits, quotas and fair queues: no client uses up shared resources."""

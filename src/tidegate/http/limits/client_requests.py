@@ -1,4 +1,4 @@
-"""A bound on the requests that one client has at work, streams included."""
+"""A limit on the concurrent requests of one client, streams included."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from tidegate.http.auth.authenticator import Authenticator
 
 HEALTH = "/health"
-"""Exempt: programs that watch the server ask it, whatever its clients do."""
+"""Exempt: supervisors have to reach it, whatever the clients do."""
 
 
 class ClientRequests:
-    """Refuses a request of a client that has too many; an unknown client is refused further on."""
+    """Middleware that raises `TooManyRequests`; an unknown client is refused by the endpoint."""
 
     def __init__(self, app: ASGIApp, auth: Authenticator, most: int) -> None:
         self._app = app
         self._auth = auth
-        self._at_work = ConcurrencyLimit(most, TooManyRequests)
+        self._concurrency = ConcurrencyLimit(most, TooManyRequests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         client = self._client_of(scope)
-        with ExitStack() as held:
+        with ExitStack() as resources:
             try:
                 if client is not None:
-                    held.enter_context(self._at_work.acquire(client))
+                    resources.enter_context(self._concurrency.acquire(client))
             except TooManyRequests as error:
                 await error_response(error)(scope, receive, send)
                 return

@@ -1,4 +1,4 @@
-"""A few threads for what waits, so that the event loop never does.
+"""Thread pools for blocking calls, so that the event loop never blocks.
 
 Queries, arriving bytes, chunks and results have separate threads: however many chunks are being
 checked, queries are answered and other chunks arrive. Clients are served in turn. Threads are
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Executors:
-    """Runs what waits; refuses to once it is closed."""
+    """Runs blocking calls; raises `ServerStopping` once it is closed."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self._calls = FairPool(limits.calls, "tidegate-http")
@@ -39,27 +39,27 @@ class Executors:
 
     async def call(self, client: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a short query when it is the client's turn."""
-        self._refuse_closing()
+        self._check_open()
         return await self._calls.run(client, partial(work, *args, **kwargs))
 
     async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Write a part of an arriving chunk to the disk."""
-        self._refuse_closing()
+        self._check_open()
         return await asyncio.wrap_future(self._writes.submit(work, *args, **kwargs))
 
     async def deliver(
         self, client: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Check and copy a whole chunk when it is the client's turn."""
-        self._refuse_closing()
+        self._check_open()
         return await self._chunks.run(client, partial(work, *args, **kwargs))
 
     async def give(self, client: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Read a part of a result when it is the client's turn."""
-        self._refuse_closing()
+        self._check_open()
         return await self._results.run(client, partial(work, *args, **kwargs))
 
-    def _refuse_closing(self) -> None:
+    def _check_open(self) -> None:
         if self.is_closing:
             raise ServerStopping
 

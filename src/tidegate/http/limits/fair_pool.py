@@ -1,4 +1,4 @@
-"""Threads that serve clients in turn: the edge of `FairQueue` to asyncio."""
+"""Threads that serve clients in turn: runs a `FairQueue` under asyncio."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class FairPool:
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(number)
 
     async def run(self, client: str, work: Callable[[], T]) -> T:
-        """Run when it is the client's turn. A cancelled caller leaves what is at work at work."""
+        """Run when it is the client's turn; once begun it runs to its end, also if cancelled."""
         await self._turn(client)
         loop = asyncio.get_running_loop()
         outcome = self._pool.submit(work)
 
         def leave(_: object) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nothing waits for a turn
+            with suppress(RuntimeError):  # the loop is closed: no turn is awaited
                 loop.call_soon_threadsafe(self._end, client)
 
         outcome.add_done_callback(leave)
@@ -40,7 +40,7 @@ class FairPool:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was given at the same moment
+            if not turn.cancelled():  # it was granted at the same time
                 self._end(client)
             raise
 
@@ -57,5 +57,5 @@ class FairPool:
         self._start()
 
     def close(self, bound: float) -> bool:
-        """Wait for what is at work; whether it ended in time."""
+        """Wait for running work; whether it ended in time."""
         return self._pool.close(bound)

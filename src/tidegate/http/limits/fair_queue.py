@@ -1,4 +1,4 @@
-"""A queue that serves clients in turn, so that the work of one delays another by one piece at most.
+"""A queue that serves clients in turn, so that one client delays another by one item at most.
 
 Pure: it decides what starts next and runs nothing.
 """
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class FairQueue(Generic[T]):
     """Items of clients, started in turn over the clients and in order within each.
 
-    At most `slots` items are at work. Of two or more slots one client holds at most all but one,
-    so that another client that comes finds a free one although the items at work are long.
+    At most `slots` items run at the same time. Of two or more slots one client has at most all but
+    one, so that another client finds a free slot even while long items run.
     """
 
     def __init__(self, slots: int) -> None:
@@ -23,7 +23,7 @@ class FairQueue(Generic[T]):
         self._most = max(1, slots - 1)
         self._waiting: dict[str, deque[T]] = {}
         """In the order of their turns; only clients that have something waiting."""
-        self._at_work: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
     def put(self, client: str, item: T) -> None:
         """Add an item behind the others of its client."""
@@ -31,18 +31,19 @@ class FairQueue(Generic[T]):
 
     def take(self) -> tuple[str, T] | None:
         """The item that starts now, with its client; None while nothing may start."""
-        if self._at_work.total() >= self._slots:
+        if self._running.total() >= self._slots:
             return None
-        client = next((it for it in self._waiting if self._at_work[it] < self._most), None)
+        below = (client for client in self._waiting if self._running[client] < self._most)
+        client = next(below, None)
         if client is None:
             return None
         items = self._waiting.pop(client)
         item = items.popleft()
         if items:
             self._waiting[client] = items  # its next turn comes after those of all other clients
-        self._at_work[client] += 1
+        self._running[client] += 1
         return client, item
 
     def done(self, client: str) -> None:
-        """An item of a client is no longer at work."""
-        self._at_work -= Counter((client,))  # a count of zero is removed
+        """An item of a client has ended."""
+        self._running -= Counter((client,))  # a count of zero is removed

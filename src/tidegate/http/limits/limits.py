@@ -19,7 +19,7 @@ class HttpLimits:
 
     chunk_bytes: int = CHUNK_BYTES
     uploads: int = 4
-    """Chunks of one client that arrive at the same time; the rest waits before it is read."""
+    """Chunks of one client that are received at the same time; further ones wait."""
     uploads_waiting: int = 64
     """Chunks of one client that wait before they are read; more are refused."""
     gap: float = 60.0
@@ -41,9 +41,9 @@ class HttpLimits:
     head: float = 10.0
     """Seconds within which a whole request head has to arrive on a connection."""
     body: float = 60.0
-    """Seconds within which the body of a request that is no chunk has to arrive."""
+    """Seconds within which a JSON body has to arrive."""
     send: float = 60.0
-    """Seconds within which a client has to read the next megabyte of an answer."""
+    """Seconds within which a client has to read the next megabyte of a response."""
     deliveries: int = 3
     """Chunks that are checked and copied at the same time; of one client at most one fewer."""
     results: int = 3
@@ -53,7 +53,7 @@ class HttpLimits:
     calls: int = 4
     """Requests that query PostgreSQL at once; of one client at most one fewer."""
     grace: float = 10.0
-    """Seconds for which requests at work may go on when the server stops."""
+    """Seconds for which running requests may continue when the server stops."""
 
     @classmethod
     def of(cls, settings: Settings, chunk_bytes: int = CHUNK_BYTES) -> HttpLimits:

@@ -1,4 +1,4 @@
-"""Quotas: how much one client may have in the deployment at once. Every call may wait."""
+"""Quotas: open runs and stored bytes of one client. Every call may block."""
 
 from __future__ import annotations
 
@@ -16,43 +16,44 @@ if TYPE_CHECKING:
     from tidegate.runtime.deployment import Deployment
 
 FRESH = 2.0
-"""Seconds for which the bytes of a client are not counted again."""
+"""Seconds for which a count of a client's bytes is reused."""
 
 
 DISK_SHARE = 2
-"""One client may have one part in so many of the disk, whatever the settings say."""
+"""One client may use at most the disk divided by this, whatever the settings."""
 
 
-def bytes_quota(wanted: int, disk: Space | None) -> int:
-    """The bytes that a client's open runs may have; 0 is any number.
+def bytes_quota(setting: int, disk: Space | None) -> int:
+    """The bytes that a client's open runs may have; 0 is unlimited.
 
     >>> bytes_quota(1 << 40, Space(free=0, total=1000)), bytes_quota(0, None)
     (500, 0)
     """
-    return wanted if not wanted or disk is None else min(wanted, disk.total // DISK_SHARE)
+    return setting if not setting or disk is None else min(setting, disk.total // DISK_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
 class ByteCount:
-    """The bytes of a client's open runs, with those that were let in since they were counted."""
+    """The bytes of a client's open runs, including those admitted since they were counted."""
 
     bytes: int
     at: float
 
 
 class Quotas:
-    """The quotas of a deployment's settings; 0 is none."""
+    """The quotas of a deployment's settings; 0 is unlimited."""
 
-    def __init__(self, place: Deployment, pipeline: str) -> None:
-        self._database = place.database
+    def __init__(self, deployment: Deployment, pipeline: str) -> None:
+        settings = deployment.settings
+        self._database = deployment.database
         self._pipeline = pipeline
-        self._most_runs = place.settings.client_open_runs
-        self._most_bytes = bytes_quota(place.settings.client_open_bytes, space_at(place.root))
+        self._most_runs = settings.client_open_runs
+        self._most_bytes = bytes_quota(settings.client_open_bytes, space_at(deployment.root))
         self._counted: dict[str, ByteCount] = {}
         self._counting = Lock()
 
     def check_runs(self, client: str, run: str) -> None:
-        """Raise `OpenRunsExceeded` if another run of the client would be one too many."""
+        """Raise `OpenRunsExceeded` if another run of the client would exceed the quota."""
         if not self._most_runs:
             return
         beginning, name = beginning_of(client), stored_name(client, run)
@@ -63,7 +64,7 @@ class Quotas:
             raise OpenRunsExceeded(self._most_runs)
 
     def check_bytes(self, client: str, incoming: int) -> None:
-        """Raise `OpenBytesExceeded` if the client would have too many bytes in open runs."""
+        """Raise `OpenBytesExceeded` if the client's open runs would exceed the quota."""
         if not self._most_bytes:
             return
         with self._counting:

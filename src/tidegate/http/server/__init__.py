@@ -1,1 +1,1 @@
-"""The listening side: connections, their deadlines and limits."""
+"""The server: its socket, connections, deadlines and limits."""

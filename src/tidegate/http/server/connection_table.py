@@ -1,4 +1,4 @@
-"""Which connections a server has open, and which one is closed when there are too many.
+"""The open connections of a server, and which one is closed when there are too many.
 
 Pure: it decides, and closes nothing.
 """
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Admitted(Generic[T]):
-    """A connection is taken; `instead_of` is closed for it."""
+    """A connection is accepted; `instead_of` is closed for it."""
 
     instead_of: T | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """All connections that it could replace are at work."""
+    """All connections that it could replace have a running request."""
 
     most: int
 
@@ -35,13 +35,13 @@ class ConnectionTable(Generic[T]):
         self._address_of: dict[T, str] = {}
         self._counts: Counter[str] = Counter()
         self._waiting: dict[str, dict[T, None]] = {}
-        """By address, those without a request at work, the one that waits longest first."""
+        """By address, the idle connections, the longest idle first."""
 
     def __len__(self) -> int:
         return len(self._address_of)
 
     def admit(self, connection: T, address: str) -> Admitted[T] | Rejected:
-        """Decide on a connection from an address; one that is admitted waits for its request."""
+        """Decide on a connection from an address; an admitted one is idle until its request."""
         is_crowded, is_full = self._counts[address] >= self._per_address, len(self) >= self._most
         victim = self._victim(address if is_crowded else None) if is_crowded or is_full else None
         if victim is None and (is_crowded or is_full):
@@ -54,24 +54,24 @@ class ConnectionTable(Generic[T]):
         return Admitted(victim)
 
     def work(self, connection: T) -> None:
-        """A connection has brought a whole request head."""
+        """A connection has received a whole request head."""
         if (address := self._address_of.get(connection)) is not None:
             self._forget_waiting(connection, address)
 
     def wait(self, connection: T) -> None:
-        """A connection has nothing at work; it is behind those that wait already."""
+        """A connection is idle again, behind those that already are."""
         if (address := self._address_of.get(connection)) is not None:
             self._waiting.setdefault(address, {}).setdefault(connection)
 
     def remove(self, connection: T) -> None:
-        """A connection is closed; harmless when it is not here."""
+        """A connection is closed; idempotent."""
         address = self._address_of.pop(connection, None)
         if address is not None:
             self._forget_waiting(connection, address)
             self._counts -= Counter((address,))  # a count of zero is removed
 
     def _victim(self, address: str | None) -> T | None:
-        """The oldest that waits, of an address or else of the one with the most connections."""
+        """The longest idle connection of an address, or of the one with the most connections."""
         if address is None:
             address = max(self._waiting, key=self._counts.__getitem__, default=None)
         return next(iter(self._waiting.get(address, ())), None) if address is not None else None

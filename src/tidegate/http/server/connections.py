@@ -1,10 +1,10 @@
-"""Connections with bounds: how many there are, and how long each may keep the server waiting.
+"""Connections with limits: how many are open, and how long each may keep the server waiting.
 
-    head    a connection without a request at work has to bring a whole request head in time
-    send    the client has to read an answer, about a megabyte at a time, in time
+    head    an idle connection has to send a whole request head in time
+    send    the client has to read the response, about a megabyte at a time, in time
 
-A connection that does not is closed. When there are too many, the one that has waited longest for
-a request gives way; while all are at work, further ones are answered with 503.
+A connection that does not is closed. When there are too many, the longest idle one is closed; while
+all have running requests, new ones get 503.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SURPLUS = 32
-"""Refused connections that get an answer at the same time; above it the oldest is closed."""
+"""Rejected connections that get a response at the same time; above it the oldest is closed."""
 
 
 class Connections:
@@ -42,7 +42,7 @@ class Connections:
             limits.connections, limits.connections_per_address
         )
         self.rejected: dict[BoundedProtocol, None] = {}
-        """The oldest first."""
+        """Rejected connections, the oldest first."""
 
 
 class Deadline:
@@ -70,7 +70,7 @@ class Deadline:
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP/1.1 on one connection, within the bounds."""
+    """HTTP/1.1 on one connection, within the limits."""
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,9 +85,9 @@ class BoundedProtocol(H11Protocol):
         self._await_head()
         admitted = self._connections.table.admit(self, self.client[0] if self.client else "")
         if isinstance(admitted, Rejected):
-            self._refuse(admitted.most)
+            self._reject(admitted.most)
         elif admitted.instead_of is not None:
-            log.warning("too many connections; the one that has been idle longest is closed")
+            log.warning("too many connections; closing the longest idle one")
             admitted.instead_of.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -101,16 +101,16 @@ class BoundedProtocol(H11Protocol):
     # ── heads ──
 
     def handle_events(self) -> None:
-        """See whether a whole request head has come."""
+        """Check whether a whole request head was received."""
         super().handle_events()
-        self._look()
+        self._update_head_deadline()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, which may have come already."""
+        """Wait for the next request, which may have been received already."""
         super().on_response_complete()
-        self._look()
+        self._update_head_deadline()
 
-    def _look(self) -> None:
+    def _update_head_deadline(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle  # none before the first request
         if cycle is not None and not cycle.response_complete:
             self._head.clear()
@@ -120,7 +120,7 @@ class BoundedProtocol(H11Protocol):
             self._connections.table.wait(self)
 
     def _await_head(self) -> None:
-        """While an answer is being sent, the time for sending it is added."""
+        """While a response is being sent, the time for sending it is added."""
         is_sending = self.transport.get_write_buffer_size() > 0
         seconds = self._limits.head + (self._limits.send if is_sending else 0.0)
         self._head.set(seconds, self.transport.abort)
@@ -133,30 +133,30 @@ class BoundedProtocol(H11Protocol):
         self._send.set(self._limits.send, self._disconnect_slow)
 
     def resume_writing(self) -> None:
-        """The client has read most of what was written."""
+        """The client has read most of the written bytes."""
         super().resume_writing()
         self._send.clear()
 
     def _disconnect_slow(self) -> None:
-        log.warning("a client that does not read its answer is disconnected")
+        log.warning("disconnecting a client that does not read its response")
         self.transport.abort()
 
     # ── too many ──
 
-    def _refuse(self, most: int) -> None:
+    def _reject(self, most: int) -> None:
         rejected = self._connections.rejected
-        log.warning("all %d connections are at work; another one is refused", most)
+        log.warning("all %d connections have running requests; rejecting another one", most)
         if len(rejected) >= SURPLUS:
             next(iter(rejected)).transport.abort()
         rejected[self] = None
-        self.app = self._refusing(self.app, most)
+        self.app = self._rejecting_app(self.app, most)
 
     @staticmethod
-    def _refusing(app: Any, most: int) -> Any:
-        async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    def _rejecting_app(app: Any, most: int) -> Any:
+        async def reject(scope: Scope, receive: Receive, send: Send) -> None:
             response = error_response(ServerFull(most))
             response.headers["connection"] = "close"
             is_health = scope["path"] == HEALTH  # a busy server is healthy
             await (app if is_health else response)(scope, receive, send)
 
-        return refuse
+        return reject

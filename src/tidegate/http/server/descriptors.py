@@ -1,15 +1,15 @@
-"""File descriptors: connections take a part of them, and leave the rest for files and so on."""
+"""File descriptors: connections may use a part of them; the rest is for files and databases."""
 
 from __future__ import annotations
 
 import resource
 
 ENOUGH = 1 << 16
-"""No process of a deployment needs more."""
+"""More than any process of a deployment needs."""
 
 
 def raise_limit() -> None:
-    """Let this process have as many descriptors as its hard limit allows, if it is not enough."""
+    """Raise the soft limit of this process towards its hard limit, up to `ENOUGH`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -17,13 +17,13 @@ def raise_limit() -> None:
 
 
 def allowed() -> int:
-    """How many this process may have."""
+    """The soft limit of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ENOUGH if soft == resource.RLIM_INFINITY else soft
 
 
 def connections_within(wanted: int, descriptors: int) -> int:
-    """The connections that are taken: never more than half of the descriptors.
+    """The connections that are accepted: never more than half of the descriptors.
 
     >>> connections_within(512, 20_000), connections_within(512, 256)
     (512, 128)

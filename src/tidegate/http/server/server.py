@@ -1,4 +1,4 @@
-"""Listening: the HTTP interface at an address, beside a service, until the end of a block."""
+"""The HTTP server: the interface of a service at an address, until the end of a block."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ log = logging.getLogger(__name__)
 ADDRESS = "127.0.0.1:8420"
 LAST_PORT = 65_535
 BACKLOG = 128
-"""Connections that wait to be accepted. asyncio also reports a lack of descriptors so often."""
+"""Connections waiting to be accepted. asyncio also reports a lack of descriptors this often."""
 MARGIN = 5.0
-"""Seconds more than its grace for the server itself to end."""
+"""Seconds beyond the grace period for the server thread to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-    """Where the interface is."""
+    """The address of a server."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """What clients give as --server."""
+        """The URL that clients give as --server."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
@@ -58,30 +58,30 @@ class HttpAddress:
 @contextmanager
 def serve_http(
     service: PipelineFrontend,
-    place: Deployment,
+    deployment: Deployment,
     address: str = ADDRESS,
     tokens: ClientLookup | None = None,
     limits: HttpLimits | None = None,
 ) -> Iterator[HttpAddress]:
-    """Answer at `HOST:PORT` until the end of the block; port 0 takes any that is free.
+    """Serve at `HOST:PORT` until the end of the block; port 0 is any free port.
 
-    Without tokens only this machine may ask, as one client: `UnsafeListen` refuses any other
-    address. Raises `InvalidListen`.
+    Without tokens only programs on this machine are served, as one client: raises `UnsafeListen`
+    for any other address. Raises `InvalidListen`.
     """
     with (
-        listen_http(address, tokens, limits or HttpLimits.of(place.settings)) as http_server,
-        http_server.serve(service, place) as listening,
+        listen_http(address, tokens, limits or HttpLimits.of(deployment.settings)) as http_server,
+        http_server.serve(service, deployment) as at,
     ):
-        yield listening
+        yield at
 
 
 @contextmanager
 def listen_http(
     address: str, tokens: ClientLookup | None, limits: HttpLimits
 ) -> Iterator[HttpServer]:
-    """Answer at `HOST:PORT` that the server is starting, until there is a service to answer for.
+    """A server at `HOST:PORT` that answers `ServerStarting` until it serves a service.
 
-    Raises what `serve_http` does.
+    Raises the errors of `serve_http`.
     """
     with _listener(address, is_open=tokens is None) as listener:
         http_server = HttpServer(listener, Authenticator(tokens), limits)
@@ -92,7 +92,7 @@ def listen_http(
 
 
 class HttpServer:
-    """An address that is listened on, and what answers there."""
+    """Listens at an address; answers `ServerStarting` until `serve` is called."""
 
     def __init__(self, listener: socket.socket, auth: Authenticator, limits: HttpLimits) -> None:
         self.at = HttpAddress(*listener.getsockname()[:2])
@@ -105,11 +105,13 @@ class HttpServer:
         run.start()
 
     @contextmanager
-    def serve(self, service: PipelineFrontend, place: Deployment) -> Iterator[HttpAddress]:
-        """Answer for a service until the end of the block, and not at all afterwards."""
+    def serve(self, service: PipelineFrontend, deployment: Deployment) -> Iterator[HttpAddress]:
+        """Serve a service until the end of the block, then stop the server."""
         auth, limits = self._auth, self._limits
-        with open_spool(place.root) as spool, Executors(limits) as executors:
-            app = http_app(service, place, auth, spool=spool, executors=executors, limits=limits)
+        with open_spool(deployment.root) as spool, Executors(limits) as executors:
+            app = http_app(
+                service, deployment, auth, spool=spool, executors=executors, limits=limits
+            )
             self._app.app = app
             try:
                 yield self.at
@@ -118,15 +120,15 @@ class HttpServer:
                 self.stop()
 
     def stop(self) -> None:
-        """Take no more requests, and wait for those at work; to do so twice is harmless."""
+        """Accept no more requests and wait for running ones; idempotent."""
         self._server.should_exit = True
         self._thread.join(self._limits.grace + MARGIN)
         if self._thread.is_alive():
-            log.warning("requests at %s are still at work; they are left behind", self.at.url)
+            log.warning("abandoning requests at %s that are still running", self.at.url)
 
 
 def check_listen_address(address: str, tokens: ClientLookup | None) -> None:
-    """Raise what `serve_http` would, before anything is started for it."""
+    """Raise the errors of `serve_http` without starting a server."""
     _listener(address, is_open=tokens is None).close()
 
 
@@ -139,7 +141,7 @@ def _server(app: StartingApp, limits: HttpLimits) -> uvicorn.Server:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # the gate looks at them as they came
+        proxy_headers=False,  # the authenticator reads the headers as sent
         timeout_graceful_shutdown=ceil(limits.grace),
         timeout_keep_alive=ceil(limits.head),
         http=cast("type[Protocol]", partial(BoundedProtocol, connections=Connections(limits))),
@@ -149,20 +151,20 @@ def _server(app: StartingApp, limits: HttpLimits) -> uvicorn.Server:
 
 
 def _listener(address: str, *, is_open: bool) -> socket.socket:
-    host, port = _parted(address)
+    host, port = _host_and_port(address)
     try:
-        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        if is_open and not ip_address(where[0]).is_loopback:
+        family, _, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if is_open and not ip_address(target[0]).is_loopback:
             raise UnsafeListen(address)
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise InvalidListen(address, error.strerror or str(error)) from error
 
 
-def _parted(address: str) -> tuple[str, int]:
+def _host_and_port(address: str) -> tuple[str, int]:
     """Host and port.
 
-    >>> _parted("[::1]:8420")
+    >>> _host_and_port("[::1]:8420")
     ('::1', 8420)
     """
     host, _, port = address.rpartition(":")

@@ -1,7 +1,7 @@
-"""Answers of a server that listens while its Spark and PostgreSQL are starting.
+"""Responses of a server while its Spark and PostgreSQL are starting.
 
 Both take seconds to start, and minutes on a busy machine or after a crash. A client that gets
-`ServerStarting` goes on trying; one that cannot connect gives up sooner.
+`ServerStarting` keeps trying; one that cannot connect gives up sooner.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 RETRY_AFTER = "1"
-"""Seconds after which a client may ask again."""
+"""Seconds after which a client may retry."""
 HEALTH = "/health"
 
 
 class StartingApp:
-    """Answers every request with `ServerStarting` until another application takes its place."""
+    """Answers every request with `ServerStarting` until `app` is replaced."""
 
     def __init__(self) -> None:
         self.app: ASGIApp = self._refuse
-        """Answers requests from the next one on."""
+        """Handles requests from the next one on."""
         self._since = monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,7 +11,7 @@ from pyarrow import BufferReader
 from typer.testing import CliRunner
 
 from tests.integration.http.conftest import ANN, Asking, RunAsking
-from tests.integration.http.test_following import heard, kinds
+from tests.integration.http.test_event_streams import heard, kinds
 from tests.integration.runtime.shop import BOUND, ask
 from tests.waiting import wait_until
 from tidegate.checkpoint import Checkpoints, CheckpointState

@@ -66,20 +66,20 @@ def test_a_server_that_is_away_is_told_once_and_once_that_it_is_back() -> None:
     said: list[str] = []
     with answering(*[LOST] * 5, *[value({})] * 2) as stub:
         calls = HttpClient(stub.url, patience=50)
-        calls.say = said.append
+        calls.on_outage = said.append
         calls.json("GET", "/x")
         calls.json("GET", "/x")
     away, back = said
-    assert away.startswith("the server does not answer (")
-    assert away.endswith("; trying again for 50 s")
-    assert back == "the server answers again"
+    assert away.startswith("the server does not respond (")
+    assert away.endswith("; retrying for 50 s")
+    assert back == "the server responds again"
 
 
 def test_a_call_that_is_lost_for_a_moment_is_not_worth_a_word() -> None:
     said: list[str] = []
     with answering(LOST, value({})) as stub:
         calls = HttpClient(stub.url)
-        calls.say = said.append
+        calls.on_outage = said.append
         calls.json("GET", "/x")
     assert said == []
 
