@@ -10,7 +10,8 @@ from tidegate.spark import reference
 from tidegate_examples.coffee import pipeline
 
 if TYPE_CHECKING:
-    from tidegate.spark import Batch, Session
+    from tidegate.dataflow import Batch
+    from tidegate.spark import Session
 
 Rows: TypeAlias = list[tuple[object, ...]]
 Answers: TypeAlias = dict[str, Rows]

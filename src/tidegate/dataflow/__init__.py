@@ -14,6 +14,7 @@ Nothing here knows about Spark, PostgreSQL or threads of its own.
 """
 
 from tidegate.dataflow.aligner import Aligner, Delivery, Edge, Pending
+from tidegate.dataflow.batch import Batch, Payload, SinkResult
 from tidegate.dataflow.bell import Bell
 from tidegate.dataflow.channel import Channel
 from tidegate.dataflow.checkpoint_barrier import EMPTY_COMMAND, CheckpointBarrier, InjectBarrier
@@ -40,6 +41,7 @@ __all__ = [
     "BarrierEmitter",
     "BarrierInjector",
     "BarrierKind",
+    "Batch",
     "Bell",
     "Carrier",
     "Channel",
@@ -54,8 +56,10 @@ __all__ = [
     "InjectorHandle",
     "Instant",
     "InstantKind",
+    "Payload",
     "Pending",
     "SignalIds",
+    "SinkResult",
     "StreamMessage",
     "Watermark",
 ]

@@ -47,10 +47,10 @@ from tidegate.store.runs.status import (
 
 if TYPE_CHECKING:
     from tidegate.checkpoint import Checkpoints
+    from tidegate.dataflow import Batch
     from tidegate.http.requests import CheckpointSelector, TakeCheckpoint
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.service import PipelineFrontend
-    from tidegate.spark import Batch
     from tidegate.store import Connection, RunSummary
 
 REQUESTS = UUID("6f8a2a1e-6c0b-4f0e-9d55-0f3f5e0c7a11")

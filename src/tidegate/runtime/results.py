@@ -12,7 +12,8 @@ from tidegate.spark import columns_of, result_files, result_rows, result_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.spark import Batch, Rows, Schema, Session
+    from tidegate.dataflow import Batch
+    from tidegate.spark import Rows, Schema, Session
 
 
 class Result(ABC):

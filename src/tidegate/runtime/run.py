@@ -19,9 +19,10 @@ from tidegate.runtime.results import Results, StoredResult
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidegate.dataflow import Batch
     from tidegate.runtime.ingestion.stream_ingestion import FollowedStream
     from tidegate.runtime.service import PipelineFrontend
-    from tidegate.spark import Batch, Rows
+    from tidegate.spark import Rows
     from tidegate.store import RunFacts
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 

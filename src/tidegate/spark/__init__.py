@@ -34,7 +34,7 @@ from tidegate.spark.ingest.streams import (
     stream_id,
 )
 from tidegate.spark.jobs.compact_state import compacting
-from tidegate.spark.jobs.exchange import Batch, Route
+from tidegate.spark.jobs.exchange import Route
 from tidegate.spark.jobs.job_input import JobInput
 from tidegate.spark.jobs.run_stage import passes_through, run_stage_job
 from tidegate.spark.jobs.spark_errors import is_in_the_data
@@ -48,7 +48,6 @@ from tidegate.spark.session.probes import ensure_fit
 from tidegate.spark.session.sessions import Session, open_session, prefer_this_thread, session_on
 
 __all__ = [
-    "Batch",
     "Checked",
     "CheckerPool",
     "JobInput",

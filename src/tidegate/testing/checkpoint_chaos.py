@@ -44,8 +44,8 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tidegate.dataflow import Batch
     from tidegate.runtime.checkpoints.client import CheckpointResults
-    from tidegate.spark import Batch
 
 PIPELINES = "tidegate.pipelines"
 BOUND = 240.0

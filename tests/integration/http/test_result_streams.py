@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from tidegate.spark import Batch, Schema, Session
+from tidegate.dataflow import Batch
+from tidegate.spark import Schema, Session
 from tidegate.spark.results.result_streams import arrow_stream, parquet_stream
 
 TYPES = """

@@ -14,9 +14,10 @@ from typing import cast
 from zlib import crc32
 
 from tests.integration.runtime.names import Bench, Hands, NamesProcessorFactory
+from tidegate.dataflow import Batch
 from tidegate.plan import PhysicalPlan
 from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
-from tidegate.spark import Batch, JobInput
+from tidegate.spark import JobInput
 from tidegate.store import files_named
 from tidegate.store.runs import retention
 
@@ -80,7 +81,7 @@ class DiskBench(Bench):
     def factory_of(self, plan: PhysicalPlan) -> NamesProcessorFactory:
         return WritingProcessorFactory(plan, self.disk)
 
-    def names_in(self, batches: Sequence[object]) -> Counter[str]:
+    def names_in(self, batches: Sequence[Batch]) -> Counter[str]:
         files = super().names_in(batches).elements()
         return Counter(row for file in files for row in self.disk.read(file))
 

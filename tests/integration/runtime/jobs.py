@@ -8,8 +8,9 @@ from threading import Event
 from typing import Any
 
 from tests.integration.runtime.shop import BOUND
+from tidegate.dataflow import Batch
 from tidegate.errors import StageFailed
-from tidegate.spark import Batch, JobInput, PreparedStage, Session, run_stage_job
+from tidegate.spark import JobInput, PreparedStage, Session, run_stage_job
 
 
 def _set() -> Event:

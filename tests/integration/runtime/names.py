@@ -22,7 +22,7 @@ from zlib import crc32
 from pyspark.sql.types import StructType
 
 from tidegate.completion import Release, decide
-from tidegate.dataflow import CheckpointBarrier, CheckpointId
+from tidegate.dataflow import Batch, CheckpointBarrier, CheckpointId
 from tidegate.dataflow.checkpoint_barrier import UNPUBLISHED
 from tidegate.plan import PhysicalPlan, PhysicalResultCollect, plan_hash
 from tidegate.plan.physical import PhysicalStage, Scan, WriteSink
@@ -35,7 +35,7 @@ from tidegate.runtime.task.result_collector import ResultCollector
 from tidegate.runtime.task.stage_processor import StageProcessor
 from tidegate.runtime.task.task_loop import Ownership, TaskLoop
 from tidegate.runtime.task_graph import HEAD, TaskGraph, build_task_graph
-from tidegate.spark import Batch, JobInput, PreparedStage
+from tidegate.spark import JobInput, PreparedStage
 from tidegate.spark.analyze.prepare import route_of
 from tidegate.store import (
     ChannelName,
@@ -296,10 +296,9 @@ class Bench:
         results = self.checkpoints.read(self.run.name, number).results
         return {sink: self.names_in(batches) for sink, batches in results.items()}
 
-    def names_in(self, batches: Sequence[object]) -> Counter[str]:
+    def names_in(self, batches: Sequence[Batch]) -> Counter[str]:
         """Which names batches hold, and how often."""
-        files = [it.files if isinstance(it, Batch) else it["files"] for it in batches]  # type: ignore[index]
-        return Counter(name for its in files for name in its)
+        return Counter(name for batch in batches for name in batch.files)
 
     def expected(self, number: int | None = None) -> Shown:
         """What they have to show: what follows from the chunks before each source's barrier."""

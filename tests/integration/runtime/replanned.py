@@ -6,11 +6,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
 from tests.integration.runtime.names import Bench, Hands, NamesProcessorFactory
+from tidegate.dataflow import Batch
 from tidegate.runtime.checkpoints.plan_compatibility import record_plan
 from tidegate.runtime.checkpoints.restore import graph_of
 from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
 from tidegate.runtime.task_graph import build_task_graph
-from tidegate.spark import Batch
 from tidegate.store.checkpoints import restore as restore_store
 
 if TYPE_CHECKING:

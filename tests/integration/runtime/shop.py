@@ -7,10 +7,11 @@ from pathlib import Path
 
 import tidegate as tg
 from tidegate.checkpoint import Checkpoints
+from tidegate.dataflow import Batch
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.spark import Batch, Session
+from tidegate.spark import Session
 from tidegate.store import Connection, Database
 
 BOUND = 90

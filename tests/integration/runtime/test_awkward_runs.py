@@ -16,10 +16,11 @@ from pyarrow import parquet
 
 from tests.integration.runtime.shop import BOUND, Client, Row, rows, shop
 from tests.waiting import wait_until
+from tidegate.dataflow import Batch
 from tidegate.errors import RunEnded
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService, serve
-from tidegate.spark import Batch, Session, write_csv
+from tidegate.spark import Session, write_csv
 from tidegate.store import Database, RunState
 
 Results = dict[str, list[Row]]

@@ -10,7 +10,7 @@ from psycopg.errors import LockNotAvailable
 
 from tests.integration.runtime.names import checksums
 from tidegate.checkpoint import Checkpoints, CheckpointState
-from tidegate.dataflow import CheckpointBarrier, CheckpointId
+from tidegate.dataflow import Batch, CheckpointBarrier, CheckpointId, SinkResult
 from tidegate.errors import Fenced, UnknownCheckpoint
 from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
 from tidegate.store import (
@@ -36,7 +36,7 @@ from tidegate.store.runs import retention
 
 INTO, OUT = ChannelName("head", "scan"), ChannelName("scan", "end")
 GRAPH = restore_store.Graph("", [INTO, OUT], {"orders": [[INTO]]})
-GIVEN = {"sink": "all"}
+GIVEN = SinkResult("all", Batch((), 0))
 CLOSED = "it is over"
 
 
@@ -109,7 +109,7 @@ def test_a_cut_that_is_being_read_is_not_retired(
         assert checkpoint_store.committed_checkpoint(session, run, first) is not None
         with pytest.raises(LockNotAvailable), other.transaction():
             retention.retire(other, run, 1)
-        assert checkpoint_store.given_by(session, run, "end", first) == [GIVEN]
+        assert checkpoint_store.sink_results(session, run, "end", first) == [GIVEN]
     assert retention.retire(other, run, 1) == 1
     assert checkpoint_store.committed_checkpoint(session, run, first) is None
 
@@ -134,7 +134,7 @@ def test_what_sinks_gave_for_a_checkpoint_after_it_was_given_up_is_never_seen(
     assert not checkpoint_store.commit(session, run, number, {})
     assert checkpoint_store.committed_checkpoint(session, run) is None
     following = commit(session, run)
-    assert checkpoint_store.given_by(session, run, "end", following) == [GIVEN]
+    assert checkpoint_store.sink_results(session, run, "end", following) == [GIVEN]
 
 
 @pytest.mark.parametrize("first", ["commit", "abort"])
@@ -241,5 +241,5 @@ def test_a_checkpoint_under_way_is_not_part_of_the_run_that_is_restored(
     CheckpointCoordinator(database, "sales", checksums).look(watch)
     assert state(session, run, under_way) is CheckpointState.ABORTED
     assert state(session, restored, under_way) is CheckpointState.ABORTED
-    assert checkpoint_store.given_by(session, restored, "end", first) == [GIVEN]
+    assert checkpoint_store.sink_results(session, restored, "end", first) == [GIVEN]
     assert begin(session, restored) == under_way + 1

@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.runtime.shop import BOUND, ask, rows, shop
 from tests.waiting import wait_until
+from tidegate.dataflow import Batch
 from tidegate.errors import FlowFailed
 from tidegate.flows import Backoff, Context, Flow, FlowState, Released
 from tidegate.flows.client import start_flow
@@ -19,7 +20,7 @@ from tidegate.plan import physical_plan, plan_hash
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.service import PipelineService
-from tidegate.spark import Batch, Session
+from tidegate.spark import Session
 from tidegate.store import (
     Connection,
     Database,

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.runtime.shop import BOUND, Client, rows, shop
 from tests.waiting import wait_until
+from tidegate.dataflow import Batch
 from tidegate.errors import (
     BatchAborted,
     BatchNotDelivered,
@@ -28,7 +29,7 @@ from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.service import PipelineService
 from tidegate.runtime.task_graph import build_task_graph
 from tidegate.settings import Settings
-from tidegate.spark import Batch, Rows, Session, copy_rows
+from tidegate.spark import Rows, Session, copy_rows
 from tidegate.store import Notifications
 
 SCHEMA = "item_id bigint, quantity int"

@@ -15,6 +15,7 @@ import pytest
 from tests.integration.runtime.jobs import Jobs
 from tests.integration.runtime.shop import Client, files_of, rows, shop
 from tests.waiting import wait_until
+from tidegate.dataflow import Batch
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.jobs import processor_factory as factories
@@ -24,7 +25,7 @@ from tidegate.runtime.service import PipelineService, serve
 from tidegate.runtime.task.processor import StepInput
 from tidegate.runtime.task.task_loop import TaskLoop
 from tidegate.runtime.worker.worker import JOIN_BOUND
-from tidegate.spark import Batch, JobInput, PreparedStage, Session, run_stage_job
+from tidegate.spark import JobInput, PreparedStage, Session, run_stage_job
 from tidegate.store import RunState, publications
 
 TEA = [("tea", 7000)]

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.integration.runtime.operators import Operator
-from tidegate.dataflow import BarrierKind, Edge, Event, StreamMessage, Watermark
+from tidegate.dataflow import BarrierKind, Batch, Edge, Event, StreamMessage, Watermark
 from tidegate.errors import ChannelConflict, CountMismatch, Fenced
 from tidegate.runtime.task.input_gate import InputGate
 from tidegate.runtime.task.processor import Processor, StepInput, StepOutput
@@ -37,6 +37,7 @@ EXCHANGE = (
     TaskEdge("op", "next/0", shard=0),
     TaskEdge("op", "next/1", shard=1),
 )
+BATCH = Batch(("a.parquet",), 1, 6)
 LEFT, RIGHT = ChannelName("left", "meet", 0), ChannelName("right", "meet", 1)
 
 
@@ -229,14 +230,14 @@ class SmallSteps(Operator):
 def test_runs_that_wait_share_the_bytes_of_a_step_evenly(database: Database) -> None:
     channel = ChannelName("before", "op")
     large, small = Rig(database, EXCHANGE, "large"), Rig(database, EXCHANGE, "small")
-    large.send(channel, *(large.event({"bytes": 6}) for _ in range(9)))
+    large.send(channel, *(large.event(BATCH) for _ in range(9)))
     operator = SmallSteps("op")
     loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
     alone = loop.fetch()
     assert alone is not None
     assert len(alone.messages) == 4
     loop.commit(alone, operator.process(alone))
-    small.send(channel, small.event({"bytes": 6}), small.end)
+    small.send(channel, small.event(BATCH), small.end)
     loop.close()
 
     loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(large.own("op")))
@@ -259,12 +260,12 @@ def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Dat
     rig = Rig(database, EXCHANGE)
     operator = Gathering("op")
     loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
-    rig.send(channel, rig.event({"bytes": 6}))
+    rig.send(channel, rig.event(BATCH))
     assert loop.fetch() is None
-    rig.send(channel, rig.event({"bytes": 6}))
+    rig.send(channel, rig.event(BATCH))
     loop.wake()
     assert loop.fetch() is None, "two are still little"
-    rig.send(channel, rig.event({"bytes": 6}), rig.end)
+    rig.send(channel, rig.event(BATCH), rig.end)
     loop.wake()
     step = loop.fetch()
     assert step is not None

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tidegate.dataflow import Batch
 from tidegate.errors import RunCancelled, RunTimeout
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.spark import Batch
 from tidegate.store import Notifications, Published, StepCommit, acquire, commit_step
 
 MARCH = Batch(("batches/march.parquet",), 3, 10)

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
+from tidegate.dataflow import Batch
 from tidegate.pipeline import Pipeline
 from tidegate.plan import Move, PhysicalPlan, PhysicalStage, physical_plan
 from tidegate.spark import (
-    Batch,
     JobInput,
     PreparedStage,
     Session,

@@ -5,7 +5,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from tests.integration.spark.rows import content
-from tidegate.spark import Batch, Route, Session
+from tidegate.dataflow import Batch
+from tidegate.spark import Route, Session
 from tidegate.spark.jobs.exchange import Place, read, write
 from tidegate.spark.jobs.tags import Tags
 

@@ -12,8 +12,9 @@ from pyarrow import parquet
 
 import tidegate as tg
 from tests.integration.spark.rows import content
+from tidegate.dataflow import Batch
 from tidegate.errors import BadLine, BadValue, UnreadableChunk, WrongColumnType
-from tidegate.spark import Batch, Session, ingest
+from tidegate.spark import Session, ingest
 from tidegate.spark.analyze.schemas import empty_source
 from tidegate.spark.jobs.exchange import read
 

@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.integration.spark.execution import save
-from tidegate.spark import Batch, Session, write_csv
+from tidegate.dataflow import Batch
+from tidegate.spark import Session, write_csv
 from tidegate.spark.results.csv_result import small_lines, write_csv_by_spark
 
 NASTY = """

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 
 from tests.integration.spark.execution import save
 from tests.integration.spark.rows import frame
-from tidegate.spark import Batch, Session, write_csv
+from tidegate.dataflow import Batch
+from tidegate.spark import Session, write_csv
 from tidegate.spark.results.csv_result import small_lines, write_csv_by_spark
 
 Text = str | None

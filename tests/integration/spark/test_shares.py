@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 import tidegate as tg
+from tidegate.dataflow import Batch
 from tidegate.errors import StageFailed
 from tidegate.pipeline import nodes
 from tidegate.pipeline.nodes import AggregateColumn, Order, SelectColumn, SourceField
@@ -32,7 +33,6 @@ from tidegate.plan.physical import (
     WriteSink,
 )
 from tidegate.spark import (
-    Batch,
     JobInput,
     PreparedStage,
     Session,

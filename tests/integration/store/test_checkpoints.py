@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tidegate.checkpoint import Checkpoints, CheckpointState
-from tidegate.dataflow import CheckpointBarrier, CheckpointId
+from tidegate.dataflow import Batch, CheckpointBarrier, CheckpointId, SinkResult
 from tidegate.errors import RunEnded
 from tidegate.store import (
     Acknowledged,
@@ -185,7 +185,7 @@ def test_what_sinks_gave_is_visible_with_the_cut_and_gone_when_it_is_aborted(
     for number in (1, 2):
         trigger(session, run)
         inject(session, run, number)
-        outputs = (StateEntry(0, {"sink": "q1", "at": number}, (FILE,)),)
+        outputs = (StateEntry(0, SinkResult("q1", Batch((), number)), (FILE,)),)
         step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
         if number == 1:
             assert checkpoint_store.committed_checkpoint(session, run) is None
@@ -193,8 +193,12 @@ def test_what_sinks_gave_is_visible_with_the_cut_and_gone_when_it_is_aborted(
         else:
             checkpoint_store.abort(session, run, 2, "too slow", "scan")
 
-    assert checkpoint_store.given_by(session, run, "end", 1) == [{"sink": "q1", "at": 1}]
-    assert checkpoint_store.given_by(session, run, "end", 2) == []
+    assert checkpoint_store.sink_results(session, run, "end", 1) == [SinkResult("q1", Batch((), 1))]
+    assert checkpoint_store.sink_results(session, run, "end", 2) == []
+
+
+def result(number: int) -> SinkResult:
+    return SinkResult("q1", Batch((f"{number}",), 1))
 
 
 def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
@@ -204,16 +208,16 @@ def test_a_state_is_there_from_its_checkpoint_on_until_another_holds_it(
         trigger(session, run)
         inject(session, run, number)
         compacted = ((0, 2),) if number == 3 else ()
-        kept = (StateEntry(0, {"files": [f"{number}"]}, (FILE,)),)
+        kept = (StateEntry(0, result(number), (FILE,)),)
         said = Acknowledged(run.id, number, "end", kept, compacted=compacted)
         step(session, run, "scan", number, said)
         checkpoint_store.commit(session, run, number, {})
 
-    assert checkpoint_store.state_of(session, run, "end") == [RestoredEntry(0, 3, {"files": ["3"]})]
-    given = checkpoint_store.given_by(session, run, "end", 2)
-    assert given == [{"files": ["1"]}, {"files": ["2"]}]
+    assert checkpoint_store.state_of(session, run, "end") == [RestoredEntry(0, 3, result(3))]
+    given = checkpoint_store.sink_results(session, run, "end", 2)
+    assert given == [result(1), result(2)]
     assert retention.retire(session, run, retained=1) == 2
-    assert checkpoint_store.given_by(session, run, "end", 3) == [{"files": ["3"]}]
+    assert checkpoint_store.sink_results(session, run, "end", 3) == [result(3)]
     left = session.execute("SELECT count(*) FROM tidegate.task_state").fetchone()
     assert left == (1,)
 
@@ -285,7 +289,7 @@ def test_files_that_lost_a_name_are_garbage_after_those_who_read_them(
     for number in (1, 2):
         trigger(session, run)
         inject(session, run, number)
-        outputs = (StateEntry(0, {"sink": "q1"}, (FileChecksum(f"{number}.parquet", 1, "ab"),)),)
+        outputs = (StateEntry(0, result(number), (FileChecksum(f"{number}.parquet", 1, "ab"),)),)
         step(session, run, "scan", number, Acknowledged(run.id, number, "end", outputs=outputs))
         checkpoint_store.commit(session, run, number, {})
     retention.retire(session, run, retained=1)

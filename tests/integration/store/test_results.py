@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tidegate.dataflow import Event
+from tidegate.dataflow import Batch, Event
 from tidegate.store import (
     ChannelName,
     Chunk,
@@ -61,7 +61,7 @@ def run(session: psycopg.Connection) -> Run:
 
 
 def publish(session: psycopg.Connection, run: Run, lease: Lease) -> None:
-    batches = [{"files": ["batches/3.parquet"], "rows": 1, "bytes": 1}]
+    batches = [Batch(("batches/3.parquet",), 1, 1)]
     results = (Published(run.id, "top", batches, 1),)
     with session.transaction():
         commit_step(session, StepCommit(lease, published=results, ended_runs=(run.id,)))

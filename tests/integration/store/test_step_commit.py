@@ -10,7 +10,7 @@ from functools import partial
 import psycopg
 import pytest
 
-from tidegate.dataflow import Event
+from tidegate.dataflow import Batch, Event
 from tidegate.errors import ChannelConflict, Fenced
 from tidegate.store import (
     Advance,
@@ -132,7 +132,7 @@ def test_the_results_of_a_run_are_published_by_the_step_that_ends_it(
     session: psycopg.Connection, lease: Lease
 ) -> None:
     march = begin(session, "march")
-    batches = [{"files": ["a.parquet"], "rows": 7, "bytes": 1}]
+    batches = [Batch(("a.parquet",), 7, 1)]
     results = (Published(march.id, "top", batches, 7), Published(march.id, "none", [], 0))
     step = replace(step_of(session, lease, march), published=results, ended_runs=(march.id,))
     session.execute("LISTEN tidegate")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.dataflow import Barrier, BarrierKind, Edge, Event, StreamMessage
+from tidegate.dataflow import Barrier, BarrierKind, Batch, Edge, Event, StreamMessage
 from tidegate.errors import ChannelConflict, CountMismatch
 from tidegate.runtime.task.batch_sizing import IDLE, LONGEST_WAIT
 from tidegate.runtime.task.task_channels import InputChannel
@@ -22,7 +22,7 @@ def channel(*messages: StreamMessage) -> InputChannel:
 
 
 def batch(size: int) -> Event[object]:
-    return Event({"files": ["a"], "rows": 1, "bytes": size}, RUN.key)
+    return Event(Batch(("a",), 1, size), RUN.key)
 
 
 def end(count: int) -> Barrier:

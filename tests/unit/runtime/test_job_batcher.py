@@ -8,10 +8,11 @@ from threading import Event, Lock
 
 import pytest
 
+from tidegate.dataflow import Batch
 from tidegate.errors import StageFailed
 from tidegate.runtime.jobs import job_batcher as batchers
 from tidegate.runtime.jobs.job_batcher import JobBatcher
-from tidegate.spark import Batch, JobInput
+from tidegate.spark import JobInput
 
 WAIT = 30
 

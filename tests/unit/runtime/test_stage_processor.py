@@ -13,9 +13,11 @@ from pyspark.sql.types import StructType
 from tidegate.dataflow import (
     Barrier,
     BarrierKind,
+    Batch,
     CheckpointBarrier,
     Edge,
     Event,
+    SinkResult,
     StreamMessage,
     Watermark,
 )
@@ -32,8 +34,8 @@ from tidegate.plan.physical import (
 from tidegate.runtime.jobs import job_batcher as batchers
 from tidegate.runtime.jobs.job_batcher import JobBatcher
 from tidegate.runtime.task.processor import StepInput, StepOutput
-from tidegate.runtime.task.stage_processor import SinkResult, StageProcessor
-from tidegate.spark import Batch, JobInput, PreparedStage, Route
+from tidegate.runtime.task.stage_processor import StageProcessor
+from tidegate.spark import JobInput, PreparedStage, Route
 
 WAIT = 30
 CHANNEL = Edge(0, "upstream")
@@ -243,12 +245,6 @@ def test_a_stage_that_changes_nothing_passes_batches_on_without_a_job(
     sink = StageProcessor("s1", 0, stage(WriteSink("totals")), batcher)
     assert payloads(handle(sink, Event(batch("a"), MAY))) == [SinkResult("totals", batch("a"))]
     assert spark.shares == []
-
-
-def test_a_batch_that_was_json_on_its_way_is_a_batch(spark: Spark, batcher: JobBatcher) -> None:
-    narrow = StageProcessor("s1/0", 0, stage(FILTER), batcher)
-    handle(narrow, Event({"files": ["a.parquet"], "rows": 1, "bytes": 10}, MAY))
-    assert spark.shares == [JobInput(1, 0, ((batch("a"),),))]
 
 
 @pytest.mark.parametrize("step", [FILTER, FIRST])

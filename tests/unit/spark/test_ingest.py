@@ -16,6 +16,7 @@ import pytest
 from pyarrow import feather, ipc, parquet
 
 import tidegate as tg
+from tidegate.dataflow import Batch
 from tidegate.errors import (
     BadValue,
     MissingColumns,
@@ -27,7 +28,7 @@ from tidegate.errors import (
     UnreadableChunk,
     WrongColumnType,
 )
-from tidegate.spark import Batch, Session, digest, ingest, ingest_table
+from tidegate.spark import Session, digest, ingest, ingest_table
 from tidegate.spark.ingest.csv_reader import QuickCsv
 from tidegate.spark.ingest.parquet_writer import UNFINISHED
 

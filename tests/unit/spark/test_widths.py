@@ -11,8 +11,9 @@ import pytest
 from pyarrow import feather, parquet
 
 import tidegate as tg
+from tidegate.dataflow import Batch
 from tidegate.settings import Settings
-from tidegate.spark import Batch, Session, ingest
+from tidegate.spark import Session, ingest
 from tidegate.spark.checker.limits import ChunkLimits
 from tidegate.spark.ingest.ingest import check_chunk
 from tidegate.spark.ingest.parquet_writer import GROUP_BYTES

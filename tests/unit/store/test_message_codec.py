@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from tidegate.dataflow import (
     Barrier,
     BarrierKind,
+    Batch,
     CheckpointBarrier,
     Event,
     Instant,
     InstantKind,
+    SinkResult,
     StreamMessage,
     Watermark,
 )
@@ -53,3 +55,16 @@ def test_an_id_is_the_same_in_every_process() -> None:
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
 def test_different_causes_give_different_ids(one: list[str], other: list[str]) -> None:
     assert (message_id(*one) == message_id(*other)) is (one == other)
+
+
+@pytest.mark.parametrize(
+    "payload", [Batch(("a.parquet",), 3, 10), SinkResult("top", Batch(("a.parquet",), 3))]
+)
+def test_batches_and_results_are_decoded_as_values(payload: Batch | SinkResult) -> None:
+    message = Event(payload, RUN)
+    assert decode(*encode(message), RUN) == message
+
+
+def test_what_only_looks_like_a_batch_is_left_to_the_task_that_reads_it() -> None:
+    message = Event({"files": 1, "rows": "many"}, RUN)
+    assert decode(*encode(message), RUN) == message

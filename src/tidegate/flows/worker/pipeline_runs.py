@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from tidegate.errors import NowhereForChunks, PipelineNotReleased, PipelineRunTwice
 from tidegate.faults import crash_point
 from tidegate.flows.model.pipeline_result import Released
@@ -25,6 +23,7 @@ from tidegate.store import RunState, results_of, run_facts
 from tidegate.store.flows import pipeline_links
 
 if TYPE_CHECKING:
+    from tidegate.dataflow import Batch
     from tidegate.flows.model.context import Data
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.pipeline import Pipeline
@@ -98,9 +97,8 @@ class Pipelines:
         files = {sink: self._files(it.batches) for sink, it in given.items()}
         return Released(run.pipeline, run.name, {it: given[it].rows for it in given}, files)
 
-    def _files(self, batches: Sequence[object]) -> list[str]:
-        named = msgspec.convert(batches, list[_Files])
-        return [f"{self._root}/{file}" for batch in named for file in batch.files]
+    def _files(self, batches: Sequence[Batch]) -> list[str]:
+        return [f"{self._root}/{file}" for batch in batches for file in batch.files]
 
     def _check_bound(self, context: TaskContext, wanted: Wanted, run: Run) -> None:
         waited = context.claim.waited if context.claim.wait_number == wanted.number else None
@@ -116,11 +114,6 @@ class Pipelines:
 
         with self._opening:
             return open_session()
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    files: list[str]
 
 
 def _refuse_second(context: TaskContext, wanted: Wanted) -> None:

@@ -14,14 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from tidegate.checkpoint import CheckpointState
+from tidegate.dataflow import Batch, SinkResult
 from tidegate.errors import UnknownCheckpoint, listed
 from tidegate.plan import PhysicalResultCollect
 from tidegate.runtime.checkpoints import trigger
-from tidegate.runtime.task.stage_processor import SinkResult
-from tidegate.spark import Batch
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 if TYPE_CHECKING:
@@ -96,14 +93,16 @@ class CheckpointClient:
             raise UnknownCheckpoint(
                 run.name, wanted, listed([str(it.number) for it in known] or ["none"])
             )
-        given = checkpoint_store.given_by(connection, run, self._plan.root.id, checkpoint.number)
+        given = checkpoint_store.sink_results(
+            connection, run, self._plan.root.id, checkpoint.number
+        )
         return CheckpointResults(checkpoint.number, checkpoint.manifest, self._by_sink(given))
 
-    def _by_sink(self, given: Sequence[object]) -> dict[str, list[Batch]]:
+    def _by_sink(self, results: Sequence[SinkResult]) -> dict[str, list[Batch]]:
         """An empty result is a result too."""
         collector = self._plan.root
         assert isinstance(collector, PhysicalResultCollect)
         found: dict[str, list[Batch]] = {sink: [] for sink in collector.sinks}
-        for result in msgspec.convert(given, list[SinkResult]):
+        for result in results:
             found[result.sink].append(result.batch)
         return found

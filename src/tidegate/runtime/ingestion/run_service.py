@@ -12,15 +12,14 @@ copied before anything is recorded, so a bad one leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from os import PathLike
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-import msgspec
-
+from tidegate.dataflow import Batch
 from tidegate.errors import (
     ChunkConflict,
     NoSuchChunk,
@@ -43,7 +42,6 @@ from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.task_graph import HEAD, channel_names
 from tidegate.spark import (
-    Batch,
     CheckerPool,
     as_frame,
     copy_frame,
@@ -460,11 +458,8 @@ class RunService:
         return self._results(run)
 
     def _results(self, run: Run) -> dict[str, list[Batch]]:
-        published: Mapping[str, object] = {
-            sink: result.batches
-            for sink, result in self._database.transact(lambda c: results_of(c, run)).items()
-        }
-        return {sink: msgspec.convert(it, list[Batch]) for sink, it in published.items()}
+        results = self._database.transact(lambda c: results_of(c, run))
+        return {sink: result.batches for sink, result in results.items()}
 
 
 def _digest(source: str, file: str) -> str:

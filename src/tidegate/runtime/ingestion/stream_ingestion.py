@@ -34,9 +34,10 @@ from tidegate.spark import follow as follow_stream
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidegate.dataflow import Batch
     from tidegate.pipeline import Pipeline
     from tidegate.pipeline.nodes import SourceField
-    from tidegate.spark import Batch, Rows, Stream
+    from tidegate.spark import Rows, Stream
 
 Copy: TypeAlias = "Callable[[str, str], Batch]"
 LEAST_WAIT = 0.1

@@ -23,7 +23,8 @@ from tidegate.errors import StageFailed
 from tidegate.spark import is_in_the_data
 
 if TYPE_CHECKING:
-    from tidegate.spark import Batch, JobInput
+    from tidegate.dataflow import Batch
+    from tidegate.spark import JobInput
 
 LARGE_IN_FLIGHT = 2
 SMALL_IN_FLIGHT = 2

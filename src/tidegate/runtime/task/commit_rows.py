@@ -13,16 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidegate.dataflow import Barrier, Event
+from tidegate.dataflow import Barrier, Batch, Event, SinkResult
 from tidegate.runtime.task.processor import Snapshot
-from tidegate.runtime.task.stage_processor import SinkResult
-from tidegate.spark import Batch
 from tidegate.store import Acknowledged, Failed, Sent, StateEntry, StateUpdate, message_id
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from tidegate.dataflow import StreamMessage
+    from tidegate.dataflow import Payload, StreamMessage
     from tidegate.runtime.task.processor import StepOutput
     from tidegate.runtime.task.task_channels import OpenRun, OutputChannel
     from tidegate.store import Advance, FileChecksum
@@ -82,7 +80,7 @@ def acknowledged(
                 run=runs[barrier.run].run.id,
                 number=barrier.id,
                 task=task,
-                kept=_entries(snapshot.state, checksum),
+                state=_entries(snapshot.state, checksum),
                 compacted=snapshot.compacted,
                 outputs=_entries(((0, payload) for payload in snapshot.outputs), checksum),
                 waited=snapshot.waited,
@@ -107,7 +105,7 @@ def state_updates(
 
 
 def _entries(
-    state: Iterable[tuple[int, object]], checksum: ChecksumFiles
+    state: Iterable[tuple[int, Payload]], checksum: ChecksumFiles
 ) -> tuple[StateEntry, ...]:
     return tuple(
         StateEntry(port, payload, tuple(checksum(_files(payload)))) for port, payload in state

@@ -17,7 +17,7 @@ from tidegate.errors import ProcessorFailed, TidegateError, listed
 from tidegate.store import Withdrawn, number_of
 
 if TYPE_CHECKING:
-    from tidegate.dataflow import Barrier, Edge, StreamMessage
+    from tidegate.dataflow import Barrier, Edge, Payload, StreamMessage
     from tidegate.store import Published, RestoredEntry
 
 NOTHING_WITHDRAWN = Withdrawn()
@@ -40,11 +40,11 @@ class StepInput:
 class Snapshot:
     """What a task adds to a checkpoint when the barrier leaves it; payloads name their files."""
 
-    state: tuple[tuple[int, object], ...] = ()
+    state: tuple[tuple[int, Payload], ...] = ()
     """What was added to the task's state since the last checkpoint, each with its input."""
     compacted: tuple[tuple[int, int], ...] = ()
     """By input, the checkpoint up to which `state` replaces what was there before."""
-    outputs: tuple[object, ...] = ()
+    outputs: tuple[Payload, ...] = ()
     """Result collector only: what sinks produced for this checkpoint alone."""
     waited: float = 0.0
     """Seconds from the first copy of the barrier to the last."""
@@ -65,7 +65,7 @@ class StepOutput:
     """Runs with a job in progress: their part of the step is committed with `finished`."""
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     """By run, for checkpoint barriers among the messages."""
-    state: dict[str, tuple[tuple[int, object], ...]] = field(default_factory=dict)
+    state: dict[str, tuple[tuple[int, Payload], ...]] = field(default_factory=dict)
     """By run, what is added to the task's state without a barrier."""
 
     def without(self, runs: Collection[str]) -> StepOutput:

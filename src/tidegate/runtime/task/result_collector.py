@@ -11,12 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from tidegate.dataflow import Barrier, Event, Watermark
+from tidegate.dataflow import Barrier, Event, SinkResult, Watermark
 from tidegate.runtime.task import stage_state
 from tidegate.runtime.task.processor import Processor, Snapshot, StepInput, StepOutput
-from tidegate.runtime.task.stage_processor import SinkResult
 from tidegate.store import Published, number_of
 
 if TYPE_CHECKING:
@@ -136,8 +133,5 @@ class ResultCollector(Processor):
 
 
 def _result(payload: object) -> SinkResult:
-    """On a durable channel a result is JSON."""
-    if isinstance(payload, Mapping):
-        return msgspec.convert(payload, SinkResult)
-    assert isinstance(payload, SinkResult), "sinks give results"
+    assert isinstance(payload, SinkResult), "sinks send results"
     return payload

@@ -19,14 +19,12 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from tidegate.dataflow import Barrier, Event, StreamMessage, Watermark
+from tidegate.dataflow import Barrier, Batch, Event, SinkResult, StreamMessage, Watermark
 from tidegate.errors import NotABatch, StageFailed, TidegateError
 from tidegate.runtime.task.batch_sizing import FIRST, next_step_bytes
 from tidegate.runtime.task.processor import Processor, Snapshot, StepInput, StepOutput
 from tidegate.runtime.task.stage_state import StageState
-from tidegate.spark import Batch, JobInput, passes_through
+from tidegate.spark import JobInput, passes_through
 from tidegate.store import number_of
 
 if TYPE_CHECKING:
@@ -34,14 +32,6 @@ if TYPE_CHECKING:
     from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
     from tidegate.spark import PreparedStage
     from tidegate.store import RestoredEntry, Withdrawn
-
-
-@dataclass(frozen=True, slots=True)
-class SinkResult:
-    """Rows of a sink; all results of a run together are what the sink publishes."""
-
-    sink: str
-    batch: Batch
 
 
 @dataclass(slots=True)
@@ -338,9 +328,6 @@ def _files(inputs: Iterable[Iterable[Batch]]) -> list[list[tuple[str, ...]]]:
 
 
 def _batch(event: Event[object]) -> Batch:
-    """The batch of an event; on a durable channel it is JSON."""
     if isinstance(event.payload, Batch):
         return event.payload
-    if isinstance(event.payload, Mapping):
-        return msgspec.convert(event.payload, Batch)
     raise NotABatch(kind=type(event.payload).__name__)

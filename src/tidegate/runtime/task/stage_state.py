@@ -15,10 +15,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-
+from tidegate.dataflow import Batch
 from tidegate.runtime.task.processor import Snapshot
-from tidegate.spark import Batch
 
 if TYPE_CHECKING:
     from tidegate.runtime.jobs.job_batcher import ShardOutputs
@@ -78,8 +76,8 @@ class StageState:
     def restore(self, state: Sequence[RestoredEntry]) -> None:
         """Restore the state that was committed last."""
         for entry in state:
-            part = _Part(entry.since, msgspec.convert(entry.payload, Batch))
-            self._state[entry.input].append(part)
+            assert isinstance(entry.payload, Batch), "the state of a stage is batches"
+            self._state[entry.input].append(_Part(entry.since, entry.payload))
 
     def up_to(self, version: int) -> Iterator[tuple[int, Batch]]:
         """All batches at a checkpoint, or with 0 at END."""

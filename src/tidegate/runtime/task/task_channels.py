@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 
-from tidegate.dataflow import Barrier, Edge, Event, StreamMessage
+from tidegate.dataflow import Barrier, Batch, Edge, Event, StreamMessage
 from tidegate.errors import ChannelConflict, CountMismatch
 from tidegate.runtime.task.batch_sizing import ready_at
 from tidegate.runtime.task.processor import Processor, StepInput
@@ -347,8 +347,7 @@ class TaskChannels:
 def _bytes(message: StreamMessage) -> int:
     """The bytes of the batch that a message carries."""
     payload = message.payload if isinstance(message, Event) else None
-    size = payload.get("bytes", 0) if isinstance(payload, Mapping) else 0
-    return size if isinstance(size, int) else 0
+    return payload.bytes if isinstance(payload, Batch) else 0
 
 
 def _is_end(message: StreamMessage) -> bool:

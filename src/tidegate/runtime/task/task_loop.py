@@ -164,7 +164,7 @@ class TaskLoop:
             lease=self._owned.lease,
             also=self._owned.also,
             advances=advances,
-            settled=tuple(commit_rows.state_updates(runs, task, output, advances, checksum)),
+            state_updates=tuple(commit_rows.state_updates(runs, task, output, advances, checksum)),
             sent=tuple(commit_rows.sent(runs, output.messages)),
             published=tuple(output.published),
             ended_runs=tuple(commit_rows.ended(runs, output.messages)),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from tidegate import errors
-from tidegate.spark.batch import Batch
+from tidegate.dataflow import Batch
 from tidegate.spark.ingest.layouts import Layout
 
 if TYPE_CHECKING:

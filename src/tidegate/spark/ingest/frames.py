@@ -24,9 +24,9 @@ from tidegate.spark.session.sessions import open_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidegate.dataflow import Batch
     from tidegate.pipeline import Pipeline
     from tidegate.pipeline.nodes import SourceField
-    from tidegate.spark.jobs.exchange import Batch
 
 FRAME = "the DataFrame"
 _WIDTHS = ("tinyint", "smallint", "int", "bigint")

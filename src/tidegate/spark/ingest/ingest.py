@@ -49,9 +49,9 @@ from tidegate.spark.ingest.validation import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from tidegate.dataflow import Batch
     from tidegate.pipeline import Pipeline
     from tidegate.pipeline.nodes import SourceField
-    from tidegate.spark.batch import Batch
     from tidegate.spark.session.sessions import Session
 
 _BROKEN = (pa.ArrowException, csv.Error, ValueError, LookupError, ArithmeticError, TypeError)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 from pyarrow import parquet
 
+from tidegate.dataflow import Batch
 from tidegate.errors import NoSpace
-from tidegate.spark.batch import Batch
 from tidegate.spark.ingest.disk_space import refuse_below_floor
 from tidegate.spark.ingest.parquet_files import PARQUET, locate, stored_parquet
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from tidegate.dataflow import Batch
     from tidegate.errors import RunError
     from tidegate.pipeline.nodes import SourceField
     from tidegate.spark.ingest.layouts import Layout
-    from tidegate.spark.jobs.exchange import Batch
     from tidegate.spark.session.sessions import Session
 
 _BAD_LINE = "MALFORMED_CSV_RECORD"

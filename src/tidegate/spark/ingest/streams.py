@@ -28,8 +28,8 @@ from tidegate.spark.session.jvm_liveness import is_remote
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tidegate.dataflow import Batch
     from tidegate.pipeline.nodes import SourceField
-    from tidegate.spark.jobs.exchange import Batch
 
 Rows: TypeAlias = DataFrame
 """Rows of Spark's, for rooms that do not know it."""

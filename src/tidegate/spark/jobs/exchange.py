@@ -18,9 +18,9 @@ from uuid import uuid4
 
 from pyspark.sql import functions as fn
 
+from tidegate.dataflow import Batch
 from tidegate.faults import crash_point
 from tidegate.spark.analyze.schemas import column, empty
-from tidegate.spark.batch import Batch as Batch  # noqa: PLC0414  shown here
 from tidegate.spark.ingest.parquet_files import literal, stored_parquet
 
 if TYPE_CHECKING:

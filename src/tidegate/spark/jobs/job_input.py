@@ -25,8 +25,8 @@ from tidegate.plan.physical import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tidegate.dataflow import Batch
     from tidegate.plan.physical import PhysicalOperator
-    from tidegate.spark.jobs.exchange import Batch
 
 
 @dataclass(frozen=True, slots=True)

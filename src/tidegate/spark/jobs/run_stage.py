@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from tidegate.dataflow import Batch
     from tidegate.plan.physical import PhysicalOperator
     from tidegate.spark.analyze.prepare import PreparedStage
-    from tidegate.spark.jobs.exchange import Batch, Place
+    from tidegate.spark.jobs.exchange import Place
     from tidegate.spark.jobs.job_input import JobInput
     from tidegate.spark.jobs.tags import Tags
     from tidegate.spark.session.sessions import Session

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from tidegate.spark.jobs.exchange import Batch, Level, Route
+    from tidegate.dataflow import Batch
+    from tidegate.spark.jobs.exchange import Level, Route
     from tidegate.spark.session.sessions import Session
 
 _RUN, _SHARD = "tidegate run \x1f", "tidegate shard \x1f"

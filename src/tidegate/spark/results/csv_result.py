@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField, StructType
 
-    from tidegate.spark.jobs.exchange import Batch
+    from tidegate.dataflow import Batch
     from tidegate.spark.session.sessions import Session
 
 SMALL_ROWS = 20_000

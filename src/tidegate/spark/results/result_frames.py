@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from tidegate.spark.jobs.exchange import Batch
+    from tidegate.dataflow import Batch
     from tidegate.spark.session.sessions import Session
 
 

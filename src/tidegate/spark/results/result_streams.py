@@ -20,7 +20,7 @@ from tidegate.spark.jobs.exchange import under
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from tidegate.spark.jobs.exchange import Batch
+    from tidegate.dataflow import Batch
 
 BUFFER = 1 << 20
 ROWS = 1 << 16

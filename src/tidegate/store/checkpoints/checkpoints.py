@@ -20,7 +20,7 @@ import msgspec
 import psycopg
 
 from tidegate.checkpoint import CheckpointFacts, Checkpoints, CheckpointState, UnderWay, Waiting
-from tidegate.dataflow import Barrier, CheckpointBarrier
+from tidegate.dataflow import Barrier, CheckpointBarrier, Payload, SinkResult
 from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
 from tidegate.store.core.notifications import notify
@@ -28,7 +28,7 @@ from tidegate.store.core.queries import queries
 from tidegate.store.core.text import storable
 from tidegate.store.core.topics import checkpoint_topic, monitor_topic, run_topic, task_topic
 from tidegate.store.runs.channels import Sent, channel_ids, find_channels, put
-from tidegate.store.runs.message_codec import as_json, message_id
+from tidegate.store.runs.message_codec import as_json, decode_state, message_id
 from tidegate.store.runs.runs import ChannelName, Run, closing_topics, hold_open
 
 
@@ -46,7 +46,7 @@ class StateEntry:
     """Something that a task keeps: for which of its inputs, what, and the files that it names."""
 
     input: int
-    payload: object
+    payload: Payload
     files: tuple[FileChecksum, ...] = ()
 
 
@@ -57,10 +57,10 @@ class Acknowledged:
     run: int
     number: int
     task: str
-    kept: tuple[StateEntry, ...] = ()
+    state: tuple[StateEntry, ...] = ()
     outputs: tuple[StateEntry, ...] = ()
     compacted: tuple[tuple[int, int], ...] = ()
-    """By input the checkpoint up to which what was kept is among `kept` in another form."""
+    """By input the checkpoint up to which what was kept is among `state` in another form."""
     waited: float = 0.0
     """Seconds from the first to the last copy."""
     last: str = ""
@@ -69,7 +69,7 @@ class Acknowledged:
     @property
     def bytes(self) -> int:
         """Of the files that were added."""
-        return sum(file.bytes for each in (*self.kept, *self.outputs) for file in each.files)
+        return sum(file.bytes for each in (*self.state, *self.outputs) for file in each.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class StateUpdate:
     channel: int
     origin: int
     """Where the channel's cursor stands; elsewhere it was settled before."""
-    kept: tuple[StateEntry, ...]
+    state: tuple[StateEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +217,15 @@ def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged])
             connection.execute(_SQL[name].sql, {"given": as_json(kept)})
 
 
-def settle(connection: psycopg.Connection, given: Collection[StateUpdate]) -> None:
+def add_state(connection: psycopg.Connection, given: Collection[StateUpdate]) -> None:
     """Write what tasks keep though no barrier asks for it: it belongs to later checkpoints only."""
     rows = [
         {"run_id": it.run, "task": it.task, "channel": it.channel, "origin": it.origin,
          "position": position, "input": each.input, "payload": each.payload, "files": each.files}
         for it in given
-        for position, each in enumerate(it.kept)
+        for position, each in enumerate(it.state)
     ]  # fmt: skip
-    connection.execute(_SQL["settle"].sql, {"given": as_json(rows)})
+    connection.execute(_SQL["add_state"].sql, {"given": as_json(rows)})
 
 
 def _compacted(given: Collection[Acknowledged]) -> list[dict[str, object]]:
@@ -240,7 +240,7 @@ def _kept(given: Collection[Acknowledged]) -> list[dict[str, object]]:
     return [
         {"task": it.task, **_row(it, position, each)}
         for it in given
-        for position, each in enumerate(it.kept)
+        for position, each in enumerate(it.state)
     ]
 
 
@@ -261,19 +261,17 @@ def _row(it: Acknowledged, position: int, kept: StateEntry) -> dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class RestoredEntry:
-    """Something that a task has kept since a checkpoint, for one of its inputs."""
+    """An entry of a task's state: its input, and the checkpoint since which it is there."""
 
     input: int
     since: int
-    payload: object
+    payload: Payload
 
 
 def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[RestoredEntry]:
-    """What a task keeps of a run, in the order in which it came."""
+    """The state of a task for a run, in the order in which it was added."""
     rows = connection.execute(_SQL["state_of"].sql, {"run": run.id, "task": task})
-    return [
-        RestoredEntry(port, since, msgspec.json.decode(payload)) for port, since, payload in rows
-    ]
+    return [RestoredEntry(port, since, decode_state(payload)) for port, since, payload in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,10 +404,13 @@ def committed_checkpoint(
     return CommittedCheckpoint(*row) if row else None
 
 
-def given_by(connection: psycopg.Connection, run: Run, collector: str, number: int) -> list[object]:
-    """Everything that all sinks show at a cut, as the collecting end kept it."""
+def sink_results(
+    connection: psycopg.Connection, run: Run, collector: str, number: int
+) -> list[SinkResult]:
+    """The results of all sinks at a checkpoint, from the state of the result collector."""
     asked = {"run": run.id, "task": collector, "number": number}
-    return [payload for (payload,) in connection.execute(_SQL["given_by"].sql, asked)]
+    rows = connection.execute(_SQL["sink_results"].sql, asked)
+    return [msgspec.convert(payload, SinkResult) for (payload,) in rows]
 
 
 _SQL = queries(__name__)

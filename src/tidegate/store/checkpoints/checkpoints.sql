@@ -65,7 +65,7 @@ JOIN tidegate.run ON run.id = given.run_id
 WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
 
--- name: settle — What tasks keep of messages that no barrier has come behind, if it is not there.
+-- name: add_state — What tasks keep of messages that no barrier has come behind, if it is not there.
 -- It belongs to the checkpoints after all that the task has passed on or that have not alignment_seconds.
 -- Places of what is kept at a barrier begin at 0, of this far behind that.
 INSERT INTO tidegate.task_state (run_id, task, number, position, input, payload, files)
@@ -346,7 +346,7 @@ ORDER BY number DESC
 LIMIT 1
 FOR KEY SHARE;
 
--- name: given_by — What the collecting end had for all sinks at a checkpoint.
+-- name: sink_results — What the collecting end had for all sinks at a checkpoint.
 SELECT payload
 FROM (
     SELECT number, position, payload

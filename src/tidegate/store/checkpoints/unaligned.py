@@ -86,7 +86,7 @@ def ask_for_late(
 
     Whoever keeps something for such a checkpoint comes too late: what it has read was on its way.
     """
-    keeping = [it for it in given if it.kept or it.compacted]
+    keeping = [it for it in given if it.state or it.compacted]
     if not keeping:
         return None
     asked = {"runs": [it.run for it in keeping], "numbers": [it.number for it in keeping]}

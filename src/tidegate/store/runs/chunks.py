@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tidegate.dataflow import Batch
 from tidegate.errors import (
     BatchAborted,
     ChunkConflict,
@@ -45,9 +46,9 @@ class Chunk:
     """How its files have to be found again."""
 
     @property
-    def batch(self) -> dict[str, object]:
+    def batch(self) -> Batch:
         """What travels on the channels."""
-        return {"files": self.files, "rows": self.rows, "bytes": self.bytes}
+        return Batch(self.files, self.rows, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)

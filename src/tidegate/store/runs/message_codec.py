@@ -10,10 +10,13 @@ import msgspec
 from tidegate.dataflow import (
     Barrier,
     BarrierKind,
+    Batch,
     CheckpointBarrier,
     Event,
     Instant,
     InstantKind,
+    Payload,
+    SinkResult,
     StreamMessage,
     Watermark,
 )
@@ -62,7 +65,8 @@ def decode(kind: str, text: str, run: str) -> StreamMessage:
     match kind:
         case "event":
             version = fields.get("version", 0)
-            return Event(fields["payload"], run, fields["shard"], fields["port"], version)
+            payload = _payload(fields["payload"])
+            return Event(payload, run, fields["shard"], fields["port"], version)
         case "watermark":
             return Watermark(fields["time"], run)
         case "barrier":
@@ -70,6 +74,25 @@ def decode(kind: str, text: str, run: str) -> StreamMessage:
         case "instant":
             return Instant(fields["id"], InstantKind(fields["kind"]), run, fields["target"])
     raise ValueError(f"{kind!r} is no kind of message")
+
+
+def _payload(value: object) -> object:
+    """Decoded JSON as the `Batch` or `SinkResult` that it is; anything else as it is."""
+    try:
+        match value:
+            case {"sink": _, "batch": _}:
+                return msgspec.convert(value, SinkResult)
+            case {"files": _, "rows": _}:
+                return msgspec.convert(value, Batch)
+    except msgspec.ValidationError:  # the task that reads it fails the run, with its message
+        pass
+    return value
+
+
+def decode_state(text: str) -> Payload:
+    """An entry of a task's state: a `SinkResult` of the result collector, a `Batch` of a stage."""
+    value: dict[str, Any] = msgspec.json.decode(text)
+    return msgspec.convert(value, SinkResult) if "sink" in value else msgspec.convert(value, Batch)
 
 
 def _barrier(fields: dict[str, Any], run: str) -> Barrier:

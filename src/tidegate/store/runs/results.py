@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import msgspec
 import psycopg
 
+from tidegate.dataflow import Batch
 from tidegate.store.core.queries import queries
 from tidegate.store.runs.runs import Run
 
@@ -21,7 +23,7 @@ class SinkRows:
     """What one sink of a run gave."""
 
     rows: int
-    batches: list[object]
+    batches: list[Batch]
     """What names the files, as it was published and JSON gives it back."""
 
 
@@ -34,7 +36,9 @@ def look_again(connection: psycopg.Connection, run: Run) -> Run | None:
 def results_of(connection: psycopg.Connection, run: Run) -> dict[str, SinkRows]:
     """What each sink gave; all sinks of a run that ended, none of any other."""
     found = connection.execute(_SQL["results_of"].sql, {"run": run.id})
-    return {sink: SinkRows(rows, batches) for sink, rows, batches in found}
+    return {
+        sink: SinkRows(rows, msgspec.convert(batches, list[Batch])) for sink, rows, batches in found
+    }
 
 
 def rows_in(connection: psycopg.Connection, run: Run) -> dict[str, int]:

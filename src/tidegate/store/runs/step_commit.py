@@ -14,9 +14,10 @@ from typing import Any
 
 import psycopg
 
+from tidegate.dataflow import Batch
 from tidegate.errors import ChannelConflict, Overtaken
 from tidegate.faults import crash_point
-from tidegate.store.checkpoints.checkpoints import Acknowledged, StateUpdate, acknowledge, settle
+from tidegate.store.checkpoints.checkpoints import Acknowledged, StateUpdate, acknowledge, add_state
 from tidegate.store.checkpoints.unaligned import ask_for_late
 from tidegate.store.core.leases import Lease, check_held, hold_leases
 from tidegate.store.core.notifications import notify
@@ -43,7 +44,7 @@ class Published:
 
     run: int
     sink: str
-    batches: Collection[object]
+    batches: Collection[Batch]
     """What names the files; anything that msgspec can write as JSON."""
     rows: int
 
@@ -73,7 +74,7 @@ class StepCommit:
     """Further leases under which it is written."""
     acknowledged: tuple[Acknowledged, ...] = ()
     """Checkpoints whose barriers leave the task."""
-    settled: tuple[StateUpdate, ...] = ()
+    state_updates: tuple[StateUpdate, ...] = ()
     """What becomes part of the task's state without a checkpoint."""
     runs: tuple[int, ...] = ()
     """Runs it touches, named here to hear also of those whose channels are gone."""
@@ -158,8 +159,8 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
     """Send all statements of a step, in the order in which locks are taken everywhere."""
     leases = hold_leases(connection, (step.lease, *step.also))
     runs = _hold_runs(connection, step)
-    if step.settled:
-        settle(connection, step.settled)  # it looks where cursors stand
+    if step.state_updates:
+        add_state(connection, step.state_updates)  # it looks where cursors stand
     moved = _advance(connection, step.advances) if step.advances else None
     appended = put(connection, step.sent) if step.sent else None
     if step.published:
