@@ -14,8 +14,15 @@ BENCHES := $(filter-out _%,$(basename $(notdir $(wildcard bench/*.py))))
 
 COUNT ?= 100000
 SEED ?= 1
+MINUTES ?= 60
 
-.PHONY: help setup demo test unit check bench chaos fuzz format clean
+# Tests wait more than they compute. A process of the tests takes up to 2 GiB, Spark included.
+CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+JOBS ?= $(shell echo $$(( $(CORES) > 2 ? 8 : $(CORES) * 3 )))
+PYTEST := $(BIN)/python -m pytest --dist loadfile --durations 10
+CLASS_ARCHIVE := $(VENV)/spark.jsa
+
+.PHONY: help setup demo test unit check bench chaos soak fuzz format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,11 +37,14 @@ $(INSTALLED): pyproject.toml constraints.txt $(wildcard setup.py)
 demo: setup ## show Tidegate at work
 	$(BIN)/tidegate demo
 
-test: setup ## run every test, real Spark and PostgreSQL included
-	$(BIN)/python -m pytest --doctest-modules src/tidegate tests
+test: setup $(CLASS_ARCHIVE) ## run every test, real Spark and PostgreSQL included; JOBS processes at once
+	$(PYTEST) -n $(JOBS) --doctest-modules src/tidegate tests
 
 unit: $(INSTALLED) ## run the tests that need neither Spark nor PostgreSQL, in seconds
-	JAVA_HOME=/unit-tests-start-no-java $(BIN)/python -m pytest --doctest-modules src/tidegate $(wildcard tests/unit tests/plans)
+	JAVA_HOME=/unit-tests-start-no-java $(PYTEST) -n $(CORES) --doctest-modules src/tidegate tests/unit tests/plans
+
+$(CLASS_ARCHIVE): $(INSTALLED) tests/jvm.py
+	$(BIN)/python -m tests.jvm
 
 check: $(INSTALLED) ## check format, lint, types and import layers
 	$(BIN)/ruff format --check $(PYTHON_CODE)
@@ -47,6 +57,14 @@ bench: setup ## run every benchmark in bench/
 
 chaos: setup ## kill the coffee pipeline at every step and compare its results
 	$(BIN)/tidegate chaos coffee
+
+soak: setup ## repeat chaos of runs and of whole deployments for MINUTES, with seeds from SEED on
+	@seed=$(SEED); while [ $$SECONDS -lt $$(( $(MINUTES) * 60 )) ]; do \
+	    for what in --quick --processes; do \
+	        echo "== tidegate chaos coffee $$what --seed $$seed"; \
+	        $(BIN)/tidegate chaos coffee $$what --seed $$seed; \
+	    done; seed=$$((seed + 1)); \
+	done
 
 fuzz: setup ## deliver COUNT damaged and random chunks to a server; SEED decides which
 	$(BIN)/python -m tests.fuzz.chunks --count $(COUNT) --seed $(SEED)

@@ -1,0 +1,70 @@
+"""Distributes tests over xdist's processes: longest unit first, so that none ends late and alone.
+
+A unit is a file, because its tests share services; tests in `SEPARATE` are units of their own.
+`tests/durations.txt` has the seconds of each unit; `pytest --record-durations` writes it anew.
+A unit that is not listed counts as `UNKNOWN`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+DURATIONS = Path(__file__).parent / "durations.txt"
+SEPARATE = ("tests/crash/",)
+UNKNOWN = 5.0
+RECORDED_FROM = 1.0
+"""Seconds; shorter units are listed nowhere and weigh less than unknown ones of this folder."""
+QUICK = ("src/", "tests/unit/", "tests/plans/")
+OPTION = "--record-durations"
+
+
+def unit_of(nodeid: str) -> str:
+    """The name under which a test is distributed."""
+    path, _, test = nodeid.partition("::")
+    return f"{path}::{test}" if path.startswith(SEPARATE) else path
+
+
+def recorded() -> dict[str, float]:
+    """Seconds by unit."""
+    lines = DURATIONS.read_text().splitlines() if DURATIONS.exists() else []
+    split = (line.split(maxsplit=1) for line in lines)
+    return {unit: float(seconds) for seconds, unit in split}
+
+
+def weight_of(unit: str, durations: dict[str, float]) -> float:
+    """Seconds that a unit is expected to take."""
+    return durations.get(unit, 0.0 if unit.startswith(QUICK) else UNKNOWN)
+
+
+class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # published without types
+    """Hands out units in the order of collection, which `sort_longest_first` has decided."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def sort_longest_first(items: list[pytest.Item]) -> None:
+    """Stable, so that tests of a unit keep their order."""
+    durations = recorded()
+    items.sort(key=lambda item: -weight_of(unit_of(item.nodeid), durations))
+
+
+class DurationRecorder:
+    """Adds up what the tests of each unit take, and writes it down."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called for set-up, call and teardown of each test, in the controlling process."""
+        self.seconds[unit_of(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Write units that take long, the longest first."""
+        listed = sorted(self.seconds.items(), key=lambda entry: (-entry[1], entry[0]))
+        lines = [f"{took:.0f} {unit}\n" for unit, took in listed if took >= RECORDED_FROM]
+        DURATIONS.write_text("".join(lines))
