@@ -45,7 +45,7 @@ CRASH_POINTS: dict[str, str] = {
     "flow.spawn.after_commit": "items of a generator are committed and it was not told",
     "flow.submit.before_commit": "a task of a flow has begun a pipeline's run, not committed",
     "flow.submit.after_commit": "a task of a flow has begun a pipeline's run and delivered nothing",
-    "flow.submit.before_park": "a task of a flow has delivered everything and does not wait yet",
+    "flow.submit.before_suspend": "a task of a flow has delivered everything and does not wait yet",
     "release.before_commit": "a run is released at a shard and that is not committed",
     "release.after_commit": "releases are committed and nobody was told",
     "publish.before_commit": "the results of a run are written and not committed",

@@ -37,7 +37,7 @@ POINTS = [
     "flow.submit.after_commit",
     "chunk.after_commit",
     "chunk.before_commit:4",
-    "flow.submit.before_park",
+    "flow.submit.before_suspend",
     "flow.complete.before_commit",
 ]
 """The fourth commit of a chunk or an END: some of the sources are closed by then."""

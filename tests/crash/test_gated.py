@@ -36,15 +36,15 @@ def job(supervisor: ProcessSupervisor, items: int = 0, seconds: float = 0.0) -> 
 
 def test_a_wait_and_its_watermark_outlive_the_workers(supervisor: ProcessSupervisor) -> None:
     run = start_flow(supervisor.database, patient, job(supervisor, seconds=1.0))
-    parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
+    suspended = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'suspended'"
     first = supervisor.hire()
-    wait_until(lambda: supervisor.ask(parked) == 1, BOUND)
+    wait_until(lambda: supervisor.ask(suspended) == 1, BOUND)
     first.kill()
     first.wait()
     run.set_state(offset, 50, "a feed")
     second = supervisor.hire()
     wait_until(
-        lambda: supervisor.marks().count("captured") == 2 and supervisor.ask(parked) == 1, BOUND
+        lambda: supervisor.marks().count("captured") == 2 and supervisor.ask(suspended) == 1, BOUND
     )
     run.set_state(offset, 100, "a feed")
     wait_until(lambda: "through" in supervisor.marks(), BOUND)
@@ -60,8 +60,8 @@ def test_a_wait_that_nobody_works_for_ends_at_once_when_it_is_cancelled(
 ) -> None:
     run = start_flow(supervisor.database, patient, job(supervisor))
     worker = supervisor.hire()
-    parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
-    wait_until(lambda: supervisor.ask(parked) == 1, BOUND)
+    suspended = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'suspended'"
+    wait_until(lambda: supervisor.ask(suspended) == 1, BOUND)
     worker.kill()
     worker.wait()
     assert supervisor.ask(f"SELECT tidegate.flow_cancel({run.id})") == "canceled"

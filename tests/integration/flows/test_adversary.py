@@ -43,13 +43,13 @@ UNION ALL
 SELECT 'a task of a closed step', run.id, step.name, run.state, task.state
 FROM tidegate.flow_run AS run JOIN tidegate.flow_step AS step ON step.run_id = run.id
 JOIN tidegate.flow_task AS task ON task.step_id = step.id
-WHERE step.closed_at IS NOT NULL AND task.state IN ('ready', 'held', 'claimed', 'parked')
+WHERE step.closed_at IS NOT NULL AND task.state IN ('ready', 'held', 'claimed', 'suspended')
 UNION ALL
 SELECT 'nobody to wait for', run.id, step.name, run.state, step.state
 FROM tidegate.flow_run AS run JOIN tidegate.flow_step AS step ON step.run_id = run.id
 WHERE run.state IN ('running', 'paused') AND step.state = 'running' AND NOT EXISTS (
     SELECT FROM tidegate.flow_task
-    WHERE step_id = step.id AND state IN ('ready', 'held', 'claimed', 'parked'))
+    WHERE step_id = step.id AND state IN ('ready', 'held', 'claimed', 'suspended'))
 UNION ALL
 SELECT 'held or ready at the wrong time', run.id, task.queue, run.state, task.state
 FROM tidegate.flow_run AS run JOIN tidegate.flow_task AS task ON task.run_id = run.id
@@ -204,11 +204,11 @@ class Adversary:
             if self.chance.random() < 0.2:
                 self.do(tasks.skip, it)
 
-    def park(self) -> None:
+    def suspend(self) -> None:
         for it in self.some("gate")[:1]:
             seen, _ = self.do(store.flow_state, it.run)
             bound = self.chance.choice([None, 0.0, 5.0])
-            self.do(tasks.park, it, ["offset", "mark"], seen, 1, 0.0, bound)
+            self.do(tasks.suspend, it, ["offset", "mark"], seen, 1, 0.0, bound)
 
     def write(self) -> None:
         value = str(self.chance.randint(0, 50))
@@ -277,7 +277,7 @@ class Adversary:
 
 ACTS: list[tuple[Callable[[Adversary], None], int]] = [
     (Adversary.claim, 8), (Adversary.complete, 8), (Adversary.fail, 4), (Adversary.spawn, 4),
-    (Adversary.spawn_keyed, 3), (Adversary.finish, 3), (Adversary.skip, 1), (Adversary.park, 2),
+    (Adversary.spawn_keyed, 3), (Adversary.finish, 3), (Adversary.skip, 1), (Adversary.suspend, 2),
     (Adversary.write, 2), (Adversary.put_back, 1), (Adversary.sweep, 2), (Adversary.die, 1),
     (Adversary.signal, 3), (Adversary.pause, 1), (Adversary.resume, 2), (Adversary.retry, 1),
     (Adversary.tolerate, 1), (Adversary.cancel, 1), (Adversary.begin, 4),

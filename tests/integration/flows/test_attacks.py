@@ -62,8 +62,8 @@ def test_a_batch_may_complete_one_step_and_fail_the_run_by_another(hand: Hand) -
 def test_an_attempt_that_has_failed_writes_nothing_more(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     (late,) = hand.claim("gated/switch")
-    hand.do(tasks.park, late, ["offset"], 0, 1, 0.0, None)
-    with pytest.raises(ClaimLost, match="parked"):
+    hand.do(tasks.suspend, late, ["offset"], 0, 1, 0.0, None)
+    with pytest.raises(ClaimLost, match="suspended"):
         hand.do(tasks.set_state, late, "target", "5", "switch", once=False)
     _, values = hand.do(store.flow_state, run)
     assert values["target"].json is None
@@ -142,7 +142,7 @@ def test_a_long_life_with_progress_outlives_any_number_of_workers(hand: Hand) ->
     for number in range(15):
         hand.ask(HURRY)
         (step,) = hand.claim("gated/switch")
-        hand.do(tasks.park, step, ["offset"], number, 1, 0.0, None)
+        hand.do(tasks.suspend, step, ["offset"], number, 1, 0.0, None)
         hand.do(store.set_external_state, waiting, "offset", str(number), "a feed")
         hand.ask(HURRY)
         assert hand.claim("gated/switch")

@@ -72,7 +72,7 @@ def test_a_step_that_waits_behind_its_gate_is_not_put_before_it_again(
     works = work(flow)
     run = start_flow(works.database, flow)
     run.set_state(is_open, True, "a clerk")
-    inside = "SELECT 1 FROM tidegate.flow_task WHERE state = 'parked' AND wait_number = 1"
+    inside = "SELECT 1 FROM tidegate.flow_task WHERE state = 'suspended' AND wait_number = 1"
     wait_until(lambda: bool(hand.ask(inside)))
     run.set_state(is_open, False, "a clerk")
     run.set_state(is_done, True, "a clerk")

@@ -70,7 +70,7 @@ def test_a_key_that_a_step_may_not_write_keeps_its_effect_from_happening(hand: H
 def test_a_wait_looks_no_more_often_than_it_wants_to(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     (switch,) = hand.claim("gated/switch")
-    hand.do(tasks.park, switch, ["offset"], 0, 1, 3600.0, None)
+    hand.do(tasks.suspend, switch, ["offset"], 0, 1, 3600.0, None)
     hand.do(store.set_external_state, run, "offset", "1", "a feed")
     assert hand.ask("SELECT state FROM tidegate.flow_task") == [("ready",)]
     assert hand.claim("gated/switch") == []

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.flows.calls import Start
 from tests.integration.flows.conftest import GENERATOR, ITEMS, Hand
 from tests.integration.flows.declared import approved, gated, numbers, offset
-from tests.integration.flows.test_waiting import is_parked
+from tests.integration.flows.test_waiting import is_suspended
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, is_set, reached
 from tidegate.flows.client import start_flow
@@ -106,7 +106,7 @@ def test_a_wait_is_told_when_it_begins_and_when_it_is_passed(work: Start, hand: 
     works = work(gated)
     run = start_flow(works.database, gated, 7)
     for value in (3, 5, 7):
-        wait_until(lambda: is_parked(hand, run.id))
+        wait_until(lambda: is_suspended(hand, run.id))
         run.set_state(offset, value, "a feed")
     run.wait(60, works.notifications)
     begun, passed = events(hand, run.id, "wait")
@@ -147,7 +147,7 @@ def test_a_wait_is_seen_with_how_far_it_is_and_who_wrote_last(work: Start, hand:
     run = start_flow(works.database, flow)
     run.set_state(position, 4100, "a feed")
     run.set_state(mark, 5000, "a clerk")
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     asked = (
         "SELECT key, value, target_key, target, behind, writer, seconds_since_written < 600,"
         " wait_until - waiting_since = interval '600 s'"

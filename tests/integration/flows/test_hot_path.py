@@ -75,7 +75,7 @@ def test_whoever_looks_at_flows_reads_few_tasks(crowded: tuple[Hand, Claim]) -> 
     hand, generator = crowded
     waiting = hand.begin(gated, "5")
     (switch,) = hand.claim("gated/switch")
-    hand.do(tasks.park, switch, ["offset"], 0, 0, 0.0, None)
+    hand.do(tasks.suspend, switch, ["offset"], 0, 0, 0.0, None)
     assert rows_read(hand, lambda c: flow_waits(c, waiting)) <= BATCH
     assert rows_read(hand, lambda c: flow_waits(c, generator.run)) <= BATCH
     assert rows_read(hand, flow_gauges) <= BATCH

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.flows.calls import Start
 from tests.integration.flows.conftest import ITEMS, Hand
 from tests.integration.flows.declared import approved, gated, offset
-from tests.integration.flows.test_waiting import is_parked
+from tests.integration.flows.test_waiting import is_suspended
 from tests.waiting import wait_until
 from tidegate.errors import InvalidListen
 from tidegate.flows import Context, Flow, reached
@@ -65,7 +65,7 @@ def test_a_gate_is_told_with_its_state_its_age_and_what_it_lacks(work: Start, ha
     run = start_flow(works.database, flow)
     for key, value in ((position, 4100.5), (mark, 5000), (is_on, True), (flow.keys["name"], "x")):
         run.set_state(key, value, "a feed")
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     found, of_run = figures(works.database), {"flow": "lagging", "run": run.id}
     of_step = {**of_run, "step": "answer"}
     assert found[series("tidegate_flow_wait_behind", **of_step, key="position")] == 899.5
@@ -157,7 +157,7 @@ def test_a_number_that_is_too_large_for_others_is_told_as_endless(
     (switch,) = hand.claim("gated/switch")
     gate = [Condition("offset", None, "9" * 500)]
     hand.do(tasks.tell_gate, switch, gate)
-    hand.do(tasks.park, switch, ["offset"], 1, 0, 0.0, None)
+    hand.do(tasks.suspend, switch, ["offset"], 1, 0, 0.0, None)
     found = figures(hand.database)
     of_key = {"flow": "gated", "run": run, "key": "offset"}
     assert found[series("tidegate_flow_state_value", **of_key)] == told

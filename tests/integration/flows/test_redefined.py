@@ -202,7 +202,7 @@ def test_old_and_new_workers_share_what_both_know(work: Start, hand: Hand) -> No
         assert run.result(name) == name
 
 
-def test_a_gate_that_was_removed_lets_parked_runs_through(work: Start, hand: Hand) -> None:
+def test_a_gate_that_was_removed_lets_suspended_runs_through(work: Start, hand: Hand) -> None:
     def gated(flow: Flow) -> None:
         go = flow.state("go", bool, external=True)
 
@@ -214,7 +214,7 @@ def test_a_gate_that_was_removed_lets_parked_runs_through(work: Start, hand: Han
     works = work(old)
     run = start_flow(hand.database, old)
     asked = "SELECT state FROM tidegate.flow_task WHERE run_id = %s"
-    wait_until(lambda: hand.ask(asked, run.id) == [("parked",)])
+    wait_until(lambda: hand.ask(asked, run.id) == [("suspended",)])
     works.worker.close()
     works = work(new)
     run.set_state(old.keys["go"], True, "me")

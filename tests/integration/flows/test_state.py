@@ -42,43 +42,43 @@ def test_a_key_that_is_set_once_keeps_its_first_value(hand: Hand) -> None:
     assert hand.do(tasks.set_state, step, "target", "9", "switch", once=True) == "5"
 
 
-def parked(hand: Hand, seen: int = 0, timeout: float | None = None) -> tuple[int, str]:
+def suspended(hand: Hand, seen: int = 0, timeout: float | None = None) -> tuple[int, str]:
     run = hand.begin(gated, "5")
     (step,) = hand.claim("gated/switch")
-    return run, hand.do(tasks.park, step, ["offset"], seen, 1, 0.0, timeout)
+    return run, hand.do(tasks.suspend, step, ["offset"], seen, 1, 0.0, timeout)
 
 
-def test_a_parked_task_is_ready_when_one_of_its_keys_was_written(hand: Hand) -> None:
-    run, state = parked(hand)
-    assert (state, hand.claim("gated/switch")) == ("parked", [])
+def test_a_suspended_task_is_ready_when_one_of_its_keys_was_written(hand: Hand) -> None:
+    run, state = suspended(hand)
+    assert (state, hand.claim("gated/switch")) == ("suspended", [])
     hand.do(store.set_external_state, run, "offset", "1", "a feed")
     (step,) = hand.claim("gated/switch")
     assert (step.attempt, step.wait_number) == (1, 1)
 
 
-def test_a_write_between_the_look_and_the_parking_is_not_missed(hand: Hand) -> None:
+def test_a_write_between_the_look_and_the_suspending_is_not_missed(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     (step,) = hand.claim("gated/switch")
     seen, _ = hand.do(store.flow_state, run)
     hand.do(store.set_external_state, run, "offset", "1", "a feed")
-    assert hand.do(tasks.park, step, ["offset"], seen, 1, 0.0, None) == "ready"
+    assert hand.do(tasks.suspend, step, ["offset"], seen, 1, 0.0, None) == "ready"
     assert len(hand.claim("gated/switch")) == 1
 
 
 def test_a_wait_whose_bound_has_passed_is_woken_by_a_sweep(hand: Hand) -> None:
-    parked(hand, timeout=0.0)
+    suspended(hand, timeout=0.0)
     assert hand.do(store.sweep_flows).woken == 1
     (step,) = hand.claim("gated/switch")
     assert step.waited is not None
 
 
-def test_cancelling_ends_a_parked_run_at_once(hand: Hand) -> None:
-    run, _ = parked(hand)
+def test_cancelling_ends_a_suspended_run_at_once(hand: Hand) -> None:
+    run, _ = suspended(hand)
     assert hand.do(store.cancel_flow, run, "enough").value == "canceled"
 
 
 def test_a_paused_run_holds_what_was_woken(hand: Hand) -> None:
-    run, _ = parked(hand)
+    run, _ = suspended(hand)
     hand.do(store.pause_flow, run)
     hand.do(store.set_external_state, run, "offset", "1", "a feed")
     assert hand.claim("gated/switch") == []
@@ -122,7 +122,7 @@ def an_hour_later(hand: Hand, run: int) -> None:
 
 
 def test_the_bound_of_a_wait_stands_still_while_its_run_is_paused(hand: Hand) -> None:
-    run, _ = parked(hand, timeout=60.0)
+    run, _ = suspended(hand, timeout=60.0)
     hand.do(store.pause_flow, run)
     an_hour_later(hand, run)
     hand.do(store.pause_flow, run)
@@ -139,7 +139,7 @@ def test_a_wait_that_began_in_a_pause_is_made_up_for_from_then_on(hand: Hand) ->
     (step,) = hand.claim("gated/switch")
     hand.do(store.pause_flow, run)
     an_hour_later(hand, run)
-    hand.do(tasks.park, step, ["offset"], 0, 1, 0.0, 60.0)
+    hand.do(tasks.suspend, step, ["offset"], 0, 1, 0.0, 60.0)
     hand.do(store.resume_flow, run)
     waited, left = bounds(hand, run)
     assert 0 <= waited < 30 < left <= 60
@@ -153,7 +153,7 @@ def test_a_pause_that_ended_in_a_failure_is_not_made_up_for_later(hand: Hand) ->
     an_hour_later(hand, run)
     hand.do(store.retry_flow, run)
     (again,) = hand.claim("gated/switch")
-    hand.do(tasks.park, again, ["offset"], 0, 1, 0.0, 60.0)
+    hand.do(tasks.suspend, again, ["offset"], 0, 1, 0.0, 60.0)
     hand.do(store.pause_flow, run)
     hand.do(store.resume_flow, run)
     assert bounds(hand, run)[1] <= 60
@@ -164,7 +164,7 @@ def test_a_wait_is_looked_at_when_its_bound_has_passed_however_seldom_it_is_othe
 ) -> None:
     hand.begin(gated, "5")
     (step,) = hand.claim("gated/switch")
-    hand.do(tasks.park, step, ["offset"], 0, 1, 3600.0, 0.0)
+    hand.do(tasks.suspend, step, ["offset"], 0, 1, 3600.0, 0.0)
     assert hand.do(store.sweep_flows).woken == 1
     assert len(hand.claim("gated/switch")) == 1
 
@@ -172,6 +172,6 @@ def test_a_wait_is_looked_at_when_its_bound_has_passed_however_seldom_it_is_othe
 def test_a_wait_without_a_bound_keeps_its_pace(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     (step,) = hand.claim("gated/switch")
-    hand.do(tasks.park, step, ["offset"], 0, 1, 3600.0, None)
+    hand.do(tasks.suspend, step, ["offset"], 0, 1, 3600.0, None)
     hand.do(store.set_external_state, run, "offset", "1", "a feed")
     assert hand.claim("gated/switch") == []

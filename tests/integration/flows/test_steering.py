@@ -221,7 +221,7 @@ def test_what_a_deleted_run_had_at_work_is_gone(hand: Hand) -> None:
     assert [lost.holder for lost in hand.complete([item], "1")] == ["gone"]
     for late in (
         lambda: hand.do(tasks.fail, item, "broken", 0.0, is_final=True),
-        lambda: hand.do(tasks.park, item, ["offset"], 0, 1, 0.0, None),
+        lambda: hand.do(tasks.suspend, item, ["offset"], 0, 1, 0.0, None),
         lambda: hand.do(tasks.tell_gate, item, []),
         lambda: hand.do(tasks.pass_wait, item),
         lambda: hand.do(tasks.skip, generator),

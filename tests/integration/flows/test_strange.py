@@ -130,7 +130,7 @@ def test_generators_that_hang_leave_others_to_workers_with_threads_for_them(
     try:
         runs = [start_flow(first.database, hanging) for _ in range(4)]
         for run in runs:
-            wait_until(lambda run=run: hand.state(run) == "failed")  # type: ignore[misc]
+            wait_until(lambda run=run: hand.state(run.id) == "failed")  # type: ignore[misc]
         wait_until(lambda: first.worker.in_hand == 0)
         second = work(sound)
         for _ in range(8):
@@ -154,5 +154,5 @@ def test_a_wait_that_a_handler_swallows_is_a_wait_all_the_same(work: Start, hand
     works = work(flow)
     run = start_flow(works.database, flow)
     asked = "SELECT state FROM tidegate.flow_task WHERE run_id = %s"
-    wait_until(lambda: hand.ask(asked, run.id) in ([("parked",)], [("succeeded",)]))
-    assert hand.ask(asked, run.id) == [("parked",)]
+    wait_until(lambda: hand.ask(asked, run.id) in ([("suspended",)], [("succeeded",)]))
+    assert hand.ask(asked, run.id) == [("suspended",)]

@@ -50,7 +50,7 @@ def refused(database: Database, moment: str) -> Iterator[None]:
         (numbers, "NEW.state = 'ready' AND NEW.position >= 0"),  # items are spawned
         (numbers, "NEW.state = 'succeeded' AND NEW.position < 0"),  # a generator ends
         (numbers, "NEW.state = 'succeeded' AND NEW.position >= 0"),  # items are completed
-        (gated, "NEW.state = 'parked'"),
+        (gated, "NEW.state = 'suspended'"),
         (skipping, "NEW.state = 'succeeded'"),
     ],
 )

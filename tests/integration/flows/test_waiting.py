@@ -20,8 +20,8 @@ from tidegate.store import Database, Notifications
 from tidegate.store.flows import runs as store
 
 
-def is_parked(hand: Hand, run: int) -> bool:
-    asked = "SELECT state FROM tidegate.flow_task WHERE run_id = %s AND state = 'parked'"
+def is_suspended(hand: Hand, run: int) -> bool:
+    asked = "SELECT state FROM tidegate.flow_task WHERE run_id = %s AND state = 'suspended'"
     return len(hand.ask(asked, run)) == 1
 
 
@@ -29,7 +29,7 @@ def test_a_wait_holds_no_thread_and_is_woken_by_the_write_alone(work: Start, han
     works = work(gated, threads=1, look_every=600.0)
     runs = [start_flow(works.database, gated, number) for number in (5, 6)]
     for run in runs:
-        wait_until(lambda run=run: is_parked(hand, run.id))  # type: ignore[misc]
+        wait_until(lambda run=run: is_suspended(hand, run.id))  # type: ignore[misc]
     wait_until(lambda: works.worker.in_hand == 0)
     not_before = "SELECT bool_and(available_at < now()) FROM tidegate.flow_task"
     wait_until(lambda: hand.ask(not_before) == [(True,)])
@@ -50,8 +50,8 @@ def test_waits_hold_no_connection(hand: Hand, url: str, notifications: Notificat
     ):
         for number in range(50):
             start_flow(hand.database, gated, number)
-        parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
-        wait_until(lambda: hand.ask(parked) == [(50,)])
+        suspended = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'suspended'"
+        wait_until(lambda: hand.ask(suspended) == [(50,)])
         wait_until(lambda: worker.in_hand == 0)
         mine = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiting'"
         ((connections,),) = hand.ask(mine)
@@ -68,7 +68,7 @@ def test_a_wait_is_looked_at_again_only_after_its_poll_interval(work: Start, han
 
     works = work(flow)
     run = start_flow(works.database, flow)
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     run.set_state(position, 7, "a feed")
     found = "SELECT state, available_at - now() FROM tidegate.flow_task"
     ((state, ahead),) = hand.ask(found)
@@ -91,10 +91,10 @@ def test_a_watermark_that_is_set_once_stays_when_the_step_is_run_again(
 
     works = work(flow)
     run = start_flow(works.database, flow)
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     run.set_state(position, 3, "a feed")
     wait_until(lambda: len(head.made) == 2)
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     run.set_state(position, 10, "a feed")
     run.wait(60, works.notifications)
     assert run.result("switch") == 10
@@ -174,7 +174,7 @@ def test_a_gate_opens_when_all_of_it_holds_and_is_woken_by_its_own_keys_alone(
 
     works = work(flow)
     run = start_flow(works.database, flow)
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     waits = "SELECT waits_for FROM tidegate.flow_task WHERE run_id = %s"
     assert hand.ask(waits, run.id) == [(["position", "is_filled"],)]
     run.set_state(position, 5, "a feed")
@@ -185,7 +185,7 @@ def test_a_gate_opens_when_all_of_it_holds_and_is_woken_by_its_own_keys_alone(
 def test_a_wait_ends_at_once_when_the_run_is_cancelled(work: Start, hand: Hand) -> None:
     works = work(gated)
     run = start_flow(works.database, gated, 5)
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     assert hand.do(store.cancel_flow, run.id, "enough").value == "canceled"
 
 

@@ -18,7 +18,7 @@ from tests.integration.flows.conftest import ITEMS, Hand
 from tests.integration.flows.declared import approved, gated, numbers, offset
 from tests.integration.flows.test_commands import NUMBERS, Command
 from tests.integration.flows.test_metrics import ask
-from tests.integration.flows.test_waiting import is_parked
+from tests.integration.flows.test_waiting import is_suspended
 from tests.waiting import wait_until
 from tidegate.cli.flow.watch import watching
 from tidegate.errors import FlowFailed, NoStepWithItems
@@ -105,7 +105,7 @@ def test_a_wait_is_shown_with_what_for_since_when_and_until_when(
     works = work(flow)
     run = start_flow(works.database, flow)
     run.set_state(position, 4100, "a feed")
-    wait_until(lambda: is_parked(hand, run.id))
+    wait_until(lambda: is_suspended(hand, run.id))
     shown = command("show", str(run.id)).output
     assert "answer, since 2" in shown
     assert " min " in shown
@@ -200,7 +200,7 @@ def test_a_run_that_is_paused_or_over_waits_for_no_worker(hand: Hand) -> None:
 def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     (switch,) = hand.claim("gated/switch")
-    hand.do(tasks.park, switch, ["offset"], 0, 0, 0.0, None)
+    hand.do(tasks.suspend, switch, ["offset"], 0, 0, 0.0, None)
     grow_old(hand, run)
     hand.do(store.set_external_state, run, "offset", "3", "a feed")  # which wakes it
     sight = flow_run(hand.database, run).inspect()

@@ -96,10 +96,10 @@ def runs(database: Database) -> list[Run]:
 
 def awaited(database: Database, number: int = 1) -> Run:
     """The last run that was begun, when a step waits for it and so many were begun in all."""
-    parked = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'parked'"
+    suspended = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'suspended'"
     begun = "SELECT count(*) FROM tidegate.run"
     wait_until(
-        lambda: ask(database, begun) == [(number,)] and ask(database, parked) == [(1,)], BOUND
+        lambda: ask(database, begun) == [(number,)] and ask(database, suspended) == [(1,)], BOUND
     )
     return runs(database)[-1]
 
@@ -300,7 +300,7 @@ def waits_for(database: Database) -> list[tuple[object, ...]]:
     return ask(
         database,
         "SELECT pipeline_run_id FROM tidegate.flow_pipeline NATURAL JOIN tidegate.flow_task"
-        " WHERE state = 'parked'",
+        " WHERE state = 'suspended'",
     )
 
 

@@ -89,10 +89,10 @@ def _doing(sight: RunInspection, step: StepProgress, pace: Pace) -> str:
     is_running = step.state is StepState.RUNNING
     per_second = pace.rate(lambda it: it.done(step.name)) if is_running else None
     told = items_told(step, per_second, with_bar=True)
-    return f"{step.state.value:<9}  {told}{_parked(sight.waits, step.name)}"
+    return f"{step.state.value:<9}  {told}{_suspended(sight.waits, step.name)}"
 
 
-def _parked(waits: list[FlowWait], step: str) -> str:
+def _suspended(waits: list[FlowWait], step: str) -> str:
     items = {it.position for it in waits if it.step == step and it.position >= 0}
     return f", {len(items):,} waiting" if items else ""
 

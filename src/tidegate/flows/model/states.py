@@ -43,7 +43,7 @@ class TaskState(Enum):
     HELD = "held"
     """It would be ready if its run were not paused."""
     CLAIMED = "claimed"
-    PARKED = "parked"
+    SUSPENDED = "suspended"
     """It waits for a change of the flow's state and holds nothing meanwhile."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -76,9 +76,9 @@ TASK_TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
     _T.READY: frozenset({_T.CLAIMED, _T.HELD, _T.CANCELED}),
     _T.HELD: frozenset({_T.READY, _T.CANCELED}),
     _T.CLAIMED: frozenset(
-        {_T.READY, _T.HELD, _T.PARKED, _T.SUCCEEDED, _T.FAILED, _T.CANCELED},
+        {_T.READY, _T.HELD, _T.SUSPENDED, _T.SUCCEEDED, _T.FAILED, _T.CANCELED},
     ),
-    _T.PARKED: frozenset({_T.READY, _T.HELD, _T.CANCELED}),
+    _T.SUSPENDED: frozenset({_T.READY, _T.HELD, _T.CANCELED}),
     _T.SUCCEEDED: frozenset(),
     _T.FAILED: frozenset({_T.READY}),
     _T.CANCELED: frozenset({_T.READY}),

@@ -51,7 +51,7 @@ class Gate:
     condition: Callable[..., bool] | None = None
     """Of its dependencies; the step is skipped where it does not hold."""
     wait_for: StatePredicate | None = None
-    """Of the flow's state; the step is parked until it holds."""
+    """Of the flow's state; the step is suspended until it holds."""
     wait_timeout: float | None = None
     signal: Any = None
     """The type of the signal that it takes; None: it takes none."""

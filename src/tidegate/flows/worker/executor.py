@@ -118,7 +118,7 @@ class TaskExecutor:
         """Call the function of a task; raises only what keeps it from saying what came of it."""
         outcome = self._attempt(context)
         # Whoever swallowed the end of its attempt at a wait has not waited.
-        return outcome if context.parked is None else self._park(context, context.parked)
+        return outcome if context.suspended is None else self._suspend(context, context.suspended)
 
     def _attempt(self, context: TaskContext) -> Outcome:
         claim = context.claim
@@ -179,8 +179,8 @@ class TaskExecutor:
     def _skip(self, context: TaskContext) -> Outcome:
         return self._written(context, lambda c: flow_tasks.skip(c, context.claim))
 
-    def _park(self, context: TaskContext, wait: Suspended) -> Outcome:
-        return self._written(context, lambda c: wait.park(c, context.claim))
+    def _suspend(self, context: TaskContext, wait: Suspended) -> Outcome:
+        return self._written(context, lambda c: wait.suspend(c, context.claim))
 
     def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> Outcome:
         try:

@@ -70,9 +70,9 @@ class Pipelines:
         if found.run.state is RunState.OPEN:
             self._check_bound(context, wanted, found.run)
             context.before_write()
-            crash_point("flow.submit.before_park")
-            context.parked = AwaitsPipeline(found.run, wanted.number, wanted.timeout)
-            raise context.parked
+            crash_point("flow.submit.before_suspend")
+            context.suspended = AwaitsPipeline(found.run, wanted.number, wanted.timeout)
+            raise context.suspended
         raise_if_unsuccessful(found.run)
         return self._results(found.run)
 

@@ -34,11 +34,11 @@ class Suspended(BaseException):
         self.poll = poll
         self.timeout = timeout
 
-    def park(self, connection: Connection, claim: Claim) -> None:
+    def suspend(self, connection: Connection, claim: Claim) -> None:
         """Put the task aside until it is worth while to look again."""
         how = (self.keys, self.seen, self.number, self.poll, self.timeout)
         flow_tasks.tell_gate(connection, claim, self.conditions)
-        flow_tasks.park(connection, claim, *how)
+        flow_tasks.suspend(connection, claim, *how)
 
 
 class AwaitsPipeline(Suspended):
@@ -48,6 +48,6 @@ class AwaitsPipeline(Suspended):
         super().__init__((), (), 0, number, 0.0, timeout)
         self.run = run
 
-    def park(self, connection: Connection, claim: Claim) -> None:
+    def suspend(self, connection: Connection, claim: Claim) -> None:
         """Put the task aside until the run is closed."""
-        pipeline_links.park_for(connection, claim, self.run, self.number, self.timeout)
+        pipeline_links.suspend_for(connection, claim, self.run, self.number, self.timeout)

@@ -60,7 +60,7 @@ class TaskContext:
         """The transaction in which the user's work for `with_state` is done."""
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
         self._waits = GATE
-        self.parked: Suspended | None = None
+        self.suspended: Suspended | None = None
         """The wait at which its function has to end."""
         self._is_unwanted = False
         self._bell: Flag | None = None  # only made for whoever waits: most tasks are short
@@ -215,11 +215,11 @@ class TaskContext:
             raise self._never_came(waited, key, values.get(key, StateValue(None)), far)
         keys = keys_of(conditions) or self.part.step.reads
         self.before_write()  # whoever writes the key may wait for what was yielded
-        self.parked = Suspended(conditions, keys, seen, number, poll, timeout)
-        raise self.parked
+        self.suspended = Suspended(conditions, keys, seen, number, poll, timeout)
+        raise self.suspended
 
     def pass_wait(self, number: int) -> None:
-        """The task goes on behind a wait, if it was parked there."""
+        """The task goes on behind a wait, if it was suspended there."""
         if self.claim.wait_number == number:
             self._transact(lambda c: flow_tasks.pass_wait(c, self.claim))
 

@@ -367,7 +367,7 @@ CREATE TABLE tidegate.flow_task (
     queue text NOT NULL,                   -- flow/step for its own, flow/step[] for items
     key text,                              -- identifies an item, if its position does not
     state text NOT NULL DEFAULT 'ready' CHECK (
-        state IN ('ready', 'held', 'claimed', 'parked', 'succeeded', 'failed', 'canceled')
+        state IN ('ready', 'held', 'claimed', 'suspended', 'succeeded', 'failed', 'canceled')
     ),
     available_at timestamptz NOT NULL DEFAULT now(),
     owner text,                            -- the worker of the last claim; null: given up
@@ -378,7 +378,7 @@ CREATE TABLE tidegate.flow_task (
     result jsonb,
     cause text,                            -- its first error
     last_error text,
-    waits_for text[],                      -- keys of the state that a parked task waits for
+    waits_for text[],                      -- keys of the state that a suspended task waits for
     wait_number integer,                   -- the ordinal of that wait within the task
     wait_gate jsonb,                       -- the condition, where it can be expressed
     waiting_since timestamptz,
@@ -397,11 +397,11 @@ CREATE INDEX flow_task_ready ON tidegate.flow_task (queue, available_at, step_id
 
 CREATE INDEX flow_task_claimed ON tidegate.flow_task (owner, run_id) WHERE state = 'claimed';
 
-CREATE INDEX flow_task_parked ON tidegate.flow_task (run_id) WHERE state = 'parked';
+CREATE INDEX flow_task_suspended ON tidegate.flow_task (run_id) WHERE state = 'suspended';
 
--- A wait lasts from when the task is first parked until it continues, including re-evaluations.
+-- A wait lasts from when the task is first suspended until it continues, including re-evaluations.
 CREATE INDEX flow_task_waiting ON tidegate.flow_task (run_id, position)
-    WHERE wait_number IS NOT NULL AND state IN ('ready', 'held', 'claimed', 'parked');
+    WHERE wait_number IS NOT NULL AND state IN ('ready', 'held', 'claimed', 'suspended');
 
 COMMENT ON TABLE tidegate.flow_task IS
     'Units of work: a step''s own (position -1) or that of an item, with its owner, epoch and outcome.';

@@ -1,4 +1,4 @@
--- What has happened to runs of flows, and what they wait for; written by triggers and by parking.
+-- What has happened to runs of flows, and what they wait for; written by triggers and by suspending.
 
 -- name: events — What happened to a run behind an event.
 SELECT id, run_id, at, kind, name, detail

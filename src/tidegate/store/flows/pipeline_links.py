@@ -77,14 +77,14 @@ def submit(
     return Submitted(run, it.attempt, is_delivered=False)
 
 
-def park_for(
+def suspend_for(
     connection: psycopg.Connection, it: Claim, run: Run, number: int, timeout: float | None
 ) -> str:
     """Put a task aside until a run of a pipeline that it has begun is closed."""
     its: dict[str, Any] = {"pipeline": run.pipeline, "name": run.name, "pipeline_run": run.id}
     asked = {**it.identity, **its, "number": number, "timeout": timeout}
     with told_refusals():
-        row = connection.execute(_SQL["park"].sql, asked).fetchone()
+        row = connection.execute(_SQL["suspend"].sql, asked).fetchone()
     assert row is not None, "a function answers"
     return str(row[0])
 

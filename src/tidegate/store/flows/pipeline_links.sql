@@ -28,8 +28,8 @@ VALUES (
 ON CONFLICT (step_id, position, pipeline, name) DO UPDATE
 SET pipeline_run_id = excluded.pipeline_run_id, attempt = excluded.attempt, is_settled = false;
 
--- name: park — Put a task aside until a run of a pipeline is closed.
-SELECT tidegate.flow_park_for_pipeline(
+-- name: suspend — Put a task aside until a run of a pipeline is closed.
+SELECT tidegate.flow_suspend_for_pipeline(
     %(owner)s, %(run)s, %(step)s, %(position)s, %(epoch)s, %(pipeline)s, %(name)s,
     %(pipeline_run)s, %(number)s, %(timeout)s
 );

@@ -39,7 +39,7 @@ class Claim(msgspec.Struct, frozen=True):
     attempt: int
     payload: str | None
     wait_number: int | None
-    """Which of its waits it was parked at last."""
+    """Which of its waits it was suspended at last."""
     waited: float | None
     """Seconds since it came to that wait."""
 
@@ -147,7 +147,7 @@ def skip(connection: psycopg.Connection, it: Claim) -> None:
     _call(connection, "skip", it)
 
 
-def park(
+def suspend(
     connection: psycopg.Connection,
     it: Claim,
     keys: Sequence[str],
@@ -158,7 +158,7 @@ def park(
 ) -> str:
     """Put a task aside until one of these keys is written; `seen` is what was known of them."""
     row = _call(
-        connection, "park", it, keys=list(keys), seen=seen, number=number, poll=poll,
+        connection, "suspend", it, keys=list(keys), seen=seen, number=number, poll=poll,
         timeout=timeout,
     )  # fmt: skip
     return str(row[0])
@@ -170,7 +170,7 @@ def tell_gate(connection: psycopg.Connection, it: Claim, gate: Sequence[Conditio
 
 
 def pass_wait(connection: psycopg.Connection, it: Claim) -> None:
-    """A task goes on behind the wait that it was parked at."""
+    """A task goes on behind the wait that it was suspended at."""
     _call(connection, "pass_wait", it)
 
 

@@ -26,8 +26,8 @@ SELECT tidegate.flow_finish_generator(%(owner)s, %(run)s, %(step)s, %(epoch)s);
 -- name: skip — The condition of a step does not hold.
 SELECT tidegate.flow_skip(%(owner)s, %(run)s, %(step)s, %(epoch)s);
 
--- name: park — Put a task aside until the state changes.
-SELECT tidegate.flow_park(
+-- name: suspend — Put a task aside until the state changes.
+SELECT tidegate.flow_suspend(
     %(owner)s, %(run)s, %(step)s, %(position)s, %(epoch)s, %(keys)s::text[], %(seen)s, %(number)s,
     %(poll)s, %(timeout)s
 );

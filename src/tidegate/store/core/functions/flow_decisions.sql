@@ -17,10 +17,10 @@ LANGUAGE sql IMMUTABLE AS $$
         ('step', 'canceled', 'waiting'), ('step', 'canceled', 'running'),
         ('task', 'ready', 'claimed'), ('task', 'ready', 'held'), ('task', 'ready', 'canceled'),
         ('task', 'held', 'ready'), ('task', 'held', 'canceled'),
-        ('task', 'claimed', 'ready'), ('task', 'claimed', 'held'), ('task', 'claimed', 'parked'),
+        ('task', 'claimed', 'ready'), ('task', 'claimed', 'held'), ('task', 'claimed', 'suspended'),
         ('task', 'claimed', 'succeeded'), ('task', 'claimed', 'failed'),
         ('task', 'claimed', 'canceled'),
-        ('task', 'parked', 'ready'), ('task', 'parked', 'held'), ('task', 'parked', 'canceled'),
+        ('task', 'suspended', 'ready'), ('task', 'suspended', 'held'), ('task', 'suspended', 'canceled'),
         ('task', 'failed', 'ready'),
         ('task', 'canceled', 'ready')
     )

@@ -151,7 +151,7 @@ BEGIN
     SET state = 'failed', cause = p_cause, closed_at = clock_timestamp()
     WHERE id = p_step RETURNING * INTO v_step;
     PERFORM tidegate.flow_close_rest(
-        v_step.run_id, ARRAY['ready', 'held', 'parked', 'claimed']);
+        v_step.run_id, ARRAY['ready', 'held', 'suspended', 'claimed']);
     UPDATE tidegate.flow_step SET state = 'canceled', closed_at = clock_timestamp()
     WHERE run_id = v_step.run_id AND state IN ('waiting', 'running');
     UPDATE tidegate.flow_run

@@ -3,7 +3,7 @@
 -- Whoever holds a run of a flow may lock the run of a pipeline, never the other way round: to
 -- release a run of a pipeline nobody waits for a flow. It is told by NOTIFY, and looked for.
 
-CREATE OR REPLACE FUNCTION tidegate.flow_park_for_pipeline(
+CREATE OR REPLACE FUNCTION tidegate.flow_suspend_for_pipeline(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint,
     p_pipeline text, p_name text, p_pipeline_run bigint, p_number integer,
     p_timeout double precision
@@ -14,18 +14,18 @@ DECLARE
     v_is_open boolean;
     v_state text;
 BEGIN
-    -- Whoever closes it waits until the task is parked, and is seen by whoever looks then.
+    -- Whoever closes it waits until the task is suspended, and is seen by whoever looks then.
     PERFORM FROM tidegate.run WHERE id = p_pipeline_run AND state = 'open' FOR SHARE;
     v_is_open := FOUND;
-    v_state := tidegate.flow_park(
+    v_state := tidegate.flow_suspend(
         p_owner, p_run, p_step, p_position, p_epoch, ARRAY[]::text[], 0, p_number, 0, p_timeout);
-    IF v_state = 'parked' THEN
+    IF v_state = 'suspended' THEN
         UPDATE tidegate.flow_pipeline
         SET pipeline_run_id = p_pipeline_run, is_settled = NOT v_is_open
         WHERE step_id = p_step AND position = p_position
         AND pipeline = p_pipeline AND name = p_name;
     END IF;
-    IF v_state = 'parked' AND NOT v_is_open THEN
+    IF v_state = 'suspended' AND NOT v_is_open THEN
         v_state := tidegate.flow_free(v_run);
         UPDATE tidegate.flow_task SET state = v_state
         WHERE step_id = p_step AND position = p_position;
@@ -35,7 +35,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION tidegate.flow_park_for_pipeline IS
+COMMENT ON FUNCTION tidegate.flow_suspend_for_pipeline IS
     'Put a claimed task aside until this run of a pipeline is closed; at once ready when it is.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_sweep_pipelines()
@@ -56,7 +56,7 @@ BEGIN
         FOR v_link IN
             SELECT * FROM tidegate.flow_pipeline_news WHERE flow_run_id = v_run.id
         LOOP
-            IF v_link.task_state = 'parked' THEN
+            IF v_link.task_state = 'suspended' THEN
                 UPDATE tidegate.flow_task
                 SET state = tidegate.flow_free(v_run), available_at = now()
                 WHERE step_id = v_link.step_id AND position = v_link.position;
@@ -90,7 +90,7 @@ JOIN tidegate.flow_step AS step ON step.id = link.step_id
 LEFT JOIN tidegate.run ON run.id = link.pipeline_run_id AND run.state = 'open'
 WHERE NOT link.is_settled AND (
     task.state IN ('succeeded', 'failed', 'canceled')
-    OR (task.state = 'parked' AND run.id IS NULL)
+    OR (task.state = 'suspended' AND run.id IS NULL)
 );
 
 -- Who tries a run of a flow again wants runs of pipelines that came to nothing begun again as well,

@@ -81,7 +81,7 @@ BEGIN
     IF v_run.state IN ('running', 'paused') THEN
         UPDATE tidegate.flow_run SET state = 'canceling', cause = coalesce(cause, p_reason)
         WHERE id = p_run;
-        PERFORM tidegate.flow_close_rest(p_run, ARRAY['ready', 'held', 'parked']);
+        PERFORM tidegate.flow_close_rest(p_run, ARRAY['ready', 'held', 'suspended']);
         PERFORM tidegate.flow_settle_canceling(p_run);
         PERFORM tidegate.flow_notify(v_run);
     END IF;
@@ -272,7 +272,7 @@ BEGIN
     END IF;
     UPDATE tidegate.flow_task
     SET state = tidegate.flow_free(v_run)
-    WHERE run_id = p_run AND state = 'parked' AND p_key = ANY (waits_for);
+    WHERE run_id = p_run AND state = 'suspended' AND p_key = ANY (waits_for);
     IF FOUND THEN
         PERFORM tidegate.flow_notify(v_run);
     END IF;

@@ -84,7 +84,7 @@ BEGIN
         SELECT run_id FROM tidegate.flow_task WHERE state = 'claimed' AND owner = ANY (v_gone)
         UNION SELECT task.run_id
         FROM tidegate.flow_task AS task JOIN tidegate.flow_run AS run ON run.id = task.run_id
-        WHERE task.state = 'parked' AND task.wait_until <= now() AND run.state = 'running'
+        WHERE task.state = 'suspended' AND task.wait_until <= now() AND run.state = 'running'
         UNION SELECT id FROM tidegate.flow_run WHERE state = 'canceling');
     PERFORM tidegate.flow_await_one(v_runs);
     FOR v_run IN
@@ -102,7 +102,7 @@ BEGIN
             EXIT WHEN (SELECT state FROM tidegate.flow_run WHERE id = v_run.id) = 'failed';
         END LOOP;
         UPDATE tidegate.flow_task SET state = tidegate.flow_free(v_run)
-        WHERE run_id = v_run.id AND state = 'parked' AND wait_until <= now()
+        WHERE run_id = v_run.id AND state = 'suspended' AND wait_until <= now()
         AND v_run.state = 'running';
         IF FOUND THEN
             woken := woken + 1;

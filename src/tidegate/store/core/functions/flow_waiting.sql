@@ -34,7 +34,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_pass_wait IS
-    'A claimed task goes on behind the wait that it was parked at.';
+    'A claimed task goes on behind the wait that it was suspended at.';
 
 -- For as long as its run was paused, a task has not waited: nobody could do what it waits for.
 CREATE OR REPLACE FUNCTION tidegate.flow_make_up_for_pause(p_run tidegate.flow_run) RETURNS void
@@ -46,7 +46,7 @@ BEGIN
     SET waiting_since = waiting_since + (v_now - greatest((p_run).paused_at, waiting_since)),
         wait_until = wait_until + (v_now - greatest((p_run).paused_at, waiting_since))
     WHERE run_id = (p_run).id AND wait_number IS NOT NULL
-    AND state IN ('ready', 'held', 'claimed', 'parked');
+    AND state IN ('ready', 'held', 'claimed', 'suspended');
 END
 $$;
 
@@ -81,7 +81,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS gate ON true
 LEFT JOIN tidegate.flow_state AS goal ON goal.run_id = run.id AND goal.key = gate.target_key
-WHERE task.wait_number IS NOT NULL AND task.state IN ('ready', 'held', 'claimed', 'parked');
+WHERE task.wait_number IS NOT NULL AND task.state IN ('ready', 'held', 'claimed', 'suspended');
 
 COMMENT ON VIEW tidegate.flow_waits IS
     'What waits for the state of a run: a row for each task and key. The value is what the key has '

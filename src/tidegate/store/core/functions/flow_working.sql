@@ -248,7 +248,7 @@ BEGIN
         PERFORM tidegate.flow_settle_canceling(p_run);
     ELSE
         PERFORM tidegate.flow_close_rest(
-            p_run, ARRAY['ready', 'held', 'parked', 'claimed'], p_step);
+            p_run, ARRAY['ready', 'held', 'suspended', 'claimed'], p_step);
         UPDATE tidegate.flow_step SET state = 'skipped', closed_at = clock_timestamp()
         WHERE id = p_step;
         PERFORM tidegate.flow_advance(p_run);
@@ -259,7 +259,7 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_skip IS
     'The condition of a claimed step does not hold; items that it has are canceled.';
 
-CREATE OR REPLACE FUNCTION tidegate.flow_park(
+CREATE OR REPLACE FUNCTION tidegate.flow_suspend(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint,
     p_keys text[], p_seen bigint, p_number integer, p_poll double precision,
     p_timeout double precision
@@ -285,7 +285,7 @@ BEGIN
     v_state := CASE WHEN EXISTS (
         SELECT FROM tidegate.flow_state
         WHERE run_id = p_run AND key = ANY (p_keys) AND version > p_seen
-    ) THEN tidegate.flow_free(v_run) ELSE 'parked' END;
+    ) THEN tidegate.flow_free(v_run) ELSE 'suspended' END;
     UPDATE tidegate.flow_task
     SET state = v_state, attempts = attempts - 1, losses = 0, waits_for = p_keys, wait_number = p_number,
         waiting_since = v_since, wait_until = v_until,
@@ -295,7 +295,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION tidegate.flow_park IS
+COMMENT ON FUNCTION tidegate.flow_suspend IS
     'Put a claimed task aside until one of these keys of the state is written; at once ready when '
     'one was, after the version that was seen.';
 
