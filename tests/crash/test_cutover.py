@@ -28,7 +28,7 @@ from tests.integration.conftest import (  # noqa: F401  fixtures
 )
 from tests.integration.cutover.conftest import Shop, shop  # noqa: F401  fixtures
 from tests.waiting import wait_until
-from tidegate.cutover import Wanted, indexes_of, retire, reverse
+from tidegate.cutover import CutoverRequest, indexes_of, retire, reverse
 from tidegate.cutover.values import Cutover
 from tidegate.faults import VARIABLE
 from tidegate.flows import FlowState
@@ -67,7 +67,7 @@ class Hall:
         return "\n".join(it.read_text()[-3000:] for it in sorted(self.folder.glob("*.log")))
 
     def begin(self, index: str) -> FlowRun:
-        return start_flow(self.shop.database, reindex.flow, Wanted(index), key=index)
+        return start_flow(self.shop.database, reindex.flow, CutoverRequest(index), key=index)
 
     def finish(self, run: FlowRun) -> Cutover:
         deadline = monotonic() + BOUND

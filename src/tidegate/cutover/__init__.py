@@ -16,16 +16,16 @@ from tidegate.cutover.postgres_target import PostgresTarget
 from tidegate.cutover.reindex import Limits, Reindex
 from tidegate.cutover.source import PostgresTable
 from tidegate.cutover.targets import Indexes, Target
-from tidegate.cutover.values import Wanted
+from tidegate.cutover.values import CutoverRequest
 
 __all__ = [
+    "CutoverRequest",
     "Indexes",
     "Limits",
     "PostgresTable",
     "PostgresTarget",
     "Reindex",
     "Target",
-    "Wanted",
     "feed",
     "indexes_of",
     "retire",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.backoff import Backoff
-from tidegate.cutover.values import Filled
+from tidegate.cutover.values import BackfilledPortion
 from tidegate.errors import PortionsApart, StreamStalled
 from tidegate.store.cutover.tables import Key
 
@@ -29,12 +29,12 @@ def is_worth_telling(
     return offset > told and (applied > 0 or seconds >= QUIET or opens)
 
 
-def rows_of_whole(filled: Iterable[Filled]) -> int:
+def rows_of_whole(filled: Iterable[BackfilledPortion]) -> int:
     """The rows of all portions, in order, which have to leave out nothing; else `PortionsApart`.
 
     >>> from tidegate.cutover.values import Portion
     >>> parts = [Portion("v1", None, ("7",)), Portion("v1", ("7",), None)]
-    >>> rows_of_whole(Filled(it, 5) for it in parts)
+    >>> rows_of_whole(BackfilledPortion(it, 5) for it in parts)
     10
     """
     rows, end, is_over = 0, None, False

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from tidegate.cutover.values import Feeding, Wanted
+from tidegate.cutover.values import CutoverRequest, FeedRequest
 from tidegate.errors import (
     CutoverRefused,
     FeedRefused,
@@ -76,7 +76,7 @@ def start_cutover(database: Database, reindex: Reindex, index: str) -> FlowRun:
     switch last. Raises `CutoverRefused` for a second one.
     """
     defined = reindex.flow.definition
-    value = defined.input.encode(Wanted(index))
+    value = defined.input.encode(CutoverRequest(index))
     with reindex.target.open(database) as indexes:
         name = indexes.qualified(index)
 
@@ -169,7 +169,7 @@ def feed(database: Database, reindex: Reindex, index: str) -> FlowRun:
             with held(connection, indexes.alias):
                 _check_unfed(connection, reindex, indexes, name, key)
             defined = reindex.feed.definition
-            value = defined.input.encode(Feeding(name, offset))
+            value = defined.input.encode(FeedRequest(name, offset))
             return store.begin_flow(connection, reindex.feed.name, key, value, defined.as_rows())
 
         return FlowRun(database.transact(start), reindex.feed, database)

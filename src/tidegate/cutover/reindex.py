@@ -19,15 +19,15 @@ from tidegate.cutover.change_consumer import ChangeConsumer, ConsumerLoop
 from tidegate.cutover.decide import rows_of_whole
 from tidegate.cutover.targets import Indexes, Target
 from tidegate.cutover.values import (
-    Compared,
+    BackfilledPortion,
+    ConsumedChanges,
     Created,
     Cutover,
-    Feeding,
-    Filled,
-    Followed,
+    CutoverRequest,
+    FeedRequest,
     Portion,
     Switched,
-    Wanted,
+    VerifiedPortion,
 )
 from tidegate.cutover.verify import compare
 from tidegate.errors import CutoverRefused, GateClosed
@@ -156,7 +156,7 @@ class Reindex:
 
     # ── steps of the flow ──
 
-    def _create(self, context: Context, wanted: Wanted) -> Created:
+    def _create(self, context: Context, wanted: CutoverRequest) -> Created:
         with self._open(context) as (source, indexes):
             source.begin_log()
             indexes.create(wanted.index, source.shape())
@@ -181,25 +181,25 @@ class Reindex:
                 high = source.bound_after(portion.high, self._limits.portion)
                 portion = Portion(created.index, portion.high, high)
 
-    def _fill(self, context: Context, portion: Portion) -> Filled:
+    def _fill(self, context: Context, portion: Portion) -> BackfilledPortion:
         own = _task(context).database
         with self.source.open(own) as source:
             rows = fill(source, self.target, own, portion, self._limits.piece, self._master)
-        return Filled(portion, rows)
+        return BackfilledPortion(portion, rows)
 
-    def _filled(self, context: Context, filled: Iterator[Filled]) -> int:
+    def _filled(self, context: Context, filled: Iterator[BackfilledPortion]) -> int:
         rows = rows_of_whole(filled)
         context.set_state(self.backfill_done, True)
         return rows
 
-    def _follow(self, context: Context, created: Created) -> Followed:
+    def _follow(self, context: Context, created: Created) -> ConsumedChanges:
         with self._open(context) as (source, indexes):
             offset = context.set_state_once(self.consumer_offset, created.offset)
             follower = ConsumerLoop(source, indexes, indexes.qualified(created.index), offset)
             self._until(
                 context, follower, source, lambda: self._is_drained(context, source, follower)
             )
-            return Followed(follower.applied, follower.offset)
+            return ConsumedChanges(follower.applied, follower.offset)
 
     def _is_drained(self, context: Context, source: Source, follower: ConsumerLoop) -> bool:
         """Whether everything is applied that was committed when the switch was noticed."""
@@ -210,7 +210,7 @@ class Reindex:
             drained = context.set_state_once(self.drain_watermark, source.head())
         return follower.offset >= drained
 
-    def _compare(self, context: Context, filled: Filled, _: int) -> Compared:
+    def _compare(self, context: Context, filled: BackfilledPortion, _: int) -> VerifiedPortion:
         with self._open(context) as (source, indexes):
             return compare(
                 source,
@@ -219,7 +219,9 @@ class Reindex:
                 lambda: context.get_state(self.consumer_offset) or 0,
             )
 
-    def _switch(self, context: Context, created: Created, compared: Iterator[Compared]) -> Switched:
+    def _switch(
+        self, context: Context, created: Created, compared: Iterator[VerifiedPortion]
+    ) -> Switched:
         """Once: readers who went back since then are left where they are."""
         with self._open(context) as (source, indexes):
             index = indexes.qualified(created.index)
@@ -273,8 +275,8 @@ class Reindex:
             reason = f"backfill_done is {done}, consumer_offset is {offset} of {target}"
             raise GateClosed(self.target.alias, index, reason)
 
-    def _finish(self, context: Context, switched: Switched, followed: Followed) -> Cutover:
-        feeding = Feeding(switched.index, followed.offset)
+    def _finish(self, context: Context, switched: Switched, followed: ConsumedChanges) -> Cutover:
+        feeding = FeedRequest(switched.index, followed.offset)
         feed = start_flow(_task(context).database, self.feed, feeding, key=context.identity)
         return Cutover(
             switched.index,
@@ -288,7 +290,7 @@ class Reindex:
 
     # ── the feed ──
 
-    def _keep_fresh(self, context: Context, feeding: Feeding) -> None:
+    def _keep_fresh(self, context: Context, feeding: FeedRequest) -> None:
         with self._open(context) as (source, indexes):
             offset = context.set_state_once(self.feed_offset, feeding.offset)
             follower = ConsumerLoop(source, indexes, feeding.index, offset)

@@ -8,7 +8,7 @@ from tidegate.store.cutover.tables import Key, KeyRange
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CutoverRequest:
     """What a cutover is begun with: the name of the index to be made."""
 
     index: str
@@ -37,7 +37,7 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class BackfilledPortion:
     """A portion that is in the index, and how many rows the source had there."""
 
     portion: Portion
@@ -45,7 +45,7 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VerifiedPortion:
     """A portion that is in the index as it is in the source."""
 
     rows: int
@@ -68,7 +68,7 @@ class Switched:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class ConsumedChanges:
     """How many changes a follower has applied, and up to which offset."""
 
     changes: int
@@ -76,7 +76,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Feeding:
+class FeedRequest:
     """What a feed is begun with: an index, and the offset up to which it has all changes."""
 
     index: str

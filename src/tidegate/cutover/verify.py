@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.cutover.decide import differing, examples
-from tidegate.cutover.values import Compared
+from tidegate.cutover.values import VerifiedPortion
 from tidegate.errors import RowsDiffer
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ LOOKS = 5
 
 def compare(
     source: Source, indexes: Indexes, portion: Portion, offset: Callable[[], int]
-) -> Compared:
+) -> VerifiedPortion:
     """Raise `RowsDiffer` where an index is not as its source; `offset` tells the follower's."""
     within = portion.within
     shape = source.shape(indexes.columns(portion.index))
     before = offset()
     digest = source.digest(within, shape)
     if digest == indexes.digest(portion.index, within, shape):
-        return Compared(digest.rows, 0)
+        return VerifiedPortion(digest.rows, 0)
     wrong: dict[tuple[str, ...], str] = {}
     for _ in range(LOOKS):
         rows = source.checksums(within, shape)
@@ -43,7 +43,7 @@ def compare(
         unexplained = {key: how for key, how in found.items() if key not in under_way}
         wrong = {key: how for key, how in unexplained.items() if not wrong or key in wrong}
         if not wrong:
-            return Compared(len(rows), len(found))
+            return VerifiedPortion(len(rows), len(found))
         before = offset()
     raise RowsDiffer(
         indexes.qualified(portion.index), str(source.table), len(wrong), examples(wrong)

@@ -34,7 +34,7 @@ from tidegate.store.flows.events import FlowEvent, flow_events
 
 if TYPE_CHECKING:
     from tidegate.flows import Flow, StateKey, Step
-    from tidegate.flows.model.definition import Part
+    from tidegate.flows.model.definition import StepDefinition
     from tidegate.store import Connection, Database
     from tidegate.store.flows.runs import FlowRunInfo, StepResult
 
@@ -221,7 +221,7 @@ class FlowRun:
                 changed.clear()
                 info = self.status()
 
-    def _wait_for_step(self, name: str, part: Part | None, timeout: float) -> StepResult:
+    def _wait_for_step(self, name: str, part: StepDefinition | None, timeout: float) -> StepResult:
         """The step once it has ended well; raises `StepNotCompleted` from the reason it has not."""
         found = self._step_result(name, part)
 
@@ -258,7 +258,7 @@ class FlowRun:
 
     # ── steps ──
 
-    def _part(self, step: Step[..., Any] | str) -> tuple[str, Part | None]:
+    def _part(self, step: Step[..., Any] | str) -> tuple[str, StepDefinition | None]:
         """The name of a step and, where the flow is known, its declaration."""
         name = step if isinstance(step, str) else step.name
         if self.flow is None:
@@ -268,7 +268,7 @@ class FlowRun:
             raise UnknownFlowStep(self.flow.at, self.flow.name, name, listed(list(steps)))
         return name, steps[name]
 
-    def _step_result(self, name: str, part: Part | None) -> StepResult:
+    def _step_result(self, name: str, part: StepDefinition | None) -> StepResult:
         """The stored step; raises `FlowRedefined` if it is not of the declared kind."""
         found = self.database.transact(lambda c: store.step_result(c, self.id, name))
         if found is None and part is None:

@@ -77,7 +77,7 @@ def inspect(connection: Connection, run: int) -> RunInspection:
     )  # fmt: skip
 
 
-class Pace:
+class RateMeter:
     """How fast numbers of a run have grown in the last seconds."""
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ from tests.integration.cutover.conftest import Shop, declared
 from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.cutover import Reindex
-from tidegate.cutover.values import Cutover, Filled, Portion
-from tidegate.flows.worker.executor import Done, Failed, Outcome, TaskExecutor
+from tidegate.cutover.values import BackfilledPortion, Cutover, Portion
+from tidegate.flows.worker.executor import TaskExecutor, TaskFailed, TaskOutcome, TaskSucceeded
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
@@ -40,16 +40,16 @@ class Steps:
 
     def perform(
         self, step: str, kind: type[TaskContext] = TaskContext, *, is_final: bool = True
-    ) -> Outcome:
+    ) -> TaskOutcome:
         (claim,) = self.hand.claim(f"articles/{step}")
         context = kind(self.shop.database, self.reindex.flow.definition, claim)
         return self.settle(context, is_final=is_final)
 
-    def settle(self, context: TaskContext, *, is_final: bool = True) -> Outcome:
-        outcome = TaskExecutor(self.shop.database).perform(context)
-        if isinstance(outcome, Done):
+    def settle(self, context: TaskContext, *, is_final: bool = True) -> TaskOutcome:
+        outcome = TaskExecutor(self.shop.database).execute(context)
+        if isinstance(outcome, TaskSucceeded):
             self.hand.complete([outcome.claim], outcome.json)
-        elif isinstance(outcome, Failed):
+        elif isinstance(outcome, TaskFailed):
             given = (outcome.claim, outcome.error, 0.0)
             self.hand.do(flow_tasks.fail, *given, is_final=is_final)
         return outcome
@@ -65,7 +65,7 @@ class Steps:
         """What was yielded is in the index, and is to be compared."""
         for claim in self.hand.claim("articles/fill[]"):
             portion = msgspec.json.decode(claim.payload or "", type=Portion)
-            filled = Filled(portion, self._write(portion))
+            filled = BackfilledPortion(portion, self._write(portion))
             self.hand.complete([claim], msgspec.json.encode(filled).decode())
         self.perform("filled")
         self.perform("compare")
@@ -79,7 +79,7 @@ class Steps:
             indexes.write(portion.index, rows)
             return int(rows.num_rows)
 
-    def compare(self) -> list[Outcome]:
+    def compare(self) -> list[TaskOutcome]:
         definition, database = self.reindex.flow.definition, self.shop.database
         claims = self.hand.claim("articles/compare[]")
         return [self.settle(TaskContext(database, definition, it)) for it in claims]
@@ -107,14 +107,14 @@ class Steps:
         self.compare()
         with self.following() as follower:
             wait_until(lambda: self.offset() is not None)
-            while not isinstance(self.perform("switch"), Done):
+            while not isinstance(self.perform("switch"), TaskSucceeded):
                 wait_until(lambda: self.is_ready("switch"))
             wait_until(lambda: not follower.is_alive())
         return self.finish()
 
     def finish(self) -> Cutover:
         outcome = self.perform("finish")
-        assert isinstance(outcome, Done)
+        assert isinstance(outcome, TaskSucceeded)
         return msgspec.json.decode(outcome.json, type=Cutover)
 
     def shown(self) -> str | None:

@@ -86,9 +86,9 @@ class Hall:
     notifications: Notifications
 
     def begin(self, index: str) -> FlowRun:
-        from tidegate.cutover import Wanted
+        from tidegate.cutover import CutoverRequest
 
-        return start_flow(self.shop.database, self.reindex.flow, Wanted(index))
+        return start_flow(self.shop.database, self.reindex.flow, CutoverRequest(index))
 
     def finish(self, index: str) -> FlowRun:
         run = self.begin(index)

@@ -12,7 +12,7 @@ from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cutover import retire, start_cutover
 from tidegate.errors import AliasBusy, CutoverRefused
-from tidegate.flows.worker.executor import Failed
+from tidegate.flows.worker.executor import TaskFailed
 from tidegate.flows.worker.worker import flow_worker
 from tidegate.store.flows.runs import pause_flow, resume_flow
 
@@ -87,7 +87,7 @@ def test_a_cutover_that_is_tried_again_does_not_take_readers_back(
     with late.following():
         wait_until(lambda: late.offset() is not None)
         outcome = late.perform("switch")
-        while not isinstance(outcome, Failed):
+        while not isinstance(outcome, TaskFailed):
             wait_until(lambda: late.is_ready("switch"))
             outcome = late.perform("switch")
     assert outcome.is_final

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from tidegate.cutover import Indexes, Limits, Reindex, Target, retire, reverse
 from tidegate.cutover.targets import Together
 from tidegate.errors import IndexInUse
-from tidegate.flows.worker.executor import Done
+from tidegate.flows.worker.executor import TaskSucceeded
 from tidegate.flows.worker.worker import flow_worker
 from tidegate.store import Connection, Database
 from tidegate.store.cutover.change_log import DELETED, VERSION
@@ -206,7 +206,7 @@ def test_a_switch_whose_answer_was_lost_is_finished_by_the_next_try(
     engine.lost_answers = 1
     with steps.following() as follower:
         wait_until(lambda: steps.offset() is not None)
-        while not isinstance(steps.perform("switch", is_final=False), Done):
+        while not isinstance(steps.perform("switch", is_final=False), TaskSucceeded):
             wait_until(lambda: steps.is_ready("switch"))
         wait_until(lambda: not follower.is_alive())
     found = steps.finish()

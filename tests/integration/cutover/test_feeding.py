@@ -18,7 +18,7 @@ from tidegate.cutover import feed, indexes_of, reverse
 from tidegate.cutover.operations import IndexStatus
 from tidegate.errors import FeedRefused, IndexDiffers, IndexUnfed, NotFollowed
 from tidegate.flows.metrics import metrics_text
-from tidegate.flows.worker.executor import Done
+from tidegate.flows.worker.executor import TaskSucceeded
 from tidegate.flows.worker.worker import flow_worker
 from tidegate.store.flows import tasks as flow_tasks
 from tidegate.store.flows.runs import cancel_flow, sweep_flows
@@ -41,7 +41,7 @@ def left(steps: Steps) -> Steps:
     steps.compare()
     with steps.following():
         wait_until(lambda: steps.offset() is not None)
-        while not isinstance(steps.perform("switch"), Done):
+        while not isinstance(steps.perform("switch"), TaskSucceeded):
             wait_until(lambda: steps.is_ready("switch"))
         cancelled(steps, steps.run)
     return steps
@@ -78,7 +78,7 @@ def test_the_run_that_makes_an_index_keeps_it_until_it_has_a_feed(steps: Steps) 
     steps.compare()
     with steps.following():
         wait_until(lambda: steps.offset() is not None)
-        while not isinstance(steps.perform("switch"), Done):
+        while not isinstance(steps.perform("switch"), TaskSucceeded):
             wait_until(lambda: steps.is_ready("switch"))
         assert (shown(steps).run, unfed(steps)) == (steps.run, "0.0")
 

@@ -19,7 +19,7 @@ from tidegate.cutover.source import Source
 from tidegate.cutover.values import Portion
 from tidegate.cutover.verify import compare
 from tidegate.errors import FlowCancelled, OffsetAhead, RowsDiffer, StreamStalled
-from tidegate.flows.worker.executor import LetGo, TaskExecutor
+from tidegate.flows.worker.executor import TaskExecutor, TaskReturned
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
@@ -244,7 +244,7 @@ def test_a_run_that_is_cancelled_leaves_a_transaction_of_many_pages(
         return write(*given)
 
     monkeypatch.setattr(PostgresIndexes, "write", cancelling)
-    assert isinstance(TaskExecutor(shop.database).perform(context), LetGo)
+    assert isinstance(TaskExecutor(shop.database).execute(context), TaskReturned)
     assert len(shop.versions("articles_v1")) == 10
 
 

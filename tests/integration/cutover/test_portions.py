@@ -51,7 +51,7 @@ def test_bounds_that_are_not_found_again_leave_no_gap(
     bound_after = Source.bound_after
     with monkeypatch.context() as patched:
         patched.setattr(Source, "bound_after", counted)
-        TaskExecutor(shop.database).perform(context)
+        TaskExecutor(shop.database).execute(context)
     hand.do(flow_tasks.put_back, hand.name, [claim])
     assert len(found) == BOUNDS
     shop.do("DELETE FROM shop.articles WHERE id <= 90 OR id BETWEEN 150 AND 289")

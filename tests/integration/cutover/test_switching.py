@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from tidegate.cutover import Limits, PostgresTable, Reindex, reverse
 from tidegate.cutover.values import Switched
 from tidegate.flows import FlowStateReader
-from tidegate.flows.worker.executor import Done, Failed, TaskExecutor
+from tidegate.flows.worker.executor import TaskExecutor, TaskFailed, TaskSucceeded
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store.flows.runs import sweep_flows
 from tidegate.store.flows.tasks import Claim
@@ -32,7 +32,7 @@ def steps(shop: Shop, hand: Hand) -> Steps:  # noqa: F811  a fixture
 
 def test_readers_are_switched_when_the_follower_has_passed_the_watermark(steps: Steps) -> None:
     steps.fill()
-    assert all(isinstance(it, Done) for it in steps.compare())
+    assert all(isinstance(it, TaskSucceeded) for it in steps.compare())
     steps.shop.do("UPDATE shop.articles SET title = 'before the switch' WHERE id = 3")
     steps.perform("switch")
     assert not steps.is_ready("switch")
@@ -41,7 +41,7 @@ def test_readers_are_switched_when_the_follower_has_passed_the_watermark(steps: 
         wait_until(lambda: steps.is_ready("switch"))
         assert follower.is_alive()
         steps.shop.do("DELETE FROM shop.articles WHERE id = 4")
-        assert isinstance(steps.perform("switch"), Done)
+        assert isinstance(steps.perform("switch"), TaskSucceeded)
         assert steps.shown() == f"search.{INDEX}"
         wait_until(lambda: not follower.is_alive())
     assert steps.shop.differences(INDEX) == []
@@ -67,7 +67,7 @@ def test_the_gate_is_proven_in_the_transaction_that_switches(steps: Steps) -> No
     steps.fill()
     steps.compare()
     outcome = steps.perform("switch", Impatient)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TaskFailed)
     assert outcome.error.startswith("GateClosed: search.articles was not switched to")
     assert "backfill_done is true, consumer_offset is None of" in outcome.error
     assert steps.shown() is None
@@ -77,7 +77,7 @@ def test_the_gate_is_proven_in_the_transaction_that_switches(steps: Steps) -> No
 def test_readers_stay_where_they_are_when_a_row_differs(steps: Steps) -> None:
     steps.fill()
     steps.shop.do(SPOIL)
-    errors = [it.error for it in steps.compare() if isinstance(it, Failed)]
+    errors = [it.error for it in steps.compare() if isinstance(it, TaskFailed)]
     assert len(errors) == 1
     assert "3 is different" in errors[0]
     assert steps.hand.state(steps.run) == "failed"
@@ -133,14 +133,14 @@ def second(shop: Shop, hand: Hand) -> Steps:  # noqa: F811  fixtures
 def performed(steps: Steps, claim: Claim) -> Switched:
     """The switch, by whoever has this claim, and not yet said to be done."""
     context = TaskContext(steps.shop.database, steps.reindex.flow.definition, claim)
-    outcome = TaskExecutor(steps.shop.database).perform(context)
-    assert isinstance(outcome, Done)
+    outcome = TaskExecutor(steps.shop.database).execute(context)
+    assert isinstance(outcome, TaskSucceeded)
     return msgspec.json.decode(outcome.json, type=Switched)
 
 
 def ready_to_switch(steps: Steps) -> Claim:
     wait_until(lambda: steps.offset() is not None)
-    if not isinstance(steps.perform("switch"), Done):
+    if not isinstance(steps.perform("switch"), TaskSucceeded):
         wait_until(lambda: steps.is_ready("switch"))
     (claim,) = steps.hand.claim("articles/switch")
     return claim
@@ -202,7 +202,7 @@ def test_a_gate_that_stays_closed_says_how_far_the_follower_is(
     steps.perform("switch")
     wait_until(lambda: bool(hand.do(sweep_flows)) and steps.is_ready("switch"))
     outcome = steps.perform("switch")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TaskFailed)
     assert outcome.is_final
     assert outcome.error.startswith("StateNeverCame: ")
     assert "consumer_offset" in outcome.error

@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 from tidegate.errors import FlowFailed
 from tidegate.flows import Context, Flow
 from tidegate.flows.client import start_flow
-from tidegate.flows.worker.executor import Failed, TaskExecutor
+from tidegate.flows.worker.executor import TaskExecutor, TaskFailed
 from tidegate.flows.worker.in_flight import GENERATORS
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store.flows import tasks as flow_tasks
@@ -139,10 +139,10 @@ def test_what_was_yielded_before_an_error_is_kept_with_its_cursor(hand: Hand) ->
 
     run = hand.begin(flow)
     (claim,) = hand.claim("flaky/stream")
-    outcome = TaskExecutor(hand.database).perform(
+    outcome = TaskExecutor(hand.database).execute(
         TaskContext(hand.database, flow.definition, claim)
     )
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TaskFailed)
     place = hand.do(flow_tasks.generator_place, claim.step_id)
     assert (place.spawned, place.cursor, place.cursor_position) == (3, "3", 3)
     assert hand.steps(run)["stream"].generating == "started"

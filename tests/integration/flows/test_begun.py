@@ -12,7 +12,7 @@ from tests.integration.flows.conftest import Hand
 from tests.waiting import wait_until
 from tidegate.flows import Context, Flow, StepState
 from tidegate.flows.client import start_flow
-from tidegate.flows.worker.executor import Failed, Outcome, Settled, TaskExecutor
+from tidegate.flows.worker.executor import TaskExecutor, TaskFailed, TaskOutcome, TaskSettled
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.flows.worker.worker import FlowWorker
 from tidegate.store import Connection, Database, Notifications
@@ -20,12 +20,12 @@ from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks as flow_tasks
 
 
-def perform(hand: Hand, flow: Flow, step: str) -> Outcome:
+def perform(hand: Hand, flow: Flow, step: str) -> TaskOutcome:
     (claim,) = hand.claim(f"{flow.name}/{step}")
-    outcome = TaskExecutor(hand.database).perform(
+    outcome = TaskExecutor(hand.database).execute(
         TaskContext(hand.database, flow.definition, claim)
     )
-    if isinstance(outcome, Failed):
+    if isinstance(outcome, TaskFailed):
         hand.do(flow_tasks.fail, claim, outcome.error, 0.0, is_final=outcome.is_final)
     return outcome
 
@@ -51,9 +51,9 @@ def test_a_generator_that_has_begun_is_not_asked_whether_it_should(hand: Hand) -
 
     run = hand.begin(flow, "3")
     hand.do(store.set_external_state, run, is_open.name, "true", "a clerk")
-    assert isinstance(perform(hand, flow, "stream"), Failed)
+    assert isinstance(perform(hand, flow, "stream"), TaskFailed)
     hand.do(store.set_external_state, run, is_open.name, "false", "a clerk")
-    assert isinstance(perform(hand, flow, "stream"), Settled)
+    assert isinstance(perform(hand, flow, "stream"), TaskSettled)
     found = hand.steps(run)["stream"]
     assert (found.state, found.generating, found.spawned) == (StepState.RUNNING, "complete", 3)
 
@@ -88,7 +88,7 @@ def test_a_wait_of_a_step_that_reads_nothing_is_refused(hand: Hand) -> None:
 
     run = hand.begin(flow)
     outcome = perform(hand, flow, "switch")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TaskFailed)
     assert outcome.is_final
     assert outcome.error.startswith("StateUndeclared")
     assert hand.state(run) == "failed"
@@ -108,7 +108,7 @@ def test_a_key_of_an_item_is_a_text(hand: Hand) -> None:
 
     hand.begin(flow)
     outcome = perform(hand, flow, "stream")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TaskFailed)
     assert outcome.is_final
     assert outcome.error.startswith("InvalidFlowValue")
 

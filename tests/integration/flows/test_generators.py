@@ -48,7 +48,7 @@ def test_items_become_tasks_a_hundred_in_each_transaction(hand: Hand) -> None:
 
     hand.begin(flow)
     (claim,) = hand.claim("batches/stream")
-    TaskExecutor(hand.database).perform(TaskContext(hand.database, flow.definition, claim))
+    TaskExecutor(hand.database).execute(TaskContext(hand.database, flow.definition, claim))
     batches = (
         "SELECT count(*) FROM tidegate.flow_task WHERE position >= 0"
         " GROUP BY xmin ORDER BY min(position)"

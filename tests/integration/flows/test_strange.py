@@ -131,7 +131,7 @@ def test_generators_that_hang_leave_others_to_workers_with_threads_for_them(
         runs = [start_flow(first.database, hanging) for _ in range(4)]
         for run in runs:
             wait_until(lambda run=run: hand.state(run.id) == "failed")  # type: ignore[misc]
-        wait_until(lambda: first.worker.in_hand == 0)
+        wait_until(lambda: first.worker.in_flight_count == 0)
         second = work(sound)
         for _ in range(8):
             assert hand.steps(second.finish(sound).id)["count"].state is StepState.COMPLETED

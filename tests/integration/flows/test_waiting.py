@@ -30,7 +30,7 @@ def test_a_wait_holds_no_thread_and_is_woken_by_the_write_alone(work: Start, han
     runs = [start_flow(works.database, gated, number) for number in (5, 6)]
     for run in runs:
         wait_until(lambda run=run: is_suspended(hand, run.id))  # type: ignore[misc]
-    wait_until(lambda: works.worker.in_hand == 0)
+    wait_until(lambda: works.worker.in_flight_count == 0)
     not_before = "SELECT bool_and(available_at < now()) FROM tidegate.flow_task"
     wait_until(lambda: hand.ask(not_before) == [(True,)])
     for run in runs:
@@ -52,7 +52,7 @@ def test_waits_hold_no_connection(hand: Hand, url: str, notifications: Notificat
             start_flow(hand.database, gated, number)
         suspended = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'suspended'"
         wait_until(lambda: hand.ask(suspended) == [(50,)])
-        wait_until(lambda: worker.in_hand == 0)
+        wait_until(lambda: worker.in_flight_count == 0)
         mine = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiting'"
         ((connections,),) = hand.ask(mine)
         assert connections <= pool + 1  # one is for what cannot wait

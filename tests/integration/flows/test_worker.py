@@ -124,7 +124,7 @@ def test_items_are_handled_as_soon_as_they_are_spawned_although_nobody_looks(
     for number in range(5):
         hand.spawn(generator, range(number, number + 1))
         wait_until(lambda: hand.steps(run)["count_up"].succeeded > number, 10.0)  # noqa: B023  waits here
-        wait_until(lambda: works.worker.in_hand == 0)
+        wait_until(lambda: works.worker.in_flight_count == 0)
     hand.do(finish_generator, generator)
     flow_run(works.database, run).wait(60, works.notifications)
     assert flow_run(works.database, run, numbers).result("total") == 20

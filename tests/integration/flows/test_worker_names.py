@@ -13,14 +13,14 @@ from tests.integration.flows.conftest import Hand
 from tests.integration.flows.declared import numbers
 from tidegate.errors import NameTaken
 from tidegate.flows.worker.worker import FlowWorker
-from tidegate.flows.worker.worker_name import KIND, Process, take_name
+from tidegate.flows.worker.worker_name import KIND, WorkerProcess, take_name
 from tidegate.store import Database, Notifications, acquire
 
 
 def owned_by(pid: int, host: str | None = None) -> str:
     """How a lease names its holder."""
-    own = Process.own()
-    return msgspec.json.encode(Process(host or own.host, own.space, pid, "x")).decode()
+    own = WorkerProcess.own()
+    return msgspec.json.encode(WorkerProcess(host or own.host, own.space, pid, "x")).decode()
 
 
 def gone() -> int:

@@ -171,7 +171,7 @@ def test_a_step_that_waits_holds_nothing_and_is_woken_by_the_release_alone(
     worker = work(flow, seconds=HOURS, look_every=600.0)
     run = start_flow(place.database, flow, folder)
     found = awaited(place.database)
-    wait_until(lambda: worker.in_hand == 0, BOUND)
+    wait_until(lambda: worker.in_flight_count == 0, BOUND)
     (waiting,) = place.database.transact(lambda c: flow_waits(c, run.id))
     assert (waiting.step, waiting.standing, waiting.pipeline_run) == ("count", None, found.name)
     batch = Batch(("batches/best.parquet",), 3, 10)
@@ -238,7 +238,7 @@ def test_a_wait_that_reaches_its_bound_names_the_run_and_that_nobody_serves_it(
     assert (
         f"for run 'flow:nightly/{run.id}/count' of pipeline 'shop', which is not released" in told
     )
-    assert "nobody serves it: start `tidegate up`" in told
+    assert "no process serves it: start `tidegate up`" in told
     assert "has not processed" in told
     wait_until(lambda: runs(place.database) == [], BOUND)
 

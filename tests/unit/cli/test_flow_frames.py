@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegate.cli.flow.frames import frame
-from tidegate.flows.inspect import Pace, RunInspection
+from tidegate.flows.inspect import RateMeter, RunInspection
 from tidegate.flows.model.gates import Condition, Standing
 from tidegate.flows.model.keys import StateValue
 from tidegate.flows.model.states import FlowState, StepState
@@ -54,7 +54,7 @@ def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> RunInsp
 
 
 def drawn(*sights: RunInspection, width: int = 200) -> list[str]:
-    pace = Pace()
+    pace = RateMeter()
     for it in sights:
         pace.add(it)
     return frame(sights[-1], pace, width)
@@ -121,7 +121,7 @@ def test_a_step_that_nobody_takes_says_so_after_some_seconds(
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:
-    pace = Pace()
+    pace = RateMeter()
     for at, done in ((0.0, 0), (100.0, 10), (103.0, 40), (106.0, 70)):
         pace.add(sight(at, done, 0))
     assert pace.rate(lambda it: it.done("backfill")) == pytest.approx(10.0)

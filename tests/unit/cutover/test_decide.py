@@ -15,7 +15,7 @@ from tidegate.cutover.decide import (
     is_worth_telling,
     rows_of_whole,
 )
-from tidegate.cutover.values import Filled, Portion
+from tidegate.cutover.values import BackfilledPortion, Portion
 from tidegate.errors import PortionsApart, StreamStalled
 
 checksums = st.dictionaries(st.tuples(st.sampled_from("abcdef")), st.integers(0, 3))
@@ -66,8 +66,8 @@ bounds = st.lists(st.integers(0, 99), unique=True, max_size=6).map(
 )
 
 
-def filled(bounds: list[tuple[str] | None]) -> list[Filled]:
-    return [Filled(Portion("v1", *it), 10) for it in pairwise(bounds)]
+def filled(bounds: list[tuple[str] | None]) -> list[BackfilledPortion]:
+    return [BackfilledPortion(Portion("v1", *it), 10) for it in pairwise(bounds)]
 
 
 @given(bounds)

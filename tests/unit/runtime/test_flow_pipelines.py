@@ -10,7 +10,7 @@ import pytest
 import tidegate as tg
 from tidegate.errors import SourcesNotGiven, UnknownSource
 from tidegate.flows.model.context import Data
-from tidegate.flows.worker.pipeline_runs import UNSERVED, Wanted, run_name, why_unreleased
+from tidegate.flows.worker.pipeline_runs import UNSERVED, PipelineRequest, run_name, why_unreleased
 from tidegate.flows.worker.pipeline_submit import chunks_for
 from tidegate.store import ChannelStatus, Owner, Run, RunFacts, RunState
 from tidegate.store.flows.pipeline_links import Submitted
@@ -28,12 +28,12 @@ def facts(*owners: Owner) -> RunFacts:
     return RunFacts(run(), NOW, (), (CHANNEL,), frozenset(), owned)
 
 
-def wanted(data: Data) -> Wanted:
+def wanted(data: Data) -> PipelineRequest:
     pipeline = tg.Pipeline("shop")
     sales = pipeline.source("sales", "item_id bigint")
     items = pipeline.source("items", "item_id bigint")
     sales.join(items, on="item_id").sink("sold")
-    return Wanted(pipeline, "flow:nightly/1/count", data, 1, None)
+    return PipelineRequest(pipeline, "flow:nightly/1/count", data, 1, None)
 
 
 @pytest.mark.parametrize("state", [RunState.FAILED, RunState.CANCELLED])

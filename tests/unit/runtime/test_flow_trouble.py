@@ -7,7 +7,7 @@ import pytest
 from psycopg import errors
 
 from tidegate.errors import DatabaseUnreachable, UnknownFlowRun
-from tidegate.flows.worker.store_errors import StoreUnavailable, ours
+from tidegate.flows.worker.store_errors import StoreUnavailable, store_access
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from tidegate.flows.worker.store_errors import StoreUnavailable, ours
     ],
 )
 def test_what_is_told_of_a_value_or_a_run_is_told(trouble: Exception) -> None:
-    with pytest.raises(type(trouble)), ours():
+    with pytest.raises(type(trouble)), store_access():
         raise trouble
 
 
@@ -39,6 +39,6 @@ def test_what_is_told_of_a_value_or_a_run_is_told(trouble: Exception) -> None:
     ],
 )
 def test_everything_else_keeps_its_cause_and_says_nothing_of_the_task(trouble: Exception) -> None:
-    with pytest.raises(StoreUnavailable) as untold, ours():
+    with pytest.raises(StoreUnavailable) as untold, store_access():
         raise trouble
     assert untold.value.__cause__ is trouble

@@ -22,7 +22,7 @@ from tidegate.errors import counted
 from tidegate.flows.model.states import StepState
 
 if TYPE_CHECKING:
-    from tidegate.flows.inspect import Pace, RunInspection
+    from tidegate.flows.inspect import RateMeter, RunInspection
     from tidegate.flows.model.gates import Standing
     from tidegate.store.flows.events import FlowWait
     from tidegate.store.flows.runs import StepProgress
@@ -32,7 +32,7 @@ MOST_WORKERS = 6
 UNIT = re.compile(r"(\d) (?=(?:s|min|h)\b)")
 
 
-def frame(sight: RunInspection, pace: Pace, width: int) -> list[str]:
+def frame(sight: RunInspection, pace: RateMeter, width: int) -> list[str]:
     """The lines of a picture, none of them wider than that."""
     lines = (printable(line) for line in _lines(sight, pace))
     return [part for line in lines for part in _fitted(line, width)]
@@ -61,7 +61,7 @@ def standing_told(standing: Standing, per_second: float | None) -> str:
     return told
 
 
-def _lines(sight: RunInspection, pace: Pace) -> Iterator[str]:
+def _lines(sight: RunInspection, pace: RateMeter) -> Iterator[str]:
     yield f"{sentence(sight.run)}, {lasting(_age(sight))}"
     names = max((len(it.name) for it in sight.steps), default=0)
     for step in sight.steps:
@@ -78,7 +78,7 @@ def _lines(sight: RunInspection, pace: Pace) -> Iterator[str]:
         yield f"  at work  and {counted(len(told) - MOST_WORKERS, 'worker')} more"
 
 
-def _doing(sight: RunInspection, step: StepProgress, pace: Pace) -> str:
+def _doing(sight: RunInspection, step: StepProgress, pace: RateMeter) -> str:
     own = sight.wait_of(step.name)
     if own:
         return f"waits, for {lasting(own[0].waited)}{bound(own[0])}"
@@ -103,7 +103,7 @@ def _errors(sight: RunInspection) -> Iterator[str]:
             yield f"  last error of {it.name}: {short(it.last_error)}"
 
 
-def _speed(standing: Standing, pace: Pace) -> float | None:
+def _speed(standing: Standing, pace: RateMeter) -> float | None:
     key = standing.condition.key
     return pace.rate(lambda sight: number_of(sight, key))
 

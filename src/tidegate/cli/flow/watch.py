@@ -34,12 +34,12 @@ class Picture:
     """Drawn over and over in the same place."""
 
     def __init__(self, run: FlowRun, live: Live, console: Console) -> None:
-        from tidegate.flows.inspect import Pace
+        from tidegate.flows.inspect import RateMeter
 
         self._run = run
         self._live = live
         self._console = console
-        self._pace = Pace()
+        self._pace = RateMeter()
         self._drawn_at = 0.0
 
     def look(self, run: FlowRunInfo) -> None:
@@ -60,14 +60,14 @@ class Lines:
     """
 
     def __init__(self, run: FlowRun, console: Console) -> None:
-        from tidegate.flows.inspect import Pace
+        from tidegate.flows.inspect import RateMeter
 
         self._run = run
         self._console = console
         self._seen: int | None = None
         self._begun_at = 0.0
         self._counted_at = monotonic()
-        self._pace = Pace()
+        self._pace = RateMeter()
         self._told: dict[str, str] = {}
 
     def look(self, run: FlowRunInfo) -> None:

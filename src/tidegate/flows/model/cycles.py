@@ -1,4 +1,4 @@
-"""Steps that wait for each other in a circle, by what they depend on and by keys of the state."""
+"""Finds cycles of steps that wait for each other, by dependencies and by state keys."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from tidegate.pipeline.graph import CycleFound, upstream_first
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What a step waits for before it begins, and what others may wait for."""
+    """What a step waits for before it starts, and what it writes."""
 
     depends_on: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    """Keys of the state; one that no step writes comes from outside."""
+    """State keys; a key that no step writes comes from outside."""
     writes: tuple[str, ...] = ()
     may_be_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Circle:
-    """Steps of which each waits for the next, the last for the first: that waits for `key`."""
+class Cycle:
+    """Steps that each wait for the next, and the last for the first; the first waits for `key`."""
 
     key: str
     steps: tuple[str, ...]
 
 
-def circle_of_waits(steps: Mapping[str, Waits]) -> Circle | None:
-    """Why a step with a gate can never begin, if there is such a step.
+def find_cycle(steps: Mapping[str, Waits]) -> Cycle | None:
+    """The cycle in which a step with a gate waits for itself, if there is one.
 
-    A step that may be skipped holds up nobody else, once those that it depends on have ended.
+    A step that may be skipped blocks no other step once its dependencies have ended.
 
-    >>> circle_of_waits({"a": Waits(needs=("k",)), "b": Waits(depends_on=("a",), writes=("k",))})
-    Circle(key='k', steps=('a', 'b'))
+    >>> find_cycle({"a": Waits(needs=("k",)), "b": Waits(depends_on=("a",), writes=("k",))})
+    Cycle(key='k', steps=('a', 'b'))
     """
     for name, step in steps.items():
         stuck = _stuck(steps, name) if step.needs else {}
         if name in stuck:
-            return _circle(stuck, name)
+            return _cycle(stuck, name)
     return None
 
 
 def _stuck(steps: Mapping[str, Waits], kept: str) -> dict[str, Waits]:
-    """Whoever cannot begin in any order while `kept` is not skipped, with what it lacks."""
+    """The steps that can start in no order while `kept` is not skipped, with what they lack."""
     written = {key for it in steps.values() for key in it.needs}
     written -= {key for it in steps.values() for key in it.writes}
     waiting, ended = dict(steps), set[str]()
@@ -65,7 +65,7 @@ def _lacking(step: Waits, ended: set[str], written: set[str]) -> Waits:
     return Waits(depends_on, tuple(it for it in step.needs if it not in written), step.writes)
 
 
-def _circle(stuck: Mapping[str, Waits], name: str) -> Circle:
+def _cycle(stuck: Mapping[str, Waits], name: str) -> Cycle:
     def waits_for(name: str) -> list[str]:
         needs = set(stuck[name].needs)
         writers = [it for it, other in stuck.items() if not needs.isdisjoint(other.writes)]
@@ -75,14 +75,14 @@ def _circle(stuck: Mapping[str, Waits], name: str) -> Circle:
         upstream_first([name], waits_for)
     except CycleFound as found:
         return _from_a_gate(stuck, found.nodes)
-    raise AssertionError("whoever is stuck waits for somebody who is")
+    raise AssertionError("a stuck step waits for a stuck step")
 
 
-def _from_a_gate(stuck: Mapping[str, Waits], nodes: tuple[str, ...]) -> Circle:
-    """The circle as told from a step that does not depend on the next one, but needs its key."""
+def _from_a_gate(stuck: Mapping[str, Waits], nodes: tuple[str, ...]) -> Cycle:
+    """The cycle, beginning at a step that does not depend on the next one but needs its key."""
     at = next(at for at, it in enumerate(nodes) if _next(nodes, at) not in stuck[it].depends_on)
     key = next(it for it in stuck[nodes[at]].needs if it in stuck[_next(nodes, at)].writes)
-    return Circle(key, (*nodes[at:], *nodes[:at]))
+    return Cycle(key, (*nodes[at:], *nodes[:at]))
 
 
 def _next(nodes: tuple[str, ...], at: int) -> str:

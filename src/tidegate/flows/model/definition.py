@@ -1,7 +1,7 @@
 """A whole flow, compared with itself: what the database and the workers need to know of it.
 
 define(flow) ──▶ Definition ──▶ `as_rows`, which begins a run
-                           └──▶ `Part`s, by which a worker runs each step
+                           └──▶ `StepDefinition`s, by which a worker runs each step
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidegate.errors import (
     counted,
     listed,
 )
-from tidegate.flows.model.cycles import Waits, circle_of_waits
+from tidegate.flows.model.cycles import Waits, find_cycle
 from tidegate.flows.model.keys import StateKey
 from tidegate.flows.model.options import keys_of_gate
 from tidegate.flows.model.policies import Tolerate
@@ -50,7 +50,7 @@ ITEMS = frozenset({StepKind.MAP, StepKind.GENERATOR})
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Parameter:
     """A value that a function takes: what one step gave, or the input of the flow (None)."""
 
     source: str | None
@@ -63,11 +63,11 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StepDefinition:
     """A step as a worker runs it."""
 
     step: Step[..., Any]
-    takes: tuple[Taken, ...]
+    takes: tuple[Parameter, ...]
     gives: Codec
     """Its result, or that of each item."""
     item: Codec | None = None
@@ -81,7 +81,7 @@ class Definition:
     """A flow that can work."""
 
     name: str
-    steps: Mapping[str, Part]
+    steps: Mapping[str, StepDefinition]
     """After the steps that they depend on."""
     keys: Mapping[str, StateKey[Any]]
     input: Codec
@@ -104,7 +104,7 @@ class Definition:
         }
 
 
-def _step_row(number: int, part: Part) -> dict[str, object]:
+def _step_row(number: int, part: StepDefinition) -> dict[str, object]:
     step, policy = part.step, part.step.on_fail
     tolerate = policy if isinstance(policy, Tolerate) else Tolerate()
     optional = [it.source for it in part.takes if it.source and admits_none(it.codec.type)]
@@ -127,7 +127,7 @@ def _step_row(number: int, part: Part) -> dict[str, object]:
 def define(flow: Flow) -> Definition:
     """Compare everything with everything; raises a `DeclarationError` at the user's line."""
     ordered = _in_order(flow)
-    parts: dict[str, Part] = {}
+    parts: dict[str, StepDefinition] = {}
     for step in ordered:
         parts[step.name] = _part(flow, step, parts)
     _check_keys(flow)
@@ -148,7 +148,7 @@ def _in_order(flow: Flow) -> list[Step[..., Any]]:
     return [flow.steps[name] for name in names]
 
 
-def _part(flow: Flow, step: Step[..., Any], parts: Mapping[str, Part]) -> Part:
+def _part(flow: Flow, step: Step[..., Any], parts: Mapping[str, StepDefinition]) -> StepDefinition:
     sources: list[str | None] = [*step.depends_on]
     wanted = list(step.signature.parameters)
     signal = None
@@ -181,25 +181,27 @@ def _signal(flow: Flow, step: Step[..., Any], wanted: list[tuple[str, Any]]) -> 
 class _Reader:
     """Compares one step with those that it depends on."""
 
-    def __init__(self, flow: Flow, step: Step[..., Any], parts: Mapping[str, Part]) -> None:
+    def __init__(
+        self, flow: Flow, step: Step[..., Any], parts: Mapping[str, StepDefinition]
+    ) -> None:
         self._flow = flow
         self._step = step
         self._parts = parts
 
-    def taken(self, source: str | None, wanted: Any, *, is_items: bool) -> Taken:
+    def taken(self, source: str | None, wanted: Any, *, is_items: bool) -> Parameter:
         """What a parameter takes; of a map step, its first parameter takes one element."""
         if source is None:
             codec = self._codec("the input of the flow", list[wanted] if is_items else wanted)
-            return Taken(None, codec)
+            return Parameter(None, codec)
         given = self._parts[source]
         if given.step.kind in ITEMS:
             return self._of_many(source, wanted, is_items=is_items)
         if is_items:
             element = self._element(source, wanted, given.gives.type)
             self._compare(wanted, source, element, f"a list of {shown(element)}")
-            return Taken(source, given.gives)
+            return Parameter(source, given.gives)
         self._compare(wanted, source, given.gives.type, shown(given.gives.type))
-        return Taken(source, self._value(source, wanted))
+        return Parameter(source, self._value(source, wanted))
 
     def _element(self, source: str, wanted: Any, whole: Any) -> Any:
         element = item_of(whole) if is_list(whole) else None
@@ -209,12 +211,12 @@ class _Reader:
             )
         return element
 
-    def _of_many(self, source: str, wanted: Any, *, is_items: bool) -> Taken:
+    def _of_many(self, source: str, wanted: Any, *, is_items: bool) -> Parameter:
         given = self._parts[source].gives
         inside = wanted if is_items else item_of(wanted)
         if inside is None or not fits(given.type, inside):
             raise self._differ(wanted, source, f"many results of {shown(given.type)}")
-        return Taken(source, self._value(source, inside), is_many=True, is_list=is_list(wanted))
+        return Parameter(source, self._value(source, inside), is_many=True, is_list=is_list(wanted))
 
     def _compare(self, wanted: Any, source: str, given: Any, told: str) -> None:
         if not fits(given, wanted):
@@ -224,7 +226,7 @@ class _Reader:
         at, flow, step = self._step.at, self._flow.name, self._step.name
         return TypesDiffer(at, flow, step, shown(wanted), f"step {source!r}", given)
 
-    def part(self, taken: tuple[Taken, ...], signal: Codec | None) -> Part:
+    def part(self, taken: tuple[Parameter, ...], signal: Codec | None) -> StepDefinition:
         """The step with everything that belongs to it."""
         step = self._step
         self._check_gate(len(taken) + (signal is not None))
@@ -239,9 +241,9 @@ class _Reader:
             expected = "a step with items: a map step or a generator"
             raise InvalidArgument(step.at, "reduce", "of", taken[0].source, expected)
         gives = self._codec(f"the result of step {step.name!r}", step.signature.result)
-        return Part(step, taken, gives, item, None, signal)
+        return StepDefinition(step, taken, gives, item, None, signal)
 
-    def _generator(self, takes: tuple[Taken, ...], signal: Codec | None) -> Part:
+    def _generator(self, takes: tuple[Parameter, ...], signal: Codec | None) -> StepDefinition:
         step, flow = self._step, self._flow
         item = item_of(step.signature.result)
         if item is None or is_list(step.signature.result):
@@ -259,7 +261,7 @@ class _Reader:
                 f"generator {step.name!r}", shown(item),
             )  # fmt: skip
         gives = self._codec(f"the result of {handler.name!r}", handler.signature.result)
-        return Part(
+        return StepDefinition(
             step, takes, gives, self._codec(f"an item of {step.name!r}", item), handler, signal
         )
 
@@ -293,7 +295,7 @@ def _check_keys(flow: Flow) -> None:
 
 
 def _check_gates(flow: Flow, ordered: list[Step[..., Any]]) -> None:
-    found = circle_of_waits({step.name: _waits(flow, step) for step in ordered})
+    found = find_cycle({step.name: _waits(flow, step) for step in ordered})
     if found is not None:
         first = flow.steps[found.steps[0]]
         path = " → ".join((*found.steps, first.name))
@@ -305,9 +307,9 @@ def _waits(flow: Flow, step: Step[..., Any]) -> Waits:
     return Waits(step.depends_on, tuple(needs), step.writes, step.gate.condition is not None)
 
 
-def _input(flow: Flow, parts: Mapping[str, Part]) -> Codec:
+def _input(flow: Flow, parts: Mapping[str, StepDefinition]) -> Codec:
     """The type of the flow's input, on which all steps that take it have to agree."""
-    first: tuple[Part, Taken] | None = None
+    first: tuple[StepDefinition, Parameter] | None = None
     for part in parts.values():
         for taken in part.takes:
             if taken.source is not None:

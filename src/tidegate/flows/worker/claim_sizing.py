@@ -1,9 +1,9 @@
 """How many tasks a worker claims at once: enough to keep its threads busy, and no more.
 
-A claim that is not worked on is of no use to anybody. So a worker claims for its idle threads, and
-ahead of them only what they do within a moment. Threads that are at one task for longer than that
-do nothing within a moment, however short tasks were before; and what was claimed ahead and is not
-begun soon, because tasks take longer than they did, goes back to where others find it.
+A claimed task cannot run elsewhere. A worker therefore claims one task per idle thread, and more
+only where tasks are so short that its threads finish them within `LOOKAHEAD`. Threads that have
+been at one task for longer than that do not count. A claimed task that does not start within
+`START_BOUND`, because tasks take longer than before, is returned.
 """
 
 from __future__ import annotations
@@ -12,65 +12,69 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-AHEAD = 0.25
-"""Seconds of work that a worker may have in hand."""
-PATIENCE = 4 * AHEAD
-"""Seconds after which what no thread has begun with goes back."""
-MOST = 500
-"""Tasks that a worker may have in hand, however short they are."""
+LOOKAHEAD = 0.25
+"""Seconds of work that a worker may claim ahead of its idle threads."""
+START_BOUND = 4 * LOOKAHEAD
+"""Seconds after which a claimed task that no thread has started is returned."""
+MAX_IN_FLIGHT = 500
+"""Tasks that a worker may have in flight, however short they are."""
 WEIGHT = 0.2
-"""Of the latest task in the mean of how long they take."""
+"""Weight of the latest task in the moving average of durations."""
 SHORTEST = 1e-5
 
 
-def idle(threads: int, in_hand: Mapping[str, int]) -> int:
-    """Threads that have nothing to do."""
-    return max(0, threads - sum(in_hand.values()))
+def idle(threads: int, in_flight: Mapping[str, int]) -> int:
+    """Threads without a task."""
+    return max(0, threads - sum(in_flight.values()))
 
 
-def ahead(threads: int, in_hand: Mapping[str, int], means: Mapping[str, float], queue: str) -> int:
-    """How many tasks of a queue to claim ahead of idle threads: what is done within a moment.
+def ahead(
+    threads: int, in_flight: Mapping[str, int], durations: Mapping[str, float], queue: str
+) -> int:
+    """How many tasks of a queue the threads finish within `LOOKAHEAD`, beside those in flight.
 
     >>> ahead(8, {}, {}, "a"), ahead(8, {"a": 8}, {"a": 10.0}, "a"), ahead(8, {}, {"a": 0.01}, "a")
     (0, 0, 200)
     """
-    if queue not in means or threads < 1:
+    if queue not in durations or threads < 1:
         return 0
-    backlog = sum(number * means.get(it, AHEAD) for it, number in in_hand.items()) / threads
-    wanted = int(max(0.0, AHEAD - backlog) * threads / max(means[queue], SHORTEST))
-    return max(0, min(MOST - sum(in_hand.values()), wanted))
+    seconds = (number * durations.get(name, LOOKAHEAD) for name, number in in_flight.items())
+    backlog = sum(seconds) / threads
+    count = int(max(0.0, LOOKAHEAD - backlog) * threads / max(durations[queue], SHORTEST))
+    return max(0, min(MAX_IN_FLIGHT - sum(in_flight.values()), count))
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a worker has in hand, how long tasks take, and what it may have more of each queue."""
+class ClaimFacts:
+    """Tasks in flight and average durations by queue, and how many more each queue allows."""
 
     threads: int
-    in_hand: Mapping[str, int]
-    means: Mapping[str, float]
+    in_flight: Mapping[str, int]
+    durations: Mapping[str, float]
     free: Mapping[str, int | None]
-    """By queue, in the order in which they are to be looked at; None: as many as it likes."""
+    """By queue, in the order in which they are claimed from; None: no limit."""
     generators: frozenset[str] = frozenset()
     stuck: int = 0
-    """Threads that are at one task for longer than a worker looks ahead."""
+    """Threads that have been at one task for longer than `LOOKAHEAD`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Tasks to claim: at most so many of each queue, and so many of all."""
+class ClaimRequest:
+    """Tasks to claim: at most so many of each queue, and so many in total."""
 
-    rooms: Mapping[str, int]
-    most: int
+    by_queue: Mapping[str, int]
+    total: int
 
 
-def wishes(facts: Facts, more_generators: int) -> list[Wish]:
-    """What to claim: one task for each idle thread, and of queues with short ones some ahead.
+def claim_requests(facts: ClaimFacts, free_generators: int) -> list[ClaimRequest]:
+    """What to claim: one task per idle thread, and more from queues with short tasks.
 
-    Those are asked for apart: nobody should claim a long task of every queue for one idle thread.
+    Short and long tasks are claimed separately; otherwise one idle thread would claim a long task
+    from every queue.
     """
-    waiting = idle(facts.threads, facts.in_hand)
+    idle_threads = idle(facts.threads, facts.in_flight)
     short = {
-        queue: ahead(facts.threads - facts.stuck, facts.in_hand, facts.means, queue)
+        queue: ahead(facts.threads - facts.stuck, facts.in_flight, facts.durations, queue)
         for queue in facts.free
         if queue not in facts.generators
     }
@@ -78,47 +82,48 @@ def wishes(facts: Facts, more_generators: int) -> list[Wish]:
     short = {
         queue: number
         for queue, number in short.items()
-        if number > waiting and 2 * number >= facts.in_hand.get(queue, 0)
+        if number > idle_threads and 2 * number >= facts.in_flight.get(queue, 0)
     }
-    long = [it for it in facts.free if it not in short and it not in facts.generators]
-    asked = [
-        Wish(dict.fromkeys(facts.generators, more_generators), more_generators),
-        Wish(dict.fromkeys(long, waiting), waiting),
-        Wish(short, max(short.values(), default=0)),
+    long = [queue for queue in facts.free if queue not in short and queue not in facts.generators]
+    requests = [
+        ClaimRequest(dict.fromkeys(facts.generators, free_generators), free_generators),
+        ClaimRequest(dict.fromkeys(long, idle_threads), idle_threads),
+        ClaimRequest(short, max(short.values(), default=0)),
     ]
-    return [wish for wish in (_within(it, facts.free) for it in asked) if wish.rooms]
+    allowed = (_within(request, facts.free) for request in requests)
+    return [request for request in allowed if request.by_queue]
 
 
-def _within(wish: Wish, free: Mapping[str, int | None]) -> Wish:
-    """What is allowed of a wish."""
-    rooms = {}
-    for queue, number in wish.rooms.items():
-        most = free[queue]
-        allowed = number if most is None else min(number, most)
-        if allowed > 0:
-            rooms[queue] = allowed
-    return Wish(rooms, wish.most)
+def _within(request: ClaimRequest, free: Mapping[str, int | None]) -> ClaimRequest:
+    """A request reduced to the limits of its queues."""
+    allowed = {}
+    for queue, number in request.by_queue.items():
+        limit = free[queue]
+        count = number if limit is None else min(number, limit)
+        if count > 0:
+            allowed[queue] = count
+    return ClaimRequest(allowed, request.total)
 
 
-class Means:
-    """How long the tasks of each queue take, the later ones counting more."""
+class TaskDurations:
+    """A moving average of the duration of tasks, by queue."""
 
     def __init__(self) -> None:
-        self._means: dict[str, float] = {}
+        self._average: dict[str, float] = {}
 
     def add(self, queue: str, seconds: float) -> None:
         """A task took so long."""
-        before = self._means.get(queue, seconds)
-        self._means[queue] = before + WEIGHT * (seconds - before)
+        before = self._average.get(queue, seconds)
+        self._average[queue] = before + WEIGHT * (seconds - before)
 
     @property
-    def now(self) -> Mapping[str, float]:
-        """By queue."""
-        return self._means
+    def by_queue(self) -> Mapping[str, float]:
+        """Seconds, by queue."""
+        return self._average
 
 
-class InHand:
-    """How many tasks of each queue a worker has; its caller holds a lock."""
+class TaskCounts:
+    """How many tasks of each queue a worker has; not thread-safe."""
 
     def __init__(self) -> None:
         self.by_queue: dict[str, int] = defaultdict(int)

@@ -1,7 +1,7 @@
-"""Performing a task: its function is called, and what came of it is said.
+"""Executes a task: calls its function and returns the outcome.
 
-What it gives is completed with others in a batch (`results`). Waiting, skipping and generating are
-written here, for they are rare.
+Outcomes are committed in batches by `result_committer`. Suspending, skipping and generating are
+rare, and are committed here.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.flows.model.steps import StepKind
-from tidegate.flows.worker.arguments import Inputs
-from tidegate.flows.worker.generator_runner import generate, place_of
-from tidegate.flows.worker.store_errors import StoreUnavailable, ours
+from tidegate.flows.worker.arguments import Arguments
+from tidegate.flows.worker.generator_runner import generate, position_of
+from tidegate.flows.worker.store_errors import StoreUnavailable, store_access
 from tidegate.flows.worker.suspend import Suspended
 from tidegate.flows.worker.task_context import GATE
 from tidegate.store import storable
@@ -44,7 +44,7 @@ from tidegate.store.flows.tasks import OWN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.flows.model.definition import Part
+    from tidegate.flows.model.definition import StepDefinition
     from tidegate.flows.model.steps import Trying
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.store import Connection, Database
@@ -63,25 +63,25 @@ FINAL = (
     StateRegressed,
     StateUndeclared,
 )
-"""What the same attempt again would not change."""
+"""Errors that another attempt would raise again."""
 ELSEWHERE = tuple(
     {str(Path(tidegate.errors.__file__).parents[1]), *sysconfig.get_paths().values()} - {""}
 )
-"""Where no user's code is: Tidegate itself, Python and what is installed with it."""
+"""Folders without user code: Tidegate, Python and installed packages."""
 LONGEST = 2000
-"""Characters of an error that are kept."""
+"""Characters of an error that are stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A task has given this, as JSON."""
+class TaskSucceeded:
+    """A task has returned this result, as JSON."""
 
     claim: Claim
     json: str
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class TaskFailed:
     """An attempt has failed."""
 
     claim: Claim
@@ -91,36 +91,36 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
-    """Somebody else is to do it, or nobody."""
+class TaskReturned:
+    """The task goes back to its queue, or is dropped with its run."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What there was to write is written, or is not ours to write."""
+class TaskSettled:
+    """The outcome is committed already, or the claim was lost."""
 
     claim: Claim
 
 
-Outcome = Done | Failed | LetGo | Settled
+TaskOutcome = TaskSucceeded | TaskFailed | TaskReturned | TaskSettled
 
 
 class TaskExecutor:
-    """Performs tasks of one database."""
+    """Executes tasks of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._inputs = Inputs(database)
+        self._arguments = Arguments(database)
 
-    def perform(self, context: TaskContext) -> Outcome:
-        """Call the function of a task; raises only what keeps it from saying what came of it."""
+    def execute(self, context: TaskContext) -> TaskOutcome:
+        """Call the function of a task; raises only if the store is unavailable."""
         outcome = self._attempt(context)
-        # Whoever swallowed the end of its attempt at a wait has not waited.
+        # A function that caught `Suspended` has not waited.
         return outcome if context.suspended is None else self._suspend(context, context.suspended)
 
-    def _attempt(self, context: TaskContext) -> Outcome:
+    def _attempt(self, context: TaskContext) -> TaskOutcome:
         claim = context.claim
         try:
             context.check()
@@ -128,126 +128,127 @@ class TaskExecutor:
         except StoreUnavailable:
             raise
         except Suspended:
-            return Settled(claim)
+            return TaskSettled(claim)
         except (FlowCancelled, FlowRunClosed) as closed:
-            # Otherwise it is a failure: without an attempt that counts, it would have no end.
-            is_told = context.is_cancelled or isinstance(closed, FlowRunClosed)
-            is_ours = is_told and closed.run == claim.run
-            return LetGo(claim) if is_ours else failed(context, closed)
+            # A cancellation that the user's code made up is a failure; else it would never end.
+            is_genuine = context.is_cancelled or isinstance(closed, FlowRunClosed)
+            is_ours = is_genuine and closed.run == claim.run
+            return TaskReturned(claim) if is_ours else failed(context, closed)
         except ClaimLost as lost:
             if lost.run != claim.run:
                 return failed(context, lost)
             log.warning("%s", lost)
-            return Settled(claim)
-        except BaseException as error:  # noqa: BLE001  whatever a user's function raises
+            return TaskSettled(claim)
+        except BaseException as error:  # noqa: BLE001  user code raises anything
             return failed(context, error)
 
-    def _item(self, context: TaskContext) -> Outcome:
+    def _item(self, context: TaskContext) -> TaskOutcome:
         part = context.part
         function = part.handler or part.step
-        result = function.function(context, *self._inputs.of(part, context.claim))
-        return Done(context.claim, part.gives.encode(result))
+        result = function.function(context, *self._arguments.of(part, context.claim))
+        return TaskSucceeded(context.claim, part.gives.encode(result))
 
-    def _own(self, context: TaskContext) -> Outcome:
+    def _own(self, context: TaskContext) -> TaskOutcome:
         part, claim = context.part, context.claim
-        self._inputs.check_kind(part, claim)
+        self._arguments.check_kind(part, claim)
         if part.step.kind is StepKind.GENERATOR:
             return self._generator(context)
         if not is_behind_gate(claim):
-            if not self._is_wanted(part, claim):
+            if not self._is_enabled(part, claim):
                 return self._skip(context)
             context.pass_gate()
         if part.step.kind is StepKind.MAP:
-            return Done(claim, "null")
-        result = part.step.function(context, *self._inputs.of(part, claim))
-        return Done(claim, part.gives.encode(result))
+            return TaskSucceeded(claim, "null")
+        result = part.step.function(context, *self._arguments.of(part, claim))
+        return TaskSucceeded(claim, part.gives.encode(result))
 
-    def _generator(self, context: TaskContext) -> Outcome:
+    def _generator(self, context: TaskContext) -> TaskOutcome:
         part, claim = context.part, context.claim
-        place = place_of(self._database, claim)
+        place = position_of(self._database, claim)
         if not is_behind_gate(claim, place):
-            if not self._is_wanted(part, claim):
+            if not self._is_enabled(part, claim):
                 return self._skip(context)
             context.pass_gate()
-        generate(self._database, context, place, self._inputs.of(part, claim))
-        return Settled(claim)
+        generate(self._database, context, place, self._arguments.of(part, claim))
+        return TaskSettled(claim)
 
-    def _is_wanted(self, part: Part, claim: Claim) -> bool:
+    def _is_enabled(self, part: StepDefinition, claim: Claim) -> bool:
         condition = part.step.gate.condition
-        return condition is None or condition(*self._inputs.of(part, claim))
+        return condition is None or condition(*self._arguments.of(part, claim))
 
-    def _skip(self, context: TaskContext) -> Outcome:
+    def _skip(self, context: TaskContext) -> TaskOutcome:
         return self._written(context, lambda c: flow_tasks.skip(c, context.claim))
 
-    def _suspend(self, context: TaskContext, wait: Suspended) -> Outcome:
+    def _suspend(self, context: TaskContext, wait: Suspended) -> TaskOutcome:
         return self._written(context, lambda c: wait.suspend(c, context.claim))
 
-    def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> Outcome:
+    def _written(self, context: TaskContext, write: Callable[[Connection], object]) -> TaskOutcome:
         try:
-            with ours():
+            with store_access():
                 self._database.transact(write)
         except ClaimLost as lost:
             log.warning("%s", lost)
         except (TidegateError, StoreUnavailable):
             raise
-        except Exception as error:  # noqa: BLE001  a bound that PostgreSQL cannot hold
+        except Exception as error:  # noqa: BLE001  a timeout that PostgreSQL cannot hold
             return failed(context, error)
-        return Settled(context.claim)
+        return TaskSettled(context.claim)
 
 
 def is_behind_gate(claim: Claim, place: GeneratorPlace | None = None) -> bool:
-    """Whether a step was begun before: it waits inside of its function, or has yielded something.
+    """Whether a step has started: it waits inside of its function, or has yielded something.
 
-    What has to hold before it begins need not hold any more.
+    The conditions of its start are not evaluated again.
     """
     if claim.wait_number is not None and claim.wait_number > GATE:
         return True
     return place is not None and (place.spawned > 0 or place.cursor is not None)
 
 
-def failed(context: TaskContext, error: BaseException) -> Failed:
-    """What an error means for a task: when it is tried again, if it may be."""
-    chance = random.random()  # noqa: S311  jitter is no secret
-    pause = trying_of(context).backoff.pause(max(1, context.attempt), chance)
-    return Failed(context.claim, told(error), pause, is_final(error))
+def failed(context: TaskContext, error: BaseException) -> TaskFailed:
+    """The outcome of a failed attempt, with the pause before the next one."""
+    chance = random.random()  # noqa: S311  jitter
+    pause = retry_options_of(context).backoff.pause(max(1, context.attempt), chance)
+    return TaskFailed(context.claim, render_error(error), pause, is_final(error))
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether the same attempt again would fail as well, as far as that is known."""
-    is_mistake = isinstance(error, CutoverError) and not error.retryable
-    return is_mistake or isinstance(error, FINAL)
+    """Whether another attempt would fail for the same reason, as far as that is known."""
+    is_permanent = isinstance(error, CutoverError) and not error.retryable
+    return is_permanent or isinstance(error, FINAL)
 
 
-def trying_of(context: TaskContext) -> Trying:
-    """How a task is tried: as a handler says for items of a generator, else as its step."""
+def retry_options_of(context: TaskContext) -> Trying:
+    """The options of a task: of the handler for items of a generator, else of the step."""
     part = context.part
     if context.position != OWN and part.handler is not None:
         return part.handler.trying
     return part.step.trying
 
 
-def told(error: BaseException) -> str:
-    """An error in one text that PostgreSQL can hold, with what it was raised from.
+def render_error(error: BaseException) -> str:
+    """An error and its cause as one text that PostgreSQL can hold.
 
-    >>> told(KeyError("price"))
+    >>> render_error(KeyError("price"))
     "KeyError: 'price'"
     """
-    text = _named(error) + _place(error)
+    text = _name(error) + _location(error)
     if error.__cause__ is not None:
-        text += f" (from {_named(error.__cause__)})"
+        text += f" (from {_name(error.__cause__)})"
     return storable(text, LONGEST)
 
 
-def _place(error: BaseException) -> str:
-    """Where the user's code was; what Tidegate raises says itself what it is about."""
-    frames = [it for it in extract_tb(error.__traceback__) if not it.filename.startswith(ELSEWHERE)]
+def _location(error: BaseException) -> str:
+    """The line of user code; errors of Tidegate name their subject themselves."""
+    trace = extract_tb(error.__traceback__)
+    frames = [frame for frame in trace if not frame.filename.startswith(ELSEWHERE)]
     if isinstance(error, TidegateError) or not frames:
         return ""
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
 
 
-def _named(error: BaseException) -> str:
+def _name(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception as trouble:  # noqa: BLE001  whatever a user's error does when it is asked
-        return f"{type(error).__name__}, which cannot be told: {type(trouble).__name__}"
+    except Exception as failure:  # noqa: BLE001  __str__ of a user's error
+        return f"{type(error).__name__}, whose text raises {type(failure).__name__}"

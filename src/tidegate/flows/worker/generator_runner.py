@@ -1,12 +1,12 @@
-"""Running a generator: its items become tasks in batches, and it waits when handlers fall behind.
+"""Runs a generator: spawns its items as tasks in batches, with backpressure from the handlers.
 
-The generator runs on its caller's thread and puts items into a short buffer. A second thread makes
-them tasks: a batch at a time, or fewer when the oldest has waited long enough, so that a slow
-generator does not sit on items. While too many are in flight it takes none, the buffer fills, and
-the generator waits, which does not count towards its timeout.
+The generator runs on the caller's thread and puts items into a short buffer. A second thread spawns
+them: a batch at a time, or fewer when the oldest has waited for `flush_every`, so that items of a
+slow generator do not wait. While `max_in_flight` items are in flight it spawns none, the buffer
+fills, and the generator waits, which does not count towards its timeout.
 
-Whatever ends a generator before its end is told at once: of the buffer, what there is room for
-becomes tasks, and the rest is dropped, to be yielded again.
+When a generator ends early, as many buffered items are spawned as the limit allows. The others are
+dropped, and yielded again by the next attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.errors import InvalidFlowValue
 from tidegate.faults import crash_point
 from tidegate.flows.model.codecs import check_storable
 from tidegate.flows.model.flow import GeneratorStep
-from tidegate.flows.worker.store_errors import ours
+from tidegate.flows.worker.store_errors import store_access
 from tidegate.store.flows import tasks as flow_tasks
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from tidegate.store.flows.tasks import Claim, GeneratorPlace
 
 BUFFERS = 2
-"""Batches that a generator may be ahead."""
-LARGEST = 8_000_000
-"""Characters above which a batch takes no more items: PostgreSQL has a limit for one document."""
-LOOK_AT_HANDLERS_EVERY = 0.1
-"""Seconds between two looks at whether handlers have caught up."""
+"""Batches that fit into the buffer."""
+MAX_BATCH_CHARS = 8_000_000
+"""Characters of a batch; PostgreSQL limits the size of one document."""
+POLL_EVERY = 0.1
+"""Seconds between two reads of the number of items in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class _Item:
 class _Cursor:
     json: str
     position: int
-    """Of the first item behind it."""
+    """Of the first item after it."""
 
 
 class _Closed(Exception):
-    """The spawner has ended; why, it tells itself."""
+    """The spawner has failed; `Spawner.close` raises the error."""
 
 
 class Spawner:
-    """Makes items tasks, on a thread of its own."""
+    """Spawns items as tasks, on a thread of its own."""
 
     def __init__(
         self, database: Database, context: TaskContext, how: Generating, in_flight: int
@@ -68,13 +68,13 @@ class Spawner:
         self._database = database
         self._context = context
         self._how = how
-        self._room = how.max_in_flight - in_flight
-        """Items that may be spawned before some of those in flight are terminal."""
-        self._waiting: deque[_Item | _Cursor] = deque()
+        self._slots = how.max_in_flight - in_flight
+        """Items that may be spawned before items in flight complete."""
+        self._buffer: deque[_Item | _Cursor] = deque()
         self._oldest = 0.0
         self._changed = Condition()
         self._is_ended = False
-        self._has_checkpoints = False
+        self._is_aborted = False
         self._is_flushing = False
         self._is_spawning = False
         self._error: BaseException | None = None
@@ -82,50 +82,50 @@ class Spawner:
         self._thread.start()
 
     def put(self, entry: _Item | _Cursor) -> None:
-        """Wait for room; raises what has ended the spawner."""
+        """Add an item or a cursor; waits while the buffer is full, raises if the spawner failed."""
         with self._changed:
-            if len(self._waiting) >= BUFFERS * self._how.batch:
+            if len(self._buffer) >= BUFFERS * self._how.batch:
                 self._wait_for_buffer()
             if self._error is not None:
                 raise _Closed
-            is_first = not self._waiting
+            is_first = not self._buffer
             if is_first:
                 self._oldest = monotonic()
-            self._waiting.append(entry)
-            # In between the spawner would only look at the clock.
-            if is_first or len(self._waiting) >= self._how.batch:
+            self._buffer.append(entry)
+            # Other additions need not wake the spawner.
+            if is_first or len(self._buffer) >= self._how.batch:
                 self._changed.notify_all()
 
     def _wait_for_buffer(self) -> None:
-        """Until a batch was taken, which wakes it, or nobody wants the items."""
-        with self._context.working.resting():
-            while len(self._waiting) >= BUFFERS * self._how.batch and self._error is None:
-                self._changed.wait(LOOK_AT_HANDLERS_EVERY)
+        """Until a batch was taken, or the task is cancelled."""
+        with self._context.stopwatch.resting():
+            while len(self._buffer) >= BUFFERS * self._how.batch and self._error is None:
+                self._changed.wait(POLL_EVERY)
                 self._context.check()
 
     def flush(self) -> None:
-        """Wait until everything that was put is stored, so that what is written then is behind it.
+        """Wait until everything that was put is stored; raises when the task is cancelled.
 
-        The spawner wakes it after each batch; it ends when nobody wants the items any more.
+        What the caller writes afterwards is then ordered behind it.
         """
-        with self._changed, self._context.working.resting():
+        with self._changed, self._context.stopwatch.resting():
             self._is_flushing = True
             self._changed.notify_all()
-            while (self._waiting or self._is_spawning) and self._error is None:
-                self._changed.wait(LOOK_AT_HANDLERS_EVERY)
-                self._context.check()  # who is cancelled here writes no more
+            while (self._buffer or self._is_spawning) and self._error is None:
+                self._changed.wait(POLL_EVERY)
+                self._context.check()  # a cancelled generator writes no more
             self._is_flushing = False
             if self._error is not None:
                 raise _Closed
 
     def close(self) -> None:
-        """Make what is left tasks, and raise what went wrong."""
-        with self._context.working.resting():
+        """Spawn everything that is buffered, and raise the spawner's error if it failed."""
+        with self._context.stopwatch.resting():
             self._end()
 
-    def checkpoint(self) -> None:
-        """Make of what is left tasks what there is room for, and raise what went wrong."""
-        self._has_checkpoints = True
+    def abort(self) -> None:
+        """Spawn what the limit allows, drop the rest, and raise the spawner's error, if any."""
+        self._is_aborted = True
         self._end()
 
     def _end(self) -> None:
@@ -140,45 +140,45 @@ class Spawner:
         try:
             self._wait_for_handlers()
             while batch := self._next_batch():
-                self._room = self._how.max_in_flight - self._spawn(batch)
+                self._slots = self._how.max_in_flight - self._spawn(batch)
                 self._note_stored()
                 self._wait_for_handlers()
-        except BaseException as error:  # noqa: BLE001  it is raised where the generator is
+        except BaseException as error:  # noqa: BLE001  raised on the generator's thread
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
 
     def _next_batch(self) -> list[_Item | _Cursor]:
-        """As soon as it is full, or old enough; nothing at the end."""
+        """The next batch, once it is full or old enough; empty at the end."""
         with self._changed:
-            while not self._is_ended and len(self._waiting) < self._how.batch:
-                left = self._oldest + self._how.flush_every - monotonic()
-                if self._waiting and (left <= 0 or self._is_flushing):
+            while not self._is_ended and len(self._buffer) < self._how.batch:
+                remaining = self._oldest + self._how.flush_every - monotonic()
+                if self._buffer and (remaining <= 0 or self._is_flushing):
                     break
-                self._changed.wait(left if self._waiting else None)
+                self._changed.wait(remaining if self._buffer else None)
             batch = self._take()
             self._is_spawning = bool(batch)
-            if not self._waiting or len(batch) == self._how.batch:
-                self._oldest = monotonic()  # else what is left was there before
+            if not self._buffer or len(batch) == self._how.batch:
+                self._oldest = monotonic()  # otherwise the rest was there before
             self._changed.notify_all()
             return batch
 
     def _note_stored(self) -> None:
-        """Wakes who waits for that, before there is room for more."""
+        """Wake `flush`, before waiting for handlers."""
         with self._changed:
             self._is_spawning = False
             self._changed.notify_all()
 
     def _take(self) -> list[_Item | _Cursor]:
-        """What comes next, as far as there is room; a cursor needs none."""
+        """The next entries within the limit; a cursor does not count."""
         batch: list[_Item | _Cursor] = []
-        left, room = LARGEST, self._room
-        while self._waiting and len(batch) < self._how.batch and left > 0:
-            room -= isinstance(self._waiting[0], _Item)
-            if room < 0:
+        chars, slots = MAX_BATCH_CHARS, self._slots
+        while self._buffer and len(batch) < self._how.batch and chars > 0:
+            slots -= isinstance(self._buffer[0], _Item)
+            if slots < 0:
                 break
-            batch.append(self._waiting.popleft())
-            left -= len(batch[-1].json)
+            batch.append(self._buffer.popleft())
+            chars -= len(batch[-1].json)
         return batch
 
     def _spawn(self, batch: list[_Item | _Cursor]) -> int:
@@ -191,34 +191,34 @@ class Spawner:
             crash_point("flow.spawn.before_commit")
             return in_flight
 
-        with ours():
+        with store_access():
             in_flight = self._database.transact(spawn)
         crash_point("flow.spawn.after_commit")
         return in_flight
 
     def _wait_for_handlers(self) -> None:
-        """Until there is room, or the generator has ended and whatever waits is to be dropped.
+        """Until items may be spawned, or the buffer is to be dropped.
 
-        A cursor needs none, and handlers may wait for what is written behind it.
+        A cursor is stored at any time, since handlers may wait for state that is written behind it.
         """
-        while self._room <= 0 and not self._need_not_wait():
+        while self._slots <= 0 and not self._may_go_on():
             with self._changed:
-                self._changed.wait_for(self._need_not_wait, LOOK_AT_HANDLERS_EVERY)
-            place = place_of(self._database, self._context.claim)
-            self._room = self._how.max_in_flight - place.in_flight
+                self._changed.wait_for(self._may_go_on, POLL_EVERY)
+            place = position_of(self._database, self._context.claim)
+            self._slots = self._how.max_in_flight - place.in_flight
 
-    def _need_not_wait(self) -> bool:
+    def _may_go_on(self) -> bool:
         with self._changed:
-            is_cursor = bool(self._waiting) and isinstance(self._waiting[0], _Cursor)
-        return is_cursor or self._is_given_up()
+            is_cursor = bool(self._buffer) and isinstance(self._buffer[0], _Cursor)
+        return is_cursor or self._is_dropped()
 
-    def _is_given_up(self) -> bool:
-        return self._has_checkpoints or (self._is_ended and self._context.is_cancelled)
+    def _is_dropped(self) -> bool:
+        return self._is_aborted or (self._is_ended and self._context.is_cancelled)
 
 
-def place_of(database: Database, claim: Claim) -> GeneratorPlace:
-    """Where a generator is."""
-    with ours():
+def position_of(database: Database, claim: Claim) -> GeneratorPlace:
+    """How far a generator has come."""
+    with store_access():
         return database.transact(lambda c: flow_tasks.generator_place(c, claim.step_id))
 
 
@@ -227,7 +227,7 @@ def generate(
 ) -> None:
     """Run a generator from where it was, until its end.
 
-    Raises `FlowCancelled` when somebody else is to go on.
+    Raises `FlowCancelled` when another worker is to resume it.
     """
     step = context.part.step
     assert isinstance(step, GeneratorStep)
@@ -236,16 +236,16 @@ def generate(
     try:
         _feed(spawner, context, step, place, arguments)
     except _Closed:
-        spawner.close()  # which tells why
+        spawner.close()  # which raises its error
     except BaseException:
-        spawner.checkpoint()
+        spawner.abort()
         raise
     if context.is_cancelled:
-        spawner.checkpoint()
+        spawner.abort()
     else:
         spawner.close()
     context.check()
-    with ours():
+    with store_access():
         database.transact(lambda c: _finish(c, context))
 
 
@@ -273,9 +273,9 @@ def _feed(
     try:
         for item in items:
             if context.is_cancelled:
-                return  # after the cursor that was saved behind the item before
+                return  # after the cursor behind the previous item
             if key is not None:
-                spawner.put(_Item(_known_by(step.name, key, item), codec.encode(item)))
+                spawner.put(_Item(_key_of(step.name, key, item), codec.encode(item)))
             elif position >= place.spawned:
                 spawner.put(_Item(position, codec.encode(item)))
             position += 1
@@ -285,11 +285,11 @@ def _feed(
             close()
 
 
-def _known_by(step: str, key: Callable[[Any], object], item: object) -> str:
-    """What identifies an item; without it all such items would be taken for the same one."""
+def _key_of(step: str, key: Callable[[Any], object], item: object) -> str:
+    """The key of an item; without one, all such items would count as the same."""
     found = key(item)
-    if not isinstance(found, str):  # as texts, 1 and "1" would be the same
-        reason = "it has no key" if found is None else f"its key {found!r:.50} is no str"
+    if not isinstance(found, str):  # as text, 1 and "1" would be the same
+        reason = "it has no key" if found is None else f"its key {found!r:.50} is not a str"
         raise InvalidFlowValue(f"an item of {step!r}", repr(item)[:200], reason)
     return found
 

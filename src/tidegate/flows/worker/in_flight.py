@@ -1,9 +1,9 @@
-"""What a worker has in hand: taken, performed on its threads, looked after, and let go.
+"""The tasks that a worker has in flight, from their claim until their outcome is committed.
 
-Nothing waits for ever. A task that no thread begins with soon goes back. A function that takes
-longer than it may, or whose result nobody wants and who does not listen, is gone on without: what
-came of its task is said, and its thread counts as none until the function ends. A generator that
-waits for the handlers of a paused run goes back too, for that may take days.
+Every task is bounded. A task that no thread starts soon is returned. A function that exceeds its
+timeout, or ignores the cancellation of its run, is abandoned: the outcome of its task is reported,
+and its thread does not count until the function returns. A generator that waits for the handlers of
+a paused run is returned as well, since a pause may last for days.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StepTimedOut
-from tidegate.flows.worker.claim_sizing import AHEAD, PATIENCE, InHand
-from tidegate.flows.worker.executor import LetGo, Outcome, failed, trying_of
+from tidegate.flows.worker.claim_sizing import LOOKAHEAD, START_BOUND, TaskCounts
+from tidegate.flows.worker.executor import (
+    TaskOutcome,
+    TaskReturned,
+    failed,
+    retry_options_of,
+)
 from tidegate.runtime.daemon_pool import DaemonPool
 from tidegate.store.flows import tasks as flow_tasks
 
@@ -31,254 +36,260 @@ log = logging.getLogger(__name__)
 
 GENERATORS = 4
 """Generators that run in one worker at the same time."""
-OLD = 0.5
-"""Seconds in hand after which it is looked whether a task is still wanted."""
-LET_GO_EVERY = 0.25
-"""Seconds between two looks at what a worker that drains can let go of."""
+CHECK_AFTER = 0.5
+"""Seconds in flight after which a task is checked, and between two checks."""
+DRAIN_POLL = 0.25
+"""Seconds between two attempts of a draining worker to return tasks."""
 
 
 @dataclass
 class InFlightTask:
-    """A task that this worker has in hand."""
+    """A claimed task whose outcome is not committed."""
 
     context: TaskContext
     is_generator: bool
     claimed_at: float = field(default_factory=monotonic)
     started_at: float | None = None
-    unwanted_at: float | None = None
+    cancelled_at: float | None = None
     is_abandoned: bool = False
-    """Whether its function goes on although nobody waits for it."""
+    """Whether its outcome was reported while its function still runs."""
     execution: Future[None] | None = None
-    """Its call on a thread; cancelled if the task goes back before that starts."""
+    """Its call on a thread; cancelled if the task is returned before that starts."""
     settling: Lock = field(default_factory=Lock)
-    """Held by whoever has said what came of it; what its function still gives is dropped."""
+    """Taken by the first to report an outcome; what the function returns later is dropped."""
 
     @property
     def claim(self) -> Claim:
-        """Under which it is held."""
+        """Its claim in the database."""
         return self.context.claim
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was said what came of it."""
+        """Whether its outcome was reported."""
         return self.settling.locked()
 
     def start(self) -> None:
-        """A thread begins with it."""
+        """Record that a thread starts its function."""
         self.started_at = monotonic()
-        self.context.working.start()
+        self.context.stopwatch.start()
 
     def took(self, now: float) -> float:
-        """Seconds since it was begun."""
+        """Seconds since its function was started."""
         return 0.0 if self.started_at is None else now - self.started_at
 
-    def has_waited(self, now: float) -> bool:
-        """Whether no thread has begun with it for longer than it should wait."""
+    def is_overdue(self, now: float) -> bool:
+        """Whether no thread has started it within `START_BOUND`."""
         is_waiting = self.started_at is None and not self.is_settled
-        return is_waiting and now - self.claimed_at > PATIENCE
+        return is_waiting and now - self.claimed_at > START_BOUND
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """How much a worker has in hand, and what it has to perform it on."""
+class InFlightCounts:
+    """The tasks and the threads of a worker, counted."""
 
     threads: int
     stuck: int
-    """Of these threads, at one task for longer than the worker looks ahead."""
+    """Of these threads, those at one task for longer than `LOOKAHEAD`."""
     generator_threads: int
     by_queue: Mapping[str, int]
     abandoned: Mapping[str, int]
-    """By queue, those gone on without whose function goes on."""
+    """By queue, abandoned tasks whose function still runs."""
 
 
 class InFlightTasks:
-    """The tasks that a worker has in hand, and its threads.
+    """The tasks in flight of a worker, and its threads.
 
-    `perform` is called on them; `say` takes what came of a task.
+    `execute` is called on a thread for each task; `report` receives the outcomes.
     """
 
     def __init__(
         self,
         database: Database,
         threads: int,
-        perform: Callable[[InFlightTask], None],
-        say: Callable[[Outcome], None],
+        execute: Callable[[InFlightTask], None],
+        report: Callable[[TaskOutcome], None],
     ) -> None:
         self._database = database
-        self._say = say
-        self._held: dict[Claim, InFlightTask] = {}
-        self._in_hand = InHand()
-        self._abandoned = InHand()
+        self._report = report
+        self._tasks: dict[Claim, InFlightTask] = {}
+        self._counts = TaskCounts()
+        self._abandoned = TaskCounts()
         self._threads = threads
         self._generator_threads = GENERATORS
-        self._perform = perform
+        self._execute = execute
         self._pool = DaemonPool(threads, "tidegate-flow")
         self._generators = DaemonPool(GENERATORS, "tidegate-generator")
         self._changed = Condition()
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     def __len__(self) -> int:
         with self._changed:
-            return len(self._held)
+            return len(self._tasks)
 
-    def counted(self) -> Counted:
-        """How much there is."""
+    def counts(self) -> InFlightCounts:
+        """Tasks and threads as they are now."""
         now = monotonic()
         with self._changed:
-            running = [it for it in self._held.values() if not (it.is_generator or it.is_settled)]
-            return Counted(
+            running = [
+                task for task in self._tasks.values() if not (task.is_generator or task.is_settled)
+            ]
+            return InFlightCounts(
                 self._threads,
-                sum(it.took(now) > AHEAD for it in running),
+                sum(task.took(now) > LOOKAHEAD for task in running),
                 self._generator_threads,
-                dict(self._in_hand.by_queue),
+                dict(self._counts.by_queue),
                 dict(self._abandoned.by_queue),
             )
 
-    def take(self, taken: Sequence[InFlightTask]) -> None:
-        """Perform these as soon as threads are free."""
+    def start(self, tasks: Sequence[InFlightTask]) -> None:
+        """Execute these as soon as threads are free."""
         with self._changed:
-            for held in taken:
-                self._held[held.claim] = held
-                self._in_hand.change(held.claim.queue, 1)
-        for held in taken:
-            pool = self._generators if held.is_generator else self._pool
-            held.execution = pool.submit(self._perform, held)
+            for task in tasks:
+                self._tasks[task.claim] = task
+                self._counts.change(task.claim.queue, 1)
+        for task in tasks:
+            pool = self._generators if task.is_generator else self._pool
+            task.execution = pool.submit(self._execute, task)
 
-    def settle(self, held: InFlightTask, outcome: Outcome) -> None:
-        """Say what came of a task, unless that was said."""
-        if held.settling.acquire(blocking=False):
-            self._say(outcome)
+    def settle(self, task: InFlightTask, outcome: TaskOutcome) -> None:
+        """Report the outcome of a task, unless one was reported."""
+        if task.settling.acquire(blocking=False):
+            self._report(outcome)
 
-    def end(self, held: InFlightTask) -> None:
-        """The function of a task has ended, so its thread is free."""
+    def end(self, task: InFlightTask) -> None:
+        """The function of a task has returned, so its thread is free."""
         with self._changed:
-            if held.is_abandoned:
-                self._count_abandoned(held, -1)
+            if task.is_abandoned:
+                self._count_abandoned(task, -1)
 
-    def forget(self, outcomes: Iterable[Outcome]) -> int:
-        """What came of these is written; how many were in hand."""
+    def remove(self, outcomes: Iterable[TaskOutcome]) -> int:
+        """These outcomes are committed; returns how many of their tasks were in flight."""
         with self._changed:
-            before = len(self._held)
-            for it in outcomes:
-                if self._held.pop(it.claim, None) is not None:
-                    self._in_hand.change(it.claim.queue, -1)
+            before = len(self._tasks)
+            for outcome in outcomes:
+                if self._tasks.pop(outcome.claim, None) is not None:
+                    self._counts.change(outcome.claim.queue, -1)
             self._changed.notify_all()
-            return before - len(self._held)
+            return before - len(self._tasks)
 
     def cancel(self, reason: str) -> None:
-        """Tell every function that nobody wants its result."""
+        """Cancel the contexts of all tasks."""
         with self._changed:
-            for held in self._held.values():
-                held.context.cancel(reason)
+            for task in self._tasks.values():
+                task.context.cancel(reason)
 
     def drain(self, timeout: float) -> bool:
-        """Let go of what can be and wait for the rest; whether there is none of it in time."""
+        """Return what can be returned and wait for the rest; whether none is left in time."""
         deadline = monotonic() + timeout
         with self._changed:
-            while self._held and (left := deadline - monotonic()) > 0:
-                self._let_go_of_what_can_be()
-                self._changed.wait(min(left, LET_GO_EVERY))
-            return not self._held
+            while self._tasks and (remaining := deadline - monotonic()) > 0:
+                self._return_resumable()
+                self._changed.wait(min(remaining, DRAIN_POLL))
+            return not self._tasks
 
     def close(self, bound: float) -> None:
-        """Wait so long until nothing is in hand, and let the threads end."""
+        """Wait so long until nothing is in flight, and stop the threads."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._held, bound)
+            self._changed.wait_for(lambda: not self._tasks, bound)
         self._pool.close(0.0)
         self._generators.close(0.0)
 
-    def look_after(self, owner: str, grace: float) -> None:
-        """Put back what cannot begin, tell whom nobody wants anything of, go on without the late.
+    def check(self, owner: str, grace: float) -> None:
+        """Return tasks that cannot start, cancel those of closed runs, abandon those too late.
 
-        `grace` is for how many seconds those may go on whom nobody wants anything of.
+        Functions of cancelled runs are abandoned after `grace` seconds.
         """
         now = monotonic()
-        if now - self._looked_at < OLD:
+        if now - self._checked_at < CHECK_AFTER:
             return
-        self._looked_at = now
+        self._checked_at = now
         with self._changed:
-            held = list(self._held.values())  # first: what is settled is forgotten afterwards
-        ours = self._database.transact(lambda c: flow_tasks.held_by(c, owner))
-        self._put_strays_back(owner, ours, held)
-        if any(it.has_waited(now) for it in held):
-            self._let_go_of_what_waits()
-        old = [it for it in held if now - it.claimed_at > OLD and not it.is_settled]
-        self._tell(old, {it.name for it in ours}, grace, now)
-        for it in old:
-            self._check_time(it)
+            tasks = list(self._tasks.values())  # read first: settled tasks are removed afterwards
+        claimed = self._database.transact(lambda c: flow_tasks.held_by(c, owner))
+        self._return_unknown(owner, claimed, tasks)
+        if any(task.is_overdue(now) for task in tasks):
+            self._return_not_started()
+        old = [
+            task for task in tasks if now - task.claimed_at > CHECK_AFTER and not task.is_settled
+        ]
+        self._cancel_obsolete(old, {claim.name for claim in claimed}, grace, now)
+        for task in old:
+            self._check_timeout(task)
 
-    def _put_strays_back(
-        self, owner: str, ours: Sequence[Claim], held: Sequence[InFlightTask]
+    def _return_unknown(
+        self, owner: str, claimed: Sequence[Claim], tasks: Sequence[InFlightTask]
     ) -> None:
-        """When the answer to a claim is lost, the database knows of tasks that nobody here does."""
-        known = {it.claim.name for it in held}
-        strays = [it for it in ours if it.name not in known]
-        if strays:
-            log.warning("%d tasks were claimed unheard and are put back", len(strays))
-            self._database.transact(lambda c: flow_tasks.put_back(c, owner, strays))
+        """When the response to a claim was lost, only the database knows of its tasks."""
+        known = {task.claim.name for task in tasks}
+        unknown = [claim for claim in claimed if claim.name not in known]
+        if unknown:
+            log.warning("returning %d tasks whose claim was not acknowledged", len(unknown))
+            self._database.transact(lambda c: flow_tasks.put_back(c, owner, unknown))
 
-    def _let_go_of_what_waits(self) -> None:
+    def _return_not_started(self) -> None:
         with self._changed:
-            for held in self._held.values():
-                if held.execution is not None and held.execution.cancel():
-                    self.settle(held, LetGo(held.claim))
+            for task in self._tasks.values():
+                if task.execution is not None and task.execution.cancel():
+                    self.settle(task, TaskReturned(task.claim))
 
-    def _let_go_of_what_can_be(self) -> None:
-        self._let_go_of_what_waits()
-        for held in self._held.values():
-            if held.is_generator or trying_of(held.context).is_resumable:
-                held.context.cancel("the worker stops")
+    def _return_resumable(self) -> None:
+        self._return_not_started()
+        for task in self._tasks.values():
+            if task.is_generator or retry_options_of(task.context).is_resumable:
+                task.context.cancel("the worker stops")
 
-    def _tell(
-        self, old: Sequence[InFlightTask], ours: Collection[object], grace: float, now: float
+    def _cancel_obsolete(
+        self, old: Sequence[InFlightTask], claimed: Collection[object], grace: float, now: float
     ) -> None:
-        """Those whose result nobody wants, here or at all."""
-        resting = [it for it in old if it.is_generator and not it.context.working.is_running]
-        unwanted = self._among(flow_tasks.unwanted_among, old)
-        paused = self._among(flow_tasks.paused_among, resting)
-        for it in old:
-            if it.context.run in unwanted:
-                self._give_up(it, grace, now)
-            elif it.claim.name not in ours:
-                it.context.cancel("somebody else has it")
-        for it in resting:
-            if it.context.run in paused:
-                it.context.cancel("the run is paused")
+        """Cancel tasks of closed runs, of lost claims, and resting generators of paused runs."""
+        resting = [
+            task for task in old if task.is_generator and not task.context.stopwatch.is_running
+        ]
+        closed = self._runs_among(flow_tasks.unwanted_among, old)
+        paused = self._runs_among(flow_tasks.paused_among, resting)
+        for task in old:
+            if task.context.run in closed:
+                self._cancel_or_abandon(task, grace, now)
+            elif task.claim.name not in claimed:
+                task.context.cancel("another worker has claimed it")
+        for task in resting:
+            if task.context.run in paused:
+                task.context.cancel("the run is paused")
 
-    def _among(
-        self, asked: Callable[[Connection, Iterable[int]], set[int]], held: Sequence[InFlightTask]
+    def _runs_among(
+        self, query: Callable[[Connection, Iterable[int]], set[int]], tasks: Sequence[InFlightTask]
     ) -> set[int]:
-        runs = {it.context.run for it in held}
-        return self._database.transact(lambda c: asked(c, runs)) if runs else set()
+        runs = {task.context.run for task in tasks}
+        return self._database.transact(lambda c: query(c, runs)) if runs else set()
 
-    def _give_up(self, held: InFlightTask, grace: float, now: float) -> None:
-        held.context.cancel("it was given up")
-        held.unwanted_at = held.unwanted_at or now
-        if now - held.unwanted_at > grace:
-            self._go_on_without(held, LetGo(held.claim))
+    def _cancel_or_abandon(self, task: InFlightTask, grace: float, now: float) -> None:
+        task.context.cancel("its run is closed")
+        task.cancelled_at = task.cancelled_at or now
+        if now - task.cancelled_at > grace:
+            self._abandon(task, TaskReturned(task.claim))
 
-    def _check_time(self, held: InFlightTask) -> None:
-        context = held.context
-        most = trying_of(context).timeout
-        if most is None or context.working.seconds <= most:
+    def _check_timeout(self, task: InFlightTask) -> None:
+        context = task.context
+        timeout = retry_options_of(context).timeout
+        if timeout is None or context.stopwatch.seconds <= timeout:
             return
-        late = StepTimedOut(context.run, context.step, most)
-        context.cancel(str(late))
-        self._go_on_without(held, failed(context, late))
+        error = StepTimedOut(context.run, context.step, timeout)
+        context.cancel(str(error))
+        self._abandon(task, failed(context, error))
 
-    def _go_on_without(self, held: InFlightTask, outcome: Outcome) -> None:
-        """Say what became of a task although its function goes on; that keeps its thread."""
+    def _abandon(self, task: InFlightTask, outcome: TaskOutcome) -> None:
+        """Report the outcome of a task whose function still runs and keeps its thread."""
         with self._changed:
-            if not held.settling.acquire(blocking=False):
+            if not task.settling.acquire(blocking=False):
                 return
-            if held.started_at is not None:
-                held.is_abandoned = True
-                self._count_abandoned(held, 1)
-        self._say(outcome)
+            if task.started_at is not None:
+                task.is_abandoned = True
+                self._count_abandoned(task, 1)
+        self._report(outcome)
 
-    def _count_abandoned(self, held: InFlightTask, number: int) -> None:
-        self._abandoned.change(held.claim.queue, number)
-        if held.is_generator:
+    def _count_abandoned(self, task: InFlightTask, number: int) -> None:
+        self._abandoned.change(task.claim.queue, number)
+        if task.is_generator:
             self._generator_threads -= number
         else:
             self._threads -= number

@@ -1,9 +1,9 @@
-"""Runs of pipelines for steps of flows: begun once, delivered, waited for without holding anything.
+"""Pipeline runs of flow steps: started once, delivered, and waited for without holding a thread.
 
-A step that calls `run_pipeline` begins a run that is linked to its task, delivers what the run has
-not got, and is put aside. When the run is closed the step is begun again, finds its run by the
-link, and is told what became of it. Others serve the pipeline; here is no Spark, unless a chunk is
-of a kind that only Spark can read.
+A step that calls `run_pipeline` starts a run that is linked to its task, delivers its chunks and is
+suspended. When the run is closed the step is started again, finds the run by the link and
+gets its results. The pipeline is served by other processes; a flow worker starts Spark only for
+chunks that nothing else can read.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from tidegate.store import Database, Notifications, Run, RunFacts
     from tidegate.store.flows.pipeline_links import Submitted
 
-UNSERVED = "nobody serves it: start `tidegate up` or `tidegate serve` for it on this deployment"
+UNSERVED = "no process serves it: start `tidegate up` or `tidegate serve` for it on this deployment"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a step wants of a pipeline."""
+class PipelineRequest:
+    """A pipeline run that a step requests."""
 
     pipeline: Pipeline
     run: str
     """The name of the run."""
     data: Data
     number: int
-    """Which of the step's waits this is."""
+    """The number of this wait within the step."""
     timeout: float | None
 
 
-class Pipelines:
-    """Runs pipelines for the tasks of one worker."""
+class PipelineRuns:
+    """Starts and awaits pipeline runs for the tasks of one worker."""
 
     def __init__(
         self,
@@ -61,35 +61,37 @@ class Pipelines:
         self._notifications = notifications
         self._opening = Lock()
 
-    def released(self, context: TaskContext, wanted: Wanted) -> Released:
-        """What a run gave; until it is closed, raises `AwaitsPipeline`."""
-        _refuse_second(context, wanted)
-        found = self._found(context, wanted)
-        if found is None or found.is_spent(context.attempt) or _owes(found):
-            found = self._submit(context, wanted)
+    def released(self, context: TaskContext, request: PipelineRequest) -> Released:
+        """The results of a run; while it is open, raises `AwaitsPipeline`."""
+        _refuse_second(context, request)
+        found = self._found(context, request)
+        if found is None or found.is_spent(context.attempt) or _is_undelivered(found):
+            found = self._submit(context, request)
         if found.run.state is RunState.OPEN:
-            self._check_bound(context, wanted, found.run)
+            self._check_bound(context, request, found.run)
             context.before_write()
             crash_point("flow.submit.before_suspend")
-            context.suspended = AwaitsPipeline(found.run, wanted.number, wanted.timeout)
+            context.suspended = AwaitsPipeline(found.run, request.number, request.timeout)
             raise context.suspended
         raise_if_unsuccessful(found.run)
         return self._results(found.run)
 
-    def _found(self, context: TaskContext, wanted: Wanted) -> Submitted | None:
-        its = (context.claim, wanted.pipeline.name, wanted.run)
-        return self._database.transact(lambda c: pipeline_links.submitted(c, *its))
+    def _found(self, context: TaskContext, request: PipelineRequest) -> Submitted | None:
+        link = (context.claim, request.pipeline.name, request.run)
+        return self._database.transact(lambda c: pipeline_links.submitted(c, *link))
 
-    def _submit(self, context: TaskContext, wanted: Wanted) -> Submitted:
-        """Begin what there is not, and deliver what it has not got."""
+    def _submit(self, context: TaskContext, request: PipelineRequest) -> Submitted:
+        """Start the run if there is none, and deliver what it has not received."""
         if self._root is None or self._notifications is None:
-            raise NowhereForChunks(context.step, wanted.pipeline.name)
-        # Whoever never runs a pipeline need not load what reads chunks.
+            raise NowhereForChunks(context.step, request.pipeline.name)
+        # Imported here: workers that run no pipeline need not load the readers of chunks.
         from tidegate.flows.worker.pipeline_submit import submit
 
-        submit(self._database, self._root, self._notifications, self._open_session, context, wanted)
-        found = self._found(context, wanted)
-        assert found is not None, "what was submitted is linked"
+        submit(
+            self._database, self._root, self._notifications, self._open_session, context, request
+        )
+        found = self._found(context, request)
+        assert found is not None, "a submitted run is linked"
         return found
 
     def _results(self, run: Run) -> Released:
@@ -100,42 +102,42 @@ class Pipelines:
     def _files(self, batches: Sequence[Batch]) -> list[str]:
         return [f"{self._root}/{file}" for batch in batches for file in batch.files]
 
-    def _check_bound(self, context: TaskContext, wanted: Wanted, run: Run) -> None:
-        waited = context.claim.waited if context.claim.wait_number == wanted.number else None
-        if wanted.timeout is None or waited is None or waited < wanted.timeout:
+    def _check_bound(self, context: TaskContext, request: PipelineRequest, run: Run) -> None:
+        waited = context.claim.waited if context.claim.wait_number == request.number else None
+        if request.timeout is None or waited is None or waited < request.timeout:
             return
         facts = self._database.transact(lambda c: run_facts(c, run))
-        told = run.pipeline, run.name, why_unreleased(facts)
-        raise PipelineNotReleased(context.run, context.step, waited, *told)
+        reason = why_unreleased(facts)
+        raise PipelineNotReleased(context.run, context.step, waited, run.pipeline, run.name, reason)
 
     def _open_session(self) -> Session:
-        """The session of this process, which may be somebody else's: it ends with the process."""
+        """The session of this process, which may be shared; it ends with the process."""
         from tidegate.spark import open_session
 
         with self._opening:
             return open_session()
 
 
-def _refuse_second(context: TaskContext, wanted: Wanted) -> None:
-    """What a step has begun is found by name alone, so two of one name would be the same."""
-    asked = wanted.pipeline.name, wanted.run
-    if asked in context.pipeline_runs:
-        raise PipelineRunTwice(context.step, *asked)
-    context.pipeline_runs.add(asked)
+def _refuse_second(context: TaskContext, request: PipelineRequest) -> None:
+    """A step finds its runs by name alone, so two of one name would be the same."""
+    name = request.pipeline.name, request.run
+    if name in context.pipeline_runs:
+        raise PipelineRunTwice(context.step, *name)
+    context.pipeline_runs.add(name)
 
 
-def _owes(found: Submitted) -> bool:
+def _is_undelivered(found: Submitted) -> bool:
     return found.run.state is RunState.OPEN and not found.is_delivered
 
 
 def why_unreleased(facts: RunFacts) -> str:
-    """Why a run is not done, and first of all if nobody is there to do it."""
+    """Why a run is not released; first, if no process serves its pipeline."""
     is_served = any(it.name is not None and it.expires_in > 0 for it in facts.owners.values())
     return why(facts) if is_served else f"{UNSERVED}; {why(facts)}"
 
 
 def run_name(flow: str, run: int, step: str, position: int, name: str) -> str:
-    """What the run of a pipeline is called that a task begins: no other task's is called so.
+    """The name of a task's pipeline run, unique to the task.
 
     >>> run_name("nightly", 12, "load", -1, ""), run_name("nightly", 12, "load", 3, "eu")
     ('flow:nightly/12/load', 'flow:nightly/12/load[3]/eu')

@@ -1,7 +1,7 @@
-"""Beginning a run of a pipeline for a step of a flow, and delivering its chunks.
+"""Starts a pipeline run for a flow step and delivers its chunks.
 
-The plan is the one that the pipeline is served with, so that whoever serves it can work on the run.
-A step that is tried again delivers again what it is not sure of, which is harmless.
+The run has the plan that the pipeline is served with, so that its workers can process it. A step
+that is retried delivers again what may be missing, which is harmless.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidegate.store.flows import pipeline_links
 from tidegate.store.runs import plans
 
 if TYPE_CHECKING:
-    from tidegate.flows.worker.pipeline_runs import Wanted
+    from tidegate.flows.worker.pipeline_runs import PipelineRequest
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.pipeline import Pipeline
     from tidegate.spark import Session
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class _StopsWhenCancelled(ProgressListener):
-    """Between two chunks, looks whether anybody wants the result."""
+    """Between two chunks, checks whether the task was cancelled."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
@@ -55,29 +55,31 @@ def submit(
     notifications: Notifications,
     session: Callable[[], Session],
     context: TaskContext,
-    wanted: Wanted,
+    request: PipelineRequest,
 ) -> None:
-    """Begin a run unless the task has one, deliver what it has not got, and close its sources."""
-    chunks = chunks_for(wanted)
-    place = Deployment(database, root, Settings.from_environment(environ))
-    checkers = CheckerPool(place.settings)
-    task_graph = served_task_graph(database, wanted.pipeline)
-    server = RunService(place, wanted.pipeline, task_graph, session, notifications, checkers)
-    its = (context.claim, wanted.pipeline.name, wanted.run)
+    """Start a run unless the task has one, deliver what is missing, and close its sources."""
+    chunks = chunks_for(request)
+    deployment = Deployment(database, root, Settings.from_environment(environ))
+    checkers = CheckerPool(deployment.settings)
+    task_graph = served_task_graph(database, request.pipeline)
+    server = RunService(deployment, request.pipeline, task_graph, session, notifications, checkers)
+    link = (context.claim, request.pipeline.name, request.run)
     submitted = database.transact(
-        lambda c: pipeline_links.submit(c, *its, lambda c: server.begin_in(c, wanted.run, uuid4()))
+        lambda c: pipeline_links.submit(
+            c, *link, lambda c: server.begin_in(c, request.run, uuid4())
+        )
     )
     crash_point("flow.submit.after_commit")
     if submitted.run.state is RunState.OPEN and not submitted.is_delivered:
         _refuse_other_plan(server, submitted.run, task_graph)
         with checkers:
-            deliver_all(server, chunks, wanted.run, _StopsWhenCancelled(context))
+            deliver_all(server, chunks, request.run, _StopsWhenCancelled(context))
 
 
 def served_task_graph(database: Database, pipeline: Pipeline) -> TaskGraph:
-    """The tasks of a pipeline as it was served last; as it is declared, if it never was.
+    """The tasks of a pipeline as it was last served; as declared, if it never was.
 
-    Raises `PipelineServedOtherwise` if what was served is not what is declared here.
+    Raises `PipelineServedOtherwise` if another plan than the declared one was served.
     """
     served = database.transact(lambda c: plans.served_last(c, pipeline.name))
     plan = physical_plan(pipeline, shards=served.shards if served else None)
@@ -86,20 +88,20 @@ def served_task_graph(database: Database, pipeline: Pipeline) -> TaskGraph:
     return build_task_graph(plan)
 
 
-def chunks_for(wanted: Wanted) -> dict[str, list[Path]]:
-    """The chunks of each source: the files of its folder, or those that were named."""
-    data, pipeline = wanted.data, wanted.pipeline
+def chunks_for(request: PipelineRequest) -> dict[str, list[Path]]:
+    """The chunks of each source: the files of its folder, or those given."""
+    data, pipeline = request.data, request.pipeline
     if not isinstance(data, Mapping):
         return chunks_in(Path(data), pipeline)
     for source in data.keys() - pipeline.sources.keys():
         raise UnknownSource(source=source, known=", ".join(pipeline.sources))
     missing = [source for source in pipeline.sources if source not in data]
     if missing:
-        raise SourcesNotGiven(pipeline.name, wanted.run, listed(missing))
+        raise SourcesNotGiven(pipeline.name, request.run, listed(missing))
     return {source: [Path(it) for it in data[source]] for source in pipeline.sources}
 
 
 def _refuse_other_plan(server: RunService, run: Run, task_graph: TaskGraph) -> None:
-    """The channels of a run lead to the tasks of the plan that it was begun with."""
+    """The channels of a run lead to the tasks of the plan that it was started with."""
     if not server.has_this_plan(run):
         raise OtherPlan(run.pipeline, plan_hash(task_graph.plan), run.name)

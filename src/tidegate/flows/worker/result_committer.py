@@ -1,7 +1,7 @@
-"""Committing what tasks gave: whatever has come meanwhile goes into one transaction.
+"""Commits the outcomes of tasks in batches (group commit).
 
-While one commit is under way the next batch gathers, so batches are as large as the load makes
-them, and a single result does not wait.
+While one transaction runs, the next batch collects, so the batch size follows the load and a single
+outcome does not wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ClaimLost, TidegateError
 from tidegate.faults import crash_point
-from tidegate.flows.worker.executor import Done, Failed, LetGo, Outcome, told
+from tidegate.flows.worker.executor import (
+    TaskFailed,
+    TaskOutcome,
+    TaskReturned,
+    TaskSucceeded,
+    render_error,
+)
 from tidegate.store.flows import tasks as flow_tasks
 from tidegate.store.flows.sql_errors import is_value_refused
 
@@ -23,28 +29,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST = 1000
-"""Results in one transaction."""
+MAX_BATCH = 1000
+"""Outcomes in one transaction."""
 
 
-class Results:
-    """Commits outcomes on a thread of its own, and then tells that they are committed."""
+class ResultCommitter:
+    """Commits outcomes on a thread of its own, then calls `on_settled` with them."""
 
     def __init__(
         self,
         database: Database,
-        on_settled: Callable[[Sequence[Outcome]], None],
-        on_trouble: Callable[[Collection[str], Exception], None],
+        on_settled: Callable[[Sequence[TaskOutcome]], None],
+        on_failure: Callable[[Collection[str], Exception], None],
     ) -> None:
         self._database = database
         self._on_settled = on_settled
-        self._on_trouble = on_trouble
-        self._queue: SimpleQueue[Outcome | None] = SimpleQueue()
+        self._on_failure = on_failure
+        self._queue: SimpleQueue[TaskOutcome | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="tidegate-results", daemon=True)
         self._thread.start()
 
-    def add(self, outcome: Outcome) -> None:
-        """Commit this, soon."""
+    def add(self, outcome: TaskOutcome) -> None:
+        """Commit this outcome soon."""
         self._queue.put(outcome)
 
     def close(self, bound: float) -> None:
@@ -60,35 +66,37 @@ class Results:
             outcomes = [it for it in batch if it is not None]
             try:
                 self._commit(outcomes)
-            except Exception as trouble:  # whatever it is, others do these tasks again
-                is_strange = not isinstance(trouble, TidegateError)
-                log.warning("%d results are lost: %s", len(outcomes), trouble, exc_info=is_strange)
-                self._on_trouble({it.claim.owner for it in outcomes}, trouble)
+            except Exception as error:  # whatever it is, other workers redo these tasks
+                is_unknown = not isinstance(error, TidegateError)
+                log.warning(
+                    "could not commit %d outcomes: %s", len(outcomes), error, exc_info=is_unknown
+                )
+                self._on_failure({outcome.claim.owner for outcome in outcomes}, error)
             self._on_settled(outcomes)
 
-    def _gather(self) -> list[Outcome | None]:
+    def _gather(self) -> list[TaskOutcome | None]:
         batch = [self._queue.get()]
         try:
-            while len(batch) < MOST and batch[-1] is not None:
+            while len(batch) < MAX_BATCH and batch[-1] is not None:
                 batch.append(self._queue.get_nowait())
         except Empty:
             pass
         return batch
 
-    def _commit(self, outcomes: Sequence[Outcome]) -> None:
+    def _commit(self, outcomes: Sequence[TaskOutcome]) -> None:
         for owner in {it.claim.owner for it in outcomes}:
             ours = [it for it in outcomes if it.claim.owner == owner]
-            self._complete(owner, [it for it in ours if isinstance(it, Done)])
-            let_go = [it.claim for it in ours if isinstance(it, LetGo)]
-            if let_go:
+            self._complete(owner, [it for it in ours if isinstance(it, TaskSucceeded)])
+            returned = [it.claim for it in ours if isinstance(it, TaskReturned)]
+            if returned:
                 self._database.transact(
-                    lambda c, o=owner, gone=let_go: flow_tasks.put_back(c, o, gone)  # type: ignore[misc]
+                    lambda c, o=owner, claims=returned: flow_tasks.put_back(c, o, claims)  # type: ignore[misc]
                 )
         for it in outcomes:
-            if isinstance(it, Failed):
+            if isinstance(it, TaskFailed):
                 self._fail(it)
 
-    def _complete(self, owner: str, done: Sequence[Done]) -> None:
+    def _complete(self, owner: str, done: Sequence[TaskSucceeded]) -> None:
         if not done:
             return
 
@@ -99,24 +107,24 @@ class Results:
 
         try:
             refused = self._database.transact(complete)
-        except Exception as trouble:
-            if not is_value_refused(trouble):
-                raise  # nobody knows whether it would pass, and no task is to blame
-            self._complete_alone(owner, done, trouble)
+        except Exception as error:
+            if not is_value_refused(error):
+                raise  # not the fault of a task; it may pass later
+            self._complete_alone(owner, done, error)
             return
         crash_point("flow.complete.after_commit")
         for lost in refused:
             log.warning("%s", lost)
 
-    def _complete_alone(self, owner: str, done: Sequence[Done], trouble: Exception) -> None:
-        """One result that the database cannot take must not keep the others from it."""
+    def _complete_alone(self, owner: str, done: Sequence[TaskSucceeded], error: Exception) -> None:
+        """Commit one by one, so that a value which PostgreSQL refuses fails only its own task."""
         if len(done) == 1:
-            self._fail(Failed(done[0].claim, told(trouble), 0.0, is_final=True))
+            self._fail(TaskFailed(done[0].claim, render_error(error), 0.0, is_final=True))
             return
         for it in done:
             self._complete(owner, [it])
 
-    def _fail(self, it: Failed) -> None:
+    def _fail(self, it: TaskFailed) -> None:
         try:
             self._database.transact(
                 lambda c: flow_tasks.fail(c, it.claim, it.error, it.pause, is_final=it.is_final)

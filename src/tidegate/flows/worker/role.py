@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 @dataclass
 class FlowWorkerRole:
-    """Performs tasks of flows."""
+    """Executes tasks of flows."""
 
     worker: FlowWorker
     role: str = "flow worker"
 
     def check(self) -> None:
-        """Raise if it performs nothing any more."""
+        """Raise if the worker has stopped."""
         if self.worker.error is not None:
             raise WorkerGaveUp(self.worker.name, str(self.worker.error)) from self.worker.error
 
     def hand_over(self, bound: float) -> bool:
-        """Finish what is at work and leave the rest to others."""
+        """Finish tasks in flight and return the others."""
         return self.worker.drain(bound)
 
     def did(self) -> dict[str, int]:
-        """How many tasks."""
+        """Tasks done."""
         return {"tasks": self.worker.done}
 
     @property
     def warning(self) -> str:
-        """There is none."""
+        """None."""
         return ""

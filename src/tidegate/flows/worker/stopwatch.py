@@ -1,4 +1,4 @@
-"""How long a function has been at work, without the time for which it was kept waiting."""
+"""Measures how long a function runs, without the time for which it waits."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from time import monotonic
 
 
 class Stopwatch:
-    """Started and stopped by the thread at work; others may look at it."""
+    """Started and stopped by the running thread; readable by others."""
 
     __slots__ = ("_at", "_clock")
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._at: tuple[float, float | None] = (0.0, None)
-        """Seconds before the last start, and when that was: one value, so that both fit."""
+        """Seconds before the last start, and its time: one value, so that they are consistent."""
 
     def start(self) -> None:
-        """The function is at work."""
+        """The function runs."""
         self._at = (self._at[0], self._clock())
 
     def stop(self) -> None:
-        """It is kept waiting."""
+        """The function waits."""
         self._at = (self.seconds, None)
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """It is kept waiting until the block is left."""
+        """The function waits until the block is left."""
         self.stop()
         try:
             yield
@@ -36,11 +36,11 @@ class Stopwatch:
 
     @property
     def is_running(self) -> bool:
-        """Whether the function is at work."""
+        """Whether the function runs."""
         return self._at[1] is not None
 
     @property
     def seconds(self) -> float:
-        """At work so far."""
+        """Running time so far."""
         before, since = self._at
         return before if since is None else before + self._clock() - since

@@ -1,7 +1,7 @@
-"""Trouble with the database that is no fault of a task: nothing can be said of it, so nothing is.
+"""Store failures that are no fault of a task.
 
-A worker that cannot read or write what it must for a task lets its lease expire; others do the task
-again, and no attempt is counted, only a loss.
+A worker that cannot read or write what a task needs lets its lease expire. Other workers redo the
+task, which counts as a loss and not as an attempt.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from tidegate.store.flows.sql_errors import is_value_refused
 
 
 class StoreUnavailable(Exception):
-    """A worker could not read or write something for a task; the cause says why."""
+    """A worker could not read or write something for a task; raised from the cause."""
 
 
 @contextmanager
-def ours() -> Iterator[None]:
-    """In this block the worker itself asks the database, and no function of the user's does."""
+def store_access() -> Iterator[None]:
+    """In this block the worker itself, and no user code, accesses the database."""
     try:
         yield
-    except DatabaseUnreachable as trouble:  # for longer than is borne
-        raise StoreUnavailable(str(trouble)) from trouble
+    except DatabaseUnreachable as error:  # after its retries
+        raise StoreUnavailable(str(error)) from error
     except TidegateError:
         raise
-    except Exception as trouble:
-        if is_value_refused(trouble):
+    except Exception as error:
+        if is_value_refused(error):
             raise
-        raise StoreUnavailable(str(trouble)) from trouble
+        raise StoreUnavailable(str(error)) from error

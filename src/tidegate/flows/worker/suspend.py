@@ -1,4 +1,4 @@
-"""Waits that are not over: what ends an attempt at a task, and how the task is put aside."""
+"""Suspension of a task: ends the attempt at a wait, and stores what the task waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Suspended(BaseException):
-    """Leaves a function whose wait is not over; no handler of the user's is to catch it."""
+    """Leaves a function whose wait is not over; a BaseException, so that user code lets it pass."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Suspended(BaseException):
     ) -> None:
         super().__init__(number)
         self.conditions = conditions
-        """What it waits for, where a gate says so."""
+        """What it waits for, if a gate declares that."""
         self.keys = keys
         self.seen = seen
         self.number = number
@@ -35,19 +35,19 @@ class Suspended(BaseException):
         self.timeout = timeout
 
     def suspend(self, connection: Connection, claim: Claim) -> None:
-        """Put the task aside until it is worth while to look again."""
+        """Suspend the task until one of its keys changes."""
         how = (self.keys, self.seen, self.number, self.poll, self.timeout)
         flow_tasks.tell_gate(connection, claim, self.conditions)
         flow_tasks.suspend(connection, claim, *how)
 
 
 class AwaitsPipeline(Suspended):
-    """Leaves a function whose run of a pipeline is open."""
+    """Leaves a function whose pipeline run is open."""
 
     def __init__(self, run: Run, number: int, timeout: float | None) -> None:
         super().__init__((), (), 0, number, 0.0, timeout)
         self.run = run
 
     def suspend(self, connection: Connection, claim: Claim) -> None:
-        """Put the task aside until the run is closed."""
+        """Suspend the task until the run is closed."""
         pipeline_links.suspend_for(connection, claim, self.run, self.number, self.timeout)

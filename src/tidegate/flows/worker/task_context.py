@@ -1,4 +1,4 @@
-"""The context of one attempt at a task: what it works for, and the state of its run."""
+"""The context of one attempt at a task: its identity, cancellation, and the state of its run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.errors import (
 from tidegate.flows.model.context import POLL_INTERVAL
 from tidegate.flows.model.gates import Standing, StateGate, keys_of, standing
 from tidegate.flows.model.keys import FlowStateReader, NotThereYet, StateKey, StateValue
-from tidegate.flows.worker.pipeline_runs import Pipelines, Wanted, run_name
+from tidegate.flows.worker.pipeline_runs import PipelineRequest, PipelineRuns, run_name
 from tidegate.flows.worker.stopwatch import Stopwatch
 from tidegate.flows.worker.suspend import Suspended
 from tidegate.store.flows import tasks as flow_tasks
@@ -28,7 +28,7 @@ from tidegate.store.flows.runs import flow_state
 
 if TYPE_CHECKING:
     from tidegate.flows.model.context import Data
-    from tidegate.flows.model.definition import Definition, Part
+    from tidegate.flows.model.definition import Definition, StepDefinition
     from tidegate.flows.model.pipeline_result import Released
     from tidegate.pipeline import Pipeline
     from tidegate.store import Connection, Database
@@ -36,94 +36,94 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 GATE = 0
-"""The number of the wait before a step begins."""
+"""The number of the wait before a step starts."""
 
 
 class TaskContext:
-    """What `tidegate.flows.Context` promises, on a real database."""
+    """Implements `tidegate.flows.Context` on the database."""
 
     def __init__(
         self,
         database: Database,
         definition: Definition,
         claim: Claim,
-        pipelines: Pipelines | None = None,
+        pipelines: PipelineRuns | None = None,
     ) -> None:
         self.database = database
-        self._pipelines = pipelines or Pipelines(database)
+        self._pipelines = pipelines or PipelineRuns(database)
         self.pipeline_runs: set[tuple[str, str]] = set()
-        """Which runs of pipelines this attempt has asked for, by pipeline and name."""
+        """The pipeline runs of this attempt, by pipeline and name."""
         self._definition = definition
         self.claim = claim
-        self.working = Stopwatch()
-        self._inside: Connection | None = None
-        """The transaction in which the user's work for `with_state` is done."""
+        self.stopwatch = Stopwatch()
+        self._connection: Connection | None = None
+        """The transaction of `with_state` while its work runs."""
         self.step = claim.queue.partition("/")[2].removesuffix("[]")
         self._waits = GATE
         self.suspended: Suspended | None = None
-        """The wait at which its function has to end."""
-        self._is_unwanted = False
-        self._bell: Flag | None = None  # only made for whoever waits: most tasks are short
+        """The wait at which the function has to leave."""
+        self._is_cancelled = False
+        self._cancelled: Flag | None = None  # made on demand: most tasks are short
         self._reason = ""
         self._cursor: Any = None
         self.on_cursor: Callable[[object], None] | None = None
-        """Takes what a generator saves."""
+        """Receives the cursors that a generator saves."""
         self.before_write: Callable[[], None] = _nothing
-        """Stores what has to be there before the state is written."""
+        """Stores what has to precede a write of state."""
 
     @property
-    def part(self) -> Part:
-        """The step as it was declared."""
+    def part(self) -> StepDefinition:
+        """The definition of the step."""
         return self._definition.steps[self.step]
 
     @property
     def run(self) -> int:
-        """The number of the run."""
+        """The id of the run."""
         return self.claim.run
 
     @property
     def position(self) -> int:
-        """Of the item in its stream."""
+        """The position of the item."""
         return self.claim.position
 
     @property
     def attempt(self) -> int:
-        """The first is 1."""
+        """The number of the attempt, from 1."""
         return self.claim.attempt
 
     @property
     def identity(self) -> str:
-        """The same at every attempt at this task, and of no other."""
+        """Unique to the task, the same in every attempt."""
         return f"{self._definition.name}/{self.run}/{self.step}/{self.position}"
 
     # ── cancelling ──
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody wants the result any more."""
-        return self._is_unwanted
+        """Whether the result is not needed any more."""
+        return self._is_cancelled
 
     def check(self) -> None:
-        """Raise `FlowCancelled` when nobody wants the result any more."""
+        """Raise `FlowCancelled` if the task is cancelled."""
         if self.is_cancelled:
             raise FlowCancelled(self.run, self.step, self._reason)
 
     def cancel(self, reason: str) -> None:
-        """Tell the function that nobody wants its result."""
+        """Cancel the task; its function can read that."""
         self._reason = self._reason or reason
-        self._is_unwanted = True
-        if self._bell is not None:
-            self._bell.set()
+        self._is_cancelled = True
+        if self._cancelled is not None:
+            self._cancelled.set()
 
     def wait_cancelled(self, seconds: float) -> bool:
-        """Wait for that, at most so long; whether it came."""
-        self._bell = self._bell or Flag()
-        return self._is_unwanted or self._bell.wait(seconds)
+        """Wait so long for the cancellation; whether it came."""
+        self._cancelled = self._cancelled or Flag()
+        return self._is_cancelled or self._cancelled.wait(seconds)
 
     # ── state ──
 
     def get_state(self, key: StateKey[T] | str) -> Any:
-        """What a key holds now; None where nothing was written yet."""
+        """The value of a key; None if it was never written."""
         step = self.part.step
         _, values = self._state()
         return self._reader((*step.reads, *step.writes), values).get(key)
@@ -133,7 +133,7 @@ class TaskContext:
         self._write(key, value, once=False)
 
     def set_state_once(self, key: StateKey[T] | str, value: T) -> T:
-        """Write a key unless it has a value, and answer the value that it has."""
+        """Write a key unless it has a value; returns the value it has."""
         return self._write(key, value, once=True)
 
     def with_state(
@@ -141,36 +141,36 @@ class TaskContext:
     ) -> T:
         """Do `work` and write these keys in the same transaction."""
         texts = {self._writable(key): self._text(key, value) for key, value in values.items()}
-        if self._inside is None:
+        if self._connection is None:
             self.before_write()
 
         def both(connection: Connection) -> T:
-            with self._being_inside(connection):
-                given = work(connection)
+            with self._joined(connection):
+                result = work(connection)
                 for name, text in texts.items():
                     flow_tasks.set_state(connection, self.claim, name, text, self.step, once=False)
-            return given
+            return result
 
         return self._transact(both)
 
     @contextmanager
-    def _being_inside(self, connection: Connection) -> Iterator[None]:
-        before, self._inside = self._inside, connection
+    def _joined(self, connection: Connection) -> Iterator[None]:
+        before, self._connection = self._connection, connection
         try:
-            with connection.transaction():  # so that one inside of it is a part of it
+            with connection.transaction():  # a nested one becomes a savepoint of it
                 yield
         finally:
-            self._inside = before
+            self._connection = before
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
-        """One transaction; inside of another of this task, a part of that.
+        """One transaction, or a savepoint inside of `with_state`.
 
-        With a second connection each, many tasks at once would wait for each other's first.
+        A second connection per task could exhaust the pool while the first are held.
         """
-        if self._inside is None:
+        if self._connection is None:
             return self.database.transact(work)
-        with self._inside.transaction():
-            return work(self._inside)
+        with self._connection.transaction():
+            return work(self._connection)
 
     def wait_for_state(
         self,
@@ -178,12 +178,12 @@ class TaskContext:
         poll_interval: float = POLL_INTERVAL,
         timeout: float | None = None,
     ) -> FlowStateReader:
-        """Return when the predicate holds; until then, leave this attempt and begin another."""
+        """Return when the predicate holds; until then, suspend the task and start it again."""
         self._waits += 1
         return self._wait(predicate, self._waits, poll_interval, timeout)
 
     def pass_gate(self) -> None:
-        """Wait for what the step has declared to wait for before it begins."""
+        """Wait for the gate of the step, before it starts."""
         gate = self.part.step.gate
         if gate.wait_for is not None:
             self._wait(gate.wait_for, GATE, POLL_INTERVAL, gate.wait_timeout)
@@ -196,7 +196,7 @@ class TaskContext:
         timeout: float | None,
     ) -> FlowStateReader:
         self.check()
-        if not self.part.step.reads:  # nobody would ever begin it again
+        if not self.part.step.reads:  # no write would ever wake it
             raise StateUndeclared(f"step {self.step!r}", "wait for", "*")
         seen, values = self._state()
         reader = self._reader(self.part.step.reads, values)
@@ -212,22 +212,22 @@ class TaskContext:
         if timeout is not None and waited is not None and waited >= timeout:
             far = _how_far(predicate, reader, values)
             key = far[0].condition.key if far else missing or (reader.asked or [""])[0]
-            raise self._never_came(waited, key, values.get(key, StateValue(None)), far)
+            raise self._timed_out(waited, key, values.get(key, StateValue(None)), far)
         keys = keys_of(conditions) or self.part.step.reads
-        self.before_write()  # whoever writes the key may wait for what was yielded
+        self.before_write()  # the writer of the key may wait for what was yielded
         self.suspended = Suspended(conditions, keys, seen, number, poll, timeout)
         raise self.suspended
 
     def pass_wait(self, number: int) -> None:
-        """The task goes on behind a wait, if it was suspended there."""
+        """Continue behind a wait, if the task was suspended there."""
         if self.claim.wait_number == number:
             self._transact(lambda c: flow_tasks.pass_wait(c, self.claim))
 
-    def _never_came(
+    def _timed_out(
         self, waited: float, key: str, stored: StateValue, far: list[Standing]
     ) -> StateNeverCame:
         return StateNeverCame(
-            self.run, self.step, waited, key, stored.json or "nothing", stored.writer or "nobody",
+            self.run, self.step, waited, key, stored.json or "nothing", stored.writer or "no step",
             stored.age, tuple([it.distance for it in far[:1]] + [str(it) for it in far[1:]]),
         )  # fmt: skip
 
@@ -243,7 +243,7 @@ class TaskContext:
 
     def _write(self, key: StateKey[T] | str, value: T, *, once: bool) -> T:
         name, text = self._writable(key), self._text(key, value)
-        if self._inside is None:
+        if self._connection is None:
             self.before_write()
         kept = self._transact(
             lambda c: flow_tasks.set_state(c, self.claim, name, text, self.step, once=once)
@@ -265,12 +265,12 @@ class TaskContext:
     def run_pipeline(
         self, pipeline: Pipeline, data: Data, *, name: str = "", timeout: float | None = None
     ) -> Released:
-        """Return what a run gave; until it is closed, leave this attempt and begin another."""
+        """Return the results of a run; until it is closed, suspend the task and start it again."""
         self.check()
         self._waits += 1
-        called = run_name(self._definition.name, self.run, self.step, self.position, name)
-        wanted = Wanted(pipeline, called, data, self._waits, timeout)
-        released = self._pipelines.released(self, wanted)
+        run = run_name(self._definition.name, self.run, self.step, self.position, name)
+        request = PipelineRequest(pipeline, run, data, self._waits, timeout)
+        released = self._pipelines.released(self, request)
         self.pass_wait(self._waits)
         return released
 
@@ -278,15 +278,15 @@ class TaskContext:
 
     @property
     def cursor(self) -> Any:
-        """What a generator has saved last."""
+        """The cursor saved last."""
         return self._cursor
 
     def restore_cursor(self, text: str | None) -> None:
-        """What an earlier attempt has saved."""
+        """Set the cursor of an earlier attempt."""
         self._cursor = None if text is None else msgspec.json.decode(text)
 
     def save_cursor(self, value: object) -> None:
-        """What a generator has to know to go on behind what it has yielded so far."""
+        """Save where to resume behind what was yielded so far."""
         if self.on_cursor is None:
             raise CursorRefused(self.run, self.step)
         self._cursor = value
@@ -302,7 +302,7 @@ def _how_far(
     reader: FlowStateReader,
     values: dict[str, StateValue],
 ) -> list[Standing]:
-    """What of a gate does not hold; a function does not tell."""
+    """The conditions of a gate that do not hold; unknown for a plain function."""
     if not isinstance(predicate, StateGate):
         return []
     return [standing(it, values) for it in predicate.missing(reader)]

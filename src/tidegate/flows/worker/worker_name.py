@@ -1,7 +1,7 @@
 """The name of a flow worker: at most one running worker has it, under a lease of its own.
 
-The owner of the lease names the process, so that a worker which is started again on the
-same machine takes its name over at once; elsewhere the name is free when the lease has expired.
+The owner of the lease identifies the process: a worker that is restarted on the same machine takes
+over its name at once, and on another machine when the lease has expired.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ KIND = "flow worker name"
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """A process, identified so that other processes can look for it."""
+class WorkerProcess:
+    """A process, identified so that other processes can check whether it runs."""
 
     host: str
     space: str
-    """The PID namespace of its number; two containers may share the name of their host."""
+    """Its PID namespace; two containers may share a host name."""
     pid: int
     token: str
     """Unique to this holder of a name."""
 
     @classmethod
-    def own(cls) -> Process:
-        """This process, as one more holder."""
+    def own(cls) -> WorkerProcess:
+        """This process, as another holder."""
         return cls(socket.gethostname(), _space(), os.getpid(), uuid4().hex[:12])
 
     @property
     def is_gone(self) -> bool:
-        """Whether it certainly does not run any more; what cannot be seen from here may."""
+        """Whether it certainly has ended; False for a process of another host."""
         if (self.host, self.space) != (socket.gethostname(), _space()):
             return False
         try:
@@ -58,7 +58,7 @@ class Process:
 def take_name(connection: Connection, name: str, seconds: float) -> Lease:
     """Take a name that no running worker has, or raise `NameTaken`."""
     forget_below(connection, KIND, "")
-    holder = msgspec.json.encode(Process.own()).decode()
+    holder = msgspec.json.encode(WorkerProcess.own()).decode()
     lease = acquire(connection, KIND, name, holder, seconds)
     if lease is not None:
         return lease
@@ -72,7 +72,7 @@ def take_name(connection: Connection, name: str, seconds: float) -> Lease:
 
 
 def _end_if_gone(connection: Connection, name: str, present: Lease) -> None:
-    process = msgspec.json.decode(present.owner, type=Process)
+    process = msgspec.json.decode(present.owner, type=WorkerProcess)
     if not process.is_gone:
         raise _taken(name, present.owner)
     expire(connection, present)
@@ -81,7 +81,7 @@ def _end_if_gone(connection: Connection, name: str, present: Lease) -> None:
 def _taken(name: str, holder: str) -> NameTaken:
     if not holder:
         return NameTaken(name, 0, "another host")
-    process = msgspec.json.decode(holder, type=Process)
+    process = msgspec.json.decode(holder, type=WorkerProcess)
     return NameTaken(name, process.pid, process.host)
 
 

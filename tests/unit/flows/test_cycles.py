@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.flows.test_declaring import plain, refused
 from tidegate.errors import GateNeverOpens
 from tidegate.flows import Context, Flow, is_set, reached
-from tidegate.flows.model.cycles import Circle, Waits, circle_of_waits
+from tidegate.flows.model.cycles import Cycle, Waits, find_cycle
 
 
 def takes_number(context: Context, number: int | None) -> int:
@@ -82,9 +82,9 @@ def test_steps_that_take_turns_by_their_conditions_are_fine() -> None:
         "after_left": Waits(("left",), writes=("r",)),
         "after_right": Waits(("right",), writes=("l",)),
     }
-    assert circle_of_waits(turns) is None
+    assert find_cycle(turns) is None
     always = {name: replace(it, may_be_skipped=False) for name, it in turns.items()}
-    assert circle_of_waits(always) == Circle("l", ("left", "after_right", "right", "after_left"))
+    assert find_cycle(always) == Cycle("l", ("left", "after_right", "right", "after_left"))
 
 
 @pytest.mark.parametrize("is_external", [True, False])
@@ -116,7 +116,7 @@ def orders(draw: st.DrawFn) -> dict[str, Waits]:
 def test_steps_that_can_begin_one_after_the_other_are_never_refused(
     steps: dict[str, Waits],
 ) -> None:
-    assert circle_of_waits(steps) is None
+    assert find_cycle(steps) is None
 
 
 @given(orders(), st.data())
@@ -129,7 +129,7 @@ def test_a_key_that_is_only_written_behind_its_gate_is_always_refused(
     steps[gated] = replace(steps[gated], needs=(*steps[gated].needs, "late"))
     for name in writers:
         steps[name] = replace(steps[name], writes=(*steps[name].writes, "late"))
-    found = circle_of_waits(steps)
+    found = find_cycle(steps)
     assert found is not None
     check(steps, found)
 
@@ -140,7 +140,7 @@ def all_before(steps: dict[str, Waits], name: str) -> set[str]:
     return {*direct, *(it for before in direct for it in all_before(steps, before))}
 
 
-def check(steps: dict[str, Waits], circle: Circle) -> None:
+def check(steps: dict[str, Waits], circle: Cycle) -> None:
     """Each step of a circle waits for the next, and its first step for the key."""
     around = [*circle.steps, circle.steps[0]]
     assert circle.key in steps[around[0]].needs

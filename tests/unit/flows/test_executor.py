@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.errors import AliasBusy, FinalFailure, IndexDiffers
 from tidegate.flows import Backoff, Context, Flow
-from tidegate.flows.worker.executor import failed, is_final, told
+from tidegate.flows.worker.executor import failed, is_final, render_error
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store import Database
 from tidegate.store.flows.tasks import OWN, Claim
@@ -54,8 +54,8 @@ def test_a_generator_and_its_handler_each_have_their_own_pauses() -> None:
 def test_an_error_of_users_code_says_where_it_was_raised() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         _ = 1 / 0
-    found = told(raised.value)
-    assert re.fullmatch(r"ZeroDivisionError: division by zero \(test_performing\.py:\d+\)", found)
+    found = render_error(raised.value)
+    assert re.fullmatch(r"ZeroDivisionError: division by zero \(test_executor\.py:\d+\)", found)
 
 
 @pytest.mark.parametrize(
