@@ -32,6 +32,7 @@ from tidegate.errors import (
 from tidegate.http.auth.tokens import beginning_of, stored_name
 from tidegate.http.formats import ResultFormat
 from tidegate.runtime.monitor.diagnosis import Reason, reasons, why
+from tidegate.spark.results.csv_result import csv_bytes
 from tidegate.spark.results.result_streams import arrow_stream, parquet_stream
 from tidegate.store import Run, RunFacts, RunState, overview, results_of, run_facts
 from tidegate.store.checkpoints.checkpoints import Checkpoint, checkpoints_of
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 
 REQUESTS = UUID("6f8a2a1e-6c0b-4f0e-9d55-0f3f5e0c7a11")
 """UUID namespace in which idempotency keys become request ids of `RunService.begin_once`."""
-CSV_TIMES = 4
-"""Upper estimate of a result's size as CSV relative to its files, to check the free space."""
 PIECE = 1 << 20
 """Bytes per read of a file."""
 
@@ -311,7 +310,8 @@ class ClientApi:
             return parquet_stream(self._root, batches, schema)
         if kind is ResultFormat.ARROW:
             return arrow_stream(self._root, batches, schema)
-        self._reserve.check(CSV_TIMES * sum(batch.bytes for batch in batches))
+        for size in csv_bytes(self._root, batches, schema):
+            self._reserve.check(size)
         file = folder / f"{sink}.csv"
         self._server.write_csv(batches, schema, file)
         return _pieces(file)

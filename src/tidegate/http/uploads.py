@@ -77,6 +77,8 @@ class Uploads:
             file = await self._executors.write(self._spool.file, ending)
             try:
                 await self._write(body, file)
+                if body.announced is None:  # its size was not counted before
+                    await self._check_quota(client, body.length)
                 yield file.path
             finally:
                 file.remove()
@@ -98,8 +100,11 @@ class Uploads:
             slot.release()
 
     async def _admit(self, client: str, incoming: int) -> None:
-        await self._executors.call(client, self._admission.quota, client, incoming)
+        await self._check_quota(client, incoming)
         await self._executors.write(self._admission.space, incoming)
+
+    async def _check_quota(self, client: str, incoming: int) -> None:
+        await self._executors.call(client, self._admission.quota, client, incoming)
 
     async def _write(self, body: _UploadBody, file: SpooledFile) -> None:
         async for block in body.blocks():
@@ -120,6 +125,8 @@ class _UploadBody:
         self._number = number
         self._limits = limits
         self._pieces = request.stream()
+        self.length = 0
+        """Bytes that have arrived."""
         self._waited = 0.0
         """Seconds spent waiting for the client, without those for the server's disk."""
 
@@ -136,22 +143,22 @@ class _UploadBody:
 
     async def blocks(self) -> AsyncIterator[bytes]:
         """The body in blocks of about `BLOCK` bytes; raises if it is not received completely."""
-        block, length = bytearray(), 0
+        block = bytearray()
         while piece := await self._next():
-            length += len(piece)
-            if length > self._limits.chunk_bytes:
+            self.length += len(piece)
+            if self.length > self._limits.chunk_bytes:
                 raise await self._too_large()
-            self._check_rate(length)
+            self._check_rate()
             block += piece
             if len(block) >= BLOCK:
                 yield bytes(block)
                 block.clear()
         yield bytes(block)
 
-    def _check_rate(self, length: int) -> None:
+    def _check_rate(self) -> None:
         """Raise for an upload so slow that it would keep its slot for hours."""
         least = self._limits.least_rate
-        if self._waited > self._limits.patience and length < least * self._waited:
+        if self._waited > self._limits.patience and self.length < least * self._waited:
             raise UploadTooSlow(self._source, self._number, least)
 
     async def _next(self) -> bytes:

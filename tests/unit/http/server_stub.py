@@ -11,6 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from pyspark.sql.types import StructType
+
 from tidegate.http import HttpAddress, HttpLimits, Tokens, serve_http
 from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
@@ -61,7 +63,7 @@ def front(server: object = None, check: Callable[[], None] = lambda: None) -> Pi
         task_graph=task_graph,
         checked=checked,
         check=check,
-        schema_of=lambda sink: None,
+        schema_of=lambda sink: StructType(),
     )
     return cast("PipelineFrontend", served)
 

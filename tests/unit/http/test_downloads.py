@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
+from pyspark.sql.types import StringType, StructType
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
+from tidegate.dataflow import Batch
+from tidegate.errors import SpaceReserved
 from tidegate.http.client_api import ClientApi
 from tidegate.http.downloads import Downloads
 from tidegate.http.formats import ResultFormat
@@ -76,3 +82,28 @@ def test_a_result_is_removed_when_its_client_is_gone_also_before_the_first_piece
 ) -> None:
     with pytest.raises(ClientDisconnect):
         sent(tmp_path, taken)
+
+
+def test_a_csv_that_the_disk_has_no_space_for_is_refused_before_it_is_written(
+    tmp_path: Path,
+) -> None:
+    """The file stores the value once, and the CSV has it in every row."""
+    parquet.write_table(pa.table({"name": ["x" * 1000] * 10_000}), tmp_path / "1.parquet")
+    batch = Batch(("1.parquet",), 10_000, (tmp_path / "1.parquet").stat().st_size)
+    assert batch.bytes < 5000
+
+    def check(incoming: int) -> None:
+        if incoming > 5_000_000:
+            raise SpaceReserved(str(tmp_path), 5_000_000, 0)
+
+    def write_csv(*_: object) -> None:
+        raise AssertionError("it was written")
+
+    server = SimpleNamespace(wait=lambda *_, **__: {"best": [batch]}, write_csv=write_csv)
+    service = SimpleNamespace(
+        server=server, schema_of=lambda _: StructType().add("name", StringType())
+    )
+    place = SimpleNamespace(database=None, root=str(tmp_path), reserve=SimpleNamespace(check=check))
+    account = ClientApi(cast("Any", service), cast("Any", place), "ann")
+    with pytest.raises(SpaceReserved):
+        account.result("march", "best", ResultFormat.CSV, tmp_path)

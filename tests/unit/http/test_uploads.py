@@ -10,16 +10,18 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from tidegate.errors import TooManyUploads, UploadTooSlow
+from tidegate.errors import OpenBytesExceeded, TooManyUploads, UploadTooSlow
 from tidegate.http.limits.executors import Executors
 from tidegate.http.limits.limits import HttpLimits
 from tidegate.http.spool import open_spool
-from tidegate.http.uploads import Uploads
+from tidegate.http.uploads import NO_CHECKS, Admission, Uploads
 
 PIECES = [b"item_id,quantity\n", b"1,2\n", b"1,3\n"]
 
 
-def received(root: Path, limits: HttpLimits, pause: float = 0.0) -> bytes:
+def received(
+    root: Path, limits: HttpLimits, pause: float = 0.0, admission: Admission = NO_CHECKS
+) -> bytes:
     """What is spooled of a chunk that comes in pieces, with a pause before each."""
     pieces: Iterator[bytes] = iter(PIECES)
 
@@ -29,7 +31,7 @@ def received(root: Path, limits: HttpLimits, pause: float = 0.0) -> bytes:
         return {"type": "http.request", "body": piece, "more_body": bool(piece)}
 
     async def take() -> bytes:
-        uploads = Uploads(spool, executors, limits)
+        uploads = Uploads(spool, executors, limits, admission)
         request = Request({"type": "http", "headers": []}, receive)
         async with uploads.received("ann", request, "sales", 1, ".csv") as file:
             return await executors.write(Path(file).read_bytes)
@@ -43,6 +45,16 @@ def received(root: Path, limits: HttpLimits, pause: float = 0.0) -> bytes:
 
 def test_a_chunk_is_spooled_whole(tmp_path: Path) -> None:
     assert received(tmp_path, HttpLimits()) == b"".join(PIECES)
+
+
+def test_a_chunk_whose_size_is_not_announced_counts_against_the_quota(tmp_path: Path) -> None:
+    def quota(_client: str, incoming: int) -> None:
+        if incoming > 10:
+            raise OpenBytesExceeded(0, incoming, 10)
+
+    with pytest.raises(OpenBytesExceeded) as refused:
+        received(tmp_path, HttpLimits(), admission=Admission(quota, lambda _: None))
+    assert refused.value.incoming == len(b"".join(PIECES))
 
 
 def test_a_chunk_that_trickles_in_is_given_up_although_it_goes_on(tmp_path: Path) -> None:

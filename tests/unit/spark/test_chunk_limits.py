@@ -74,6 +74,19 @@ def test_a_large_value_that_spark_would_read_is_refused(tmp_path: Path) -> None:
     assert refused.value.column == "item_name"
 
 
+@pytest.mark.parametrize("ending", [b"\n", b""])
+def test_a_large_value_of_many_lines_that_spark_would_read_is_refused(
+    ending: bytes, tmp_path: Path
+) -> None:
+    file, lines = tmp_path / "1.csv", b"x" * 1023 + b"\n"
+    file.write_bytes(hostile.HEADER + b'?,"a,""\nb"\n2,"' + lines * 2048 + b'"' + ending)
+    with pytest.raises(ValueTooLarge) as refused:
+        checked(file)
+    assert (refused.value.column, refused.value.bytes) == ("item_name", (2 << 20) + 2)
+    file.write_bytes(hostile.HEADER + b'?,"a,""\nb"\n2,"' + lines * 1000 + b'"' + ending)
+    assert isinstance(checked(file), NeedsSpark)
+
+
 def make_dictionary(file: Path) -> Path:
     return hostile.repeated_value(file.with_suffix(".parquet"), 512 << 10, 1000)
 

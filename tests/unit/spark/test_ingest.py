@@ -221,6 +221,17 @@ def test_a_table_in_memory_is_taken_like_a_file(shop: tg.Pipeline, tmp_path: Pat
         ingest_table(shop, "sales", table.drop_columns("ID"), "", BEGINNING)
 
 
+def test_a_dictionary_of_string_views_is_taken_as_text(tmp_path: Path) -> None:
+    """As Polars writes its categories."""
+    names = pa.array(["tea", "milk"], pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.uint32()), names)
+    batch = pa.record_batch([pa.array([1, 2, 3], pa.int64()), column], ["id", "name"])
+    with ipc.new_file(str(tmp_path / "1.arrow"), batch.schema) as file:
+        file.write_batch(batch)
+    table = taken(selling("id bigint, name string"), tmp_path / "1.arrow", tmp_path / "root")
+    assert table.column("name").to_pylist() == ["milk", None, "tea"]
+
+
 def test_arrow_of_another_type_is_refused_with_both_types(
     shop: tg.Pipeline, tmp_path: Path
 ) -> None:

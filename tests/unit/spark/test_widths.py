@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 import tidegate as tg
 from tidegate.dataflow import Batch
@@ -17,6 +18,8 @@ from tidegate.spark import Session, ingest
 from tidegate.spark.checker.limits import ChunkLimits
 from tidegate.spark.ingest.ingest import check_chunk
 from tidegate.spark.ingest.parquet_writer import GROUP_BYTES
+from tidegate.spark.results.csv_result import small_lines
+from tidegate.spark.results.result_streams import arrow_stream, parquet_stream
 
 LARGE = "x" * (256 << 10)
 ROWS = 2500
@@ -81,3 +84,39 @@ def test_narrow_rows_are_stored_in_few_row_groups_as_they_were(tmp_path: Path) -
     with parquet.ParquetFile(tmp_path / "root" / name) as stored:
         assert stored.num_row_groups <= 3
         assert stored.read().equals(table)
+
+
+def result(kind: DataType) -> StructType:
+    return StructType([StructField("id", LongType()), StructField("name", kind)])
+
+
+def in_lists(table: pa.Table) -> pa.Table:
+    """Each name as a list of one name."""
+    places = pa.array(range(table.num_rows + 1), pa.int32())
+    names = pa.ListArray.from_arrays(places, table.column("name").combine_chunks())
+    return table.set_column(1, "name", names)
+
+
+@pytest.mark.parametrize("stream", [arrow_stream, parquet_stream])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_small_result_of_one_large_value_is_sent_in_little_memory(
+    stream: Callable[[str, Sequence[Batch], StructType], Iterator[bytes]],
+    is_nested: bool,
+    tmp_path: Path,
+    memory: pa.MemoryPool,
+) -> None:
+    table = in_lists(repeating(0)) if is_nested else repeating(0)
+    parquet.write_table(table, tmp_path / "1.parquet", store_schema=False, compression="zstd")
+    schema = result(ArrayType(StringType()) if is_nested else StringType())
+    batches = [Batch(("1.parquet",), ROWS)]
+    assert max(map(len, stream(str(tmp_path), batches, schema))) < GROUP_BYTES
+    assert memory.max_memory() < MOST
+
+
+def test_a_small_result_of_one_large_value_is_not_written_in_memory(
+    tmp_path: Path, memory: pa.MemoryPool
+) -> None:
+    parquet.write_table(repeating(0), tmp_path / "1.parquet", store_schema=False)
+    batches = [Batch(("1.parquet",), ROWS)]
+    assert small_lines(str(tmp_path), batches, result(StringType())) is None
+    assert memory.max_memory() < MOST

@@ -87,13 +87,19 @@ def _is_decimal(kind: pa.DataType) -> bool:
 
 def _fit(field: pa.Field, values: pa.Array) -> pa.Array:
     if types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+        values = _decoded(values)
     if values.type == field.type:
         return values
     try:
         return _cast(values, field.type)
     except pa.ArrowInvalid as error:
         raise Unfit(field.name, str(_first_unfit(values, field.type))) from error
+
+
+def _decoded(values: pa.DictionaryArray) -> pa.Array:
+    if values.type.value_type == pa.string_view():  # which Arrow does not decode
+        values = pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.string()))
+    return values.dictionary_decode()
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:

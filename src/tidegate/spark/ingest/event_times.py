@@ -62,9 +62,10 @@ def _latest(file: parquet.ParquetFile, column: str) -> Iterator[int]:
 
 
 def _read(file: parquet.ParquetFile, group: int, column: str) -> Iterator[int]:
-    value = pc.max(file.read_row_group(group, columns=[column]).column(column)).value
-    if value is not None:
-        yield int(value)
+    for batch in file.iter_batches(row_groups=[group], columns=[column], use_threads=False):
+        value = pc.max(batch.column(column)).value
+        if value is not None:
+            yield int(value)
 
 
 def _milliseconds(value: int, kind: pa.DataType) -> int:

@@ -38,11 +38,13 @@ from tidegate.spark.ingest.csv_reader import Doubtful, QuickCsv
 from tidegate.spark.ingest.layouts import Layout, layout_of, with_breaks
 from tidegate.spark.ingest.parquet_files import PARQUET, locate, size
 from tidegate.spark.ingest.parquet_writer import land
+from tidegate.spark.ingest.quoted_breaks import records
 from tidegate.spark.ingest.row_group_size import GroupRows, rows_of
 from tidegate.spark.ingest.validation import (
     batches_to_vet,
     refuse_large_groups,
     vet_csv,
+    vet_long_records,
     vet_parquet,
 )
 
@@ -109,7 +111,10 @@ def check_chunk(
     except MemoryError:
         raise RowGroupTooLarge(chunk.source, chunk.file, limits.spark_bytes) from None
     blamed = (misfit.column, misfit.found) if misfit else None
-    return NeedsSpark(with_breaks(layout, chunk.file), blamed)
+    whole = with_breaks(layout, chunk.file)
+    if whole.long_end:
+        vet_long_records(meter, layout.columns, records(_pieces(chunk)))
+    return NeedsSpark(whole, blamed)
 
 
 def ingest(

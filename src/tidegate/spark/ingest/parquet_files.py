@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 from pyarrow import parquet
 
 from tidegate.spark.ingest.quoted_breaks import end_of_long_records
+from tidegate.spark.ingest.row_group_size import GroupRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 PARQUET = ".parquet"
 _FEW_FILES, _READERS = 8, 8
 """Up to so many footers are read one after the other, more by so many threads."""
+_BUFFER_BYTES = 1 << 20
 _HEADER_BYTES = 1 << 20
 """More than any header line has."""
 _SEARCHED_LINES, _SEARCHED_SECONDS = 1_000_000, 5.0
@@ -86,12 +88,21 @@ def parquet_rows(path: str) -> int:
     return int(parquet.read_metadata(inside, filesystem=system).num_rows)
 
 
-def parquet_values(path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a small Parquet file as Python's own values."""
+def parquet_batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file in steps: the larger its values are, the fewer rows at a time."""
     system, inside = locate(path)
-    with system.open_input_file(inside) as file:
-        table = parquet.ParquetFile(file).read(columns=[*columns])
-    return zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+    # Read ahead, Arrow would keep about the whole file in memory.
+    how = {"filesystem": system, "buffer_size": _BUFFER_BYTES, "pre_buffer": False}
+    with parquet.ParquetFile(inside, **how) as file:
+        types = {name: file.schema_arrow.field(name).type for name in columns}
+        flat = [name for name in columns if not pa.types.is_nested(types[name])]
+        with parquet.ParquetFile(
+            inside, read_dictionary=flat, metadata=file.metadata, **how
+        ) as encoded:
+            rows = GroupRows(file, encoded)
+            for group in range(file.num_row_groups):
+                most = rows.at(group, columns)
+                yield from file.iter_batches(most, [group], columns=[*columns], use_threads=False)
 
 
 def parquet_schema(path: str) -> pa.Schema:

@@ -126,6 +126,18 @@ def _outside(letters: Bytes, *, is_quoted: bool = False) -> tuple[Places, int, b
     return outside, int(np.count_nonzero(is_break)) - len(outside), bool(within[-1])
 
 
+def field_ends(letters: Bytes) -> tuple[Places, npt.NDArray[np.bool_]]:
+    """Where fields of whole records end, outside of quotes, and which of them end a record."""
+    is_end = (letters == _COMMA) | (letters == _LINE_FEED)
+    places = np.flatnonzero((letters == _QUOTE) | is_end)
+    within = np.cumsum(letters[places] == _QUOTE, dtype=np.uint8) & np.uint8(1)
+    ends = places[is_end[places] & (within == 0)]
+    is_line_end = letters[ends] == _LINE_FEED
+    if len(letters) and not (len(ends) and ends[-1] == len(letters) - 1):
+        ends, is_line_end = np.append(ends, len(letters)), np.append(is_line_end, True)
+    return ends, is_line_end
+
+
 def check_quotes(letters: Bytes) -> None:
     """Raise `BadQuotes` unless quotes enclose whole fields, and are doubled within them.
 

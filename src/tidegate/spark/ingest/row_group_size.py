@@ -20,6 +20,8 @@ STEP_ROWS = 2048
 """Of narrow rows: more at a time would hardly be read faster."""
 STEP_BYTES = 32 << 20
 """That the rows read at a time may become."""
+NESTED_ROWS = 32
+"""Of lists, maps and structs, whose dictionaries do not say how large a row is."""
 _NO_DICTIONARY, _REPEATS_BEGINNINGS = "DictAccumulator", "DeltaByteArray"
 """How Arrow refuses to read the DELTA encodings of text as dictionaries, and names one of them."""
 
@@ -44,6 +46,8 @@ class GroupRows:
         stored = max(0, about.total_byte_size)
         if stored * min(about.num_rows, STEP_ROWS) <= STEP_BYTES:
             return STEP_ROWS  # even if every value was as large as all that is stored
+        if any(types.is_nested(self._file.schema_arrow.field(name).type) for name in names):
+            return NESTED_ROWS
         return _rows(self._widest(group, names, stored) + stored // max(1, about.num_rows))
 
     def _widest(self, group: int, names: Sequence[str], stored: int) -> int:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tidegate.errors import RowGroupTooLarge, ValueTooLarge
 from tidegate.spark.checker.limits import last_line_end
+from tidegate.spark.ingest.quoted_breaks import field_ends
 from tidegate.spark.ingest.row_group_size import STEP_BYTES, STEP_ROWS
 
 if TYPE_CHECKING:
@@ -37,6 +40,21 @@ def vet_csv(meter: Meter, columns: Sequence[str], pieces: Iterable[bytes]) -> No
             _refuse_large_values(meter, columns, block[:end])
         rest = block[end:]
     _refuse_large_values(meter, columns, rest)
+
+
+def vet_long_records(meter: Meter, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
+    """Measure the fields of records, which may go on in the next line. Raises `ValueTooLarge`."""
+    most = meter.limits.value_bytes
+    for block in blocks:
+        letters = np.frombuffer(block, np.uint8)
+        ends, is_line_end = field_ends(letters)
+        sizes = np.diff(ends, prepend=-1) - 1
+        long = np.flatnonzero(sizes > most)
+        if len(long):
+            before = is_line_end[: long[0]]
+            place = int(before[::-1].argmax()) if before.any() else int(long[0])
+            column = columns[place] if place < len(columns) else f"number {place + 1}"
+            raise ValueTooLarge(meter.source, meter.file, column, int(sizes[long[0]]), most)
 
 
 def batches_to_vet(file: parquet.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

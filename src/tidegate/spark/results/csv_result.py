@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import stat
+from contextlib import suppress
 from pathlib import Path
 from shutil import copyfileobj, rmtree
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,13 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from tidegate.spark.analyze.schemas import column
-from tidegate.spark.ingest.parquet_files import parquet_values
+from tidegate.spark.ingest.parquet_files import parquet_batches
 from tidegate.spark.jobs.exchange import read, under
 from tidegate.spark.results.csv_text import csv_header, csv_lines, is_writable
+from tidegate.spark.session.sessions import reading_by_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField, StructType
@@ -29,15 +31,19 @@ if TYPE_CHECKING:
     from tidegate.dataflow import Batch
     from tidegate.spark.session.sessions import Session
 
-SMALL_ROWS = 20_000
-"""Up to this much, a job of Spark takes longer than Python."""
+SMALL_ROWS, SMALL_BYTES = 20_000, 16 << 20
+"""Up to this much, decoded, a job of Spark takes longer than Python."""
 
+FIXED_BYTES = 24
+"""Of a number or a moment as text."""
 _AS_IT_IS = {
     "escape": '"',
     "ignoreLeadingWhiteSpace": "false",
     "ignoreTrailingWhiteSpace": "false",
 }
 """With which Spark writes every character of a text; its defaults trim it."""
+_UNREADABLE = (KeyError, ValueError, OverflowError, pa.ArrowException)
+"""What only Spark can read raises one of these."""
 _MOMENT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _WHOLE_MILLISECONDS = r"(\.[0-9]{3})000(Z?)$"
 
@@ -65,13 +71,37 @@ def small_lines(root: str, batches: Sequence[Batch], schema: StructType) -> list
     if sum(batch.rows for batch in batches) > SMALL_ROWS or not is_writable(schema):
         return None
     rows: list[tuple[Any, ...]] = []
+    size = 0
     try:
-        for batch in batches:
-            for file in batch.files:
-                rows.extend(parquet_values(under(root, file), schema.names))
-    except (KeyError, ValueError, OverflowError, pa.ArrowException):
+        for part in _parts(root, batches, schema.names):
+            size += part.nbytes
+            if size > SMALL_BYTES:
+                return None
+            values = (part.column(name).to_pylist() for name in schema.names)
+            rows.extend(zip(*values, strict=True))
+    except _UNREADABLE:
         return None
     return csv_lines(schema, rows)
+
+
+def csv_bytes(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[int]:
+    """About how many bytes a CSV of a result has, more and more while its rows are decoded.
+
+    The sizes of its files do not say it: a file stores a repeated value once.
+    """
+    size = 0
+    with suppress(*_UNREADABLE):
+        for part in _parts(root, batches, schema.names):
+            for column in part.columns:
+                is_fixed = pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type)
+                size += FIXED_BYTES * len(column) if is_fixed else column.nbytes
+            yield size
+
+
+def _parts(root: str, batches: Sequence[Batch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for file in batch.files:
+            yield from parquet_batches(under(root, file), columns)
 
 
 def write_csv_by_spark(
@@ -79,7 +109,7 @@ def write_csv_by_spark(
 ) -> None:
     """The same by a job of Spark, whatever the size and the types."""
     folder = _beside(path)
-    rows = read(session, root, batches, schema).coalesce(1)
+    rows = read(reading_by_row(session), root, batches, schema).coalesce(1)
     ordered = rows.sortWithinPartitions(*(column(name) for name in schema.names))
     texts = ordered.select(*map(_text, schema))
     # Not as_uri: Spark takes the %20 of a space for a name of its own.

@@ -1,20 +1,20 @@
 """Results as streams of bytes, Parquet or Arrow, for clients elsewhere.
 
-The files of a result are read one after the other, a few thousand rows at a time, so that a result
-of any size takes little memory. Rows come in the order of the files; only CSV is ordered.
+The files of a result are read one after the other, a few thousand rows at a time and fewer where
+values are large, so that a result of any size takes little memory. Rows come in the order of the
+files; only CSV is ordered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import ipc, parquet
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidegate.spark.ingest.parquet_files import locate
+from tidegate.spark.ingest.parquet_files import parquet_batches
 from tidegate.spark.jobs.exchange import under
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from tidegate.dataflow import Batch
 
-BUFFER = 1 << 20
-ROWS = 1 << 16
-"""How many rows are read at a time, and are a row group or a record batch of the stream."""
+ROWS, BYTES = 1 << 16, 8 << 20
+"""What a row group or a record batch of the stream has at least, except for the last of a file."""
 
 
 def arrow_stream(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[bytes]:
@@ -59,20 +58,20 @@ def columns_of(schema: StructType) -> pa.Schema:
 def tables(root: str, batches: Sequence[Batch], columns: pa.Schema) -> Iterator[pa.Table]:
     for batch in batches:
         for file in batch.files:
-            with _opened(under(root, file)) as stored:
-                for rows in stored.iter_batches(ROWS, columns=columns.names, use_threads=False):
-                    yield pa.table(rows).select(columns.names).cast(columns)
+            for table in _gathered(parquet_batches(under(root, file), columns.names)):
+                yield table.select(columns.names).cast(columns)
 
 
-@contextmanager
-def _opened(file: str) -> Iterator[parquet.ParquetFile]:
-    """Read as it goes: Arrow would fetch all that will be needed beforehand, which is the file."""
-    system, inside = locate(file)
-    with (
-        system.open_input_file(inside) as opened,
-        parquet.ParquetFile(opened, buffer_size=BUFFER, pre_buffer=False) as stored,
-    ):
-        yield stored
+def _gathered(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    for part in parts:
+        gathered.append(part)
+        rows, size = sum(it.num_rows for it in gathered), sum(it.nbytes for it in gathered)
+        if rows >= ROWS or size >= BYTES:
+            yield pa.Table.from_batches(gathered).combine_chunks()
+            gathered.clear()
+    if gathered:
+        yield pa.Table.from_batches(gathered).combine_chunks()
 
 
 class _Written:

@@ -55,6 +55,8 @@ STATIC: Mapping[str, str] = {
     " -XX:+ExitOnOutOfMemoryError",
     # The other file system of Hadoop writes a checksum beside each file, which is a file as well.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # With the default of 100 rows, a hundred large values are in memory before they are counted.
+    "spark.hadoop.parquet.page.size.row.check.min": "1",
     "spark.scheduler.mode": "FAIR",
     # Jobs of one pool run first in, first out, unless the pool itself is declared fair.
     "spark.scheduler.allocation.file": str(_HERE / "fair_pool.xml"),
@@ -128,6 +130,19 @@ def open_session(
         instead = _INSTALL_JAVA if cause.condition == _NO_JAVA else _CHECK_ADDRESS
         raise SparkUnavailable(master, cause.reason.rstrip("."), instead) from error
     return session
+
+
+def reading_by_row(session: Session) -> Session:
+    """A session that reads Parquet row by row, and not 4,096 rows at a time: they may be large.
+
+    Over Connect it is the same session, whose memory is not ours.
+    """
+    if is_remote(session):
+        return session
+    own = session.newSession()
+    for name, value in {**RUNTIME, "spark.sql.parquet.enableVectorizedReader": "false"}.items():
+        own.conf.set(name, value)
+    return own
 
 
 def prefer_this_thread(session: Session) -> None:
