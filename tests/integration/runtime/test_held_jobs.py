@@ -175,12 +175,12 @@ def test_a_service_whose_job_is_held_closes_soon_and_another_completes_the_run(
     with ExitStack() as leaving:
         first = leaving.enter_context(serve(place, shop(), spark))
         wait_until(lambda: has_all_tasks(first))
+        client = Client(first.server, "march", tmp_path)
+        held.hold(client)
+        client.sell()
+        held.wait_until_held()
+        held.held = None  # a service that takes the tasks over is not held
         with serve(place, shop(), spark) as staying:
-            client = Client(first.server, "march", tmp_path)
-            held.hold(client)
-            client.sell()
-            held.wait_until_held()
-            held.held = None  # whoever takes the tasks over is not held
             started = monotonic()
             leaving.close()
             assert monotonic() - started < JOIN_BOUND / 2
