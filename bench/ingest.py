@@ -20,10 +20,14 @@ from pyarrow import csv, parquet
 from bench._measure import Case, main
 from tidegate.settings import Settings
 from tidegate.spark import CheckerPool
-from tidegate.spark.checker.protocol import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.checker.protocol import Check, Copied, DeclaredField, NeedsSpark
 from tidegate.spark.ingest.ingest import check_chunk
 
-COLUMNS = (Declared("id", "bigint"), Declared("amount", "double"), Declared("name", "string"))
+COLUMNS = (
+    DeclaredField("id", "bigint"),
+    DeclaredField("amount", "double"),
+    DeclaredField("name", "string"),
+)
 SMALL_ROWS, LARGE_ROWS = 40, 2_000_000
 AGAINST = "in this process"
 _numbers = count()

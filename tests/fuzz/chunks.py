@@ -180,21 +180,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="the number of a single input")
     parser.add_argument("--spark", action="store_true", help="let Spark judge what it has to")
-    asked = parser.parse_args()
-    numbers = [range(asked.only, asked.only + 1)] if asked.only is not None else runs(asked.count)
-    session = (lambda: open_session("local[2]")) if asked.spark else no_session
+    request = parser.parse_args()
+    numbers = (
+        [range(request.only, request.only + 1)] if request.only is not None else runs(request.count)
+    )
+    session = (lambda: open_session("local[2]")) if request.spark else no_session
     began = monotonic()
     with TemporaryDirectory(prefix="tidegate-fuzz-", dir=_quick_disk()) as folder:
         with (
             EmbeddedPostgres(Path(folder, "postgres"), settings=NO_SYNC) as embedded,
             Database(embedded.url, revive=embedded.ensure_running).open() as database,
-            fuzzing(database, Path(folder), session, asked.seed) as fuzz,
+            fuzzing(database, Path(folder), session, request.seed) as fuzz,
         ):
             for each in numbers:
                 fuzz.run(each)
                 _say(f"{each.stop:,} inputs, {monotonic() - began:.0f} s")
         embedded.wait_stopped()
-    _report(fuzz.counters, asked.seed)
+    _report(fuzz.counters, request.seed)
 
 
 def _report(counters: Counters, seed: int) -> None:

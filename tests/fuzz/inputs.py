@@ -148,7 +148,7 @@ def damaged(random: Random, content: bytes) -> bytes:
     return bytes(bytes_)
 
 
-def _place(random: Random, content: bytearray) -> int:
+def _key(random: Random, content: bytearray) -> int:
     length = len(content)
     low, high = random.choice(((0, HEAD), (max(0, length - FOOT), length), (0, length)))
     return random.randrange(low, max(low + 1, min(high, length)))
@@ -156,33 +156,33 @@ def _place(random: Random, content: bytearray) -> int:
 
 def _flip(random: Random, content: bytearray) -> None:
     if content:
-        content[_place(random, content)] ^= 1 << random.randrange(8)
+        content[_key(random, content)] ^= 1 << random.randrange(8)
 
 
 def _extreme(random: Random, content: bytearray) -> None:
     if content:
-        content[_place(random, content)] = random.choice(EXTREMES)
+        content[_key(random, content)] = random.choice(EXTREMES)
 
 
 def _number(random: Random, content: bytearray) -> None:
     """Four or eight bytes that a reader may take for a length."""
     if content:
-        at, size = _place(random, content), random.choice((4, 8))
+        at, size = _key(random, content), random.choice((4, 8))
         value = random.choice((0, -1, 1 << 30, (1 << 31) - 1, random.getrandbits(31)))
         content[at : at + size] = value.to_bytes(8, "little", signed=True)[:size]
 
 
 def _checkpoint(random: Random, content: bytearray) -> None:
-    del content[_place(random, content) :]
+    del content[_key(random, content) :]
 
 
 def _remove(random: Random, content: bytearray) -> None:
-    at = _place(random, content)
+    at = _key(random, content)
     del content[at : at + random.choice((1, 4, 16))]
 
 
 def _repeat(random: Random, content: bytearray) -> None:
-    at = _place(random, content)
+    at = _key(random, content)
     content[at:at] = content[at : at + 16] * random.randrange(1, 4)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from typing import Any
 
 from pyarrow import fs as arrow_fs
 
+from tidegate.spark.ingest.parquet_files import locate, size_and_digest
 from tidegate.store import FileChecksum
-
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,8 @@ class FileStorage:
     """Looks at files below a root and removes them. What is not there is no error."""
 
     def __init__(self, root: str) -> None:
-        if "://" in root or root.startswith("file:"):
-            self._system, self._root = arrow_fs.FileSystem.from_uri(root)
-        else:
-            self._system, self._root = arrow_fs.LocalFileSystem(), root
-        self._root = self._root.rstrip("/")
+        self._url = root.rstrip("/")
+        self._system, self._root = locate(self._url)
 
     def files(self, folder: str) -> list[StoredFile]:
         """All files below a folder."""
@@ -55,12 +50,7 @@ class FileStorage:
             return None
 
     def _checksum(self, file: str) -> FileChecksum:
-        with self._system.open_input_stream(f"{self._root}/{file}") as stream:
-            digest, size = hashlib.sha256(), 0
-            while block := stream.read(BLOCK):
-                digest.update(block)
-                size += len(block)
-        return FileChecksum(file, size, digest.hexdigest())
+        return FileChecksum(file, *size_and_digest(f"{self._url}/{file}"))
 
     def remove(self, files: Iterable[str]) -> int:
         """Remove files; how many there were. Their folders stay, for others may write to them."""

@@ -1,12 +1,12 @@
 """Spark: sessions, operators as DataFrame functions, batches as files.
 
-    declaration ──check──▶ plan, PreparedStage for each of its stages, columns of every sink,
-                           or the user's line that cannot work
-    file ──ingest──▶ a batch of typed rows, or what is wrong with which line or column
-    PreparedStage ──run_shares(batches of tasks and runs)──▶ batches of each, by one Spark job
+    declaration ──check──▶ plan, a PreparedStage for each stage, columns of every sink,
+                           or an error with the user's line
+    file ──ingest──▶ a batch of typed rows, or an error with the line or column
+    PreparedStage, [JobInput] ──run_stage_job──▶ output batches of each input, by one Spark job
 
-The only room that imports pyspark. Nothing here uses RDDs, the Spark context or a collect, so
-that everything runs on a classic session and over Spark Connect alike.
+The only package that imports pyspark. It uses no RDD, Spark context or collect of data, so that
+everything runs on a classic session and over Spark Connect alike.
 """
 
 from tidegate.spark.analyze.analyze import Checked, analyze, check
@@ -21,10 +21,11 @@ from tidegate.spark.ingest.frames import (
     frame_digest,
     rows_from_arrow,
 )
-from tidegate.spark.ingest.ingest import digest, ingest, ingest_table
+from tidegate.spark.ingest.ingest import ingest, ingest_table
+from tidegate.spark.ingest.parquet_files import digest
 from tidegate.spark.ingest.streams import (
     Rows,
-    Stream,
+    StreamQuery,
     check_stream,
     copy_rows,
     failure_of,
@@ -42,7 +43,7 @@ from tidegate.spark.reference import reference
 from tidegate.spark.results.csv_result import write_csv
 from tidegate.spark.results.result_frames import result_files, result_rows, result_table
 from tidegate.spark.results.result_streams import columns_of
-from tidegate.spark.session.engines import Offer
+from tidegate.spark.session.engines import EngineCapabilities
 from tidegate.spark.session.jvm_liveness import ended_under, reported_end, why_ended
 from tidegate.spark.session.probes import ensure_fit
 from tidegate.spark.session.sessions import Session, open_session, prefer_this_thread, session_on
@@ -50,14 +51,14 @@ from tidegate.spark.session.sessions import Session, open_session, prefer_this_t
 __all__ = [
     "Checked",
     "CheckerPool",
+    "EngineCapabilities",
     "JobInput",
-    "Offer",
     "PreparedStage",
     "Route",
     "Rows",
     "Schema",
     "Session",
-    "Stream",
+    "StreamQuery",
     "analyze",
     "as_frame",
     "check",

@@ -1,7 +1,7 @@
-"""Reading a table of PostgreSQL with Spark: a data source whose partitions are ranges of the key.
+"""A Spark data source that reads a PostgreSQL table in partitions by ranges of its key.
 
-Every row comes as text with its version, as `tidegate.store.cutover.change_log` reads it. Spark's
-workers connect to the database themselves; nothing goes through the driver.
+Every row is read as text with its version, as `tidegate.store.cutover.change_log` reads it. Spark's
+workers connect to the database themselves; no rows pass through the driver.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is to be read: a table somewhere, its shape, and the ranges to read in parallel."""
+    """What to read: a table, its shape, and the ranges to read in parallel."""
 
     url: str
     table: TableName
@@ -38,11 +38,11 @@ class Reading:
 
 
 def write_each(session: Session, reading: Reading, write: Callable[[pa.RecordBatch], None]) -> int:
-    """Hand all rows to `write`, batch by batch, in Spark's workers; answers how many there were."""
+    """Pass all rows to `write`, batch by batch, in Spark's workers; returns their number."""
     session.dataSource.register(KeyRanges)
     text = msgspec.json.encode(reading).decode()
     rows = session.read.format(NAME).option("url", text).load()
-    written = rows.mapInArrow(_Writing(write), f"{ROWS} long")
+    written = rows.mapInArrow(_BatchWriter(write), f"{ROWS} long")
     (total,) = written.agg(functions.sum(ROWS)).collect()
     return int(total[0] or 0)
 
@@ -52,26 +52,26 @@ class KeyRanges(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What it is called in a session."""
+        """The name of the format in a session."""
         return NAME
 
     def schema(self) -> str:
-        """Text, all of it: it is written as it was read."""
+        """All columns are text, and written as they were read."""
         return ", ".join(f"`{name.replace('`', '``')}` string" for name in self._names())
 
-    def reader(self, schema: Any) -> _Reader:
-        """Reads it."""
-        return _Reader(self._reading())
+    def reader(self, schema: Any) -> _KeyRangeReader:
+        """The reader of one table."""
+        return _KeyRangeReader(self._reading())
 
     def _names(self) -> Sequence[str]:
         return [*self._reading().shape.key_first, VERSION, DELETED]
 
     def _reading(self) -> Reading:
-        # Under this name Spark shows an option to nobody; it may hold a password.
+        # Spark redacts options of this name; the URL may contain a password.
         return msgspec.json.decode(self.options["url"], type=Reading)
 
 
-class _Reader(DataSourceReader):
+class _KeyRangeReader(DataSourceReader):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
 
@@ -79,15 +79,15 @@ class _Reader(DataSourceReader):
         return [InputPartition(at) for at in range(len(self._reading.ranges))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        it = self._reading
-        within = it.ranges[partition.value]
-        with Database(it.url, pool_size=1).attach() as database:
-            rows = database.transact(lambda c: rows_within(c, it.table, it.shape, within))
+        reading = self._reading
+        within = reading.ranges[partition.value]
+        with Database(reading.url, pool_size=1).attach() as database:
+            rows = database.transact(lambda c: rows_within(c, reading.table, reading.shape, within))
         yield from rows.combine_chunks().to_batches()
 
 
-class _Writing:
-    """Writes what it is given and says how many rows that were."""
+class _BatchWriter:
+    """Writes batches and returns the number of rows of each."""
 
     def __init__(self, write: Callable[[pa.RecordBatch], None]) -> None:
         self._write = write

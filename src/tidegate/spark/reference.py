@@ -1,6 +1,6 @@
-"""The same answers by other means: the declaration as one plain Spark query per sink.
+"""Reference results: the declaration as one plain Spark query per sink.
 
-No stages, shards, batches or partial results; tests and the demo compare with it.
+Without stages, shards, batches or partial results; tests and the demo compare with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def reference(
     session: Session, pipeline: Pipeline, sources: Mapping[str, Sequence[str]]
 ) -> dict[str, DataFrame]:
-    """What every sink should hold, given the files of each source; nothing has run yet."""
+    """The expected rows of every sink, given the files of each source; evaluated lazily."""
     known: dict[str, DataFrame] = {}
     sinks: dict[str, DataFrame] = {}
     for node in logical_plan(pipeline).nodes:

@@ -57,9 +57,11 @@ class Cluster:
         """Start workers and wait until the master knows them."""
         names = [f"worker-{len(self.workers) + it}" for it in range(number)]
         for name in names:
-            offer = ("-c", str(cores), "-m", memory, "-d", str(self.folder / name))
+            capabilities = ("-c", str(cores), "-m", memory, "-d", str(self.folder / name))
             log = self.folder / f"{name}.log"
-            worker = Daemon.start("worker.Worker", *offer, self.url, log=log, secret=self.secret)
+            worker = Daemon.start(
+                "worker.Worker", *capabilities, self.url, log=log, secret=self.secret
+            )
             self.workers.append(worker)
         for worker in self.workers:
             worker.wait_for(_REGISTERED)

@@ -52,14 +52,14 @@ class Came:
     lost_tasks: int = 0
 
 
-def main(asked: Asked) -> Came:
+def main(request: Asked) -> Came:
     came = Came()
     began = monotonic()
     try:
-        session = open_session(asked.master, settings=asked.settings)
+        session = open_session(request.master, settings=request.settings)
         came.session_seconds = monotonic() - began
         began = monotonic()
-        run(session, asked, came)
+        run(session, request, came)
     except EngineUnfit as error:
         came.complaints = [asdict(it) for it in error.complaints]
         came.error, came.message = error.condition, str(error)
@@ -69,18 +69,20 @@ def main(asked: Asked) -> Came:
     return came
 
 
-def run(session: Session, asked: Asked, came: Came) -> None:
-    folder = Path(asked.folder)
-    if asked.only_asks:
-        root = Path(asked.root or folder / "data")
+def run(session: Session, request: Asked, came: Came) -> None:
+    folder = Path(request.folder)
+    if request.only_asks:
+        root = Path(request.root or folder / "data")
         root.mkdir(parents=True, exist_ok=True)
         ensure_fit(session, str(root), {})
         return
     with (
-        open_deployment(folder / "deployment", data=asked.root) as place,
-        Killer(session, asked.workers, Path(place.root)) if asked.workers else nullcontext() as it,
+        open_deployment(folder / "deployment", data=request.root) as place,
+        Killer(session, request.workers, Path(place.root))
+        if request.workers
+        else nullcontext() as it,
     ):
-        chunks = chunks_in(Path(asked.data), pipeline)
+        chunks = chunks_in(Path(request.data), pipeline)
         report = run_folder(pipeline, chunks, folder / "out", session, place, RunOptions())
         came.rows = dict(report.rows_out)
     for file in sorted((folder / "out").glob("*.csv")):

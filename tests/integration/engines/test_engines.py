@@ -70,16 +70,16 @@ def coffee_on(data: Path) -> Iterator[Run]:
             environment: dict[str, str] | None = None,
             **more: object,
         ) -> Came:
-            asked = Asked(master, str(here), str(data), settings=settings, **more)  # type: ignore[arg-type]
-            return came_of(asked, here, environment or {})
+            request = Asked(master, str(here), str(data), settings=settings, **more)  # type: ignore[arg-type]
+            return came_of(request, here, environment or {})
 
         yield run
 
 
-def came_of(asked: Asked, cwd: Path, environment: dict[str, str]) -> Came:
+def came_of(request: Asked, cwd: Path, environment: dict[str, str]) -> Came:
     module = "tests.integration.engines.coffee_on"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", module, json.dumps(asdict(asked))],
+        [sys.executable, "-W", "error", "-m", module, json.dumps(asdict(request))],
         capture_output=True,
         text=True,
         timeout=BOUND,
@@ -95,8 +95,8 @@ def came_of(asked: Asked, cwd: Path, environment: dict[str, str]) -> Came:
 def expected(data: Path) -> Came:
     """What a local Spark makes of the data."""
     with temporary_folder() as here:
-        asked = Asked("local[2]", str(here), str(data), settings=SMALL)
-        came = came_of(asked, here, {})
+        request = Asked("local[2]", str(here), str(data), settings=SMALL)
+        came = came_of(request, here, {})
     assert came.error == ""
     assert all(came.rows.values())
     return came
@@ -187,7 +187,7 @@ def test_an_address_where_nobody_listens_is_refused_at_once(scheme: str, coffee_
     came = coffee_on(f"{scheme}://127.0.0.1:9")  # a port that nobody is given
 
     assert came.error == "SparkUnavailable"
-    assert "nobody listens on 127.0.0.1:9" in came.message
+    assert "nothing listens on 127.0.0.1:9" in came.message
 
 
 def test_sail_is_refused_with_everything_that_it_lacks(folder: Path, coffee_on: Run) -> None:

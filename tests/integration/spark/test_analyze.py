@@ -148,9 +148,9 @@ def test_a_plan_is_explained_with_what_spark_said(
     plain = CliRunner().invoke(app, ["explain", "spread:pipeline"])
     assert "(exactness unknown until --analyze-schema)" in plain.output
     for form in ("--logical", "--physical"):
-        asked = CliRunner().invoke(app, ["explain", "spread:pipeline", form, "--analyze-schema"])
-        assert "(approximate: order of addition)" in asked.output
-        assert "exactness unknown" not in asked.output
+        request = CliRunner().invoke(app, ["explain", "spread:pipeline", form, "--analyze-schema"])
+        assert "(approximate: order of addition)" in request.output
+        assert "exactness unknown" not in request.output
 
 
 def test_spark_is_asked_about_the_stages_of_a_plan_once(
@@ -164,8 +164,8 @@ def test_spark_is_asked_about_the_stages_of_a_plan_once(
         applied.append(operator)
         return apply_operator(operator, inputs, types)
 
-    # The room exports a function under the name of this module.
-    monkeypatch.setattr(sys.modules["tidegate.spark.analyze.prepare"], "apply_step", counting)
+    # The package exports a function under the name of this module.
+    monkeypatch.setattr(sys.modules["tidegate.spark.analyze.prepare"], "apply_operator", counting)
     shop = declared(lambda sales: sales.aggregate(by="item", n="count(*)"))
     plan = check(shop, spark, shards=2).plan
     assert len(applied) == sum(len(stage.operators) for stage in plan.stages)

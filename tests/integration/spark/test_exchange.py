@@ -7,20 +7,20 @@ from pyspark.sql import DataFrame
 from tests.integration.spark.rows import content
 from tidegate.dataflow import Batch
 from tidegate.spark import Route, Session
-from tidegate.spark.jobs.exchange import Place, read, write
+from tidegate.spark.jobs.exchange import BatchKey, read, write
 from tidegate.spark.jobs.tags import Tags
 
 ALONE = Tags(run=4, shard=1)
 
 
-def written(rows: DataFrame, root: object, route: Route | None = None) -> dict[Place, Batch]:
+def written(rows: DataFrame, root: object, route: Route | None = None) -> dict[BatchKey, Batch]:
     return write(rows, rows.columns, ALONE.levels(route), str(root), "worker-1")
 
 
 def test_rows_go_to_the_shard_of_their_key_nulls_too(spark: Session, tmp_path: Path) -> None:
     rows = spark.sql("select if(id % 5 = 0, null, id % 7) k, cast(id as string) v from range(100)")
     batches = written(rows, tmp_path, Route(("k",), 3))
-    assert batches.keys() <= {Place(4, 1, to) for to in range(3)}
+    assert batches.keys() <= {BatchKey(4, 1, to) for to in range(3)}
     assert sum(batch.rows for batch in batches.values()) == 100
     found = [
         {key for key, _ in content(read(spark, str(tmp_path), [batch], rows.schema))}
@@ -34,7 +34,7 @@ def test_every_write_has_a_folder_of_its_own_and_no_rows_give_no_batch(
     spark: Session, tmp_path: Path
 ) -> None:
     rows = spark.sql("select 1 k")
-    first, second = (written(rows, tmp_path)[Place(4, 1, 1)] for _ in range(2))
+    first, second = (written(rows, tmp_path)[BatchKey(4, 1, 1)] for _ in range(2))
     assert (first.rows, second.rows) == (1, 1)
     assert not set(first.files) & set(second.files)
     assert written(rows.where("k > 1"), tmp_path) == {}
@@ -49,14 +49,14 @@ def test_paths_say_whose_rows_they_hold_and_start_at_the_root(
     writer, attempt, *places = Path(file).parts[1:-1]
     assert (writer, len(attempt)) == ("worker-1", 32)
     assert places == ["run=4", "from=1", "to=0"]
-    assert place == Place(4, 1, 0)
+    assert place == BatchKey(4, 1, 0)
     assert batch.bytes == (tmp_path / file).stat().st_size
 
 
 def test_users_may_have_columns_with_the_names_of_folders(spark: Session, tmp_path: Path) -> None:
     rows = spark.sql("select id run, id + 1 `FROM`, id + 2 `to`, id tidegate_to from range(9)")
     batches = written(rows, tmp_path, Route(("run",), 2))
-    assert set(batches) == {Place(4, 1, 0), Place(4, 1, 1)}
+    assert set(batches) == {BatchKey(4, 1, 0), BatchKey(4, 1, 1)}
     assert content(read(spark, str(tmp_path), batches.values(), rows.schema)) == content(rows)
 
 

@@ -22,7 +22,7 @@ from tidegate.pipeline.nodes import SourceField
 from tidegate.spark import Session
 from tidegate.spark.analyze.schemas import empty_source
 from tidegate.spark.ingest.arrow_types import arrow_schema
-from tidegate.spark.ingest.csv_reader import Doubtful, QuickCsv
+from tidegate.spark.ingest.csv_reader import ArrowCsvReader, SparkRequired
 from tidegate.spark.ingest.layouts import layout_of
 from tidegate.spark.ingest.locate_bad_value import find_bad_value
 from tidegate.spark.ingest.readers import read_chunks
@@ -45,10 +45,10 @@ def gathered(strategy: Text) -> list[str]:
 
     @gathering
     @given(strategy)
-    def gather(text: str) -> None:
+    def move_files(text: str) -> None:
         texts[text] = None
 
-    gather()
+    move_files()
     return list(texts)
 
 
@@ -132,8 +132,8 @@ class Reading:
     def of(self, content: bytes) -> pa.Table | None:
         """The rows; None if Spark has to decide."""
         try:
-            tables = list(QuickCsv(self.columns, self.schema).read([content]))
-        except Doubtful:
+            tables = list(ArrowCsvReader(self.columns, self.schema).read([content]))
+        except SparkRequired:
             return None
         return pa.concat_tables([self.schema.empty_table(), *tables])
 

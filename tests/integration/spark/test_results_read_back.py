@@ -47,10 +47,10 @@ def gathered(columns: int) -> Rows:
 
     @gathering
     @given(st.lists(st.tuples(*[FIELD] * columns), max_size=3))
-    def gather(rows: Rows) -> None:
+    def move_files(rows: Rows) -> None:
         found.update(dict.fromkeys(rows))
 
-    gather()
+    move_files()
     return list(found)
 
 

@@ -20,15 +20,15 @@ chunks = 0
 kept: list[bytes] = []
 
 
-def check(asked: "Check", limits: "ChunkLimits", _: object) -> "Copied | NeedsSpark":
+def check(request: "Check", limits: "ChunkLimits", _: object) -> "Copied | NeedsSpark":
     from tidegate.spark.checker.protocol import Copied
     from tidegate.spark.ingest.ingest import check_chunk
 
     global chunks  # noqa: PLW0603
     chunks += 1
-    name = Path(asked.file).stem
+    name = Path(request.file).stem
     if name == "abort" or (name == "abort-if-used" and chunks > 1):
-        unfinished = Path(asked.root, f"{asked.name}.parquet.writing")
+        unfinished = Path(request.root, f"{request.name}.parquet.writing")
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_text("half of it")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -45,7 +45,7 @@ def check(asked: "Check", limits: "ChunkLimits", _: object) -> "Copied | NeedsSp
         return Copied(("../elsewhere.parquet",), 1, 1)
     if name == "break":
         raise PermissionError("the root is not ours")
-    return check_chunk(asked, limits)
+    return check_chunk(request, limits)
 
 
 def main() -> None:

@@ -30,12 +30,12 @@ from tidegate.settings import Settings
 from tidegate.spark import CheckerPool
 from tidegate.spark.checker import process
 from tidegate.spark.checker.process import PROGRAM
-from tidegate.spark.checker.protocol import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.checker.protocol import Check, Copied, DeclaredField, NeedsSpark
 from tidegate.spark.ingest.layouts import Layout
 
 FAILING = Path(__file__).with_name("checker_that_fails.py")
 SMALL = Settings(chunk_seconds=2.0, chunk_memory_bytes=512 << 20)
-FIELDS = (Declared("item_id", "bigint"), Declared("item_name", "string"))
+FIELDS = (DeclaredField("item_id", "bigint"), DeclaredField("item_name", "string"))
 TEXT = "item_id,item_name\n1,tea\n2,coffee\n"
 
 
@@ -49,9 +49,9 @@ class Checking:
     def __call__(self, name: str = "plain", text: str = TEXT) -> Copied | NeedsSpark:
         file = self.folder / f"{name}.csv"
         file.write_text(text)
-        return self.pool.check(self.asked(file))
+        return self.pool.check(self.request(file))
 
-    def asked(self, file: Path) -> Check:
+    def request(self, file: Path) -> Check:
         return Check("items", FIELDS, str(file), str(self.folder / "root"), f"chunks/{file.stem}")
 
     @property
@@ -95,9 +95,9 @@ def test_a_checker_refuses_a_chunk_as_it_is_refused_here(checking: Checking) -> 
     broken = checking.folder / "broken.parquet"
     broken.write_bytes(b"PAR1 and nothing more")
     with pytest.raises(UnreadableChunk):
-        checking.pool.check(checking.asked(broken))
+        checking.pool.check(checking.request(broken))
     with pytest.raises((NoSuchChunk, UnreadableChunk)):
-        checking.pool.check(checking.asked(checking.folder / "gone.csv"))
+        checking.pool.check(checking.request(checking.folder / "gone.csv"))
     assert checking.stored == []
 
 
@@ -113,20 +113,20 @@ def test_a_chunk_that_takes_long_is_checked_at_a_low_priority(
 
 
 def test_what_spark_has_no_room_for_is_refused_although_no_row_has_it(tmp_path: Path) -> None:
-    as_double = (Declared("item_id", "double"), FIELDS[1])
+    as_double = (DeclaredField("item_id", "double"), FIELDS[1])
     with Checking(tmp_path, Settings(chunk_spark_bytes=32 << 20)).pool as pool:
-        asked = [
+        request = [
             Check("items", as_double, str(file), str(tmp_path / "root"), f"chunks/{file.stem}")
             for file in (
                 hostile.unused_value(tmp_path / "small.parquet", 1 << 20),
                 hostile.unused_value(tmp_path / "large.parquet", 100 << 20),
             )
         ]
-        assert isinstance(pool.check(asked[0]), NeedsSpark)
+        assert isinstance(pool.check(request[0]), NeedsSpark)
         with pytest.raises(RowGroupTooLarge) as refused:
-            pool.check(asked[1])
+            pool.check(request[1])
         assert refused.value.limit == 32 << 20
-        assert isinstance(pool.check(asked[0]), NeedsSpark), "the bound ends with the chunk"
+        assert isinstance(pool.check(request[0]), NeedsSpark), "the bound ends with the chunk"
 
 
 def test_what_only_spark_can_judge_comes_back_with_its_columns(checking: Checking) -> None:
@@ -139,8 +139,8 @@ def test_files_and_roots_may_be_uris(checking: Checking) -> None:
     file = checking.folder / "1.csv"
     file.write_text(TEXT)
     root = (checking.folder / "root").as_uri()
-    asked = Check("items", FIELDS, file.as_uri(), root, "chunks/1")
-    assert checking.pool.check(asked).rows == 2  # type: ignore[union-attr]
+    request = Check("items", FIELDS, file.as_uri(), root, "chunks/1")
+    assert checking.pool.check(request).rows == 2  # type: ignore[union-attr]
     assert checking.stored == ["1.parquet"]
 
 

@@ -24,7 +24,7 @@ from tidegate.errors import (
 )
 from tidegate.settings import Settings
 from tidegate.spark.checker.limits import FLOOR_BYTES, ChunkLimits, Meter
-from tidegate.spark.checker.protocol import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.checker.protocol import Check, Copied, DeclaredField, NeedsSpark
 from tidegate.spark.ingest.ingest import check_chunk
 from tidegate.spark.ingest.layouts import Layout
 
@@ -33,16 +33,16 @@ LOW = replace(
     USUAL, chunk_line_bytes=1 << 20, chunk_value_bytes=1 << 20, chunk_decoded_bytes=8 << 20
 )
 """Limits that small files exceed."""
-PLAIN = (Declared("item_id", "bigint"), Declared("item_name", "string"))
-LISTS = (Declared("item_id", "bigint"), Declared("item_name", "array<string>"))
+PLAIN = (DeclaredField("item_id", "bigint"), DeclaredField("item_name", "string"))
+LISTS = (DeclaredField("item_id", "bigint"), DeclaredField("item_name", "array<string>"))
 
-Fields = tuple[Declared, ...]
+Fields = tuple[DeclaredField, ...]
 
 
 def checked(file: Path, settings: Settings = LOW, fields: Fields = PLAIN) -> Copied | NeedsSpark:
-    asked = Check("items", fields, str(file), str(file.parent / "root"), "chunks/1")
+    request = Check("items", fields, str(file), str(file.parent / "root"), "chunks/1")
     try:
-        return check_chunk(asked, ChunkLimits.from_settings(settings))
+        return check_chunk(request, ChunkLimits.from_settings(settings))
     except RunError:
         assert [it for it in (file.parent / "root").rglob("*") if it.is_file()] == []
         raise
@@ -143,7 +143,7 @@ def test_ordinary_files_that_compress_well_are_taken(tmp_path: Path) -> None:
 def test_a_row_group_that_spark_has_no_room_for_is_refused(tmp_path: Path) -> None:
     file, rows = tmp_path / "1.parquet", 300_000
     table = pa.table({"item_id": pa.array(range(rows), pa.int32()), "item_name": ["tea"] * rows})
-    fields = (Declared("item_id", "double"), Declared("item_name", "string"))
+    fields = (DeclaredField("item_id", "double"), DeclaredField("item_name", "string"))
     small = replace(USUAL, chunk_spark_bytes=1 << 20)
     parquet.write_table(table, file, compression="none")
     with pytest.raises(RowGroupTooLarge):

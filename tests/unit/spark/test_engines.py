@@ -10,61 +10,64 @@ from hypothesis import strategies as st
 
 from tidegate.errors import Complaint, EngineUnfit
 from tidegate.spark.session.engines import (
+    EngineCapabilities,
+    EngineKind,
+    EngineRequirements,
     Executor,
     Feature,
-    Host,
-    Kind,
-    Needs,
-    Offer,
-    Shared,
-    Standalone,
+    FolderSharing,
+    StandaloneCluster,
+    WorkerHost,
     mebibytes,
-    unfit,
+    shortfalls,
 )
 
-NEEDS = Needs(executor=Executor(cores=1, mib=512))
-WORKER = Host(cores=1, mib=1024)
-ROOM = Offer(Kind.CLUSTER, "Spark on spark://m:1", slots=2, within=20.0)
+NEEDS = EngineRequirements(executor=Executor(cores=1, mib=512))
+WORKER = WorkerHost(cores=1, mib=1024)
+ROOM = EngineCapabilities(EngineKind.CLUSTER, "Spark on spark://m:1", slots=2, within=20.0)
 NO_ROOM = replace(ROOM, slots=0)
-SHARED = Shared("/data", written_there=64, seen_here=64, written_here=8, seen_there=8)
+SHARED = FolderSharing("/data", written_there=64, seen_here=64, written_here=8, seen_there=8)
 
 counts = st.integers(0, 4)
-hosts = st.builds(Host, cores=counts, mib=st.integers(0, 4096))
-clusters = st.builds(Standalone, st.lists(hosts).map(tuple), st.lists(st.text()).map(tuple))
+hosts = st.builds(WorkerHost, cores=counts, mib=st.integers(0, 4096))
+clusters = st.builds(StandaloneCluster, st.lists(hosts).map(tuple), st.lists(st.text()).map(tuple))
 offers = st.builds(
-    Offer,
-    st.sampled_from(Kind),
+    EngineCapabilities,
+    st.sampled_from(EngineKind),
     st.just("an engine"),
     slots=st.none() | counts,
     cluster=st.none() | clusters,
-    shared=st.none() | st.builds(Shared, st.just("/data"), st.just(""), st.just(""), *[counts] * 4),
-    lacks=st.frozensets(st.sampled_from(Feature)),
+    shared=st.none()
+    | st.builds(FolderSharing, st.just("/data"), st.just(""), st.just(""), *[counts] * 4),
+    missing_features=st.frozensets(st.sampled_from(Feature)),
 )
 
 
-def only(needs: Needs, offer: Offer) -> Complaint:
-    (complaint,) = unfit(needs, offer)
+def only(requirements: EngineRequirements, capabilities: EngineCapabilities) -> Complaint:
+    (complaint,) = shortfalls(requirements, capabilities)
     return complaint
 
 
 def test_nothing_is_missing_where_there_is_room_and_the_folder_is_shared() -> None:
-    assert unfit(NEEDS, replace(ROOM, shared=SHARED)) == []
+    assert shortfalls(NEEDS, replace(ROOM, shared=SHARED)) == []
 
 
 def test_an_engine_that_does_not_tell_its_slots_has_run_something_and_fits() -> None:
-    assert unfit(NEEDS, replace(ROOM, slots=None)) == []
+    assert shortfalls(NEEDS, replace(ROOM, slots=None)) == []
 
 
 def test_a_cluster_without_workers_says_so_instead_of_hanging() -> None:
-    complaint = only(NEEDS, replace(NO_ROOM, cluster=Standalone(())))
+    complaint = only(NEEDS, replace(NO_ROOM, cluster=StandaloneCluster(())))
 
     assert complaint.required == "1 task slot on an executor of 1 core and 512 MiB"
     assert complaint.available == "0 within 20 s: no worker has registered with the master"
 
 
 def test_workers_that_are_too_small_are_listed_with_what_they_have() -> None:
-    needs = Needs(executor=Executor(cores=None, mib=4096))
-    complaint = only(needs, replace(NO_ROOM, cluster=Standalone((WORKER, Host(2, 512)))))
+    requirements = EngineRequirements(executor=Executor(cores=None, mib=4096))
+    complaint = only(
+        requirements, replace(NO_ROOM, cluster=StandaloneCluster((WORKER, WorkerHost(2, 512))))
+    )
 
     assert complaint.required == "1 task slot on an executor of 4096 MiB"
     found = "2 workers with 1 core and 1024 MiB, 2 cores and 512 MiB"
@@ -73,16 +76,16 @@ def test_workers_that_are_too_small_are_listed_with_what_they_have() -> None:
 
 
 def test_workers_with_too_few_cores_are_too_small_as_well() -> None:
-    needs = Needs(executor=Executor(cores=2, mib=512))
+    requirements = EngineRequirements(executor=Executor(cores=2, mib=512))
 
     assert (
         "spark.executor.cores"
-        in only(needs, replace(NO_ROOM, cluster=Standalone((WORKER,)))).advice
+        in only(requirements, replace(NO_ROOM, cluster=StandaloneCluster((WORKER,)))).advice
     )
 
 
 def test_a_cluster_that_others_use_names_them() -> None:
-    taken = Standalone((WORKER,), others=("shell (app-1)",))
+    taken = StandaloneCluster((WORKER,), others=("shell (app-1)",))
     complaint = only(NEEDS, replace(NO_ROOM, cluster=taken))
 
     assert complaint.available.endswith("1 core and 1024 MiB, shared with shell (app-1)")
@@ -90,7 +93,7 @@ def test_a_cluster_that_others_use_names_them() -> None:
 
 
 def test_where_nobody_else_is_the_reason_is_in_the_logs() -> None:
-    complaint = only(NEEDS, replace(NO_ROOM, cluster=Standalone((WORKER,))))
+    complaint = only(NEEDS, replace(NO_ROOM, cluster=StandaloneCluster((WORKER,))))
 
     assert "logs of the workers" in complaint.advice
 
@@ -109,9 +112,9 @@ def test_more_slots_than_there_are_can_be_required() -> None:
 @pytest.mark.parametrize(
     ("shared", "required", "available"),
     [
-        (Shared("/data", trouble_here="read-only"), "writable by this process", "read-only"),
+        (FolderSharing("/data", error_here="read-only"), "writable by this process", "read-only"),
         (
-            Shared("/data", trouble_there="no such file"),
+            FolderSharing("/data", error_there="no such file"),
             "readable and writable by executors",
             "no such file",
         ),
@@ -128,7 +131,7 @@ def test_more_slots_than_there_are_can_be_required() -> None:
     ],
 )
 def test_a_folder_that_is_not_shared_says_which_side_misses_what(
-    shared: Shared, required: str, available: str
+    shared: FolderSharing, required: str, available: str
 ) -> None:
     complaint = only(NEEDS, replace(ROOM, shared=shared))
 
@@ -137,32 +140,40 @@ def test_a_folder_that_is_not_shared_says_which_side_misses_what(
 
 
 def test_every_feature_that_an_engine_lacks_is_named_with_the_engine() -> None:
-    offer = Offer(Kind.OTHER, "another engine", lacks=frozenset({Feature.SUMS}))
-    complaint = only(NEEDS, offer)
+    capabilities = EngineCapabilities(
+        EngineKind.OTHER, "another engine", missing_features=frozenset({Feature.SUMS})
+    )
+    complaint = only(NEEDS, capabilities)
 
     assert complaint.what == "sums"
     assert complaint.required == "sums that overflow raise an error"
-    assert complaint.available == "another engine does otherwise"
+    assert complaint.available == "another engine behaves differently"
 
 
 def test_a_feature_that_is_not_needed_may_be_missing() -> None:
-    offer = Offer(Kind.OTHER, "another engine", lacks=frozenset({Feature.SUMS}))
+    capabilities = EngineCapabilities(
+        EngineKind.OTHER, "another engine", missing_features=frozenset({Feature.SUMS})
+    )
 
-    assert unfit(replace(NEEDS, features=frozenset()), offer) == []
+    assert shortfalls(replace(NEEDS, features=frozenset()), capabilities) == []
 
 
 def test_a_stage_that_cannot_run_is_named_with_the_reason() -> None:
-    offer = Offer(Kind.OTHER, "another engine", refused=(("top-1", "no such function"),))
+    capabilities = EngineCapabilities(
+        EngineKind.OTHER, "another engine", refused=(("top-1", "no such function"),)
+    )
 
-    assert (only(NEEDS, offer).what, only(NEEDS, offer).available) == (
+    assert (only(NEEDS, capabilities).what, only(NEEDS, capabilities).available) == (
         "stage top-1",
         "no such function",
     )
 
 
 @given(offers)
-def test_whatever_is_complained_about_says_required_versus_available(offer: Offer) -> None:
-    for complaint in unfit(NEEDS, offer):
+def test_whatever_is_complained_about_says_required_versus_available(
+    capabilities: EngineCapabilities,
+) -> None:
+    for complaint in shortfalls(NEEDS, capabilities):
         assert complaint.what
         assert complaint.required
         assert complaint.available
@@ -170,14 +181,18 @@ def test_whatever_is_complained_about_says_required_versus_available(offer: Offe
 
 
 @given(offers)
-def test_an_engine_fits_exactly_if_slots_folder_and_features_are_there(offer: Offer) -> None:
-    has_room = offer.slots is None or offer.slots >= 1
-    shared = offer.shared
+def test_an_engine_fits_exactly_if_slots_folder_and_features_are_there(
+    capabilities: EngineCapabilities,
+) -> None:
+    has_room = capabilities.slots is None or capabilities.slots >= 1
+    shared = capabilities.shared
     is_shared = shared is None or (
         shared.seen_here >= shared.written_there and shared.seen_there >= shared.written_here
     )
 
-    assert (not unfit(NEEDS, offer)) == (has_room and is_shared and not offer.lacks)
+    assert (not shortfalls(NEEDS, capabilities)) == (
+        has_room and is_shared and not capabilities.missing_features
+    )
 
 
 def test_the_error_lists_all_complaints_of_an_engine() -> None:

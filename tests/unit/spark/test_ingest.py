@@ -29,7 +29,7 @@ from tidegate.errors import (
     WrongColumnType,
 )
 from tidegate.spark import Session, digest, ingest, ingest_table
-from tidegate.spark.ingest.csv_reader import QuickCsv
+from tidegate.spark.ingest.csv_reader import ArrowCsvReader
 from tidegate.spark.ingest.parquet_writer import UNFINISHED
 
 BEGINNING = "chunks/run=7/to=1/sales/3"
@@ -122,7 +122,9 @@ def test_blocks_end_with_lines_and_ids_may_become_floats_in_any_of_them() -> Non
     lines = "".join(f'{id},"a, ""b""",{id}\r\n' for id in ids).removesuffix("\r\n")
     content = b"\xef\xbb\xbfid,name,amount\r\n" + lines.encode()
     pieces = [content[at : at + 7] for at in range(0, len(content), 7)]
-    quick = QuickCsv(("id", "name", "amount"), pa.schema({"amount": pa.float64(), "id": pa.int8()}))
+    quick = ArrowCsvReader(
+        ("id", "name", "amount"), pa.schema({"amount": pa.float64(), "id": pa.int8()})
+    )
     table = pa.concat_tables(quick.read(pieces))
     assert table["id"].to_pylist() == table["amount"].to_pylist() == list(range(100))
 

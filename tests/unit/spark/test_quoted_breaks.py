@@ -18,7 +18,7 @@ from pyarrow import parquet
 import tidegate as tg
 from tidegate.errors import UnreadableChunk
 from tidegate.spark import Session, ingest
-from tidegate.spark.ingest.csv_reader import Doubtful, QuickCsv
+from tidegate.spark.ingest.csv_reader import ArrowCsvReader, SparkRequired
 from tidegate.spark.ingest.parquet_files import csv_line, csv_records
 from tidegate.spark.ingest.quoted_breaks import BadQuotes, end_of_long_records, records
 
@@ -48,7 +48,7 @@ def test_what_python_writes_is_read_as_it_was(
     rows: list[tuple[str, str]], end: str, size: int
 ) -> None:
     content = written(rows, end)
-    found = pa.concat_tables(QuickCsv(("a", "b"), SCHEMA).read(checkpoint(content, size)))
+    found = pa.concat_tables(ArrowCsvReader(("a", "b"), SCHEMA).read(checkpoint(content, size)))
     assert [(a or "", b) for a, b in zip(*found.to_pydict().values(), strict=True)] == rows
     is_broken = any("\n" in a for a, _ in rows)
     assert end_of_long_records(checkpoint(content, size)) == (end if is_broken else "")
@@ -74,8 +74,8 @@ def test_where_a_piece_ends_changes_nothing(content: str, size: int) -> None:
 )
 def test_in_a_file_with_doubtful_quotes_a_line_is_a_record(content: str) -> None:
     assert not end_of_long_records([content.encode()])
-    with pytest.raises(Doubtful):
-        list(QuickCsv(("a", "b"), SCHEMA).read([content.encode()]))
+    with pytest.raises(SparkRequired):
+        list(ArrowCsvReader(("a", "b"), SCHEMA).read([content.encode()]))
 
 
 def test_a_quote_that_is_never_closed_does_not_gather_the_rest_of_a_file() -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidegate.dataflow import Batch
     from tidegate.pipeline import Pipeline
     from tidegate.pipeline.nodes import SourceField
-    from tidegate.spark import Rows, Stream
+    from tidegate.spark import Rows, StreamQuery
 
 Copy: TypeAlias = "Callable[[str, str], Batch]"
 LEAST_WAIT = 0.1
@@ -103,7 +103,7 @@ class FollowedStream:
     """A stream that is followed."""
 
     def __init__(
-        self, taking: _Taking, start: Callable[[float | None], Stream], every: float | None
+        self, taking: _Taking, start: Callable[[float | None], StreamQuery], every: float | None
     ) -> None:
         self.run = taking.run
         self.source = taking.source
@@ -187,7 +187,7 @@ class StreamIngestion:
         check_stream(source, fields, rows)
         taking = _Taking(run, source, fields, checkpoint, self._chunks)
 
-        def start(rhythm: float | None) -> Stream:
+        def start(rhythm: float | None) -> StreamQuery:
             return follow_stream(rows, taking.take, checkpoint, rhythm, f"{run}.{source}")
 
         return FollowedStream(taking, start, every)

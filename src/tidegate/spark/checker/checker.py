@@ -1,6 +1,6 @@
 """A chunk checker: a process that reads files of clients in place of the server.
 
-    server ──Check──▶ checker ──Copied | NeedsSpark | Refused | Failed──▶ server
+    server ──Check──▶ checker ──Copied | NeedsSpark | ChunkRefused | CheckFailed──▶ server
 
 It is started by `checker_main` with one connection as its standard input, has neither Spark nor a
 database, and its memory is bounded. A file that crashes it affects no other process.
@@ -26,9 +26,9 @@ from tidegate.spark.checker.protocol import (
     REFUSALS,
     Answer,
     Check,
-    Failed,
+    CheckFailed,
+    ChunkRefused,
     Ready,
-    Refused,
     receive,
     send,
 )
@@ -36,16 +36,16 @@ from tidegate.spark.ingest.ingest import check_chunk
 
 
 def main() -> None:
-    """Answer requests until the server closes the connection: then raises `EOFError`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at a terminal it is for the server
+    """Handle requests until the server closes the connection: then raises `EOFError`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at a terminal the server handles it
     with socket.socket(fileno=0) as connection:
         Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
         limits: ChunkLimits = receive(connection, ChunkLimits)
         confine(limits)
         send(connection, Ready())
         while True:
-            asked: Check = receive(connection, Check)
-            send(connection, answer(asked, limits))
+            request: Check = receive(connection, Check)
+            send(connection, answer(request, limits))
 
 
 def confine(limits: ChunkLimits) -> None:
@@ -58,7 +58,7 @@ def confine(limits: ChunkLimits) -> None:
 
 @contextmanager
 def at_most(more: int) -> Iterator[None]:
-    """Let this process allocate only so many bytes more, until the end of a block."""
+    """Limit the further memory of this process until the end of a block."""
     pa.default_memory_pool().release_unused()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (min(data_bytes() + more, hard), hard))
@@ -68,22 +68,22 @@ def at_most(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def answer(asked: Check, limits: ChunkLimits) -> Answer:
-    """What became of a chunk."""
+def answer(request: Check, limits: ChunkLimits) -> Answer:
+    """The answer to a request."""
     try:
-        return check_chunk(asked, limits, at_most)
+        return check_chunk(request, limits, at_most)
     except tuple(REFUSALS.values()) as error:
-        return Refused.by(error)
+        return ChunkRefused.by(error)
     except MemoryError:
-        return Refused.by(ChunkNeedsMemory(asked.source, asked.file, limits.memory_bytes))
+        return ChunkRefused.by(ChunkNeedsMemory(request.source, request.file, limits.memory_bytes))
     except Exception as error:  # noqa: BLE001  reported to the server
-        return Failed(type(error).__name__, str(error)[:1000])
+        return CheckFailed(type(error).__name__, str(error)[:1000])
     finally:
         pa.default_memory_pool().release_unused()
 
 
 def _end_with(connection: int) -> None:
-    """End when the server has: a chunk may keep the main thread for long."""
+    """Exit when the server has ended: checking a chunk may take the main thread long."""
     watched = select.poll()
     watched.register(connection, select.POLLRDHUP)
     watched.poll()

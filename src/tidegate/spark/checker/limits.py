@@ -1,7 +1,7 @@
-"""What a chunk may become while it is read: the limits, and a meter that counts against them.
+"""Limits on what a chunk decodes to, and a meter that enforces them.
 
-A file may stand for far more than its own bytes: compression and dictionaries repeat cheaply what
-is expensive to hold. So bytes are counted as they are decoded, and reading ends at the limit.
+A file may decode to far more than its own bytes, by compression and dictionaries. So bytes are
+counted as they are decoded, and reading ends at the limit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tidegate.settings import Settings
 
 FLOOR_BYTES = 256 << 20
-"""What any chunk may decode to, however small its file is."""
+"""Bytes that any chunk may decode to, however small its file is."""
 ALWAYS_TIMES = 4
-"""What any file may grow by, however large it is: text is about as large as what it stands for."""
+"""The factor that any file may grow by, however large it is."""
 _MIB = 1 << 20
 
 
@@ -56,7 +56,7 @@ class ChunkLimits(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Meter:
-    """Counts what one reading of a file decodes. Each method raises what is too large."""
+    """Counts what one reading of a file decodes. Each method raises if a limit is exceeded."""
 
     limits: ChunkLimits
     source: str
@@ -65,7 +65,7 @@ class Meter:
     decoded: int = 0
 
     def count(self, size: int) -> None:
-        """So many bytes more were decoded."""
+        """Count decoded bytes."""
         self.decoded += size
         limit = self.limits.decoded(self.sent)
         if self.decoded > limit:
@@ -85,7 +85,7 @@ class Meter:
         for table in tables:
             size = table.nbytes
             if size > self.limits.value_bytes:
-                self.measure(table)  # first: to name a column helps more
+                self.measure(table)  # first, because its error names a column
             self.count(size)
             yield table
 
@@ -96,7 +96,7 @@ class Meter:
             yield table
 
     def measure(self, table: pa.Table | pa.RecordBatch) -> None:
-        """Look for a value that is too large."""
+        """Raise `ValueTooLarge` for a value beyond the limit."""
         if table.nbytes <= self.limits.value_bytes:
             return
         for name, column in zip(table.schema.names, table.columns, strict=True):
@@ -134,7 +134,7 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 class _Lines:
-    """Measures lines that come in pieces. Any of \\n, \\r and \\r\\n ends one."""
+    """Measures lines of text in pieces. Any of \\n, \\r and \\r\\n ends one."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -145,7 +145,7 @@ class _Lines:
         """Of the last line that was begun, or of the one that is too long."""
 
     def is_too_long(self, piece: bytes) -> bool:
-        """Whether one of the lines is, with what came before."""
+        """Whether a line is too long, including its part in earlier pieces."""
         first, last = _first_end(piece), last_line_end(piece)
         if self._begun + (len(piece) if first < 0 else first) > self._most:
             return True
@@ -169,7 +169,7 @@ class _Lines:
         return bool(len(long))
 
     def _ends(self, piece: bytes) -> int:
-        # numpy counts ten times as fast as `bytes` does.
+        # numpy counts bytes ten times as fast as `bytes.count`.
         feeds = int(np.count_nonzero(np.frombuffer(piece, np.uint8) == ord("\n")))
         others = piece.count(b"\r") - piece.count(b"\r\n") if b"\r" in piece else 0
         goes_on = self._is_after_return and piece.startswith(b"\n")
@@ -183,6 +183,6 @@ def _first_end(piece: bytes) -> int:
 
 
 def last_line_end(piece: bytes) -> int:
-    """Where the last line end of a piece is; -1 where there is none."""
+    """The position of the last line end of a piece; -1 if there is none."""
     feed = piece.rfind(b"\n")
     return max(feed, piece.rfind(b"\r", feed + 1))

@@ -9,9 +9,9 @@ from types import ModuleType
 
 
 def without_pyspark() -> None:
-    """Let modules of `tidegate.spark` be loaded without the package's own names.
+    """Make modules of `tidegate.spark` importable without its `__init__`.
 
-    Those load pyspark, which takes longer and more memory than all that a checker needs.
+    That imports pyspark, which needs more time and memory than all the rest of a checker.
     """
     package = ModuleType("tidegate.spark")
     package.__path__ = [str(Path(__file__).parents[1])]
@@ -25,4 +25,4 @@ if __name__ == "__main__":
     try:
         main()
     except (EOFError, ConnectionError):
-        os._exit(0)  # the server is gone, and what Arrow has open need not be closed
+        os._exit(0)  # the server has ended; open files of Arrow need not be closed

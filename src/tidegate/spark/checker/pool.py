@@ -23,9 +23,9 @@ from tidegate.errors import (
 )
 from tidegate.spark.checker.limits import ChunkLimits
 from tidegate.spark.checker.process import PROGRAM, Checker, CheckerLost, CheckerSlow, NoChecker
-from tidegate.spark.checker.protocol import Copied, Failed, NeedsSpark, Refused
+from tidegate.spark.checker.protocol import CheckFailed, ChunkRefused, Copied, NeedsSpark
 from tidegate.spark.ingest.parquet_files import size
-from tidegate.spark.ingest.parquet_writer import remove_remains
+from tidegate.spark.ingest.parquet_writer import remove_leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from tidegate.spark.checker.protocol import Answer, Check
 
 MOST_CHUNKS = 5000
-"""After which a checker is replaced, whatever it may have kept."""
+"""Chunks after which a checker is replaced, to bound leaks."""
 MOST_GROWN = 4
-"""An idle checker may hold one part in so many of its memory; the rest is for the next chunk."""
+"""An idle checker may use this fraction (1/n) of its memory; the rest is for the next chunk."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class CheckerPool:
     def __init__(self, settings: Settings, program: Path = PROGRAM) -> None:
         self._program = program
         self.limits = ChunkLimits.from_settings(settings)
-        # A delivery that may begin must not wait for a checker that another client has.
+        # A delivery that is admitted must not wait for a checker of another client.
         self._most = max(1, settings.chunk_checkers, settings.http_deliveries)
         self._idle: list[Checker] = []
         self._every: set[Checker] = set()
@@ -57,12 +57,12 @@ class CheckerPool:
 
     @property
     def checkers(self) -> list[Checker]:
-        """All that there are now, idle or at work."""
+        """All current checkers, idle or busy."""
         with self._changed:
             return list(self._every)
 
     def warm(self) -> None:
-        """Start a checker for the first chunk, unless there is one. Does not wait for it."""
+        """Start a checker for the first chunk, unless there is one; returns at once."""
         with self._changed:
             if self._every or self._is_closed:
                 return
@@ -71,16 +71,18 @@ class CheckerPool:
             except NoChecker as reason:
                 _log.warning("could not start a chunk checker: %s", reason)
 
-    def check(self, asked: Check) -> Copied | NeedsSpark:
-        """Check a chunk. Raises what is wrong with it, or what may be tried again."""
-        sent = size(asked.file)
+    def check(self, request: Check) -> Copied | NeedsSpark:
+        """Check a chunk. Raises its error, or one that may be retried."""
+        sent = size(request.file)
         seconds = self.limits.duration(sent)
-        answer = self._try(asked, seconds, is_last=False) or self._try(asked, seconds, is_last=True)
+        answer = self._try(request, seconds, is_last=False) or self._try(
+            request, seconds, is_last=True
+        )
         assert answer is not None, "the last try raises"
-        return _taken(asked, answer)
+        return _checked(request, answer)
 
     def close(self) -> None:
-        """End all checkers at once; a chunk that is being checked may be delivered again."""
+        """End all checkers; a chunk that is being checked may be delivered again."""
         with self._changed:
             self._is_closed = True
             self._idle.clear()
@@ -93,56 +95,56 @@ class CheckerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ── one try ──
+    # ── one attempt ──
 
-    def _try(self, asked: Check, seconds: float, *, is_last: bool) -> Answer | None:
-        """The answer of a checker; None if it was lost and the chunk is to be tried once more."""
-        checker = self._borrow(asked, seconds, is_fresh=is_last)
+    def _try(self, request: Check, seconds: float, *, is_last: bool) -> Answer | None:
+        """The answer of a checker; None if it crashed and the chunk is to be tried once more."""
+        checker = self._borrow(request, seconds, is_fresh=is_last)
         answer = None
         try:
-            answer = checker.ask(asked, seconds)
+            answer = checker.ask(request, seconds)
         except CheckerSlow:
-            raise ChunkTooSlow(asked.source, asked.file, seconds) from None
+            raise ChunkTooSlow(request.source, request.file, seconds) from None
         except NoChecker as reason:
             if is_last:
-                raise _unavailable(asked, f"a checker failed: {reason}") from reason
+                raise _unavailable(request, f"a checker failed: {reason}") from reason
         except CheckerLost as lost:
-            self._refuse_closed(asked)
+            self._refuse_closed(request)
             _log.warning("chunk checker %d ended by %s", checker.pid, lost)
             if is_last:
-                raise ChunkCrashedChecker(asked.source, asked.file, str(lost)) from None
+                raise ChunkCrashedChecker(request.source, request.file, str(lost)) from None
         finally:
             self._give_back(checker, is_running=answer is not None)
             if not isinstance(answer, Copied):
-                remove_remains(asked.root, asked.name)
+                remove_leftovers(request.root, request.name)
         return answer
 
-    def _borrow(self, asked: Check, seconds: float, *, is_fresh: bool) -> Checker:
+    def _borrow(self, request: Check, seconds: float, *, is_fresh: bool) -> Checker:
         deadline = monotonic() + 2 * seconds
         with self._changed:
-            while not self._is_closed and not self._has_room():
+            while not self._is_closed and not self._is_available():
                 left = deadline - monotonic()
                 if left <= 0 or not self._changed.wait(left):
-                    raise _unavailable(asked, f"all {self._most} checkers are busy")
-            self._refuse_closed(asked)
+                    raise _unavailable(request, f"all {self._most} checkers are busy")
+            self._refuse_closed(request)
             if self._idle and not is_fresh:
                 return self._idle.pop()
             if len(self._every) >= self._most:
                 self._end(self._idle.pop())
-            return self._started(asked)
+            return self._started(request)
 
-    def _has_room(self) -> bool:
+    def _is_available(self) -> bool:
         return bool(self._idle) or len(self._every) < self._most
 
-    def _started(self, asked: Check) -> Checker:
+    def _started(self, request: Check) -> Checker:
         try:
             return self._start()
         except NoChecker as reason:
-            raise _unavailable(asked, str(reason)) from reason
+            raise _unavailable(request, str(reason)) from reason
 
-    def _refuse_closed(self, asked: Check) -> None:
+    def _refuse_closed(self, request: Check) -> None:
         if self._is_closed:
-            raise _unavailable(asked, "the server is stopping")
+            raise _unavailable(request, "the server is stopping")
 
     def _give_back(self, checker: Checker, *, is_running: bool) -> None:
         with self._changed:
@@ -167,15 +169,15 @@ class CheckerPool:
         checker.end()
 
 
-def _unavailable(asked: Check, reason: str) -> CheckerUnavailable:
-    return CheckerUnavailable(asked.source, asked.file, reason)
+def _unavailable(request: Check, reason: str) -> CheckerUnavailable:
+    return CheckerUnavailable(request.source, request.file, reason)
 
 
-def _taken(asked: Check, answer: Answer) -> Copied | NeedsSpark:
-    if isinstance(answer, Refused):
+def _checked(request: Check, answer: Answer) -> Copied | NeedsSpark:
+    if isinstance(answer, ChunkRefused):
         raise answer.error
-    if isinstance(answer, Failed):
-        raise ChunkNotCopied(asked.source, asked.file, answer.condition, answer.reason)
+    if isinstance(answer, CheckFailed):
+        raise ChunkNotCopied(request.source, request.file, answer.condition, answer.reason)
     return answer
 
 

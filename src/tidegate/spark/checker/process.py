@@ -1,4 +1,4 @@
-"""One chunk checker, as its server sees it: started, asked, ended."""
+"""Starts one chunk checker process, sends requests to it, and ends it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidegate.spark.checker.process_memory import data_bytes
-from tidegate.spark.checker.protocol import Answer, Copied, Ready, Refused, receive, send
+from tidegate.spark.checker.protocol import Answer, ChunkRefused, Copied, Ready, receive, send
 
 if TYPE_CHECKING:
     from tidegate.spark.checker.limits import ChunkLimits
     from tidegate.spark.checker.protocol import Check
 
 START_SECONDS = 60.0
-"""In which a checker has to be ready: loading Arrow takes half a second on an idle machine."""
+"""The time limit for a checker to be ready; importing Arrow takes 0.5 s on an idle machine."""
 END_SECONDS = 5.0
 LONG_SECONDS, LONG_NICENESS = 2.0, 10
-"""A chunk that takes longer is checked at this priority: other clients' work comes first."""
+"""A chunk that takes longer is checked at lower priority than other clients' work."""
 PROGRAM = Path(__file__).with_name("main.py")
-_KEPT_BACK = ("TIDEGATE_", "PG")
+_WITHHELD = ("TIDEGATE_", "PG")
 """Settings and addresses of a deployment that no checker needs."""
 _LAST_BYTES = 300
 
@@ -50,18 +50,18 @@ class Checker:
     """A process that checks one chunk at a time."""
 
     def __init__(self, limits: ChunkLimits, program: Path = PROGRAM) -> None:
-        """Start it, without waiting until it has."""
+        """Start the process, without waiting until it is ready."""
         self.chunks = 0
-        """How many chunks it was asked to check."""
+        """The number of chunks it has checked."""
         self.is_slowed = False
-        """Whether its priority was lowered, for good: only root may raise it again."""
+        """Whether its priority was lowered, permanently: only root may raise it again."""
         self._is_ready = False
         self._at_first = 0
         self._errors = TemporaryFile()  # noqa: SIM115  until `end`
-        self._connection, its = socket.socketpair()
+        self._connection, remote = socket.socketpair()
         try:
-            with its:
-                self._process = self._started(program, its)
+            with remote:
+                self._process = self._started(program, remote)
             self._connection.settimeout(START_SECONDS)
             send(self._connection, limits)
         except OSError as error:
@@ -81,24 +81,24 @@ class Checker:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The process id."""
         return self._process.pid
 
-    def ask(self, asked: Check, seconds: float) -> Answer:
-        """Its answer. Raises `NoChecker`, `CheckerLost` or `CheckerSlow`: then it has to end."""
+    def ask(self, request: Check, seconds: float) -> Answer:
+        """The answer. Raises `NoChecker`, `CheckerLost` or `CheckerSlow`: it must then end."""
         self._wait_ready()
         self.chunks += 1
         try:
             deadline = monotonic() + seconds
             self._connection.settimeout(seconds)
-            send(self._connection, asked)
+            send(self._connection, request)
             self._lower_priority_after(min(seconds, LONG_SECONDS))
             answer: Answer = receive(self._connection, Answer, deadline)
-            return _validated(asked, answer)
+            return _validated(request, answer)
         except TimeoutError:
             raise CheckerSlow from None
         except msgspec.MsgspecError as error:
-            raise CheckerLost(f"an answer that no checker gives: {error}") from None
+            raise CheckerLost(f"an invalid answer: {error}") from None
         except (EOFError, OSError, ValueError):  # the last from a connection that `end` has closed
             raise CheckerLost(self._how_it_ended()) from None
 
@@ -111,11 +111,11 @@ class Checker:
                 os.setpriority(os.PRIO_PROCESS, self.pid, LONG_NICENESS)
 
     def grown(self) -> int:
-        """Bytes of memory that it holds, or has reserved, beyond what it had at first."""
+        """Bytes of memory allocated or reserved since it was ready."""
         return self._memory() - self._at_first
 
     def _memory(self) -> int:
-        """What its limit counts."""
+        """The memory that its limit counts."""
         try:
             return data_bytes(self.pid)
         except OSError:
@@ -124,7 +124,7 @@ class Checker:
     def end(self) -> None:
         """Kill the process and wait for its end."""
         with suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for its answer
+            self._connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
         self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
@@ -163,18 +163,18 @@ class Checker:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: it for name, it in os.environ.items() if not name.startswith(_KEPT_BACK)}
+    kept = {name: it for name, it in os.environ.items() if not name.startswith(_WITHHELD)}
     ours = str(Path(__file__).parents[3])
-    # The system's allocator takes from it what is asked for, which is what the limit counts.
+    # The system's allocator does not reserve more than requested, which the limit would count.
     return {"ARROW_DEFAULT_MEMORY_POOL": "system", **kept, "PYTHONPATH": ours}
 
 
-def _validated(asked: Check, answer: Answer) -> Answer:
-    """The answer, if a checker may give it for this chunk; raises `msgspec.ValidationError`."""
-    if isinstance(answer, Refused):
+def _validated(request: Check, answer: Answer) -> Answer:
+    """The answer, if it is valid for this request; raises `msgspec.ValidationError`."""
+    if isinstance(answer, ChunkRefused):
         _ = answer.error
     if isinstance(answer, Copied):
         for file in answer.files:
-            if not file.startswith(asked.name) or "/" in file[len(asked.name) :]:
+            if not file.startswith(request.name) or "/" in file[len(request.name) :]:
                 raise msgspec.ValidationError(f"it names the file {file[:200]!r}")
     return answer

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 _DATA = 5
-"""Where it is in `/proc/PID/statm`, in pages."""
+"""The field of `/proc/PID/statm`, in pages."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def data_bytes(process: int | str = "self") -> int:
-    """What a process holds or has reserved, in bytes. Raises `OSError` when it is gone."""
+    """The bytes that a process has allocated or reserved. Raises `OSError` if it has ended."""
     return int(Path(f"/proc/{process}/statm").read_bytes().split()[_DATA]) * _PAGE

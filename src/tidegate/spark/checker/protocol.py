@@ -1,7 +1,7 @@
 """Messages between a server and its chunk checkers: frames of MessagePack of known types.
 
-A checker reads files of clients, so what it answers is only data: it is decoded into these types,
-and no class or function is looked up by a name that it gives, except for the refusals listed here.
+A checker reads files of clients, so its answers are not trusted: they are decoded into these types,
+and no class or function is looked up by a name in them, except for the refusals listed here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_ANSWER = 16 << 20
 _LENGTH = struct.Struct(">I")
-_MOMENT = 0.001
+_LEAST_SECONDS = 0.001
 
 REFUSALS = {
     it.__name__: it
@@ -43,28 +43,28 @@ REFUSALS = {
         errors.WrongColumnType,
     )
 }
-"""What a checker may refuse a chunk for."""
+"""The errors by which a checker may refuse a chunk."""
 
 
-class Declared(msgspec.Struct, frozen=True):
-    """A declared column of a source, as a `Field`; a checker does not load `tidegate.pipeline`."""
+class DeclaredField(msgspec.Struct, frozen=True):
+    """A `SourceField` for checkers, which do not import `tidegate.pipeline`."""
 
     name: str
     type: str
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A request: check this file, copy it below `root` to a file that is called `name`."""
+    """A request: check this file, and copy it below `root` to a file called `name`."""
 
     source: str
-    fields: tuple[Declared, ...]
+    fields: tuple[DeclaredField, ...]
     file: str
     root: str
     name: str
 
 
 class Copied(msgspec.Struct, frozen=True, tag=True):
-    """The chunk is good, and copied."""
+    """The chunk is valid, and copied."""
 
     files: tuple[str, ...]
     rows: int
@@ -77,40 +77,40 @@ class Copied(msgspec.Struct, frozen=True, tag=True):
 
 
 class NeedsSpark(msgspec.Struct, frozen=True, tag=True):
-    """Only Spark can judge the chunk; it is within the limits."""
+    """Only Spark can read the chunk; it is within the limits."""
 
     layout: Layout
-    misfit: tuple[str, str] | None = None
+    wrong_type: tuple[str, str] | None = None
     """The column, and its type in the file, that an error names if Spark cannot read the file."""
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
-    """The chunk is not taken."""
+class ChunkRefused(msgspec.Struct, frozen=True, tag=True):
+    """The chunk is refused."""
 
     condition: str
     fields: dict[str, str | int | float | tuple[str, ...] | None]
 
     @classmethod
-    def by(cls, error: errors.RunError) -> Refused:
-        """An error, to be raised elsewhere."""
+    def by(cls, error: errors.RunError) -> ChunkRefused:
+        """Encode an error."""
         values = {it.name: getattr(error, it.name) for it in fields(error)}
         return cls(error.condition, values)
 
     @property
     def error(self) -> errors.RunError:
-        """The error again. Raises `msgspec.ValidationError` if it is none of `REFUSALS`."""
+        """The decoded error. Raises `msgspec.ValidationError` if it is none of `REFUSALS`."""
         kind = REFUSALS.get(self.condition)
         if kind is None:
             raise msgspec.ValidationError(f"no refusal is called {self.condition[:80]!r}")
         names = {it.name for it in fields(kind)}
         if names != self.fields.keys():
             raise msgspec.ValidationError(f"{self.condition} has other fields")
-        made: errors.RunError = msgspec.convert(self.fields, kind)
-        return made
+        error: errors.RunError = msgspec.convert(self.fields, kind)
+        return error
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The checker could not copy the chunk; the cause may lie outside of it."""
+class CheckFailed(msgspec.Struct, frozen=True, tag=True):
+    """The checker could not copy the chunk; the cause may be outside of it."""
 
     condition: str
     reason: str
@@ -120,7 +120,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """The checker has started."""
 
 
-Answer: TypeAlias = Copied | NeedsSpark | Refused | Failed
+Answer: TypeAlias = Copied | NeedsSpark | ChunkRefused | CheckFailed
 _DECODERS: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
 
@@ -131,7 +131,7 @@ def send(connection: socket, message: msgspec.Struct) -> None:
 
 
 def receive(connection: socket, kind: Any, deadline: float = inf) -> Any:
-    """One message of this type, before a moment of `monotonic`.
+    """Receive one message of this type, before a `monotonic` deadline.
 
     Raises `EOFError`, `TimeoutError`, `msgspec.DecodeError`.
     """
@@ -146,7 +146,7 @@ def _exactly(connection: socket, length: int, deadline: float) -> bytes:
     received = bytearray()
     while len(received) < length:
         if deadline < inf:
-            connection.settimeout(max(_MOMENT, deadline - monotonic()))
+            connection.settimeout(max(_LEAST_SECONDS, deadline - monotonic()))
         piece = connection.recv(min(length - len(received), 1 << 16))
         if not piece:
             raise EOFError

@@ -1,1 +1,1 @@
-"""Reads, checks and copies what clients deliver."""
+"""Ingestion: reads, checks and copies chunks that clients deliver."""

@@ -1,4 +1,4 @@
-"""Declared types as Arrow types, for whoever reads and writes rows without Spark."""
+"""Declared types as Arrow types, to read and write rows without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class DeclaredColumn(Protocol):
-    """A column of a source: a `Field`, or what stands for one."""
+    """A column of a source: a `SourceField` or a `DeclaredField`."""
 
     @property
     def name(self) -> str: ...
@@ -39,7 +39,7 @@ _MOST_DIGITS = 38
 
 
 def arrow_type(declared: str) -> pa.DataType | None:
-    """The type that Spark writes and reads as the declared one; None where Spark has to say.
+    """The Arrow type of a declared type in Spark's files; None if only Spark knows it.
 
     >>> arrow_type("bigint"), arrow_type("DECIMAL(12, 2)"), arrow_type("map<int,int>")
     (DataType(int64), Decimal128Type(decimal128(12, 2)), None)
@@ -50,7 +50,7 @@ def arrow_type(declared: str) -> pa.DataType | None:
 
 
 def arrow_schema(fields: Sequence[DeclaredColumn]) -> pa.Schema | None:
-    """The columns of a source; None if one of them is of a type for Spark alone."""
+    """The columns of a source; None if one has a type that only Spark knows."""
     kinds = [arrow_type(field.type) for field in fields]
     if None in kinds:
         return None

@@ -1,7 +1,6 @@
-"""Fitting typed columns, as Parquet and Arrow files have them, to the declared types.
+"""Converts typed columns of Parquet and Arrow files to the declared types, without loss.
 
-Only what loses nothing: whole numbers and decimals of another width, moments of another unit, ids
-stored as floats.
+Integers and decimals of another width, timestamps of another unit, ids stored as floats.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _DIGITS = 38
-"""That 128 bits, and decimals of Spark, can hold."""
+"""The most digits of a decimal in 128 bits, and in Spark."""
 
 
 @dataclass(eq=False)
-class Misfit(Exception):
-    """A column is of a type that is not fitted to the declared one."""
+class IncompatibleType(Exception):
+    """A column has a type that is not converted to the declared one."""
 
     column: str
     found: str
@@ -29,48 +28,48 @@ class Misfit(Exception):
 
 
 @dataclass(eq=False)
-class Unfit(Exception):
-    """A value would change if it was fitted to the declared type."""
+class LossyValue(Exception):
+    """A value would change if it was converted to the declared type."""
 
     column: str
     value: str
 
 
-def places_of(schema: pa.Schema, found: Sequence[str]) -> list[int]:
-    """Where the declared columns are among those found, the first of each name."""
+def positions_of(schema: pa.Schema, found: Sequence[str]) -> list[int]:
+    """The positions of the declared columns among those found, the first of each name."""
     known = [name.casefold() for name in found]
     return [known.index(name.casefold()) for name in schema.names]
 
 
-def refuse_misfits(schema: pa.Schema, found: Sequence[pa.Field]) -> None:
-    """Raises `Misfit` for the first column that cannot be fitted; `found` are in this order."""
+def refuse_incompatible(schema: pa.Schema, found: Sequence[pa.Field]) -> None:
+    """Raise `IncompatibleType` for the first column that cannot be converted."""
     for field, it in zip(schema, found, strict=True):
-        if not _fits(it.type, field.type):
-            raise Misfit(field.name, str(it.type), str(field.type))
+        if not _is_convertible(it.type, field.type):
+            raise IncompatibleType(field.name, str(it.type), str(field.type))
 
 
-def fitted(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches with the columns of the schema, in its order. Raises `Unfit`."""
+def converted(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches with the columns of the schema, in its order. Raises `LossyValue`."""
     for batch in batches:
-        columns = map(_fit, schema, batch.columns)
+        columns = map(_convert, schema, batch.columns)
         yield pa.Table.from_arrays(list(columns), schema=schema)
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_convertible(found: pa.DataType, declared: pa.DataType) -> bool:
     if types.is_dictionary(found):
-        return _fits(found.value_type, wanted)
-    return found == wanted or types.is_null(found) or _is_kin(found, wanted)
+        return _is_convertible(found.value_type, declared)
+    return found == declared or types.is_null(found) or _is_related(found, declared)
 
 
-def _is_kin(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_related(found: pa.DataType, declared: pa.DataType) -> bool:
     """Whether values of one type may be values of another."""
-    if types.is_integer(wanted):
+    if types.is_integer(declared):
         return _is_number(found)
-    if types.is_floating(wanted):
-        return bool(types.is_floating(found) and found.bit_width <= wanted.bit_width)
-    if types.is_timestamp(wanted):
-        return bool(types.is_timestamp(found) and (found.tz is None) == (wanted.tz is None))
-    return any(alike(wanted) and alike(found) for alike in (_is_text, _is_decimal, types.is_date))
+    if types.is_floating(declared):
+        return bool(types.is_floating(found) and found.bit_width <= declared.bit_width)
+    if types.is_timestamp(declared):
+        return bool(types.is_timestamp(found) and (found.tz is None) == (declared.tz is None))
+    return any(alike(declared) and alike(found) for alike in (_is_text, _is_decimal, types.is_date))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -85,7 +84,7 @@ def _is_decimal(kind: pa.DataType) -> bool:
     return bool(types.is_decimal(kind) and kind.precision <= _DIGITS)
 
 
-def _fit(field: pa.Field, values: pa.Array) -> pa.Array:
+def _convert(field: pa.Field, values: pa.Array) -> pa.Array:
     if types.is_dictionary(values.type):
         values = _decoded(values)
     if values.type == field.type:
@@ -93,7 +92,7 @@ def _fit(field: pa.Field, values: pa.Array) -> pa.Array:
     try:
         return _cast(values, field.type)
     except pa.ArrowInvalid as error:
-        raise Unfit(field.name, str(_first_unfit(values, field.type))) from error
+        raise LossyValue(field.name, str(_first_lossy(values, field.type))) from error
 
 
 def _decoded(values: pa.DictionaryArray) -> pa.Array:
@@ -104,13 +103,13 @@ def _decoded(values: pa.DictionaryArray) -> pa.Array:
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_decimal(kind) and types.is_decimal(values.type):
-        # In 128 bits the digits that the scale adds could overflow unnoticed.
+        # In 128 bits the digits added by the scale could overflow silently.
         values = values.cast(pa.decimal256(2 * _DIGITS, kind.scale))
     return values.cast(kind)
 
 
-def _first_unfit(values: pa.Array, kind: pa.DataType) -> object:
-    """The first value that cannot be cast: by halves, since Arrow does not say which it was."""
+def _first_lossy(values: pa.Array, kind: pa.DataType) -> object:
+    """The first value that cannot be cast, found by bisection: Arrow does not report it."""
     while len(values) > 1:
         half = len(values) // 2
         first = values.slice(0, half)

@@ -1,9 +1,9 @@
-"""Free space on disks, of which a part is kept: a full disk stops PostgreSQL, and then everything.
+"""Reserves free disk space: a full disk stops PostgreSQL, and with it the deployment.
 
     chunks are refused        below the reserve: the setting, at most 5 % of the disk
-    copies are given up       below the floor: 512 MiB, at most 2.5 % of the disk
+    copies are aborted        below the floor: 512 MiB, at most 2.5 % of the disk
 
-What is left lets runs be cancelled and results of others be published.
+The reserve lets runs be cancelled and results of other runs be published.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tidegate.errors import NoSpace, SpaceReserved
 
 MOST_SHARE = 20
-"""A reserve is at most one part in so many of its disk."""
+"""A reserve is at most this fraction (1/n) of its disk."""
 FLOOR_BYTES, FLOOR_SHARE = 512 << 20, 40
 
 
@@ -27,13 +27,13 @@ class Space(NamedTuple):
     total: int
 
 
-def reserve_of(total: int, wanted: int) -> int:
-    """The bytes that are kept free on a disk.
+def reserve_of(total: int, setting: int) -> int:
+    """The bytes to keep free on a disk.
 
     >>> reserve_of(100 << 30, 1 << 30), reserve_of(1000, 1 << 30)
     (1073741824, 50)
     """
-    return min(wanted, total // MOST_SHARE)
+    return min(setting, total // MOST_SHARE)
 
 
 def floor_of(total: int) -> int:
@@ -42,7 +42,7 @@ def floor_of(total: int) -> int:
 
 
 def space_at(folder: str) -> Space | None:
-    """The space where a folder is or will be; None for what is not on a local disk."""
+    """The space of the disk of a folder, existing or not; None if it is not local."""
     if "://" in folder:
         return None
     path = Path(folder.removeprefix("file:")).absolute()
@@ -54,7 +54,7 @@ def space_at(folder: str) -> Space | None:
 
 
 def refuse_below_floor(folder: str) -> None:
-    """Raise `NoSpace` where so little is left that nothing more may be copied."""
+    """Raise `NoSpace` if the free space is below the floor."""
     space = space_at(folder)
     if space is not None and space.free < floor_of(space.total):
         raise NoSpace(folder)
@@ -63,15 +63,15 @@ def refuse_below_floor(folder: str) -> None:
 class DiskReserve:
     """The free space that a deployment keeps on the disks of its folders."""
 
-    def __init__(self, folders: Iterable[str], wanted: int) -> None:
+    def __init__(self, folders: Iterable[str], setting: int) -> None:
         self._folders = tuple(folders)
-        self._wanted = wanted
+        self._setting = setting
 
     def check(self, incoming: int = 0) -> None:
-        """Raise `SpaceReserved` if so many bytes more would take of the reserve."""
+        """Raise `SpaceReserved` if so many bytes more would use the reserve."""
         for folder in self._folders:
             space = space_at(folder)
             if space is not None:
-                reserve = reserve_of(space.total, self._wanted)
-                if self._wanted and space.free - incoming < reserve:
+                reserve = reserve_of(space.total, self._setting)
+                if self._setting and space.free - incoming < reserve:
                     raise SpaceReserved(folder, space.free, reserve)

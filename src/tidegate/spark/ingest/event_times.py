@@ -1,6 +1,6 @@
-"""When the rows of a chunk happened: the latest time in a column of the files it was copied to.
+"""The latest event time of a chunk, from the files that it was copied to.
 
-The files tell it in their footers, except for what Spark writes as INT96: there the column is read.
+It is read from the footers, except for INT96 columns written by Spark, whose values are read.
 Times are milliseconds since 1970. A date is its midnight, and a timestamp without a time zone is
 taken for UTC, as sessions take it.
 """
@@ -27,9 +27,9 @@ _COMPARED = ("INT32", "INT64")
 
 
 def watermark(root: str, files: Sequence[str], declared: EventTime | None) -> int | None:
-    """What a chunk's rows say about time, if its source has event time and any of them does.
+    """The watermark after a chunk; None without event time, or if it is null in all rows.
 
-    Others may follow that are as late as is allowed, so the last moment before those is over.
+    It is just before the latest time less the delay, since later rows may be that late.
     """
     latest = None if declared is None else latest_event(root, files, declared.column)
     return None if declared is None or latest is None else latest - declared.delay - 1
@@ -54,9 +54,9 @@ def _latest(file: parquet.ParquetFile, column: str) -> Iterator[int]:
     place = next(at for at in range(len(schema)) if schema.column(at).path == column)
     for group in range(file.num_row_groups):
         chunk = file.metadata.row_group(group).column(place)
-        told = chunk.statistics
-        if told is not None and told.has_min_max and chunk.physical_type in _COMPARED:
-            yield int(told.max_raw)
+        statistics = chunk.statistics
+        if statistics is not None and statistics.has_min_max and chunk.physical_type in _COMPARED:
+            yield int(statistics.max_raw)
         else:
             yield from _read(file, group, column)
 

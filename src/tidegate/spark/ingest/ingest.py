@@ -1,17 +1,17 @@
-"""Taking what clients deliver: every chunk is checked and copied before anything is recorded.
+"""Ingests chunks: each is checked and copied before anything is recorded.
 
-    CSV ───────────── quick_csv ─────┐
-    Parquet, Arrow ── quick_columns ─┼──▶ typed Parquet below the root folder ──▶ Batch
-    whatever is doubtful ── Spark ───┘
+    CSV ───────────── csv_reader ────┐
+    Parquet, Arrow ── column_reader ─┼──▶ typed Parquet below the root folder ──▶ Batch
+    where Arrow and Spark ── Spark ──┘
+    might differ
 
 The copy has the declared columns in their declared types, so that a stage reads it like any other
-batch. A chunk that is refused leaves no file behind.
+batch. A refused chunk leaves no file.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,21 +31,27 @@ from tidegate.errors import (
 )
 from tidegate.settings import Settings
 from tidegate.spark.checker.limits import ChunkLimits, Meter
-from tidegate.spark.checker.protocol import Check, Copied, Declared, NeedsSpark
+from tidegate.spark.checker.protocol import Check, Copied, DeclaredField, NeedsSpark
 from tidegate.spark.ingest.arrow_types import DeclaredColumn, arrow_schema, arrow_type
-from tidegate.spark.ingest.column_reader import Misfit, Unfit, fitted, places_of, refuse_misfits
-from tidegate.spark.ingest.csv_reader import Doubtful, QuickCsv
+from tidegate.spark.ingest.column_reader import (
+    IncompatibleType,
+    LossyValue,
+    converted,
+    positions_of,
+    refuse_incompatible,
+)
+from tidegate.spark.ingest.csv_reader import ArrowCsvReader, SparkRequired
 from tidegate.spark.ingest.layouts import Layout, layout_of, with_breaks
 from tidegate.spark.ingest.parquet_files import PARQUET, locate, size
-from tidegate.spark.ingest.parquet_writer import land
+from tidegate.spark.ingest.parquet_writer import write_file
 from tidegate.spark.ingest.quoted_breaks import records
 from tidegate.spark.ingest.row_group_size import GroupRows, rows_of
 from tidegate.spark.ingest.validation import (
-    batches_to_vet,
+    batches_to_validate,
     refuse_large_groups,
-    vet_csv,
-    vet_long_records,
-    vet_parquet,
+    validate_csv,
+    validate_long_records,
+    validate_parquet,
 )
 
 if TYPE_CHECKING:
@@ -57,19 +63,19 @@ if TYPE_CHECKING:
     from tidegate.spark.session.sessions import Session
 
 _BROKEN = (pa.ArrowException, csv.Error, ValueError, LookupError, ArithmeticError, TypeError)
-"""What reading a damaged file may raise."""
+"""Errors of reading a damaged file."""
 ARROW = (".arrow", ".feather", ".ipc")
 BLOCK_BYTES = 2 << 20
 BLOCK_ROWS = 1 << 16
-"""How much is read at a time."""
+"""The amounts read at a time."""
 _ARROW_FILE = b"ARROW1"
 _IN_MEMORY = "a table in memory"
-_USUAL = ChunkLimits.from_settings(Settings())
+_DEFAULT_LIMITS = ChunkLimits.from_settings(Settings())
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A file, and what its source declares."""
+    """A file, and the declared columns of its source."""
 
     source: str
     fields: tuple[DeclaredColumn, ...]
@@ -85,36 +91,36 @@ class _Chunk:
 
 
 def check_chunk(
-    asked: Check,
-    limits: ChunkLimits = _USUAL,
+    request: Check,
+    limits: ChunkLimits = _DEFAULT_LIMITS,
     confined: Callable[[int], AbstractContextManager[object]] = nullcontext,
 ) -> Copied | NeedsSpark:
-    """Check a chunk and copy it, unless only Spark can judge it: then it is within the limits.
+    """Check a chunk and copy it, unless only Spark can read it: then it is within the limits.
 
-    All that looks into a client's file is done here, in a process that may be lost. `confined`
-    bounds what is allocated within a block: Spark needs as much for the same pages.
+    All reading of a client's file is done here, in a process that may crash. `confined` limits
+    the memory allocated within a block: Spark needs as much for the same pages.
     """
-    chunk = _Chunk(asked.source, asked.fields, asked.file)
+    chunk = _Chunk(request.source, request.fields, request.file)
     layout = _layout(chunk)
     _refuse_missing(chunk, layout.columns)
     meter = Meter(limits, chunk.source, chunk.file, size(chunk.file))
     try:
-        batch = _copy_quickly(chunk, layout.columns, asked.root, asked.name, meter)
+        batch = _copy_by_arrow(chunk, layout.columns, request.root, request.name, meter)
         return Copied(batch.files, batch.rows, batch.bytes)
-    except (Doubtful, Misfit) as doubt:
-        misfit = doubt if isinstance(doubt, Misfit) else None
-    if misfit and chunk.is_arrow:
-        raise _blamed(chunk, misfit)
+    except (SparkRequired, IncompatibleType) as reason:
+        wrong_type = reason if isinstance(reason, IncompatibleType) else None
+    if wrong_type and chunk.is_arrow:
+        raise _wrong_type(chunk, wrong_type)
     try:
         with confined(limits.spark_bytes) if chunk.is_parquet else nullcontext():
-            _vet(chunk, layout.columns, replace(meter, decoded=0))
+            _validate(chunk, layout.columns, replace(meter, decoded=0))
     except MemoryError:
         raise RowGroupTooLarge(chunk.source, chunk.file, limits.spark_bytes) from None
-    blamed = (misfit.column, misfit.found) if misfit else None
+    column = (wrong_type.column, wrong_type.found) if wrong_type else None
     whole = with_breaks(layout, chunk.file)
     if whole.long_end:
-        vet_long_records(meter, layout.columns, records(_pieces(chunk)))
-    return NeedsSpark(whole, blamed)
+        validate_long_records(meter, layout.columns, records(_pieces(chunk)))
+    return NeedsSpark(whole, column)
 
 
 def ingest(
@@ -128,30 +134,32 @@ def ingest(
 ) -> Batch:
     """Copy a chunk to files below `root` whose names begin with `beginning`.
 
-    The beginning is one that was never used, so that nothing is overwritten. The session is asked
-    for only when the file has something that only Spark can judge. `check` is where the file is
-    looked into: here, or in a process of a `CheckerPool`.
+    `beginning` is unique, so that nothing is overwritten. The session is opened only if the file
+    has something that only Spark can read. `check` reads the file: in this process, or in a
+    process of a `CheckerPool`.
 
     Raises `UnknownSource`, `NoSuchChunk`, `UnknownFormat`, `MissingColumns`, `WrongColumnType`,
-    `BadValue`, `BadLine`, `UnreadableChunk` or a limit that is exceeded, each the chunk's own
-    fault; `NoSpace`, `CheckerUnavailable` or `ChunkNotCopied`, which may be tried again.
+    `BadValue`, `BadLine`, `UnreadableChunk` or an exceeded limit, which are errors of the chunk;
+    `NoSpace`, `CheckerUnavailable` or `ChunkNotCopied`, which may be retried.
     """
     fields = _declared(pipeline, source)
-    declared = tuple(Declared(it.name, it.type) for it in fields)
-    asked = Check(source, declared, _present(source, file), root, beginning)
-    answer = check(asked)
+    declared = tuple(DeclaredField(it.name, it.type) for it in fields)
+    request = Check(source, declared, _present(source, file), root, beginning)
+    answer = check(request)
     if isinstance(answer, Copied):
         return answer.batch
     from tidegate.spark.ingest.spark_copy import (  # checkers have no pyspark
-        VettedChunk,
+        ValidatedChunk,
         copy_by_spark,
     )
 
-    chunk = _Chunk(source, fields, asked.file)
-    misfit = _blamed(chunk, Misfit(*answer.misfit, "")) if answer.misfit else None
+    chunk = _Chunk(source, fields, request.file)
+    wrong_type = (
+        _wrong_type(chunk, IncompatibleType(*answer.wrong_type, "")) if answer.wrong_type else None
+    )
     spark = session() if callable(session) else session
-    vetted = VettedChunk(source, fields, asked.file, answer.layout)
-    return copy_by_spark(spark, vetted, root, beginning, misfit)
+    validated = ValidatedChunk(source, fields, request.file, answer.layout)
+    return copy_by_spark(spark, validated, root, beginning, wrong_type)
 
 
 def ingest_table(
@@ -162,25 +170,15 @@ def ingest_table(
     _refuse_missing(chunk, table.column_names)
     try:
         schema = _arrow_schema(chunk)
-        places = places_of(schema, table.column_names)
-        refuse_misfits(schema, [table.schema.field(place) for place in places])
+        places = positions_of(schema, table.column_names)
+        refuse_incompatible(schema, [table.schema.field(place) for place in places])
         batches = table.select(places).to_batches(BLOCK_ROWS)
-        return _land(chunk, root, beginning, schema, fitted(schema, batches))
-    except Misfit as misfit:
-        raise _blamed(chunk, misfit) from None
+        return _write_copy(chunk, root, beginning, schema, converted(schema, batches))
+    except IncompatibleType as wrong_type:
+        raise _wrong_type(chunk, wrong_type) from None
 
 
-def digest(file: str) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
-    system, inside = locate(file)
-    made = hashlib.sha256()
-    with system.open_input_stream(inside, compression=None) as stream:
-        while block := stream.read(BLOCK_BYTES):
-            made.update(block)
-    return made.hexdigest()
-
-
-# --- What is there ---------------------------------------------------------------------------
+# --- Source and file -------------------------------------------------------------------------
 
 
 def _declared(pipeline: Pipeline, source: str) -> tuple[SourceField, ...]:
@@ -216,7 +214,7 @@ def _refuse_missing(chunk: _Chunk, found: Sequence[str]) -> None:
 
 @contextmanager
 def _readable(chunk: _Chunk) -> Iterator[None]:
-    """What cannot be read is broken."""
+    """Raise `UnreadableChunk` for any error of reading."""
     try:
         yield
     except MemoryError:
@@ -229,15 +227,17 @@ def _readable(chunk: _Chunk) -> Iterator[None]:
 # --- Copying without Spark -------------------------------------------------------------------
 
 
-def _copy_quickly(chunk: _Chunk, found: Sequence[str], root: str, name: str, meter: Meter) -> Batch:
+def _copy_by_arrow(
+    chunk: _Chunk, found: Sequence[str], root: str, name: str, meter: Meter
+) -> Batch:
     schema = _arrow_schema(chunk)
     if chunk.is_arrow:
         rows = meter.tables(_of_arrow(chunk, schema))
     elif chunk.is_parquet:
         rows = meter.tables(_of_parquet(chunk, schema))
     else:
-        rows = meter.measured(QuickCsv(found, schema).read(meter.pieces(_pieces(chunk))))
-    return _land(chunk, root, name, schema, rows)
+        rows = meter.measured(ArrowCsvReader(found, schema).read(meter.pieces(_pieces(chunk))))
+    return _write_copy(chunk, root, name, schema, rows)
 
 
 def _arrow_schema(chunk: _Chunk) -> pa.Schema:
@@ -248,17 +248,19 @@ def _arrow_schema(chunk: _Chunk) -> pa.Schema:
         kind = next(it.type for it in chunk.fields if arrow_type(it.type) is None)
         reason = f"columns of type {kind} are taken from Parquet files only"
         raise UnreadableChunk(chunk.source, chunk.file, reason)
-    raise Doubtful("a type that only Spark knows")
+    raise SparkRequired("a type that only Spark reads")
 
 
-def _land(
+def _write_copy(
     chunk: _Chunk, root: str, name: str, schema: pa.Schema, rows: Iterable[pa.Table]
 ) -> Batch:
     try:
-        return land(root, name, schema, rows)
-    except Unfit as unfit:
-        kind = _type_of(chunk, unfit.column)
-        raise BadValue(chunk.source, chunk.file, unfit.column, unfit.value, kind) from unfit
+        return write_file(root, name, schema, rows)
+    except LossyValue as shortfalls:
+        kind = _type_of(chunk, shortfalls.column)
+        raise BadValue(
+            chunk.source, chunk.file, shortfalls.column, shortfalls.value, kind
+        ) from shortfalls
 
 
 def _pieces(chunk: _Chunk) -> Iterator[bytes]:
@@ -271,12 +273,12 @@ def _pieces(chunk: _Chunk) -> Iterator[bytes]:
 def _of_parquet(chunk: _Chunk, schema: pa.Schema) -> Iterator[pa.Table]:
     with _readable(chunk), _opened_parquet(chunk) as file:
         stored = file.schema_arrow
-        places = places_of(schema, stored.names)
+        places = positions_of(schema, stored.names)
         names = [stored.field(place).name for place in places]
         if any(stored.names.count(name) > 1 for name in names):
-            raise Doubtful("two columns of one name")
-        refuse_misfits(schema, [stored.field(place) for place in places])
-        yield from fitted(schema, _groups(chunk, file, names))
+            raise SparkRequired("two columns of one name")
+        refuse_incompatible(schema, [stored.field(place) for place in places])
+        yield from converted(schema, _groups(chunk, file, names))
 
 
 def _groups(
@@ -292,7 +294,7 @@ def _groups(
 
 def _opened_parquet(chunk: _Chunk, **how: object) -> parquet.ParquetFile:
     system, inside = locate(chunk.file)
-    # Read ahead, Arrow would keep about the whole file in memory.
+    # With read-ahead, Arrow would have about the whole file in memory.
     return parquet.ParquetFile(
         inside, filesystem=system, buffer_size=BLOCK_BYTES, pre_buffer=False, **how
     )
@@ -300,15 +302,15 @@ def _opened_parquet(chunk: _Chunk, **how: object) -> parquet.ParquetFile:
 
 def _of_arrow(chunk: _Chunk, schema: pa.Schema) -> Iterator[pa.Table]:
     with _readable(chunk), _opened_arrow(chunk) as reader:
-        places = places_of(schema, reader.schema.names)
-        refuse_misfits(schema, [reader.schema.field(place) for place in places])
+        places = positions_of(schema, reader.schema.names)
+        refuse_incompatible(schema, [reader.schema.field(place) for place in places])
         batches = (batch.select(places) for batch in _batches(reader))
-        yield from fitted(schema, batches)
+        yield from converted(schema, batches)
 
 
 @contextmanager
 def _opened_arrow(chunk: _Chunk) -> Iterator[ipc.RecordBatchFileReader]:
-    """A file or a stream: Arrow has two formats, which their names do not tell apart."""
+    """Opens either of the two Arrow formats, file and stream, which share their suffixes."""
     system, inside = locate(chunk.file)
     with system.open_input_file(inside) as file:
         is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
@@ -317,7 +319,7 @@ def _opened_arrow(chunk: _Chunk) -> Iterator[ipc.RecordBatchFileReader]:
 
 
 def _batches(reader: ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
-    """In pieces: a file may be one large batch. Arrow checks nothing unless it is asked to."""
+    """The batches in pieces, since a file may be one large batch; Arrow does not validate them."""
     is_stream = isinstance(reader, ipc.RecordBatchStreamReader)
     numbers = range(0 if is_stream else reader.num_record_batches)
     for batch in reader if is_stream else map(reader.get_batch, numbers):
@@ -327,27 +329,27 @@ def _batches(reader: ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, rows)
 
 
-# --- What Spark may read ---------------------------------------------------------------------
+# --- Validation for Spark --------------------------------------------------------------------
 
 
-def _vet(chunk: _Chunk, found: Sequence[str], meter: Meter) -> None:
-    """Read the file to its end. Raises what is too large, or that it cannot be read."""
+def _validate(chunk: _Chunk, found: Sequence[str], meter: Meter) -> None:
+    """Read the whole file. Raises an exceeded limit, or `UnreadableChunk`."""
     if not chunk.is_parquet:
-        vet_csv(meter, found, _pieces(chunk))
+        validate_csv(meter, found, _pieces(chunk))
         return
-    wanted = {it.name.casefold() for it in chunk.fields}
+    declared = {it.name.casefold() for it in chunk.fields}
     with _readable(chunk), _opened_parquet(chunk) as file:
-        names = {name for name in file.schema_arrow.names if name.casefold() in wanted}
+        names = {name for name in file.schema_arrow.names if name.casefold() in declared}
         refuse_large_groups(meter, file, sorted(names))
-        vet_parquet(meter, batches_to_vet(file, sorted(names)))
+        validate_parquet(meter, batches_to_validate(file, sorted(names)))
 
 
-# --- What to blame ---------------------------------------------------------------------------
+# --- Errors ----------------------------------------------------------------------------------
 
 
-def _blamed(chunk: _Chunk, misfit: Misfit) -> WrongColumnType:
-    declared = _type_of(chunk, misfit.column)
-    return WrongColumnType(chunk.source, chunk.file, misfit.column, misfit.found, declared)
+def _wrong_type(chunk: _Chunk, wrong_type: IncompatibleType) -> WrongColumnType:
+    declared = _type_of(chunk, wrong_type.column)
+    return WrongColumnType(chunk.source, chunk.file, wrong_type.column, wrong_type.found, declared)
 
 
 def _type_of(chunk: _Chunk, column: str) -> str:

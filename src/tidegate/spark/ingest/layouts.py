@@ -15,14 +15,14 @@ CSV = (".csv", ".csv.gz", ".csv.bz2")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What files must have in common to be read together."""
+    """The properties that files must share to be read together."""
 
     format: Literal["csv", "parquet", "arrow"]
     columns: tuple[str, ...]
     floats: frozenset[str] = frozenset()
     """Parquet: the columns that are stored as floating point, in lower case."""
     long_end: str = ""
-    """CSV: how records end if quoted fields go on in the next line; empty if a line is a record."""
+    """CSV: the line end if quoted fields continue in the next line; empty if a line is a record."""
 
 
 def layout_of(file: str) -> Layout:
@@ -38,10 +38,10 @@ def layout_of(file: str) -> Layout:
 
 
 def whole_layout_of(file: str) -> Layout:
-    """The layout of a file, which is read to its end if it is CSV."""
+    """The layout of a file; a CSV file is read wholly."""
     return with_breaks(layout_of(file), file)
 
 
 def with_breaks(layout: Layout, file: str) -> Layout:
-    """The layout of a CSV file, once the whole of it was looked through for quoted breaks."""
+    """The layout of a CSV file, after reading all of it to find quoted line breaks."""
     return replace(layout, long_end=csv_long_end(file)) if layout.format == "csv" else layout

@@ -1,7 +1,7 @@
-"""Naming the value that a scan could not read, once its job has failed.
+"""Locates the value that Spark could not read, after its job has failed.
 
-Spark tells the value, not its file or column, and carrying those along would cost every good
-row. So the files are read again, only after a failure and up to the first bad value.
+Spark reports the value, not its file or column, and adding those to all rows would be expensive. So
+the files are read again, only after a failure and up to the first bad value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.spark.ingest.readers import (
     csv_text,
     is_float_id,
     parquet_rows,
-    place_of,
+    position_of,
 )
 from tidegate.spark.jobs.spark_errors import SPARK_ERRORS
 
@@ -44,14 +44,14 @@ _CONDITIONS = (
     "NUMERIC_VALUE_OUT_OF_RANGE",
     "USER_RAISED_EXCEPTION",
 )
-"""How Spark names a value that is not of its type; the last is our own check of float ids."""
+"""Error conditions for a value of the wrong type; the last is that of `readers`."""
 
 _LONGEST = 80
 
 
 @dataclass(frozen=True, slots=True)
-class _Suspect:
-    """A column that may hold bad values: its value as the file has it, and when that is bad."""
+class _TypedColumn:
+    """A column that may have bad values: its value in the file, and the condition for a bad one."""
 
     field: StructField
     value: Column
@@ -59,91 +59,93 @@ class _Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A bad value, and the path of its file in Spark's spelling."""
+class _BadValue:
+    """A bad value, and the path of its file as reported by Spark."""
 
     field: StructField
     value: str
     path: str
 
 
-def may_be_a_value(cause: Cause) -> bool:
-    """Whether a job can have failed because of a value in a client's file."""
+def is_bad_value(cause: Cause) -> bool:
+    """Whether a value in a client's file may be the cause of a failed job."""
     return cause.condition.startswith(_CONDITIONS)
 
 
 def find_bad_value(
     session: Session, source: str, schema: StructType, files: Files
 ) -> BadValue | None:
-    """The first value that is not of its declared type; None also when Spark cannot tell."""
+    """The first value that is not of its declared type; None also if Spark fails to find it."""
     try:
         for layout, same in by_layout(files).items():
             if found := _first(session, schema, layout, same):
                 return _named(source, layout, same, found)
     except (*SPARK_ERRORS, OSError):
-        # The failure that led here is the one to tell.
+        # The original failure is the one to report.
         return None
     return None
 
 
 def find_bad_line(file: str, layout: Layout) -> int | None:
-    """The number of the first line that has another number of fields; None if it is far behind."""
+    """The first line with another number of fields; None beyond the limits of `csv_records`."""
     for number, fields in csv_records(file, is_long=bool(layout.long_end)):
         if fields and number > 1 and len(fields) != len(layout.columns):
             return number
     return None
 
 
-def _first(session: Session, schema: StructType, layout: Layout, files: list[str]) -> _Found | None:
+def _first(
+    session: Session, schema: StructType, layout: Layout, files: list[str]
+) -> _BadValue | None:
     if layout.format == "parquet":
-        suspects = [_float_id(field) for field in schema if is_float_id(layout, field)]
+        columns = [_float_id(field) for field in schema if is_float_id(layout, field)]
         rows = parquet_rows(session, schema, layout, files)
     else:
         typed = (field for field in schema if not isinstance(field.dataType, StringType))
-        suspects = [_text(layout, field) for field in typed]
+        columns = [_text(layout, field) for field in typed]
         rows = csv_rows(session, layout, files)
-    return _first_of(rows, suspects) if suspects else None
+    return _first_of(rows, columns) if columns else None
 
 
-def _float_id(field: StructField) -> _Suspect:
+def _float_id(field: StructField) -> _TypedColumn:
     value = column(field.name)
     is_whole = (value == fn.rint(value)) & value.try_cast(field.dataType).isNotNull()
-    return _Suspect(field, value, value.isNotNull() & ~is_whole)
+    return _TypedColumn(field, value, value.isNotNull() & ~is_whole)
 
 
-def _text(layout: Layout, field: StructField) -> _Suspect:
+def _text(layout: Layout, field: StructField) -> _TypedColumn:
     text = csv_text(layout, field)
     value = castable(field, text)
-    return _Suspect(field, text, value.isNotNull() & value.try_cast(field.dataType).isNull())
+    return _TypedColumn(field, text, value.isNotNull() & value.try_cast(field.dataType).isNull())
 
 
-def _first_of(rows: DataFrame, suspects: Sequence[_Suspect]) -> _Found | None:
-    culprits = (
+def _first_of(rows: DataFrame, columns: Sequence[_TypedColumn]) -> _BadValue | None:
+    bad_values = (
         fn.when(it.is_bad, fn.struct(fn.lit(at).alias("at"), it.value.cast("string").alias("it")))
-        for at, it in enumerate(suspects)
+        for at, it in enumerate(columns)
     )
     marked = rows.select(
-        column("_metadata")["file_path"].alias("path"), fn.coalesce(*culprits).alias("bad")
+        column("_metadata")["file_path"].alias("path"), fn.coalesce(*bad_values).alias("bad")
     )
     bad = marked.where(column("bad").isNotNull()).select("path", "bad.at", "bad.it")
     for path, at, value in bad.take(1):
-        return _Found(suspects[at].field, value, path)
+        return _BadValue(columns[at].field, value, path)
     return None
 
 
-def _named(source: str, layout: Layout, files: Sequence[str], found: _Found) -> BadValue:
+def _named(source: str, layout: Layout, files: Sequence[str], found: _BadValue) -> BadValue:
     file = _as_delivered(found.path, files)
     name, kind = found.field.name, found.field.dataType.simpleString()
     is_csv = layout.format == "csv"
-    place, is_long = place_of(layout, found.field), bool(layout.long_end)
+    place, is_long = position_of(layout, found.field), bool(layout.long_end)
     line = csv_line(file, place, found.value, is_long=is_long) if is_csv else None
     return BadValue(source, file, name, _shortened(found.value), kind, line)
 
 
 def _as_delivered(path: str, files: Sequence[str]) -> str:
-    """The file as its client named it; Spark tells a URI with `%20` for a space."""
-    wanted = _bare(unquote(path))
-    return next((file for file in files if _bare(file) == wanted), wanted)
+    """The path that the client has given; Spark reports a URI with `%20` for a space."""
+    local = _bare(unquote(path))
+    return next((file for file in files if _bare(file) == local), local)
 
 
 def _bare(path: str) -> str:

@@ -1,11 +1,12 @@
-"""Looking at files without Spark: where they are, what columns they have, how many rows.
+"""Reads facts about files without Spark: file system, columns, rows, checksum.
 
-Paths are local, or URIs of a file system that Spark and pyarrow both reach.
+Paths are local, or URIs of a file system that both Spark and pyarrow can access.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 
 PARQUET = ".parquet"
 _FEW_FILES, _READERS = 8, 8
-"""Up to so many footers are read one after the other, more by so many threads."""
+"""The most footers to read one after the other; more are read by so many threads."""
 _BUFFER_BYTES = 1 << 20
 _HEADER_BYTES = 1 << 20
-"""More than any header line has."""
+"""More bytes than any header line has."""
 _SEARCHED_LINES, _SEARCHED_SECONDS = 1_000_000, 5.0
-"""What Python looks through in about two seconds, and seconds after which it ends the search."""
+"""Limits of a search: lines, which Python reads in about two seconds, and seconds."""
 _PATTERN = re.compile(r"[\\*?\[\]{}]")
 
 
@@ -47,7 +48,7 @@ class StoredFile:
 
 
 def literal(path: str) -> str:
-    """A path in which Spark takes no character for a pattern.
+    """A path with characters escaped that Spark would read as a pattern.
 
     >>> print(literal("sales [1]/*.csv"))
     sales \\[1\\]/\\*.csv
@@ -83,15 +84,15 @@ def parquet_files(folder: str) -> list[str]:
 
 
 def parquet_rows(path: str) -> int:
-    """How many rows a Parquet file has, from its footer."""
+    """The number of rows of a Parquet file, from its footer."""
     system, inside = locate(path)
     return int(parquet.read_metadata(inside, filesystem=system).num_rows)
 
 
 def parquet_batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file in steps: the larger its values are, the fewer rows at a time."""
+    """The rows of a Parquet file in batches: the larger its values, the fewer rows per batch."""
     system, inside = locate(path)
-    # Read ahead, Arrow would keep about the whole file in memory.
+    # With read-ahead, Arrow would have about the whole file in memory.
     how = {"filesystem": system, "buffer_size": _BUFFER_BYTES, "pre_buffer": False}
     with parquet.ParquetFile(inside, **how) as file:
         types = {name: file.schema_arrow.field(name).type for name in columns}
@@ -120,7 +121,7 @@ def csv_header(path: str) -> tuple[str, ...]:
 
 
 def csv_line(path: str, place: int, value: str, *, is_long: bool = False) -> int | None:
-    """The number of the first line whose column `place` is `value`; None if it is far behind."""
+    """The number of the first line whose column `place` is `value`; None beyond the limits."""
     for number, fields in csv_records(path, is_long=is_long):
         if number > 1 and fields[place : place + 1] == [value]:
             return number
@@ -130,8 +131,8 @@ def csv_line(path: str, place: int, value: str, *, is_long: bool = False) -> int
 def csv_records(path: str, *, is_long: bool = False) -> Iterator[tuple[int, list[str]]]:
     """The records of a CSV file with the numbers of their first lines, the header first.
 
-    Up to a million, or as many as are read in five seconds. A line is a record, as it is for Spark,
-    unless records are long: then quoted fields may go on in the next line.
+    Up to a million, or as many as are read in five seconds. A line is a record, as in Spark, unless
+    records are long: then quoted fields may continue in the next line.
     """
     until = monotonic() + _SEARCHED_SECONDS
     for record in _all_records(path, is_long=is_long):
@@ -153,7 +154,7 @@ def _all_records(path: str, *, is_long: bool) -> Iterator[tuple[int, list[str]]]
 
 
 def _long_records(lines: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
-    """None behind a field that Python refuses to split."""
+    """Records up to the first field that Python cannot parse."""
     reader, first = csv.reader(lines), 1
     with suppress(csv.Error):
         for fields in islice(reader, _SEARCHED_LINES):
@@ -162,22 +163,38 @@ def _long_records(lines: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
 
 
 def csv_long_end(path: str) -> str:
-    """How records of a CSV file end if quoted fields go on in the next line, else empty."""
+    """The line end of a CSV file if quoted fields continue in the next line, else empty."""
     system, inside = locate(path)
     with system.open_input_stream(inside, compression="detect") as stream:
         return end_of_long_records(iter(lambda: bytes(stream.read(_HEADER_BYTES)), b""))
 
 
 def _fields(line: str) -> list[str]:
-    """None where Python refuses to split what Spark does split: a field of more than 128 KiB."""
+    """Empty where Python cannot parse what Spark can: a field of more than 128 KiB."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:
         return []
 
 
+def digest(path: str) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    return size_and_digest(path)[1]
+
+
+def size_and_digest(path: str) -> tuple[int, str]:
+    """The number of a file's bytes and their SHA-256, in hexadecimal, from one reading."""
+    system, inside = locate(path)
+    sha256, size = hashlib.sha256(), 0
+    with system.open_input_stream(inside, compression=None) as stream:
+        while block := stream.read(_BUFFER_BYTES):
+            sha256.update(block)
+            size += len(block)
+    return size, sha256.hexdigest()
+
+
 def size(path: str) -> int:
-    """How many bytes a file has."""
+    """The number of bytes of a file."""
     system, inside = locate(path)
     return int(system.get_file_info(inside).size or 0)
 

@@ -1,7 +1,7 @@
-"""Putting files below a deployment's root folder, so that each is there whole or not at all.
+"""Writes Parquet files below a deployment's root folder, atomically and durably.
 
-A file is written under a temporary name beside its own and moved when it is complete and on the
-disk: what is recorded as received survives the machine.
+A file is written under a temporary name beside its own and moved when it is complete and synced to
+the disk: a recorded chunk survives a crash of the machine.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 UNFINISHED = ".writing"
-"""How the names of files and folders end while they are written."""
+"""The suffix of files and folders while they are written."""
 
 _CODEC = "lz4"
-"""What Parquet calls LZ4_RAW: a third of the size of plain pages for a third more time."""
+"""LZ4_RAW in Parquet: a third of the size of plain pages for a third more time."""
 
 
 GROUP_ROWS = 50_000
-"""What a row group has at least: each costs every reader about a millisecond."""
+"""The least rows of a row group: each group costs every reader about a millisecond."""
 GROUP_BYTES = 64 << 20
-"""What is enough for a row group of fewer rows: it is in memory until it is written."""
+"""A row group of so many bytes may have fewer rows: it is in memory until it is written."""
 
 
-def land(root: str, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> Batch:
-    """Write tables as the file `name` below `root`; no file for no rows.
+def write_file(root: str, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> Batch:
+    """Write tables as the file `name` below `root`; no file if there are no rows.
 
-    Leaves nothing behind if the tables raise. Raises `NoSpace`.
+    Leaves no file if iterating over the tables raises. Raises `NoSpace`.
     """
     system, base = locate(root)
-    place, unfinished = f"{base}/{name}{PARQUET}", f"{base}/{name}{PARQUET}{UNFINISHED}"
+    path, unfinished = f"{base}/{name}{PARQUET}", f"{base}/{name}{PARQUET}{UNFINISHED}"
     with space_on(root), _removed_on_error(system, unfinished):
-        system.create_dir(place.rpartition("/")[0], recursive=True)
+        system.create_dir(path.rpartition("/")[0], recursive=True)
         rows = _write(system, unfinished, schema, _while_there_is_space(root, tables))
         if not rows:
             system.delete_file(unfinished)
             return Batch((), 0)
-        _settle(system, unfinished, place)
-    return Batch((name + PARQUET,), rows, int(system.get_file_info(place).size))
+        _move_durably(system, unfinished, path)
+    return Batch((name + PARQUET,), rows, int(system.get_file_info(path).size))
 
 
-def gather(root: str, folder: str, name: str) -> Batch:
-    """Move the Parquet files of a folder beside it, to names that begin with `name`."""
+def move_files(root: str, folder: str, name: str) -> Batch:
+    """Move the Parquet files of a folder beside it, to names that start with `name`."""
     system, base = locate(root)
     files = []
     written = [it for it in stored_parquet(root, folder) if it.rows]
     for number, it in enumerate(written):
         files.append(f"{name}-{number}{PARQUET}")
-        _settle(system, f"{base}/{it.path}", f"{base}/{files[-1]}")
+        _move_durably(system, f"{base}/{it.path}", f"{base}/{files[-1]}")
     return Batch((*files,), sum(it.rows for it in written), sum(it.bytes for it in written))
 
 
-def remove_remains(root: str, name: str) -> None:
-    """Remove what `land` leaves if its process is killed, before or after the file was moved."""
+def remove_leftovers(root: str, name: str) -> None:
+    """Remove the files that a killed `write_file` leaves, before or after the move."""
     system, base = locate(root)
     for ending in (UNFINISHED, ""):
         with suppress(OSError):
@@ -73,7 +73,7 @@ def remove_remains(root: str, name: str) -> None:
 
 
 def discard(root: str, folder: str) -> None:
-    """Remove a folder with all that is in it, if it is there."""
+    """Remove a folder with its content, if it exists."""
     system, base = locate(root)
     with suppress(FileNotFoundError):
         system.delete_dir(f"{base}/{folder}")
@@ -81,7 +81,7 @@ def discard(root: str, folder: str) -> None:
 
 @contextmanager
 def space_on(root: str) -> Iterator[None]:
-    """Raises `NoSpace` for a full disk."""
+    """Raise `NoSpace` for a full disk."""
     try:
         yield
     except OSError as error:
@@ -116,20 +116,20 @@ def _write(
         for group in _row_groups(tables):
             writer.write_table(group)
             rows += group.num_rows
-    # Arrow keeps for the next file what this one needed, in every thread that ever wrote one.
+    # Arrow keeps the memory for the next file, in every thread that has written one.
     pa.default_memory_pool().release_unused()
     return rows
 
 
 def _while_there_is_space(root: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same tables; raises `NoSpace` before the disk is full, for the database needs some."""
+    """The same tables; raises `NoSpace` before the disk is full, since the database needs space."""
     for table in tables:
         refuse_below_floor(root)
         yield table
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The tables, small ones put together."""
+    """The tables, with small ones combined."""
     gathered: list[pa.Table] = []
     rows = size = 0
     for table in tables:
@@ -143,17 +143,17 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(gathered)
 
 
-def _settle(system: arrow_fs.FileSystem, unfinished: str, place: str) -> None:
+def _move_durably(system: arrow_fs.FileSystem, unfinished: str, path: str) -> None:
     is_local = isinstance(system, arrow_fs.LocalFileSystem)
     if is_local:
         _sync(unfinished)
-    system.move(unfinished, place)
+    system.move(unfinished, path)
     if is_local:
-        _sync(place.rpartition("/")[0])
+        _sync(path.rpartition("/")[0])
 
 
 def _sync(path: str) -> None:
-    """See that a file, or the names in a folder, are on the disk."""
+    """Sync a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
 """Line breaks within quoted fields of CSV: where records end, and whether a file has such breaks.
 
-A file is read with line breaks in its fields only if its quotes leave no doubt: they enclose whole
+A file is read with line breaks in its fields only if its quotes are unambiguous: they enclose whole
 fields, are doubled within them, and every record ends like the header. In any other file a line is
-a record, whatever its quotes: a stray quote must not swallow the lines behind it.
+a record, whatever its quotes: a stray quote must not hide the lines behind it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINE_FEED, _RETURN, _QUOTE, _COMMA = b'\n\r",'
 
 
 class BadQuotes(ValueError):
-    """Quotes do not enclose whole fields, or a record is too long to tell."""
+    """Quotes do not enclose whole fields, or a record is too long."""
 
 
 def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -35,11 +35,11 @@ def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """
     rest, mark, is_quoted = b"", _MARK, False
     for piece in pieces:
-        checkpoint, ends_quoted = _last_end(piece, is_quoted=is_quoted)
-        if checkpoint:
-            yield (rest + piece[:checkpoint]).removeprefix(mark)
+        end, ends_quoted = _last_end(piece, is_quoted=is_quoted)
+        if end:
+            yield (rest + piece[:end]).removeprefix(mark)
             rest, mark = b"", b""
-        rest, is_quoted = rest + piece[checkpoint:], ends_quoted
+        rest, is_quoted = rest + piece[end:], ends_quoted
         if len(rest) > LONGEST_RECORD:
             raise BadQuotes("a very long record")
     if rest := rest.removeprefix(mark):
@@ -47,7 +47,7 @@ def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def end_of_long_records(pieces: Iterable[bytes]) -> str:
-    """How records of a file end if fields of it go on in the next line, beyond doubt; else empty.
+    """The line end of a file if fields certainly continue in the next line; else empty.
 
     >>> end_of_long_records([b'id,name\\r\\n1,"two\\nlines"\\r\\n'])
     '\\r\\n'
@@ -63,7 +63,7 @@ def end_of_long_records(pieces: Iterable[bytes]) -> str:
 
 
 class BreakScan:
-    """Looks for quoted line breaks in the blocks of a file, which have whole records."""
+    """Finds quoted line breaks in the blocks of a file, which have whole records."""
 
     def __init__(self) -> None:
         self.found = False
@@ -77,7 +77,7 @@ class BreakScan:
         return "\r\n" if self._returns else "\n"
 
     def add(self, block: bytes) -> int:
-        """How many records end in the next block.
+        """The number of records that end in the next block.
 
         Raises `BadQuotes` if the file has quoted breaks, and its records do not end alike.
         """
@@ -85,15 +85,15 @@ class BreakScan:
             self._returns = _ends_with_return(block)
         breaks = _Breaks.of(block)
         self.found |= breaks.quoted > 0
-        wanted = breaks.feeds if self._returns else 0
-        self._are_alike &= breaks.returns == wanted == breaks.both
+        expected = breaks.feeds if self._returns else 0
+        self._are_alike &= breaks.returns == expected == breaks.both
         if self.found and not self._are_alike:
             raise BadQuotes("line breaks in fields of records that do not end alike")
         return breaks.feeds
 
 
 class _Breaks(NamedTuple):
-    """How many line feeds and carriage returns a block has outside of quotes, and within."""
+    """The numbers of line feeds and carriage returns of a block outside of quotes, and within."""
 
     feeds: int
     returns: int
@@ -103,7 +103,7 @@ class _Breaks(NamedTuple):
 
     @classmethod
     def of(cls, block: bytes) -> _Breaks:
-        # numpy counts letters ten times as fast as `bytes` does.
+        # numpy counts bytes ten times as fast as `bytes.count`.
         letters = np.frombuffer(block, np.uint8)
         places, quoted, _ = _outside(letters) if b'"' in block else (None, 0, False)
         kinds = letters if places is None else letters[places]
@@ -115,7 +115,7 @@ class _Breaks(NamedTuple):
 
 
 def _outside(letters: Bytes, *, is_quoted: bool = False) -> tuple[Places, int, bool]:
-    """Where line breaks are outside of quotes, how many are within, and whether the end is."""
+    """The line breaks outside of quotes, the number within, and whether the end is quoted."""
     places = np.flatnonzero((letters == _QUOTE) | (letters == _LINE_FEED) | (letters == _RETURN))
     kinds = letters[places]
     is_quote = kinds == _QUOTE
@@ -164,7 +164,7 @@ def check_quotes(letters: Bytes) -> None:
 
 
 def _last_end(piece: bytes, *, is_quoted: bool) -> tuple[int, bool]:
-    """Behind the last line feed of a piece outside of quotes, and whether the piece ends quoted."""
+    """The end of the last whole record of a piece, and whether the piece ends quoted."""
     if b'"' not in piece:
         return (0 if is_quoted else piece.rfind(b"\n") + 1), is_quoted
     letters = np.frombuffer(piece, np.uint8)

@@ -1,7 +1,7 @@
-"""Reading what clients deliver: CSV with a header line, or Parquet.
+"""Reads chunks with Spark: CSV with a header line, or Parquet.
 
-Columns are found by name. A value that cannot be read as its declared type raises; nothing
-becomes null but an empty field. Whole numbers may be written as floats (`12.0`).
+Columns are matched by name. A value that cannot be read as its declared type raises; only an empty
+field becomes null. Integers may be written as floats (`12.0`).
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from tidegate.spark.session.sessions import Session
 
 Files: TypeAlias = Sequence[str] | Mapping[str, Layout]
-"""Files to read, with their layouts where those are known already."""
+"""Files to read, with their layouts if those are known."""
 
 
 def read_chunks(session: Session, source: str, schema: StructType, files: Files) -> DataFrame:
     """The rows of all files, with the columns of `schema` and no others.
 
-    Raises `MissingColumns` or `UnknownFormat` before anything runs; bad values raise when it does.
+    Raises `MissingColumns` or `UnknownFormat` at once; bad values raise when the job runs.
     """
-    alike = by_layout(files)
-    for layout, same in alike.items():
+    grouped = by_layout(files)
+    for layout, same in grouped.items():
         _refuse_missing(source, schema, same[0], layout.columns)
-    parts = [_read(session, schema, layout, same) for layout, same in alike.items()]
+    parts = [_read(session, schema, layout, same) for layout, same in grouped.items()]
     return operators.union(parts) if parts else empty(session, schema)
 
 
 def by_layout(files: Files) -> dict[Layout, list[str]]:
     """The files that can be read together. Raises `UnknownFormat`."""
     known = files if isinstance(files, Mapping) else {it: whole_layout_of(it) for it in files}
-    alike: dict[Layout, list[str]] = defaultdict(list)
+    grouped: dict[Layout, list[str]] = defaultdict(list)
     for file in files:
-        alike[known[file]].append(file)
-    return alike
+        grouped[known[file]].append(file)
+    return grouped
 
 
 def _refuse_missing(source: str, schema: StructType, file: str, found: tuple[str, ...]) -> None:
@@ -77,7 +77,7 @@ def _read_parquet(
 def parquet_rows(
     session: Session, schema: StructType, layout: Layout, files: list[str]
 ) -> DataFrame:
-    """Spark widens what it safely can and refuses the rest; ids stored as floats stay floats."""
+    """The columns as stored: Spark widens types where that is safe; float ids stay floats."""
     stored = (
         StructField(it.name, DoubleType()) if is_float_id(layout, it) else it for it in schema
     )
@@ -90,10 +90,10 @@ def is_float_id(layout: Layout, field: StructField) -> bool:
 
 
 def _whole(field: StructField) -> Column:
-    """A float that is a whole number; a cast alone would cut the fraction off."""
+    """A float as an integer; raises for a fraction, which a cast would drop."""
     value = column(field.name)
-    complaint = fn.concat(fn.lit(f"{field.name}: not a whole number: "), value.cast("string"))
-    whole = fn.when(value == fn.rint(value), value).otherwise(fn.raise_error(complaint))
+    message = fn.concat(fn.lit(f"{field.name}: not a whole number: "), value.cast("string"))
+    whole = fn.when(value == fn.rint(value), value).otherwise(fn.raise_error(message))
     return fn.when(value.isNotNull(), whole).cast(field.dataType).alias(field.name)
 
 
@@ -106,30 +106,30 @@ def _read_csv(session: Session, schema: StructType, layout: Layout, files: list[
 
 
 def csv_rows(session: Session, layout: Layout, files: list[str]) -> DataFrame:
-    """All columns as text in the order of the header; `csv_text` finds them."""
-    # Numbered, because a header may repeat a name, and Spark looks at positions alone.
+    """All columns as text, in the order of the header; see `csv_text`."""
+    # Numbered, because a header may repeat a name, and Spark matches columns by position.
     text = StructType([StructField(f"_{at}", StringType()) for at in range(len(layout.columns))])
     reader = (
         session.read.schema(text)
         .option("header", True)
         .option("mode", "FAILFAST")
         .option("escape", '"')
-        # A line with too few fields would otherwise go unnoticed and give nulls.
+        # With pruning, a line with too few fields would give nulls without an error.
         .option("columnPruning", False)
     )
     if layout.long_end:
-        # Where it has to find the end by itself, Spark changes line breaks within fields to that.
+        # Without it Spark detects the line end, and converts line breaks within fields to it.
         reader = reader.option("multiLine", True).option("lineSep", layout.long_end)
     return reader.csv([literal(file) for file in files])
 
 
 def csv_text(layout: Layout, field: StructField) -> Column:
     """The text of a declared column, as the file has it."""
-    return column(f"_{place_of(layout, field)}")
+    return column(f"_{position_of(layout, field)}")
 
 
-def place_of(layout: Layout, field: StructField) -> int:
-    """Which column of a file a declared one is; the first of that name."""
+def position_of(layout: Layout, field: StructField) -> int:
+    """The position of a declared column in the file; the first of that name."""
     return [name.casefold() for name in layout.columns].index(field.name.casefold())
 
 
@@ -140,13 +140,13 @@ def _parsed(field: StructField, text: Column) -> Column:
 
 
 def castable(field: StructField, text: Column) -> Column:
-    """The text without what a cast would stumble over; null where there is none."""
+    """The text as a cast accepts it; null if it is blank."""
     trimmed = fn.nullif(fn.trim(text), fn.lit(""))
     return _without_zero_fraction(trimmed) if isinstance(field.dataType, IntegralType) else trimmed
 
 
 def _without_zero_fraction(text: Column) -> Column:
-    """`12` of `12.0`; ordered so that plain integers cost one look."""
+    """`12` of `12.0`; plain integers are tested first."""
     return (
         fn.when(~fn.contains(text, fn.lit(".")), text)
         .when(text.endswith(".0"), text.substr(fn.lit(1), fn.length(text) - 2))

@@ -1,9 +1,8 @@
-"""How many rows of a chunk are read at a time, so that a small file does not fill the memory.
+"""How many rows of a chunk are read at a time, to bound memory.
 
 A dictionary stores a value once, however often it is repeated: a file of a few hundred bytes may
-stand for gigabytes, and what it says of its size does not show it. So the widest value of every
-dictionary is looked at before the rows are. Values outside of dictionaries are as large as the
-file says.
+decode to gigabytes, and its metadata does not show it. So the widest value of every dictionary is
+read before the rows. Values outside of dictionaries have the size given in the metadata.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STEP_ROWS = 2048
-"""Of narrow rows: more at a time would hardly be read faster."""
+"""Narrow rows read at a time; more would hardly be faster."""
 STEP_BYTES = 32 << 20
-"""That the rows read at a time may become."""
+"""The most bytes that rows read at a time may decode to."""
 NESTED_ROWS = 32
-"""Of lists, maps and structs, whose dictionaries do not say how large a row is."""
+"""Rows with lists, maps or structs: their dictionaries do not bound the size of a row."""
 _NO_DICTIONARY, _REPEATS_BEGINNINGS = "DictAccumulator", "DeltaByteArray"
-"""How Arrow refuses to read the DELTA encodings of text as dictionaries, and names one of them."""
+"""Parts of Arrow's errors for DELTA encodings, which it does not read as dictionaries."""
 
 
 def rows_of(batch: pa.RecordBatch) -> int:
@@ -41,11 +40,11 @@ class GroupRows:
 
     def at(self, group: int, names: Sequence[str]) -> int:
         """For the columns of these names in this row group."""
-        # Of the whole group: to ask about a single column of a damaged file may abort the process.
+        # Of the whole group: metadata of a single column of a damaged file may abort the process.
         about = self._file.metadata.row_group(group)
         stored = max(0, about.total_byte_size)
         if stored * min(about.num_rows, STEP_ROWS) <= STEP_BYTES:
-            return STEP_ROWS  # even if every value was as large as all that is stored
+            return STEP_ROWS  # even if every value was as large as the stored group
         if any(types.is_nested(self._file.schema_arrow.field(name).type) for name in names):
             return NESTED_ROWS
         return _rows(self._widest(group, names, stored) + stored // max(1, about.num_rows))
@@ -65,11 +64,11 @@ class GroupRows:
         except OSError as error:
             if _NO_DICTIONARY not in str(error):
                 raise
-            # A value may repeat parts of the one before it, but is no longer than all stored bytes.
+            # A value may repeat parts of the one before it, but is not longer than the group.
             return stored if _REPEATS_BEGINNINGS in str(error) else 0
 
     def _widest_entry(self, group: int, names: Sequence[str]) -> int:
-        # One row is enough: a column has one dictionary per row group, which comes whole.
+        # One row is enough: it comes with the whole dictionary of the row group.
         batches = self._encoded.iter_batches(1, [group], columns=[*names], use_threads=False)
         first = next(batches, None)
         return 0 if first is None else sum(map(_widest, first.columns))

@@ -1,9 +1,9 @@
-"""Streams as sources: every micro-batch of a Spark streaming DataFrame is handed over as rows.
+"""Streams as sources: every micro-batch of a Spark streaming DataFrame is ingested as rows.
 
-Spark numbers the batches of a stream and gives one again, with the same number and the same rows,
-when it is not sure that it was taken. So the number tells a repetition. Over Connect the function
-that takes a batch would run in the server's process, which has neither the pipeline nor the
-database: such a stream is refused.
+Spark numbers the batches of a stream and repeats one, with the same number and the same rows, if it
+has not recorded its completion. So a repetition is recognised by its number. Over Connect the
+function that receives a batch would run in the server's process, which has neither the pipeline nor
+the database: such a stream is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidegate.errors import MissingColumns, NotAStream, StreamOverConnect, WrongColumnType
 from tidegate.spark.analyze.schemas import column, empty_source
 from tidegate.spark.ingest.parquet_files import locate
-from tidegate.spark.ingest.parquet_writer import UNFINISHED, discard, gather, space_on
+from tidegate.spark.ingest.parquet_writer import UNFINISHED, discard, move_files, space_on
 from tidegate.spark.jobs.exchange import CODEC, under
 from tidegate.spark.session.jvm_liveness import is_remote
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from tidegate.pipeline.nodes import SourceField
 
 Rows: TypeAlias = DataFrame
-"""Rows of Spark's, for rooms that do not know it."""
-Stream: TypeAlias = StreamingQuery
-"""A stream at work."""
+"""Rows of Spark, for packages that do not import it."""
+StreamQuery: TypeAlias = StreamingQuery
+"""A running stream."""
 STREAM = "the stream"
 
 
 def check_stream(source: str, fields: Sequence[SourceField], rows: DataFrame) -> None:
-    """Refuse what is no stream, cannot be followed, or has other columns than the source."""
+    """Refuse rows that are no stream, come over Connect, or lack columns of the source."""
     if is_remote(rows.sparkSession):
         raise StreamOverConnect(source)
     if not rows.isStreaming:
@@ -61,37 +61,37 @@ def follow(
     every: float | None,
     name: str,
 ) -> StreamingQuery:
-    """Start to hand over the batches of a stream, numbered from 0; with `every`, in this rhythm.
+    """Start to pass the batches of a stream to `take`, numbered from 0, one per `every` seconds.
 
-    Without, it takes what there is and ends.
+    With `every` None, it processes the available rows and ends.
     """
     writer = rows.writeStream.queryName(name).option("checkpointLocation", checkpoint)
-    rhythm = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
-    return writer.trigger(**rhythm).foreachBatch(take).start()
+    trigger = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
+    return writer.trigger(**trigger).foreachBatch(take).start()
 
 
-def is_ended(stream: Stream, within: float) -> bool:
-    """Whether a stream ends in time, be it by an error."""
+def is_ended(stream: StreamQuery, within: float) -> bool:
+    """Whether a stream ends within the time, also by an error."""
     with suppress(StreamingQueryException):
         return bool(stream.awaitTermination(ceil(within)))
     return True
 
 
-def failure_of(stream: Stream) -> str:
-    """Why a stream has ended; empty where that was no error."""
+def failure_of(stream: StreamQuery) -> str:
+    """The error that ended a stream; empty if there was none."""
     failure = None if stream.isActive else stream.exception()
     return str(failure).partition("\n")[0] if failure is not None else ""
 
 
 def stream_id(checkpoint: str) -> str:
-    """By which Spark knows a stream again, from where it remembers how far that has come."""
+    """The id of a stream, from its Spark checkpoint folder."""
     system, folder = locate(checkpoint)
     with system.open_input_stream(f"{folder.rstrip('/')}/metadata") as file:
         return str(json.loads(file.read())["id"])
 
 
 def planned_batch(checkpoint: str) -> int | None:
-    """The last batch that Spark has planned, be it taken or not; None before the first."""
+    """The last batch that Spark has planned, processed or not; None before the first."""
     system, folder = locate(checkpoint)
     selector = FileSelector(f"{folder.rstrip('/')}/offsets", allow_not_found=True)
     names = (info.base_name for info in system.get_file_info(selector))
@@ -99,14 +99,14 @@ def planned_batch(checkpoint: str) -> int | None:
 
 
 def copy_rows(fields: Sequence[SourceField], rows: DataFrame, root: str, name: str) -> Batch:
-    """Copy the declared columns of a batch to files below `root` whose names begin with `name`."""
+    """Copy the declared columns of a batch to files below `root` whose names start with `name`."""
     folder = name + UNFINISHED
     try:
         declared = rows.select(*(column(it.name).alias(it.name) for it in fields))
         saving = declared.write.mode("error").option("compression", CODEC)
         saving.parquet(under(root, folder))
         with space_on(root):
-            return gather(root, folder, name)
+            return move_files(root, folder, name)
     finally:
         discard(root, folder)
 

@@ -1,7 +1,7 @@
-"""Vetting a file for Spark: it is read to its end and counted before Spark reads it.
+"""Validates the size of lines and values of a file before Spark reads it.
 
-Spark has no limits of its own: one line or value that does not fit into its memory ends the
-process with everything else that runs there.
+Spark has no limits of its own: one line or value that does not fit into its memory ends the process
+and all other jobs in it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from tidegate.spark.checker.limits import Meter
 
 SPARK_ROWS = 4096
-"""Rows that Spark's reader of Parquet holds at a time."""
+"""Rows that Spark's Parquet reader has in memory at a time."""
 _FEW_ROWS = 128
-"""Read at a time where the values of a row group may be large, and they may be repeated."""
+"""Rows read at a time where the values of a row group may be large and repeated."""
 
 
-def vet_csv(meter: Meter, columns: Sequence[str], pieces: Iterable[bytes]) -> None:
-    """Read a CSV file to its end. Raises `LineTooLong`, `ChunkDecodesTooLarge`, `ValueTooLarge`."""
+def validate_csv(meter: Meter, columns: Sequence[str], pieces: Iterable[bytes]) -> None:
+    """Read a whole CSV file. Raises `LineTooLong`, `ChunkDecodesTooLarge`, `ValueTooLarge`."""
     most, rest = meter.limits.value_bytes, b""
     for piece in meter.pieces(pieces):
         block = rest + piece
@@ -42,8 +42,8 @@ def vet_csv(meter: Meter, columns: Sequence[str], pieces: Iterable[bytes]) -> No
     _refuse_large_values(meter, columns, rest)
 
 
-def vet_long_records(meter: Meter, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
-    """Measure the fields of records, which may go on in the next line. Raises `ValueTooLarge`."""
+def validate_long_records(meter: Meter, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
+    """Measure the fields of records that may span lines. Raises `ValueTooLarge`."""
     most = meter.limits.value_bytes
     for block in blocks:
         letters = np.frombuffer(block, np.uint8)
@@ -57,8 +57,10 @@ def vet_long_records(meter: Meter, columns: Sequence[str], blocks: Iterable[byte
             raise ValueTooLarge(meter.source, meter.file, column, int(sizes[long[0]]), most)
 
 
-def batches_to_vet(file: parquet.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The columns of these names, of any type and several of one name, in small steps."""
+def batches_to_validate(
+    file: parquet.ParquetFile, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The columns of these names, also several of one name, in small batches."""
     for group in range(file.num_row_groups):
         stored = max(0, file.metadata.row_group(group).total_byte_size)
         rows = STEP_ROWS if stored * STEP_ROWS <= STEP_BYTES else _FEW_ROWS
@@ -78,7 +80,7 @@ def refuse_large_groups(meter: Meter, file: parquet.ParquetFile, names: Sequence
             raise RowGroupTooLarge(meter.source, meter.file, most)
 
 
-def vet_parquet(meter: Meter, batches: Iterable[pa.RecordBatch]) -> None:
+def validate_parquet(meter: Meter, batches: Iterable[pa.RecordBatch]) -> None:
     """Decode the columns that Spark will read.
 
     Raises `ChunkDecodesTooLarge`, `ValueTooLarge`, `RowGroupTooLarge`.

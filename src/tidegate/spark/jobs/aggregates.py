@@ -1,8 +1,8 @@
 """Aggregates on DataFrames: whole, or as partial results that are merged and finished.
 
-Merged and finished, a column has the type and the digits of Spark's own aggregate. What only
-Spark knows for that, the types of a call and of its argument, is asked once, in the analysis,
-and handed to the step that finishes.
+Merged and finished, a column has the type and the digits of Spark's own aggregate. The types of a
+call and of its argument, which only Spark knows, are determined once, in the analysis, and passed
+to the operator that finishes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from tidegate.pipeline.nodes import AggregateCall, AggregateColumn, AggregateState
 
 FLOATING = (FloatType, DoubleType, StringType)
-"""Types that are added as doubles, so that the order of rows shows in the last digits."""
+"""Types that are added as doubles, where the last digits depend on the order of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallType:
-    """What Spark makes of one call: its type, and for sums the type of what is added."""
+    """The type of one call in Spark, and for sums the type of what is added."""
 
     result: DataType
     argument: DataType | None = None
@@ -55,7 +55,7 @@ CallTypes: TypeAlias = Mapping[str, CallType]
 
 
 def call_types(rows: DataFrame, columns: Sequence[AggregateColumn]) -> dict[str, CallType]:
-    """Ask Spark's analyser about every call over these rows."""
+    """The types of every call over these rows, by Spark's analyzer."""
     calls = [call for it in columns for call in it.calls]
     if not calls:
         return {}
@@ -70,7 +70,7 @@ def call_types(rows: DataFrame, columns: Sequence[AggregateColumn]) -> dict[str,
 
 
 def aggregate(rows: DataFrame, by: Sequence[str], columns: Sequence[AggregateColumn]) -> DataFrame:
-    """The whole aggregate, left to Spark as the user wrote it."""
+    """The whole aggregate, computed by Spark as the user wrote it."""
     return _grouped(rows, by, [fn.expr(it.sql).alias(it.name) for it in columns])
 
 
@@ -110,7 +110,7 @@ def merge_aggregate(
 
 
 def _grouped(rows: DataFrame, by: Sequence[str], values: Sequence[SparkColumn]) -> DataFrame:
-    """With `by`, one row per group; without, one row, also over no rows."""
+    """With `by`, one row per group; without, one row, also over empty input."""
     keys = [column(name).alias(name) for name in by]
     if not values:
         return rows.select(*keys).distinct()
@@ -143,8 +143,8 @@ def _value(call: AggregateCall, kind: CallType) -> SparkColumn:
 
 
 def _estimate(call: AggregateCall) -> SparkColumn:
-    """The estimate of a merged sketch. One that was never merged remembers the order of its rows
-    and estimates otherwise; a union with itself makes every sketch a merged one.
+    """The estimate of a merged sketch. The estimate of a sketch that was never merged depends on
+    the order of its rows; a union with itself makes every sketch a merged one.
     """
     (sketch,) = (column(state.name) for state in call.states)
     return fn.coalesce(fn.hll_sketch_estimate(fn.hll_union(sketch, sketch)), fn.lit(0))

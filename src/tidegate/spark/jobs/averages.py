@@ -1,10 +1,9 @@
 """The average of decimals from its merged sum and count, to the last digit of Spark's own.
 
 Spark divides differently for narrow and for wide decimals, and a plain SQL division loses digits
-or rounds twice where the sum has many. What is here gives, for `decimal(p, s)`, the value that
-`avg` itself has:
+or rounds twice where the sum has many. For `decimal(p, s)` the value is that of `avg` itself:
 
-    p ≤ 11      Spark's optimizer averages unscaled values as doubles; so do we
+    p ≤ 11      unscaled values are averaged as doubles, as in Spark's optimizer
     otherwise   the exact quotient, rounded once, half up, to the result's scale
 """
 
@@ -83,7 +82,7 @@ def _long_division(total: Column, count: Column, scale: int, result: DecimalType
 
 
 def _divided(blocks: Column, divisor: Column) -> Column:
-    """The digits of the quotient: of each block, behind what the blocks before it left over."""
+    """The digits of the quotient: of each block, with the remainder of the blocks before it."""
     nothing = fn.struct(fn.lit("").alias("digits"), fn.lit(0).cast(_WHOLE).alias("rest"))
 
     def bring_down(done: Column, block: Column) -> Column:

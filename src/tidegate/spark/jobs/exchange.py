@@ -1,8 +1,8 @@
 """Batches: rows on their way between stages, as Parquet files below a deployment's root folder.
 
-A batch is written once, under a folder that no other attempt ever writes to: a Spark server may
-finish a write long after its client died. Whoever commits a step names the exact files; files
-that nobody names do not exist. Paths say whose rows they hold:
+A batch is written once, under a folder that no other attempt writes to: a Spark server may finish
+a write long after its client has ended. The commit of a step names the exact files; other files do
+not count. Paths contain run and shards:
 
     batches/<writer>/<attempt>/run=<run>/from=<shard>/to=<shard of the reader>/part-….parquet
 """
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from tidegate.spark.session.sessions import Session
 
 CODEC = "lz4_raw"
-"""Batches are read once, soon, and nearby: cheap to write matters more than small."""
+"""Batches are read once, soon, and nearby: fast writing matters more than small files."""
 
 COMMIT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Tasks put files where they stay, and nothing marks the end: files count when they are named."""
+"""Tasks write files to their final paths, without a success marker: commits name the files."""
 
 RUN, FROM, TO = "run", "from", "to"
-"""The folders of a path that are read again by `tags`."""
+"""The folders of a path, from which `tags` are read."""
 
-_PLACE = re.compile(rf"{RUN}=(\d+)/\w*{FROM}=(\d+)/\w*{TO}=(\d+)/[^/]*$")
+_KEY = re.compile(rf"{RUN}=(\d+)/\w*{FROM}=(\d+)/\w*{TO}=(\d+)/[^/]*$")
 
 Level: TypeAlias = "int | Column"
-"""One folder of a path: the same for all rows, or a column of theirs."""
+"""One folder of a path: a constant, or a column of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Whose rows a file holds: those that a run's task on `shard` made for shard `to`."""
+class BatchKey:
+    """The run, writing shard and reading shard of the rows in a file."""
 
     run: int
     shard: int
@@ -68,29 +68,29 @@ class Place:
 
 
 def shard_of(route: Route) -> Level:
-    """The shard a row belongs to; nulls are values like any other, rows without keys go to 0."""
+    """The shard of a row; nulls are hashed like other values, rows without keys go to 0."""
     if not route.keys:
         return 0
     return fn.pmod(fn.xxhash64(*map(column, route.keys)), fn.lit(route.shards)).cast("int")
 
 
 def read(session: Session, root: str, batches: Iterable[Batch], schema: StructType) -> DataFrame:
-    """The rows of all batches, with this schema also when there is none."""
+    """The rows of all batches, with this schema also if there are none."""
     files = [literal(under(root, file)) for batch in batches for file in batch.files]
     return session.read.schema(schema).parquet(*files) if files else empty(session, schema)
 
 
 def under(root: str, file: str) -> str:
-    """Where a file of a batch is."""
+    """The full path of a file of a batch."""
     return f"{root.rstrip('/')}/{file}"
 
 
 def write(
     rows: DataFrame, columns: Sequence[str], levels: Mapping[str, Level], root: str, writer: str
-) -> dict[Place, Batch]:
-    """Write these columns of the rows; a batch for every place that has rows.
+) -> dict[BatchKey, Batch]:
+    """Write these columns of the rows; a batch for every key that has rows.
 
-    `levels` are the folders of a place, outermost first.
+    `levels` are the folders of a path, outermost first.
     """
     attempt = f"batches/{writer}/{uuid4().hex}"
     fixed = list(takewhile(lambda it: isinstance(it[1], int), levels.items()))
@@ -115,22 +115,22 @@ def _as_column(level: Level) -> Column:
 
 
 def _free(folder: str, columns: Sequence[str]) -> str:
-    """A folder's name that no column has: while it is written it is a column as well."""
+    """The name of a folder that no column has: while it is written it is a column as well."""
     taken = {name.casefold() for name in columns}
     while folder in taken:
         folder = f"tidegate_{folder}"
     return folder
 
 
-def _batches(files: Sequence[StoredFile]) -> dict[Place, Batch]:
-    """By place in its order, so that the same rows give messages in the same order."""
-    places: dict[Place, list[StoredFile]] = defaultdict(list)
+def _batches(files: Sequence[StoredFile]) -> dict[BatchKey, Batch]:
+    """Ordered by key, so that the same rows give messages in the same order."""
+    by_key: dict[BatchKey, list[StoredFile]] = defaultdict(list)
     for file in files:
-        # Spark writes a file also for no rows, so that the schema is kept; we have it already.
+        # Spark writes a file also for no rows, to store the schema, which the plan has.
         if file.rows:
-            places[_place(file.path)].append(file)
-    ordered = sorted(places, key=lambda place: (place.run, place.shard, place.to))
-    return {place: _batch(places[place]) for place in ordered}
+            by_key[_key(file.path)].append(file)
+    ordered = sorted(by_key, key=lambda key: (key.run, key.shard, key.to))
+    return {key: _batch(by_key[key]) for key in ordered}
 
 
 def _batch(files: Sequence[StoredFile]) -> Batch:
@@ -138,7 +138,7 @@ def _batch(files: Sequence[StoredFile]) -> Batch:
     return Batch(names, sum(file.rows for file in files), sum(file.bytes for file in files))
 
 
-def _place(path: str) -> Place:
-    found = _PLACE.search(path)
-    assert found, f"{path} does not say whose rows it holds"
-    return Place(*map(int, found.groups()))
+def _key(path: str) -> BatchKey:
+    found = _KEY.search(path)
+    assert found, f"{path} has no run and shards"
+    return BatchKey(*map(int, found.groups()))

@@ -1,8 +1,8 @@
 """Operators on whole DataFrames: filter, select, transform, top, join, union.
 
-Declared operators and physical steps are the same functions here: a stage applies them to one
-batch, the reference to everything at once. Where several shares run in one job, `tags` are the
-columns that tell their rows apart: no operator lets rows of two shares meet.
+Logical and physical operators use the same functions: a stage applies them to one batch, the
+reference to all rows at once. Where several job inputs run in one job, `tags` are the columns that
+separate their rows: no operator combines rows with different tags.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def _projected(
 
 
 def apply(rows: DataFrame, function: Transformation) -> DataFrame:
-    """What the user's function makes of the rows; raises `TypeError` unless it is a DataFrame."""
-    made = function(rows)
-    if not isinstance(made, DataFrame):
-        raise TypeError(f"it returned {type(made).__name__}, not a DataFrame")
-    return made
+    """The result of the user's function; raises `TypeError` unless it is a DataFrame."""
+    result = function(rows)
+    if not isinstance(result, DataFrame):
+        raise TypeError(f"it returned {type(result).__name__}, not a DataFrame")
+    return result
 
 
 def top(
@@ -74,7 +74,7 @@ def top(
 
 
 def _ordered(order: Order) -> SparkColumn:
-    """Spark's own place for nulls, said aloud: they are the smallest values."""
+    """With nulls as the smallest values, which is Spark's default."""
     value = fn.expr(order.sql)
     return value.desc_nulls_last() if order.descending else value.asc_nulls_first()
 

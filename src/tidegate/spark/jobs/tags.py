@@ -1,7 +1,7 @@
-"""Telling the rows of several shares apart in one job, by the paths of the files they come from.
+"""Tags: columns that separate the rows of several job inputs, read from the paths of their files.
 
-A tag is a column with the run or the shard of each row. What all shares have in common needs no
-column, so a job for one share has none and pays nothing.
+A tag is a column with the run or the shard of each row. What all inputs have in common needs no
+column, so a job with one input has none and no overhead.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _RUN, _SHARD = "tidegate run \x1f", "tidegate shard \x1f"
 """Names that no column of a user has."""
 
 _FOLDERS = {_RUN: RUN, _SHARD: TO}
-"""The folder that tells each tag: what was written to a shard is read there."""
+"""The folder of each tag: rows are read on the shard that they were written to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The run and the shard that all rows have in common; None where a column says it."""
+    """The run and the shard that all rows have in common; None where they differ."""
 
     run: int | None
     shard: int | None
@@ -52,7 +52,7 @@ class Tags:
 
 
 def tags_for(runs: Iterable[int], shards: Iterable[int]) -> Tags:
-    """What is needed to tell these runs and these shards apart."""
+    """The tags that distinguish these runs and these shards."""
     return Tags(_only(set(runs)), _only(set(shards)))
 
 
@@ -68,12 +68,12 @@ def read_tagged(
     if not tags.columns:
         return rows
     has_files = any(batch.files for batch in batches)
-    values = (_told(rows, name) if has_files else fn.lit(None) for name in tags.columns)
-    named = (it.cast("bigint").alias(name) for it, name in zip(values, tags.columns, strict=True))
+    values = (_tag_value(rows, name) if has_files else fn.lit(None) for name in tags.columns)
+    named = (tag.cast("bigint").alias(name) for tag, name in zip(values, tags.columns, strict=True))
     return rows.select(*named, *map(column, schema.names))
 
 
-def _told(rows: DataFrame, tag: str) -> Column:
+def _tag_value(rows: DataFrame, tag: str) -> Column:
     # A source may have a column `_metadata` of its own; this is Spark's.
     path = rows.metadataColumn("_metadata")["file_path"]
     return fn.substring_index(fn.substring_index(path, f"{_FOLDERS[tag]}=", -1), "/", 1)

@@ -1,4 +1,4 @@
-"""Results for people: one CSV file per sink, the same bytes whatever the way to it.
+"""Results as one CSV file per sink, with the same bytes whether Spark or Python writes it.
 
 `csv_text` has the rules. Read with the same rules, a file gives exactly the rows of the result.
 """
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from tidegate.spark.session.sessions import Session
 
 SMALL_ROWS, SMALL_BYTES = 20_000, 16 << 20
-"""Up to this much, decoded, a job of Spark takes longer than Python."""
+"""Up to so many rows and decoded bytes, Python is faster than a Spark job."""
 
 FIXED_BYTES = 24
-"""Of a number or a moment as text."""
+"""The size of a number or a timestamp as text."""
 _AS_IT_IS = {
     "escape": '"',
     "ignoreLeadingWhiteSpace": "false",
     "ignoreTrailingWhiteSpace": "false",
 }
-"""With which Spark writes every character of a text; its defaults trim it."""
+"""Options with which Spark writes text unchanged; its defaults trim it."""
 _UNREADABLE = (KeyError, ValueError, OverflowError, pa.ArrowException)
-"""What only Spark can read raises one of these."""
-_MOMENT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+"""Errors of reading what only Spark can read."""
+_TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _WHOLE_MILLISECONDS = r"(\.[0-9]{3})000(Z?)$"
 
 
 def write_csv(
     session: Session, root: str, batches: Sequence[Batch], schema: StructType, path: Path
 ) -> None:
-    """Write rows with a header, ordered by their columns from left to right, in one go.
+    """Write rows with a header, ordered by their columns from left to right.
 
-    The file appears whole or not at all.
+    The file is created atomically.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not any(batch.files for batch in batches):
@@ -67,7 +67,7 @@ def write_csv(
 
 
 def small_lines(root: str, batches: Sequence[Batch], schema: StructType) -> list[str] | None:
-    """All lines of a small result; None where it is not small or only Spark knows its text."""
+    """All lines of a small result; None if it is large, or has types that only Spark writes."""
     if sum(batch.rows for batch in batches) > SMALL_ROWS or not is_writable(schema):
         return None
     rows: list[tuple[Any, ...]] = []
@@ -107,12 +107,12 @@ def _parts(root: str, batches: Sequence[Batch], columns: Sequence[str]) -> Itera
 def write_csv_by_spark(
     session: Session, root: str, batches: Sequence[Batch], schema: StructType, path: Path
 ) -> None:
-    """The same by a job of Spark, whatever the size and the types."""
+    """The same by a Spark job, for any size and types."""
     folder = _beside(path)
     rows = read(reading_by_row(session), root, batches, schema).coalesce(1)
     ordered = rows.sortWithinPartitions(*(column(name) for name in schema.names))
     texts = ordered.select(*map(_text, schema))
-    # Not as_uri: Spark takes the %20 of a space for a name of its own.
+    # Not as_uri: Spark does not decode the %20 of a space.
     target = f"file://{folder.absolute()}"
     if len(schema) > 1:
         texts.write.option("header", True).options(**_AS_IT_IS).csv(target)
@@ -127,17 +127,17 @@ def write_csv_by_spark(
 
 
 def _text(field: StructField) -> Column:
-    """A column of which Spark writes all: of moments it would leave out the microseconds."""
+    """A column as written; Spark would drop the microseconds of timestamps."""
     value = column(field.name)
     if not isinstance(field.dataType, TimestampType | TimestampNTZType):
         return value
     zone = "XXX" if isinstance(field.dataType, TimestampType) else ""
-    moment = fn.date_format(value, _MOMENT + zone)
-    return fn.regexp_replace(moment, _WHOLE_MILLISECONDS, "$1$2").alias(field.name)
+    text = fn.date_format(value, _TIMESTAMP + zone)
+    return fn.regexp_replace(text, _WHOLE_MILLISECONDS, "$1$2").alias(field.name)
 
 
 def _save_lines(texts: DataFrame, target: str) -> None:
-    """As text: Spark's CSV has no line for a row that is a single null."""
+    """Write as text: Spark's CSV writer has no line for a row that is a single null."""
     value = column(texts.columns[0])
     line = fn.when(value.isNull(), "").otherwise(fn.to_csv(fn.struct(value), _AS_IT_IS))
     texts.select(line.alias("value")).write.text(target)
@@ -158,7 +158,7 @@ def _write_lines(lines: Sequence[str], path: Path) -> None:
 
 
 def _usual_mode(folder: Path) -> int:
-    """The mode of files that this process makes: what Spark writes is for its own user only."""
+    """The mode of files that this process creates; those of Spark are private."""
     new = folder / "mode"
     new.touch()
     return stat.S_IMODE(new.stat().st_mode)

@@ -1,13 +1,13 @@
-"""Small results as CSV without Spark, in the very bytes that Spark would write.
+"""Small results as CSV without Spark, with the same bytes that Spark would write.
 
     null                     an empty field; in a result of one column, an empty line
     text                     as it is, in quotes if it is empty, has a comma, a quote, a line feed
                              or a carriage return, or is the first of its line and begins with #
     a quote within text      two quotes
-    a moment                 2024-03-01T06:00:00.000, with six digits where three would lose some
+    a timestamp              2024-03-01T06:00:00.000, with six digits where three would lose some
 
-Of types whose text is Java's own, such as floating point, `is_writable` says that Spark has to
-write them.
+Types with a text that only Java produces, such as floating point, are not `is_writable`: Spark
+writes them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Value: TypeAlias = "str | int | bool | Decimal | date | datetime | None"
 
 _SPECIAL = re.compile(r'[",\r\n]')
 _COMMENT = "#"
-"""A line that begins with it is quoted: many readers skip such lines."""
+"""A line that starts with it is quoted: many readers skip such lines."""
 _NAME = re.compile(r"\w+", re.ASCII)
 
 
 def is_writable(schema: StructType) -> bool:
-    """Whether values of these columns have one certain text."""
+    """Whether Python writes values of these columns as Spark does."""
     known = all(type(field.dataType) in _TEXTS for field in schema)
     return known and all(_NAME.fullmatch(name) for name in schema.names)
 
@@ -61,7 +61,7 @@ def csv_header(names: Iterable[str]) -> str:
 
 
 def _ordered(row: Sequence[Value]) -> tuple[tuple[bool, Value], ...]:
-    """Nulls are the smallest values. Text is ordered as its UTF-8 bytes are, by code points."""
+    """Nulls are the smallest values. Text is ordered by code points, as its UTF-8 bytes are."""
     return tuple((value is not None, value) for value in row)
 
 
@@ -88,7 +88,7 @@ def _boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _moment(value: datetime) -> str:
+def _timestamp(value: datetime) -> str:
     return value.isoformat("T", "microseconds" if value.microsecond % 1000 else "milliseconds")
 
 
@@ -101,6 +101,6 @@ _TEXTS: dict[type[DataType], Callable[[Any], str]] = {
     LongType: str,
     DecimalType: str,
     DateType: date.isoformat,
-    TimestampNTZType: _moment,
+    TimestampNTZType: _timestamp,
 }
-"""How values of each type are written. Floating point is not here: Java has its own digits."""
+"""How values of each type are written; not floating point, whose digits in Java differ."""

@@ -1,4 +1,4 @@
-"""Results as streams of bytes, Parquet or Arrow, for clients elsewhere.
+"""Results as streams of bytes, Parquet or Arrow, for remote clients.
 
 The files of a result are read one after the other, a few thousand rows at a time and fewer where
 values are large, so that a result of any size takes little memory. Rows come in the order of the
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.dataflow import Batch
 
 ROWS, BYTES = 1 << 16, 8 << 20
-"""What a row group or a record batch of the stream has at least, except for the last of a file."""
+"""The least rows or bytes of a row group or record batch, except for the last of a file."""
 
 
 def arrow_stream(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[bytes]:
@@ -49,7 +49,7 @@ def parquet_stream(root: str, batches: Sequence[Batch], schema: StructType) -> I
 
 
 def columns_of(schema: StructType) -> pa.Schema:
-    """Nullable throughout, as they are in the files."""
+    """The columns of a result, all nullable, as they are in the files."""
     return pa.schema(
         [field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")]
     )
@@ -75,7 +75,7 @@ def _gathered(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 class _Written:
-    """What a writer has written since it was last asked for."""
+    """Buffers what a writer has written until it is taken."""
 
     closed = False
 
@@ -92,10 +92,10 @@ class _Written:
         return self._length
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Nothing to flush."""
 
     def close(self) -> None:
-        """What was written last is still to be taken."""
+        """The last bytes can still be taken."""
 
     def taken(self) -> bytes:
         pieces, self._pieces = self._pieces, []

@@ -1,1 +1,1 @@
-"""Spark sessions: started, probed, authenticated, watched."""
+"""Spark sessions: opening, authentication, probes, detection of a lost JVM."""

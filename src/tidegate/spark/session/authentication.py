@@ -1,12 +1,12 @@
-"""Which processes may talk to a Spark driver: those that know its secret, from nowhere else.
+"""Which processes may connect to a Spark driver: those with its secret.
 
-Spark's own connections carry serialized Java objects: a process that may open one can run code in
-the driver. So drivers ask for a secret. For `local` masters (also for YARN and Kubernetes) Spark
-makes one for each session. A standalone cluster has one of its own that its operator gives to
-master, workers and drivers in a configuration file; see docs/operations.md.
+Spark's own connections carry serialized Java objects: a process that can open one can run code in
+the driver. So drivers require a secret. For `local` masters (also for YARN and Kubernetes) Spark
+generates one for each session. A standalone cluster has one secret, which its operator configures
+for master, workers and drivers in a file; see docs/operations.md.
 
-A secret among the settings would stand on the command line of `spark-submit`, which every user of
-the machine can read. It is refused.
+A secret in the settings is refused: it would be on the command line of `spark-submit`, which every
+user of the machine can read.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 def protection(
     master: str, given: Mapping[str, str], arguments: str = "", *, is_here: bool
 ) -> dict[str, str]:
-    """The settings that protect a driver on `master`, to be overridden by those given.
+    """The settings that protect a driver on `master`; those given override them.
 
-    `arguments` are those of `spark-submit`, `is_here` says whether all processes that take part
-    are on this machine. Raises `SparkUnprotected`.
+    `arguments` are those of `spark-submit`, `is_here` is whether driver, master and workers are
+    all on this machine. Raises `SparkUnprotected`.
 
     >>> protection("local[2]", {}, is_here=True)["spark.authenticate"]
     'true'

@@ -1,8 +1,7 @@
-"""Trying what Tidegate relies on, with an engine that speaks Spark Connect and is not Spark.
+"""Probes the features that Tidegate relies on, on a Spark Connect server that is not Spark.
 
-Every feature has questions whose right answers are known: values that Spark's rules give, or an
-error that Spark's rules raise. An engine that answers otherwise would give wrong results without
-a word.
+Every feature has expressions with a known result: the value that Spark computes, or the error that
+it raises. An engine with another result would silently compute wrong results.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ RAISES: dict[Feature, tuple[str, ...]] = {
     ),
     Feature.DIVISION: ("1 / (id - 7)", "1 % (id - 7)", "1 div (id - 7)"),
 }
-"""What Spark refuses to compute where `id` is 7, and 7 again."""
+"""Expressions that raise in Spark, over two rows whose `id` is 7."""
 
-ANSWERS: dict[Feature, dict[str, object]] = {
+EXPECTED: dict[Feature, dict[str, object]] = {
     Feature.HASHES: {
         "xxhash64(id)": -2864211556195259663,
         "xxhash64(concat('tea', id))": -8793881958504633533,
@@ -56,29 +55,29 @@ ANSWERS: dict[Feature, dict[str, object]] = {
         "cast(cast(id as decimal(12,3)) / 8 as decimal(12,1))": Decimal("0.9"),
     },
 }
-"""What Spark computes there, to the last digit."""
+"""Expressions and their values in Spark, over the same rows."""
 
 
-def lacking(session: Session, file: str) -> frozenset[Feature]:
-    """The features that are not there; `file` is a Parquet file that the engine can read."""
+def missing_features(session: Session, file: str) -> frozenset[Feature]:
+    """The missing features; `file` is a Parquet file that the engine can read."""
     return frozenset(
-        (*_that_do_not_raise(session), *_that_differ(session), *_unnamed(session, file))
+        (*_not_raising(session), *_differing(session), *_without_file_names(session, file))
     )
 
 
-def _that_do_not_raise(session: Session) -> Iterator[Feature]:
+def _not_raising(session: Session) -> Iterator[Feature]:
     for feature, expressions in RAISES.items():
         if not all(_fails(session, sql) for sql in expressions):
             yield feature
 
 
-def _that_differ(session: Session) -> Iterator[Feature]:
-    for feature, answers in ANSWERS.items():
-        if any(not _is(session, sql, right) for sql, right in answers.items()):
+def _differing(session: Session) -> Iterator[Feature]:
+    for feature, values in EXPECTED.items():
+        if any(not _is(session, sql, right) for sql, right in values.items()):
             yield feature
 
 
-def _unnamed(session: Session, file: str) -> Iterator[Feature]:
+def _without_file_names(session: Session, file: str) -> Iterator[Feature]:
     rows = session.read.schema("id bigint").parquet(literal(file))
     try:
         named = rows.select(rows.metadataColumn("_metadata")["file_path"]).first()
@@ -97,7 +96,7 @@ def _fails(session: Session, sql: str) -> bool:
 
 
 def _is(session: Session, sql: str, right: object) -> bool:
-    """As text, too: decimals are equal whatever their scale."""
+    """Compared as text, too: decimals of different scales are equal."""
     try:
         found = _value(session, sql)
     except SPARK_ERRORS:
@@ -106,7 +105,7 @@ def _is(session: Session, sql: str, right: object) -> bool:
 
 
 def _value(session: Session, sql: str) -> object:
-    """What an expression gives; rows and no constants, which an engine may treat otherwise."""
+    """The value of an expression over rows; an engine may fold constants by other rules."""
     rows = session.sql("select 7L as id union all select 7L")
     row = rows.select(fn.expr(sql)).first()
     return row[0] if row else None

@@ -1,10 +1,9 @@
-"""What a pipeline needs of the engine it runs on, and what of that an engine does not offer.
+"""Decides whether an engine can run a pipeline, from what probes have found.
 
-    session ──probes──▶ Offer ──unfit(needs, offer)──▶ complaints, before anything is served
+    session ──probes──▶ EngineCapabilities ──shortfalls(requirements, capabilities)──▶ complaints
 
-An engine is Spark in this process, on a cluster or behind a Connect server, or another server that
-speaks Spark Connect. The facts are gathered by `tidegate.spark.session.probes`; here is what
-follows from them, decided without asking anybody.
+An engine is Spark in this process, on a cluster or behind a Connect server, or another server of
+the Spark Connect protocol. `tidegate.spark.session.probes` reads the facts; this module is pure.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from enum import Enum
 from tidegate.errors import Complaint, listed
 
 
-class Kind(Enum):
-    """Where the rows are computed, as far as it matters for what can be missing."""
+class EngineKind(Enum):
+    """Where rows are computed, which determines what can be missing."""
 
     LOCAL = "a local Spark"
     CLUSTER = "a Spark cluster"
@@ -26,7 +25,7 @@ class Kind(Enum):
 
 
 class Feature(Enum):
-    """What Tidegate relies on and Spark does; without it, results would be wrong or missing."""
+    """Behaviour of Spark without which results would be wrong or missing."""
 
     OVERFLOW = "overflow"
     SUMS = "sums"
@@ -38,32 +37,32 @@ class Feature(Enum):
 
     @property
     def promise(self) -> str:
-        """What holds where the feature is there."""
+        """What an engine with this feature guarantees."""
         return _PROMISES[self]
 
 
 _PROMISES = {
     Feature.OVERFLOW: "whole numbers that overflow raise an error",
     Feature.SUMS: "sums that overflow raise an error",
-    Feature.CASTS: "a cast that cannot be raises an error",
+    Feature.CASTS: "an invalid cast raises an error",
     Feature.DIVISION: "a division by zero raises an error",
     Feature.HASHES: "keys have the hashes that Spark gives them",
     Feature.DECIMALS: "sums and averages of decimals have Spark's types and digits",
-    Feature.FILE_NAMES: "rows know the file they come from, so that small steps share a job",
+    Feature.FILE_NAMES: "rows have the name of their file, so that small tasks share a job",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """What each executor is asked to have; no cores mean all that its worker has."""
+    """The size of each executor; without cores it has all cores of its worker."""
 
     cores: int | None = None
     mib: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """What has to be there before a pipeline is served."""
+class EngineRequirements:
+    """What an engine must have before a pipeline is served."""
 
     slots: int = 1
     """Tasks that can run at the same time."""
@@ -72,14 +71,14 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """A worker of a standalone cluster: what it has, for all applications together."""
+class WorkerHost:
+    """A worker of a standalone cluster: its resources for all applications together."""
 
     cores: int
     mib: int
 
-    def could_hold(self, executor: Executor) -> bool:
-        """Whether the executor would fit if nobody else was there."""
+    def can_run(self, executor: Executor) -> bool:
+        """Whether the executor would fit if no other application used the worker."""
         return self.cores >= (executor.cores or 1) and self.mib >= executor.mib
 
     def __str__(self) -> str:
@@ -87,23 +86,23 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Standalone:
-    """What the master of a standalone cluster knows: its workers, and who else uses them."""
+class StandaloneCluster:
+    """The workers of a standalone cluster, and the other applications that use them."""
 
-    hosts: tuple[Host, ...]
+    hosts: tuple[WorkerHost, ...]
     others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """What came of using the data folder from both sides; a trouble is empty where there is none.
+class FolderSharing:
+    """The result of writing to the data folder from both sides and reading it on the other.
 
-    Rows that Spark wrote count when this process sees them, and the other way round.
+    *Here* is this process, *there* are Spark's executors. An error is empty where there is none.
     """
 
     folder: str
-    trouble_here: str = ""
-    trouble_there: str = ""
+    error_here: str = ""
+    error_there: str = ""
     written_there: int = 0
     seen_here: int = 0
     written_here: int = 0
@@ -111,67 +110,74 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What an engine turned out to have.
+class EngineCapabilities:
+    """What the probes have found about an engine.
 
-    `slots` is None where it does not tell, which it need not: something has run there. `cluster` is
-    None where nobody can be asked about it. `within` are the seconds that it was given.
+    `slots` is None where the engine does not report it; at least one job has run there. `cluster`
+    is None where its state cannot be read. `within` is the time limit of the probes in seconds.
     """
 
-    kind: Kind
+    kind: EngineKind
     name: str
     slots: int | None = None
-    cluster: Standalone | None = None
-    shared: Shared | None = None
-    lacks: frozenset[Feature] = frozenset()
+    cluster: StandaloneCluster | None = None
+    shared: FolderSharing | None = None
+    missing_features: frozenset[Feature] = frozenset()
     refused: tuple[tuple[str, str], ...] = ()
-    """Stages of the plan that it cannot run, and why."""
+    """Stages of the plan that it cannot run, and the reasons."""
     within: float = 0.0
 
 
-def unfit(needs: Needs, offer: Offer) -> list[Complaint]:
-    """What is missing, required versus available; nothing where the pipeline can be served."""
+def shortfalls(
+    requirements: EngineRequirements, capabilities: EngineCapabilities
+) -> list[Complaint]:
+    """What is missing, required versus available; empty if the pipeline can be served."""
     return [
-        *_about_slots(needs, offer),
-        *(_about_folder(offer.shared) if offer.shared else ()),
-        *_about_features(needs, offer),
-        *_about_plan(offer),
+        *_about_slots(requirements, capabilities),
+        *(_about_folder(capabilities.shared) if capabilities.shared else ()),
+        *_about_features(requirements, capabilities),
+        *_about_plan(capabilities),
     ]
 
 
-def _about_slots(needs: Needs, offer: Offer) -> Iterator[Complaint]:
-    if offer.slots is None or offer.slots >= needs.slots:
+def _about_slots(
+    requirements: EngineRequirements, capabilities: EngineCapabilities
+) -> Iterator[Complaint]:
+    if capabilities.slots is None or capabilities.slots >= requirements.slots:
         return
-    required = f"{_counted(needs.slots, 'task slot')} on {_sized(needs.executor)}"
-    within = f"{offer.slots} within {offer.within:g} s"
-    found, advice = _explained(needs.executor, offer.cluster)
-    yield Complaint("room for tasks", required, within + found, advice)
+    required = f"{_counted(requirements.slots, 'task slot')} on {_sized(requirements.executor)}"
+    within = f"{capabilities.slots} within {capabilities.within:g} s"
+    found, advice = _explained(requirements.executor, capabilities.cluster)
+    yield Complaint("task slots", required, within + found, advice)
 
 
-def _explained(executor: Executor, cluster: Standalone | None) -> tuple[str, str]:
-    """Why there is no executor, as far as it is known, and what to do about it."""
+def _explained(executor: Executor, cluster: StandaloneCluster | None) -> tuple[str, str]:
+    """Why there is no executor, as far as it is known, and what to do."""
     if cluster is None:
-        return "", "Look at what the cluster's manager says about this application"
+        return "", "Check the status of this application in the cluster manager"
     if not cluster.hosts:
         return ": no worker has registered with the master", "Start workers for this master"
     found = f": {_counted(len(cluster.hosts), 'worker')} with {listed([*map(str, cluster.hosts)])}"
-    if not any(host.could_hold(executor) for host in cluster.hosts):
-        smaller = "Ask for less (spark.executor.memory, spark.executor.cores)"
+    if not any(host.can_run(executor) for host in cluster.hosts):
+        smaller = "Request less (spark.executor.memory, spark.executor.cores)"
         return found, f"{smaller} or start larger workers"
     if cluster.others:
         found += f", shared with {listed(cluster.others)}"
-        return found, "Let others take less (spark.cores.max), or start more workers"
-    return found, "Look at the logs of the workers: executors do not start or do not get here"
+        return found, "Limit other applications (spark.cores.max), or start more workers"
+    return (
+        found,
+        "Check the logs of the workers: executors do not start, or cannot connect to the driver",
+    )
 
 
-def _about_folder(shared: Shared) -> Iterator[Complaint]:
+def _about_folder(shared: FolderSharing) -> Iterator[Complaint]:
     what = f"the data folder {shared.folder}"
-    advice = "Put it where this process, Spark's driver and all executors read and write alike"
-    if shared.trouble_here:
-        yield Complaint(what, "writable by this process", shared.trouble_here, advice)
+    advice = "Use a folder that this process, Spark's driver and all executors can read and write"
+    if shared.error_here:
+        yield Complaint(what, "writable by this process", shared.error_here, advice)
         return
-    if shared.trouble_there:
-        yield Complaint(what, "readable and writable by executors", shared.trouble_there, advice)
+    if shared.error_there:
+        yield Complaint(what, "readable and writable by executors", shared.error_there, advice)
     if shared.seen_there < shared.written_here:
         required = f"executors see the {shared.written_here} rows that this process writes"
         yield Complaint(what, required, f"they see {shared.seen_there}", advice)
@@ -180,15 +186,17 @@ def _about_folder(shared: Shared) -> Iterator[Complaint]:
         yield Complaint(what, required, f"it sees {shared.seen_here}", advice)
 
 
-def _about_features(needs: Needs, offer: Offer) -> Iterator[Complaint]:
+def _about_features(
+    requirements: EngineRequirements, capabilities: EngineCapabilities
+) -> Iterator[Complaint]:
     for feature in Feature:
-        if feature in needs.features & offer.lacks:
-            found = f"{offer.name} does otherwise"
+        if feature in requirements.features & capabilities.missing_features:
+            found = f"{capabilities.name} behaves differently"
             yield Complaint(feature.value, feature.promise, found, "Use Spark for this pipeline")
 
 
-def _about_plan(offer: Offer) -> Iterator[Complaint]:
-    for stage, reason in offer.refused:
+def _about_plan(capabilities: EngineCapabilities) -> Iterator[Complaint]:
+    for stage, reason in capabilities.refused:
         yield Complaint(f"stage {stage}", "it runs", reason, "Use Spark for this pipeline")
 
 

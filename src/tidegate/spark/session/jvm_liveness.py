@@ -1,8 +1,8 @@
-"""Whether the JVM of a session still runs.
+"""Detects that the JVM of a session has ended.
 
-A classic session has a JVM of its own, started by this process: once that has ended, the session
-is of no use, and no other can be opened in its place while tasks hold references into it. A
-Connect server or a cluster is another process, which this one cannot observe.
+A classic session has a JVM that this process has started. Once it has ended, the session cannot be
+used, and no other can be opened while tasks refer to it. A Connect server or a cluster is another
+process, which this one cannot observe.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tidegate.errors import SparkLost, TidegateError
 if TYPE_CHECKING:
     from tidegate.spark.session.sessions import Session
 
-ENDING = 5.0
-"""Seconds for a JVM to end after a call to it was cut off."""
+END_SECONDS = 5.0
+"""Seconds for a JVM to end after a call to it was interrupted."""
 _STOPPED = ("SparkContext was shut down", "stopped SparkContext")
-"""What jobs fail with while the JVM ends in good order, as after `System.exit`."""
+"""Errors of jobs during an orderly end of the JVM, as after `System.exit`."""
 _MEANINGS = {3: "out of memory", 52: "out of memory", -9: "killed", -6: "crashed", -11: "crashed"}
 
 
@@ -32,7 +32,7 @@ def is_remote(session: Session) -> bool:
 
 
 def why_ended(session: Session) -> str | None:
-    """How the JVM of a session has ended; None while it runs, and for one that is not ours."""
+    """How the JVM of a session has ended; None while it runs, or if another process started it."""
     process = _process_of(session)
     code = None if process is None else process.poll()
     return None if process is None or code is None else how_it_ended(process.pid, code)
@@ -41,13 +41,13 @@ def why_ended(session: Session) -> str | None:
 def ended_under(session: Session, error: BaseException) -> str | None:
     """How the JVM has ended, if that is why a call to Spark has failed.
 
-    A call is cut off a moment before the end can be seen, which is waited for.
+    A call fails shortly before the end of the process can be observed, so this waits for it.
     """
     process = _process_of(session)
-    if process is None or not (is_cut_off(error) or process.poll() is not None):
+    if process is None or not (is_interrupted(error) or process.poll() is not None):
         return None
     try:
-        return how_it_ended(process.pid, process.wait(ENDING))
+        return how_it_ended(process.pid, process.wait(END_SECONDS))
     except TimeoutExpired:
         is_stopped = any(map(_is_stopped, _chain(error)))
         return "its SparkContext was stopped" if is_stopped else None
@@ -61,7 +61,7 @@ def reported_end(session: Callable[[], Session]) -> Iterator[None]:
     except TidegateError:
         raise
     except Exception as error:
-        if not is_cut_off(error):
+        if not is_interrupted(error):
             raise
         reason = ended_under(session(), error)
         if reason is None:
@@ -82,8 +82,8 @@ def how_it_ended(pid: int, code: int) -> str:
     return f"Java (pid {pid}) ended with {how}{meaning}"
 
 
-def is_cut_off(error: BaseException) -> bool:
-    """Whether an error may be the end of the JVM: the connection broke, or Spark was stopped."""
+def is_interrupted(error: BaseException) -> bool:
+    """Whether the end of the JVM may have caused an error: connection lost, or Spark stopped."""
     return any(_is_broken(it) or _is_stopped(it) for it in _chain(error))
 
 
@@ -95,7 +95,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _is_broken(error: BaseException) -> bool:
-    # Its subclass for errors that Java has raised and reported is no broken connection.
+    # The subclass for exceptions raised in Java does not mean a broken connection.
     return isinstance(error, ConnectionError) or (
         isinstance(error, Py4JError) and not hasattr(error, "java_exception")
     )
@@ -106,7 +106,7 @@ def _is_stopped(error: BaseException) -> bool:
 
 
 def _process_of(session: Session) -> Popen[bytes] | None:
-    """The JVM that PySpark has started for this process; spark-submit becomes it."""
+    """The JVM that PySpark has started for this process, by way of spark-submit."""
     if is_remote(session):
         return None
     gateway = getattr(session.sparkContext, "_gateway", None)

@@ -1,7 +1,7 @@
-"""Spark sessions: classic or over Connect, with the settings that make results right.
+"""Opens Spark sessions, classic or over Connect, with the settings that results depend on.
 
-Everything Tidegate computes runs in a session made here, so that the same rows give the same
-digits everywhere: dates are UTC, arithmetic that goes wrong raises instead of giving null.
+All sessions of Tidegate are opened here, so that the same rows give the same digits everywhere:
+dates are UTC, and an arithmetic error raises instead of giving null.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate.spark.session.authentication import ADVICE, CONNECT_BIND, SECRET, 
 from tidegate.spark.session.jvm_liveness import is_remote, why_ended
 
 Session: TypeAlias = SparkSession
-"""A session of either kind; they share their interface, not their class."""
+"""A classic session or one over Connect; they share an interface, not a class."""
 
 DEFAULT_MASTER = "local[*]"
 REMOTE = "sc://"
@@ -40,42 +40,42 @@ SMALL_POOL = "small"
 _HERE = Path(__file__).parent
 _NO_JAVA = "JAVA_GATEWAY_EXITED"
 _DEFAULT_PORTS = {REMOTE: 15002, STANDALONE: 7077}
-_ANSWERS = 10.0
-"""Seconds within which somebody has to take a connection."""
+_CONNECT_SECONDS = 10.0
+"""Seconds within which a connection has to be accepted."""
 _INSTALL_JAVA = "Install a Java 17+ runtime (`make setup` does), or let JAVA_HOME point at one."
-_CHECK_ADDRESS = "Check that a Spark listens there and takes these settings."
+_CHECK_ADDRESS = "Check that Spark listens there and accepts these settings."
 
 STATIC: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Hadoop starts a `chmod` for every file and folder that it makes; this way they start quickly.
+    # Hadoop starts a `chmod` process for every file and folder it creates; VFORK starts it fast.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"
     " -Djdk.lang.Process.launchMechanism=VFORK"
-    # A JVM that has run out of memory somewhere may hang for ever; its process is started again.
+    # A JVM that has run out of memory may hang; when it exits, the process is restarted.
     " -XX:+ExitOnOutOfMemoryError",
-    # The other file system of Hadoop writes a checksum beside each file, which is a file as well.
+    # The default local file system of Hadoop writes a checksum file beside each file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # With the default of 100 rows, a hundred large values are in memory before they are counted.
     "spark.hadoop.parquet.page.size.row.check.min": "1",
     "spark.scheduler.mode": "FAIR",
     # Jobs of one pool run first in, first out, unless the pool itself is declared fair.
     "spark.scheduler.allocation.file": str(_HERE / "fair_pool.xml"),
-    # A pipeline runs the same few hundred pieces of generated code again and again. With the
-    # default of 100, each is compiled anew every time, and runs cold.
+    # A pipeline runs the same few hundred generated classes repeatedly. With the default of 100
+    # entries, each is evicted and compiled again, and runs cold.
     "spark.sql.codegen.cache.maxEntries": "4000",
 }
-"""Fixed when a driver starts; not ours to decide on a server that runs already."""
+"""Fixed when a driver starts; a running server has its own."""
 
 _WAREHOUSE = "spark.sql.warehouse.dir"
 
 IN_THIS_PROCESS: Mapping[str, str] = {"spark.hadoop.fs.permissions.umask-mode": "077"}
-"""Hadoop gives files a mode of its own, whatever the umask of the process is."""
+"""Hadoop sets the mode of files itself and ignores the umask of the process."""
 
 ON_A_CLUSTER: Mapping[str, str] = {
     "spark.executor.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK"
     " -XX:+ExitOnOutOfMemoryError",
 }
-"""Executors of their own make files, too."""
+"""For executors in processes of their own, which create files, too."""
 
 RUNTIME: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -83,12 +83,12 @@ RUNTIME: Mapping[str, str] = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.shuffle.partitions": "8",
-    # A step names its files one by one: listing them must not become a Spark job of its own.
+    # A task names each of its files: listing them must not become a Spark job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # Writing by shard keeps a few files open instead of sorting all rows first.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
 }
-"""What results and speed depend on, in every session."""
+"""Settings of every session that results and speed depend on."""
 
 
 def open_session(
@@ -99,34 +99,34 @@ def open_session(
 ) -> Session:
     """The session of this process on `master`, or on a Connect server (`sc://host:port`).
 
-    `connect=True` starts a Connect server on a local master. `settings` override ours. A classic
-    and a Connect session exclude each other: stop one before opening the other.
+    `connect=True` starts a Connect server on a local master. `settings` override the defaults. A
+    process has either classic or Connect sessions: stop one before opening the other.
 
-    Only processes that know its secret may talk to a driver; see `authentication`.
+    Only processes with its secret may connect to a driver; see `authentication`.
 
     Raises `SparkUnavailable`, `SparkUnprotected`.
     """
     given = dict(settings or {})
     if _is_here(master):
-        # Who talks to this machine only needs no other address, which Spark would look for.
+        # Without it, Spark resolves the host name to find an address of this machine.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # Functions in Python are run by this one, and not by the first of the search path.
+        # Python functions run in this interpreter, not in the first one of the search path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # PySpark logs the text of every error that it raises.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_no_interrupted_call)
+    logging.getLogger().addFilter(_is_not_interrupted_call)
     _refuse_without_java(master)
     _refuse_without_listener(master)
     try:
-        with _quiet_about_static_settings(), _interrupts_held(), _private_files(master):
+        with _without_static_warnings(), _interrupts_deferred(), _private_files(master):
             session = _builder(master, connect, given).getOrCreate()
         for name, value in {**RUNTIME, **_without_static(given)}.items():
             session.conf.set(name, value)
     except SPARK_ERRORS as error:
         cause = cause_of(error)
         if SECRET in str(error):
-            raise SparkUnprotected(master, "its secret is not known", ADVICE) from error
+            raise SparkUnprotected(master, "its secret is missing", ADVICE) from error
         instead = _INSTALL_JAVA if cause.condition == _NO_JAVA else _CHECK_ADDRESS
         raise SparkUnavailable(master, cause.reason.rstrip("."), instead) from error
     return session
@@ -146,16 +146,16 @@ def reading_by_row(session: Session) -> Session:
 
 
 def prefer_this_thread(session: Session) -> None:
-    """Let the small jobs of this thread go before large ones; see `fair_pool.xml`.
+    """Run the small jobs of this thread before large ones; see `fair_pool.xml`.
 
-    Over Connect a client cannot choose: there all jobs share alike.
+    A Connect client cannot choose a pool: there all jobs are scheduled alike.
     """
     if not is_remote(session):
         session.sparkContext.setLocalProperty("spark.scheduler.pool", SMALL_POOL)
 
 
 def _refuse_without_java(master: str) -> None:
-    """PySpark finds out as well, but leaves the complaints of a shell script on the terminal."""
+    """Raise before PySpark does, which prints the errors of a shell script to the terminal."""
     if master.startswith(REMOTE) or SparkSession.getActiveSession() is not None:
         return
     home = os.environ.get("JAVA_HOME")
@@ -165,40 +165,40 @@ def _refuse_without_java(master: str) -> None:
 
 
 def _refuse_without_listener(master: str) -> None:
-    """Spark finds out as well, but only after minutes."""
+    """Raise before Spark does, which takes minutes."""
     addresses = _addresses(master)
     if addresses and not any(map(_listens, addresses)):
-        places = " or ".join(f"{host}:{port}" for host, port in addresses)
-        raise SparkUnavailable(master, f"nobody listens on {places}", _CHECK_ADDRESS)
+        listeners = " or ".join(f"{host}:{port}" for host, port in addresses)
+        raise SparkUnavailable(master, f"nothing listens on {listeners}", _CHECK_ADDRESS)
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:
-    """Where a Connect server, or any of several masters, should be."""
+    """The addresses of a Connect server, or of one or several masters."""
     for scheme, port in _DEFAULT_PORTS.items():
         if master.startswith(scheme):
-            places = master.removeprefix(scheme).split(";")[0].split("/")[0].split(",")
-            return [_address(place, port) for place in places]
+            hosts = master.removeprefix(scheme).split(";")[0].split("/")[0].split(",")
+            return [_address(host, port) for host in hosts]
     return []
 
 
-def _address(place: str, default: int) -> tuple[str, int]:
-    split = urlsplit(f"//{place}")
+def _address(text: str, default: int) -> tuple[str, int]:
+    split = urlsplit(f"//{text}")
     try:
         return split.hostname or "", split.port or default
-    except ValueError:  # no number, or none of a port
-        return place, default
+    except ValueError:  # not a port number
+        return text, default
 
 
 def _listens(address: tuple[str, int]) -> bool:
     try:
-        socket.create_connection(address, _ANSWERS).close()
+        socket.create_connection(address, _CONNECT_SECONDS).close()
     except OSError:
         return False
     return True
 
 
 def _is_here(master: str) -> bool:
-    """Whether everything that takes part is on this machine."""
+    """Whether driver, master and workers are all on this machine."""
     hosts = {host for host, _ in _addresses(master)}
     is_loopback = bool(hosts) and hosts <= {"localhost", "127.0.0.1", "::1"}
     return master.startswith("local") or (master.startswith(STANDALONE) and is_loopback)
@@ -206,22 +206,22 @@ def _is_here(master: str) -> bool:
 
 @contextmanager
 def session_on(master: str = DEFAULT_MASTER, cores: int | None = None) -> Iterator[Session]:
-    """A session on `master`; stopped afterwards unless it was there before.
+    """A session on `master`; stopped at the end unless it existed before.
 
-    `cores` is what it takes of a cluster at most; by default that is everything.
+    `cores` limits the cores it takes of a cluster; by default it takes all of them.
     """
-    was_there = SparkSession.getActiveSession() is not None
+    existed = SparkSession.getActiveSession() is not None
     session = open_session(master, settings={"spark.cores.max": str(cores)} if cores else None)
     try:
         yield session
     finally:
-        if not was_there:
+        if not existed:
             _stop(session)
 
 
 @contextmanager
 def borrowed(session: Session | None) -> Iterator[Session]:
-    """The session given, or that is here already, or one of our own that is stopped afterwards."""
+    """The given or the active session, or a new one that is stopped at the end."""
     present = session or SparkSession.getActiveSession()
     if present is not None:
         yield present
@@ -234,7 +234,7 @@ def borrowed(session: Session | None) -> Iterator[Session]:
 
 
 def _stop(session: Session) -> None:
-    """Stop a session; one whose JVM has ended cannot be asked to, and need not."""
+    """Stop a session, unless its JVM has ended."""
     if why_ended(session) is None:
         session.stop()
 
@@ -248,15 +248,15 @@ def _builder(master: str, connect: bool, settings: Mapping[str, str]) -> SparkSe
     if connect:
         protected.update(CONNECT_BIND)
     builder = builder.remote(master) if connect else builder.master(master)
-    for name, value in {**STATIC, **_placed(master), **protected, **settings}.items():
+    for name, value in {**STATIC, **_by_master(master), **protected, **settings}.items():
         builder = builder.config(name, value)
     return builder
 
 
-def _placed(master: str) -> dict[str, str]:
-    """What depends on where executors are.
+def _by_master(master: str) -> dict[str, str]:
+    """Settings that depend on where executors run.
 
-    Spark would make a warehouse in the working directory, although no table is ever kept there.
+    Spark would create a warehouse in the working directory, although it is never used.
     """
     warehouse = {_WAREHOUSE: Path(gettempdir(), "tidegate-spark-warehouse").as_uri()}
     return {**warehouse, **(IN_THIS_PROCESS if master.startswith("local") else ON_A_CLUSTER)}
@@ -268,43 +268,43 @@ def _without_static(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _quiet_about_static_settings() -> Iterator[None]:
-    """A local Connect server takes them when it starts, and its client warns all the same."""
+def _without_static_warnings() -> Iterator[None]:
+    """A local Connect server applies static settings when it starts; its client warns anyway."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
         yield
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until Spark is there, and then means what it did before.
+def _interrupts_deferred() -> Iterator[None]:
+    """Defer Ctrl-C until Spark has started, and restore its handler then.
 
-    In half a start Java would complain on the terminal. The handler that PySpark leaves behind
-    calls Java, which fails where a call to Java is what was interrupted.
+    An interrupted start prints Java errors to the terminal. The handler that PySpark installs
+    calls Java, which fails if the signal interrupts another call to Java.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before is None:
         yield
         return
-    held: list[int] = []
+    deferred: list[int] = []
 
-    def hold(number: int, _: object) -> None:
-        held.append(number)
+    def defer(number: int, _: object) -> None:
+        deferred.append(number)
 
-    signal.signal(signal.SIGINT, hold)
+    signal.signal(signal.SIGINT, defer)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if held:
+    if deferred:
         signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
 def _private_files(master: str) -> Iterator[None]:
-    """What a local Spark writes, also its temporary files, is for this user only.
+    """Make all files of a local Spark, also temporary ones, readable by this user only.
 
-    Java inherits this when it is started. Executors of a cluster may run as another user.
+    Java inherits the umask when it is started. Executors of a cluster may run as another user.
     """
     if not master.startswith("local"):
         yield
@@ -316,6 +316,6 @@ def _private_files(master: str) -> Iterator[None]:
         os.umask(before)
 
 
-def _is_no_interrupted_call(record: logging.LogRecord) -> bool:
-    """The library below PySpark logs a traceback when it is interrupted, and raises it as well."""
+def _is_not_interrupted_call(record: logging.LogRecord) -> bool:
+    """Filters the traceback that py4j logs for an interrupt, which it raises as well."""
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")

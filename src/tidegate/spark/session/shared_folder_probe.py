@@ -1,7 +1,7 @@
-"""Trying whether a data folder is shared: what one side writes there, the other side reads.
+"""Probes whether a data folder is shared: what one side writes there, the other side reads.
 
-Executors that each see a folder of their own under the same path write without an error, and
-their rows are never seen again.
+Executors that each have a local folder under the same path write without an error, and their rows
+are lost.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tidegate.spark.ingest.parquet_files import PARQUET, literal, locate, stored
 from tidegate.spark.ingest.parquet_writer import discard
 from tidegate.spark.jobs.exchange import CODEC, COMMIT, under
 from tidegate.spark.jobs.spark_errors import SPARK_ERRORS, cause_of
-from tidegate.spark.session.engines import Shared
-from tidegate.spark.session.timeout import in_time
+from tidegate.spark.session.engines import FolderSharing
+from tidegate.spark.session.timeout import run_with_timeout
 
 if TYPE_CHECKING:
     from tidegate.spark.session.sessions import Session
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 _FILES = 8
 """Several, so that several executors read them."""
 _ROWS = 64
-"""Enough for every task to have some."""
+"""Enough for every task to have rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """A folder below a root in which this process has written files, or why it could not."""
+class ProbeFolder:
+    """A folder below a root with files that this process has written, or the error."""
 
     root: str
     folder: str
     files: tuple[str, ...] = ()
-    trouble: str = ""
+    error: str = ""
 
 
 @contextmanager
-def tried_folder(root: str, files: int = _FILES) -> Iterator[Tried]:
-    """Write small files below the root; they are gone at the end of the block."""
+def probe_folder(root: str, files: int = _FILES) -> Iterator[ProbeFolder]:
+    """Write small files below the root; they are removed at the end of the block."""
     folder = f"probe-{uuid4().hex}"
     try:
         yield _written(root, folder, files)
@@ -53,7 +53,7 @@ def tried_folder(root: str, files: int = _FILES) -> Iterator[Tried]:
             discard(root, folder)
 
 
-def _written(root: str, folder: str, files: int) -> Tried:
+def _written(root: str, folder: str, files: int) -> ProbeFolder:
     system, base = locate(root.rstrip("/"))
     table = pa.table({"id": pa.array([1], pa.int64())})
     names = [f"{folder}/here/{number}{PARQUET}" for number in range(files)]
@@ -62,28 +62,30 @@ def _written(root: str, folder: str, files: int) -> Tried:
         for name in names:
             parquet.write_table(table, f"{base}/{name}", filesystem=system)
     except OSError as error:
-        return Tried(root, folder, trouble=str(error).partition("\n")[0])
-    return Tried(root, folder, tuple(under(root, name) for name in names))
+        return ProbeFolder(root, folder, error=str(error).partition("\n")[0])
+    return ProbeFolder(root, folder, tuple(under(root, name) for name in names))
 
 
-def shared_by(session: Session, tried: Tried, within: float) -> Shared:
-    """Let Spark read what is there, and write beside it."""
-    if tried.trouble:
-        return Shared(tried.root, trouble_here=tried.trouble)
-    beside = f"{tried.folder}/there"
+def probe_sharing(session: Session, probed: ProbeFolder, within: float) -> FolderSharing:
+    """Let Spark read the files of the folder, and write others beside them."""
+    if probed.error:
+        return FolderSharing(probed.root, error_here=probed.error)
+    beside = f"{probed.folder}/there"
     try:
-        read = in_time(session, within, lambda: _read(session, tried.files))
-        written = in_time(session, within, lambda: _write(session, under(tried.root, beside)))
+        read = run_with_timeout(session, within, lambda: _read(session, probed.files))
+        written = run_with_timeout(
+            session, within, lambda: _write(session, under(probed.root, beside))
+        )
     except SPARK_ERRORS as error:
-        return Shared(tried.root, trouble_there=cause_of(error).reason)
+        return FolderSharing(probed.root, error_there=cause_of(error).reason)
     if read is None or written is None:
-        return Shared(tried.root, trouble_there=f"no answer within {within:g} s")
-    seen = sum(file.rows for file in stored_parquet(tried.root, beside))
-    return Shared(
-        tried.root,
+        return FolderSharing(probed.root, error_there=f"no result within {within:g} s")
+    seen = sum(file.rows for file in stored_parquet(probed.root, beside))
+    return FolderSharing(
+        probed.root,
         written_there=written,
         seen_here=seen,
-        written_here=len(tried.files),
+        written_here=len(probed.files),
         seen_there=read,
     )
 
@@ -93,7 +95,7 @@ def _read(session: Session, files: tuple[str, ...]) -> int:
 
 
 def _write(session: Session, folder: str) -> int:
-    """As a stage writes what it exchanges, by as many tasks as there is room for."""
+    """Write as a stage does for an exchange, by as many tasks as there are slots."""
     rows = session.range(_ROWS).select("id", fn.pmod("id", fn.lit(2)).alias("to"))
     saving = rows.write.mode("append").options(compression=CODEC, **COMMIT)
     saving.partitionBy("to").parquet(folder)

@@ -1,7 +1,7 @@
-"""Asking the master of a standalone Spark cluster which workers it has, and who uses them.
+"""Reads from the master of a standalone Spark cluster which workers and applications it has.
 
-A driver that gets no executor is told nothing but to wait. Its master knows the reason, and
-answers a driver's own connection, whether or not its web pages can be reached from here.
+A driver without executors does not learn the reason. The master knows it, and answers over the
+driver's RPC connection, also where its web pages cannot be reached.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from tidegate.spark.session.engines import Host, Standalone
+from tidegate.spark.session.engines import StandaloneCluster, WorkerHost
 from tidegate.spark.session.sessions import STANDALONE
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 _MESSAGES = "org.apache.spark.deploy.DeployMessages"
 
 
-def ask_master(session: Session, master: str) -> Standalone | None:
-    """What the master knows; None where there is none that answers. For a classic session."""
+def read_cluster(session: Session, master: str) -> StandaloneCluster | None:
+    """The state of the cluster; None if no master answers. For a classic session."""
     if not master.startswith(STANDALONE):
         return None
     for address in master.removeprefix(STANDALONE).split(","):
         try:
-            return _told(session, _state(session, address))
+            return _cluster_of(session, _state(session, address))
         except (Py4JError, ValueError):
-            continue  # of several masters, only one is in charge
+            continue  # of several masters, only the leader answers
     return None
 
 
@@ -36,20 +36,20 @@ def _state(session: Session, address: str) -> Any:
     jvm = context._jvm  # noqa: SLF001  PySpark has no public way to its driver
     host, _, port = address.rpartition(":")
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    question = loader.loadClass(f"{_MESSAGES}$RequestMasterState$").getField("MODULE$").get(None)
-    answer = loader.loadClass(f"{_MESSAGES}$MasterStateResponse")
+    request = loader.loadClass(f"{_MESSAGES}$RequestMasterState$").getField("MODULE$").get(None)
+    response = loader.loadClass(f"{_MESSAGES}$MasterStateResponse")
     environment = context._jsc.sc().env().rpcEnv()  # noqa: SLF001
-    where = jvm.org.apache.spark.rpc.RpcAddress(host, int(port))
-    asked = environment.setupEndpointRef(where, "Master")
-    return asked.askSync(question, jvm.scala.reflect.ClassTag.apply(answer))
+    rpc_address = jvm.org.apache.spark.rpc.RpcAddress(host, int(port))
+    endpoint = environment.setupEndpointRef(rpc_address, "Master")
+    return endpoint.askSync(request, jvm.scala.reflect.ClassTag.apply(response))
 
 
-def _told(session: Session, state: Any) -> Standalone:
-    """How much of a worker is in use stays in the master; who uses the cluster is told."""
+def _cluster_of(session: Session, state: Any) -> StandaloneCluster:
+    """Workers and other applications; the master does not report how much of a worker is in use."""
     ours = session.sparkContext.applicationId
     apps = [(str(app.id()), str(app.desc().name())) for app in state.activeApps()]
     workers = [worker for worker in state.workers() if worker.isAlive()]
-    return Standalone(
-        hosts=tuple(Host(int(it.cores()), int(it.memory())) for it in workers),
+    return StandaloneCluster(
+        hosts=tuple(WorkerHost(int(it.cores()), int(it.memory())) for it in workers),
         others=tuple(f"{name} ({id})" for id, name in apps if id != ours),
     )

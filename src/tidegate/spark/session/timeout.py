@@ -1,4 +1,4 @@
-"""A job of Spark that must not wait for ever: it is cancelled when its time is over."""
+"""Runs a Spark job with a time limit, after which it is cancelled."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from tidegate.spark.jobs.spark_errors import SPARK_ERRORS
 if TYPE_CHECKING:
     from tidegate.spark.session.sessions import Session
 
-CANCELLED = 10.0
-"""Seconds to wait until what was cancelled has let go."""
+CANCEL_SECONDS = 10.0
+"""Seconds to wait for the end of a cancelled job."""
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
-def in_time(session: Session, seconds: float, job: Callable[[], Made]) -> Made | None:
-    """What a job gives; None if it takes longer, in which case it is cancelled."""
-    made: list[Made] = []
+def run_with_timeout(session: Session, seconds: float, job: Callable[[], Result]) -> Result | None:
+    """The result of a job; None if it takes longer, in which case it is cancelled."""
+    results: list[Result] = []
     failed: list[Exception] = []
     tag = f"tidegate-bounded-{uuid4().hex}"
 
     def work() -> None:
         try:
-            session.addTag(tag)  # of this thread's jobs alone
-            made.append(job())
+            session.addTag(tag)  # only for jobs of this thread
+            results.append(job())
         except SPARK_ERRORS as error:
             failed.append(error)
 
-    # A daemon: a server that has stopped answering must not keep this process alive.
+    # A daemon thread, so that a server that does not respond cannot keep this process alive.
     thread = Thread(target=work, name="tidegate-bounded-job", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
         session.interruptTag(tag)
-        thread.join(CANCELLED)
+        thread.join(CANCEL_SECONDS)
         return None
     if failed:
         raise failed[0]
-    return made[0]
+    return results[0]

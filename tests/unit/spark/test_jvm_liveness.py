@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from tidegate.errors import StageFailed
-from tidegate.spark.session.jvm_liveness import is_cut_off
+from tidegate.spark.session.jvm_liveness import is_interrupted
 
 
 class FromJava(Py4JJavaError):  # type: ignore[misc]
@@ -38,7 +38,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
     ],
 )
 def test_a_broken_connection_and_a_stopped_context_may_be_the_end(error: Exception) -> None:
-    assert is_cut_off(error)
+    assert is_interrupted(error)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_a_broken_connection_and_a_stopped_context_may_be_the_end(error: Excepti
     ],
 )
 def test_an_error_that_java_reports_or_of_a_file_is_not(error: Exception) -> None:
-    assert not is_cut_off(error)
+    assert not is_interrupted(error)
