@@ -1,4 +1,4 @@
-"""The desk: small shares become one job, large ones run alone, only the guilty run fails."""
+"""Small inputs become one job, large ones run alone, only the run that causes a failure fails."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tidegate.spark import JobInput
 WAIT = 30
 
 
-def share(run: int, shard: int = 0, size: int = 1, rows: int = 1) -> JobInput:
+def job_input(run: int, shard: int = 0, size: int = 1, rows: int = 1) -> JobInput:
     return JobInput(run, shard, ((Batch((f"run={run}/to={shard}/a.parquet",), rows, size),),))
 
 
 class Spark:
-    """Stands for run_shares: remembers jobs, can be held up, fails for some runs."""
+    """Stands for `run_stage_job`: records jobs, can be held up, fails for some runs."""
 
     def __init__(self) -> None:
         self.jobs: list[list[int]] = []
@@ -32,15 +32,15 @@ class Spark:
         self.started = Event()
         self._changing = Lock()
 
-    def __call__(self, shares: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
+    def __call__(self, inputs: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
         with self._changing:
-            self.jobs.append([it.run for it in shares])
+            self.jobs.append([each.run for each in inputs])
         self.started.set()
         assert self.goes_on.wait(WAIT)
-        for it in shares:
-            if self.failing.get(it.run):
-                raise self.failing[it.run][0]
-        return [{None: Batch((f"out-{it.run}-{it.shard}",), it.run)} for it in shares]
+        for each in inputs:
+            if self.failing.get(each.run):
+                raise self.failing[each.run][0]
+        return [{None: Batch((f"out-{each.run}-{each.shard}",), each.run)} for each in inputs]
 
 
 @pytest.fixture
@@ -62,124 +62,124 @@ def overflow() -> StageFailed:
     return failure
 
 
-def test_shares_that_come_while_a_job_is_at_work_share_the_next(
+def test_inputs_submitted_while_a_job_runs_share_the_next_one(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     spark.goes_on.clear()
-    answers = [batcher.submit(share(1))]
+    results = [batcher.submit(job_input(1))]
     assert spark.started.wait(WAIT)
-    answers += [batcher.submit(share(run)) for run in (2, 3, 4)]
+    results += [batcher.submit(job_input(run)) for run in (2, 3, 4)]
     spark.goes_on.set()
-    made = [answer.result(WAIT)[None].rows for answer in answers]
-    assert made == [1, 2, 3, 4]
+    rows = [result.result(WAIT)[None].rows for result in results]
+    assert rows == [1, 2, 3, 4]
     assert spark.jobs == [[1], [2, 3, 4]]
-    assert batcher.work.jobs == 2
+    assert batcher.totals.jobs == 2
 
 
-def test_a_large_share_is_a_job_of_its_own(spark: Spark, batcher: JobBatcher) -> None:
+def test_a_large_input_is_a_job_of_its_own(spark: Spark, batcher: JobBatcher) -> None:
     spark.goes_on.clear()
-    answers = [
-        batcher.submit(share(1)),
-        batcher.submit(share(2, size=batchers.ALONE)),
-        batcher.submit(share(3, rows=batchers.ALONE_ROWS)),
+    results = [
+        batcher.submit(job_input(1)),
+        batcher.submit(job_input(2, size=batchers.ALONE)),
+        batcher.submit(job_input(3, rows=batchers.ALONE_ROWS)),
     ]
     spark.goes_on.set()
-    assert all(answer.result(WAIT) for answer in answers)
+    assert all(result.result(WAIT) for result in results)
     assert sorted(spark.jobs) == [[1], [2], [3]]
 
 
-def test_a_small_share_does_not_wait_for_large_ones(spark: Spark, batcher: JobBatcher) -> None:
+def test_a_small_input_does_not_wait_for_large_ones(spark: Spark, batcher: JobBatcher) -> None:
     held, released = Event(), Event()
 
-    def perform(shares: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
-        if shares[0].rows >= batchers.ALONE_ROWS:
+    def run_job(inputs: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
+        if inputs[0].rows >= batchers.ALONE_ROWS:
             held.set()
             assert released.wait(WAIT)
-        return spark(shares)
+        return spark(inputs)
 
-    with closing(JobBatcher("s2", perform)) as busy:
-        large = [busy.submit(share(run, rows=batchers.ALONE_ROWS)) for run in range(1, 6)]
+    with closing(JobBatcher("s2", run_job)) as busy:
+        large = [busy.submit(job_input(run, rows=batchers.ALONE_ROWS)) for run in range(1, 6)]
         assert held.wait(WAIT)
-        assert busy.submit(share(9)).result(WAIT)
-        assert not any(answer.done() for answer in large)
+        assert busy.submit(job_input(9)).result(WAIT)
+        assert not any(result.done() for result in large)
         released.set()
-        assert all(answer.result(WAIT) for answer in large)
+        assert all(result.result(WAIT) for result in large)
 
 
 def test_a_joint_job_takes_no_more_than_its_bytes(spark: Spark, batcher: JobBatcher) -> None:
     spark.goes_on.clear()
-    first = batcher.submit(share(1))
+    first = batcher.submit(job_input(1))
     assert spark.started.wait(WAIT)
     size = batchers.ALONE - 1
-    answers = [first, *(batcher.submit(share(run, size=size)) for run in range(2, 12))]
+    results = [first, *(batcher.submit(job_input(run, size=size)) for run in range(2, 12))]
     spark.goes_on.set()
-    assert all(answer.result(WAIT) for answer in answers)
+    assert all(result.result(WAIT) for result in results)
     most = batchers.TOGETHER // size + 1
     assert max(map(len, spark.jobs)) <= most < 10
 
 
-def test_of_a_failing_joint_job_only_the_guilty_run_fails(
+def test_of_a_failing_joint_job_only_the_run_that_causes_it_fails(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     spark.failing[3] = [overflow()]
     spark.goes_on.clear()
-    first = batcher.submit(share(1))
+    first = batcher.submit(job_input(1))
     assert spark.started.wait(WAIT)
-    answers = {run: batcher.submit(share(run)) for run in (2, 3, 4)}
+    results = {run: batcher.submit(job_input(run)) for run in (2, 3, 4)}
     spark.goes_on.set()
     assert first.result(WAIT)
-    assert answers[2].result(WAIT)
-    assert answers[4].result(WAIT)
+    assert results[2].result(WAIT)
+    assert results[4].result(WAIT)
     with pytest.raises(StageFailed) as failed:
-        answers[3].result(WAIT)
+        results[3].result(WAIT)
     assert failed.value.spark_condition == "ARITHMETIC_OVERFLOW"
     assert spark.jobs == [[1], [2, 3, 4], [2], [3], [4]]
 
 
-def test_what_is_in_the_data_is_not_tried_again_and_anything_else_a_few_times(
+def test_a_failure_in_the_data_is_not_repeated_and_any_other_a_few_times(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     spark.failing = {1: [overflow()], 2: [StageFailed("s1", "IOException", "no space left")]}
     for run in (1, 2):
         with pytest.raises(StageFailed):
-            batcher.submit(share(run)).result(WAIT)
+            batcher.submit(job_input(run)).result(WAIT)
     assert spark.jobs == [[1]] + [[2]] * batchers.ATTEMPTS
 
 
-def test_an_error_that_is_not_of_the_job_reaches_everybody_who_waits() -> None:
+def test_an_error_outside_of_the_job_reaches_all_waiting_tasks() -> None:
     def broken(_: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
         raise ConnectionError("Spark is gone")
 
     with closing(JobBatcher("s2", broken)) as batcher:
-        answers = [batcher.submit(share(1)), batcher.submit(share(2))]
-        for answer in answers:
+        results = [batcher.submit(job_input(1)), batcher.submit(job_input(2))]
+        for result in results:
             with pytest.raises(ConnectionError):
-                answer.result(WAIT)
+                result.result(WAIT)
 
 
-def test_an_order_that_was_withdrawn_is_in_no_job(spark: Spark, batcher: JobBatcher) -> None:
+def test_a_request_that_was_cancelled_is_in_no_job(spark: Spark, batcher: JobBatcher) -> None:
     spark.goes_on.clear()
-    first = batcher.submit(share(1))
+    first = batcher.submit(job_input(1))
     assert spark.started.wait(WAIT)
-    withdrawn, wanted = batcher.submit(share(2)), batcher.submit(share(3))
-    assert withdrawn.cancel()
+    cancelled, other = batcher.submit(job_input(2)), batcher.submit(job_input(3))
+    assert cancelled.cancel()
     spark.goes_on.set()
     assert first.result(WAIT)
-    assert wanted.result(WAIT)
+    assert other.result(WAIT)
     assert spark.jobs == [[1], [3]]
 
 
-def test_a_share_that_is_handed_in_again_takes_the_place_of_the_earlier(
+def test_an_input_that_is_submitted_again_replaces_the_earlier_one(
     spark: Spark, batcher: JobBatcher
 ) -> None:
-    """Two shares of the same run and shard in one job would read everything twice."""
+    """Two inputs of the same run and shard in one job would read everything twice."""
     spark.goes_on.clear()
-    first = batcher.submit(share(1))
+    first = batcher.submit(job_input(1))
     assert spark.started.wait(WAIT)
     stale, again, other = (
-        batcher.submit(share(2)),
-        batcher.submit(share(2)),
-        batcher.submit(share(2, 1)),
+        batcher.submit(job_input(2)),
+        batcher.submit(job_input(2)),
+        batcher.submit(job_input(2, 1)),
     )
     spark.goes_on.set()
     assert first.result(WAIT)
@@ -189,15 +189,13 @@ def test_a_share_that_is_handed_in_again_takes_the_place_of_the_earlier(
     assert spark.jobs == [[1], [2, 2]]
 
 
-def test_a_desk_that_is_closed_tries_nothing_again(
-    spark: Spark, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_batcher_repeats_no_job(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batchers, "PAUSE", 60.0)
     spark.failing = {1: [StageFailed("s1", "IOException", "no space left")]}
     batcher = JobBatcher("s1", spark)
-    answer = batcher.submit(share(1))
+    result = batcher.submit(job_input(1))
     assert spark.started.wait(WAIT)
     batcher.close()
     with pytest.raises(StageFailed):
-        answer.result(WAIT)
+        result.result(WAIT)
     assert spark.jobs == [[1]]

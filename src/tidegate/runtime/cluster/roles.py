@@ -74,11 +74,11 @@ class WorkerRole:
 
     def did(self) -> dict[str, int]:
         """Tasks, jobs and rows; also the counts of its server and monitor."""
-        work = self.service.factory.work.values()
+        totals = self.service.factory.totals.values()
         return {
             **self._tasks(),
-            "jobs": sum(stage.jobs for stage in work),
-            "rows": sum(stage.rows for stage in work),
+            "jobs": sum(stage.jobs for stage in totals),
+            "rows": sum(stage.rows for stage in totals),
             **_frontend_counts(self.service),
         }
 

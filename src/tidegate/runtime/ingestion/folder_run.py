@@ -336,7 +336,7 @@ def _deliver(
 
 def _stage_reports(service: PipelineService) -> tuple[StageReport, ...]:
     return tuple(
-        StageReport(stage, work.jobs, work.rows, round(work.seconds, 3))
-        for stage, work in service.factory.work.items()
-        if work.jobs
+        StageReport(stage, totals.jobs, totals.rows, round(totals.seconds, 3))
+        for stage, totals in service.factory.totals.items()
+        if totals.jobs
     )

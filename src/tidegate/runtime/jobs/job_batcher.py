@@ -1,12 +1,12 @@
-"""The desk of a stage: where the steps of its tasks become Spark jobs.
+"""The job batcher of a stage: combines the inputs of its tasks into Spark jobs.
 
-Tasks hand in shares and wait for what becomes of each. A large share is a job of its own. Small
-ones that come together, of several shards and runs, become one joint job: while a job is at work
-the next ones gather, so that the busier a stage is the more they share, and nobody waits when it
-is idle. A joint job that fails is tried again run by run, so that only the guilty run fails.
+Tasks submit inputs and get a future of the outputs. A large input is a job of its own. Small ones,
+of several shards and runs, are combined: while a job runs, the next inputs gather, so that a busy
+stage combines more, and an idle one starts at once. A joint job that fails is repeated run by run,
+so that only the run that causes the failure fails.
 
-An order can be withdrawn (`cancel` of its answer) until a job has taken it. Who hands in the same
-share again does so because the task was built anew, so the earlier order is withdrawn.
+A request can be cancelled (`cancel` of its future) until a job has started. A task that submits the
+same run and shard again was restarted, so the earlier request is cancelled.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ SMALL_IN_FLIGHT = 2
 """Jobs of one stage at a time. Small ones never wait for large ones."""
 ALONE = 16 << 20
 ALONE_ROWS = 500_000
-"""Bytes or rows from which a share is a job of its own; below, the job costs more than the data."""
+"""Bytes or rows from which an input is a job of its own; below, a job costs more than its data."""
 TOGETHER = 64 << 20
 """Bytes that a joint job takes at most."""
-MOST_SHARES = 128
+MOST_INPUTS = 128
+"""Inputs that a joint job takes at most."""
 GATHERING = 0.004
 """Seconds that a joint job waits for the other shards, which are woken by the same commit."""
 ATTEMPTS = 3
 PAUSE = 0.5
-"""Seconds before a failed job is tried again, growing with each attempt."""
+"""Seconds before a failed job is repeated, growing with each attempt."""
 
 ShardOutputs: TypeAlias = "dict[int | None, Batch]"
-"""What a share gave: a batch for each shard of its reader, or one under None."""
-Perform: TypeAlias = "Callable[[Sequence[JobInput]], Sequence[ShardOutputs]]"
+"""The output for one input: a batch for each shard of the reading stage, or one under None."""
+RunJob: TypeAlias = "Callable[[Sequence[JobInput]], Sequence[ShardOutputs]]"
 
 
 @dataclass(slots=True)
-class Work:
-    """What a stage has done so far."""
+class JobTotals:
+    """The jobs of a stage so far."""
 
     jobs: int = 0
     rows: int = 0
@@ -56,157 +57,150 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """A share that somebody waits for."""
+class JobRequest:
+    """An input of a job, and the future of its output."""
 
-    share: JobInput
+    input: JobInput
     bytes: int
-    answer: Future[ShardOutputs]
+    result: Future[ShardOutputs]
 
     @property
-    def whose(self) -> tuple[int, int]:
-        return self.share.run, self.share.shard
+    def key(self) -> tuple[int, int]:
+        """Run and shard; a job has at most one request of each."""
+        return self.input.run, self.input.shard
 
 
 class JobBatcher:
-    """Takes the shares of one stage. `perform` runs one Spark job.
+    """Runs the Spark jobs of one stage, each by one call of `run_job`.
 
-    `prefer` is called on every thread that runs small jobs, before its first. Shares of suspects
+    `prefer` is called on every thread that runs small jobs, before its first. Inputs of suspects
     are jobs of their own.
     """
 
     def __init__(
         self,
         stage: str,
-        perform: Perform,
+        run_job: RunJob,
         prefer: Callable[[], None] = lambda: None,
         is_suspect: Callable[[JobInput], bool] = lambda _: False,
     ) -> None:
-        self._perform = perform
+        self._run_job = run_job
         self._is_suspect = is_suspect
         self._large_jobs = ThreadPoolExecutor(LARGE_IN_FLIGHT, f"tidegate-{stage}-large-jobs")
         self._small_jobs = ThreadPoolExecutor(
             SMALL_IN_FLIGHT, f"tidegate-{stage}-small-jobs", initializer=prefer
         )
-        self._small: list[_Order] = []
-        self._changing = Lock()
+        self._small: list[JobRequest] = []
+        self._lock = Lock()
         self._closed = Event()
-        self.work = Work()
+        self.totals = JobTotals()
 
-    def submit(self, share: JobInput) -> Future[ShardOutputs]:
-        """Hand in a share; its answer comes with the job that takes it."""
-        order = _Order(share, _bytes(share), Future())
-        if order.bytes >= ALONE or share.rows >= ALONE_ROWS or self._is_suspect(share):
-            self._large_jobs.submit(self._take, [order])
-            return order.answer
-        with self._changing:
+    def submit(self, job_input: JobInput) -> Future[ShardOutputs]:
+        """Submit an input; its output comes with the job that takes it."""
+        size = sum(batch.bytes for batches in job_input.inputs for batch in batches)
+        request = JobRequest(job_input, size, Future())
+        if size >= ALONE or job_input.rows >= ALONE_ROWS or self._is_suspect(job_input):
+            self._large_jobs.submit(self._start, [request])
+            return request.result
+        with self._lock:
             for earlier in self._small:
-                if earlier.whose == order.whose:
-                    earlier.answer.cancel()
-            self._small.append(order)
-        self._small_jobs.submit(self._answer_together)
-        return order.answer
+                if earlier.key == request.key:
+                    earlier.result.cancel()
+            self._small.append(request)
+        self._small_jobs.submit(self._start_joint)
+        return request.result
 
     def close(self) -> None:
-        """Take no more; jobs at work are not waited for, and not tried again."""
+        """Start no more jobs; running ones are not awaited, and not repeated."""
         self._closed.set()
         for jobs in (self._large_jobs, self._small_jobs):
             jobs.shutdown(wait=False, cancel_futures=True)
 
-    def _answer_together(self) -> None:
+    def _start_joint(self) -> None:
         """One joint job over what has gathered; often an earlier one has taken it all."""
         sleep(GATHERING)
-        with self._changing:
-            orders = _that_fit(self._small)
-            del self._small[: len(orders)]
-        self._take(orders)
+        with self._lock:
+            requests = list(_fitting(self._small))
+            del self._small[: len(requests)]
+        self._start(requests)
 
-    def _take(self, orders: Sequence[_Order]) -> None:
-        """Answer those that nobody has withdrawn."""
-        wanted = [order for order in orders if order.answer.set_running_or_notify_cancel()]
-        if wanted and not self._closed.is_set():
-            self._answer(wanted)
-
-    def _answer(self, orders: Sequence[_Order]) -> None:
-        try:
-            self._answer_jointly(orders)
-        except BaseException as error:  # noqa: BLE001  whoever waits has to hear of it
-            for order in orders:
-                if not order.answer.done():
-                    order.answer.set_exception(error)
-
-    def _answer_jointly(self, orders: Sequence[_Order]) -> None:
-        by_run = _by_run(orders)
-        if len(by_run) == 1:
-            self._answer_run(orders)
+    def _start(self, requests: Sequence[JobRequest]) -> None:
+        """Run a job for the requests that were not cancelled."""
+        active = [each for each in requests if each.result.set_running_or_notify_cancel()]
+        if not active or self._closed.is_set():
             return
         try:
-            made = self._job(orders)
+            self._run_jointly(active)
+        except BaseException as error:  # noqa: BLE001  waiting tasks must get it
+            for request in active:
+                if not request.result.done():
+                    request.result.set_exception(error)
+
+    def _run_jointly(self, requests: Sequence[JobRequest]) -> None:
+        by_run = _by_run(requests)
+        if len(by_run) == 1:
+            self._run_alone(requests)
+            return
+        try:
+            outputs = self._run(requests)
         except StageFailed:
             if self._closed.is_set():
                 raise
-            for its_orders in by_run.values():
-                self._answer_run(its_orders)
+            for of_run in by_run.values():
+                self._run_alone(of_run)
         else:
-            _give(orders, made)
+            _set_results(requests, outputs)
 
-    def _answer_run(self, orders: Sequence[_Order]) -> None:
+    def _run_alone(self, requests: Sequence[JobRequest]) -> None:
+        """A job for the requests of one run, which fails alone."""
         try:
-            _give(orders, self._persist(orders))
+            _set_results(requests, self._run_with_retries(requests))
         except StageFailed as failure:
-            for order in orders:
-                order.answer.set_exception(failure)
+            for request in requests:
+                request.result.set_exception(failure)
 
-    def _persist(self, orders: Sequence[_Order]) -> Sequence[ShardOutputs]:
-        """Try again what may succeed without anybody changing anything."""
+    def _run_with_retries(self, requests: Sequence[JobRequest]) -> Sequence[ShardOutputs]:
+        """Repeat a failed job, unless the data itself is the cause."""
         for attempt in range(1, ATTEMPTS):
             try:
-                return self._job(orders)
+                return self._run(requests)
             except StageFailed as failure:
                 if is_in_the_data(failure.__cause__) or paused(PAUSE * attempt, self._closed):
                     raise
-        return self._job(orders)
+        return self._run(requests)
 
-    def _job(self, orders: Sequence[_Order]) -> Sequence[ShardOutputs]:
+    def _run(self, requests: Sequence[JobRequest]) -> Sequence[ShardOutputs]:
         started = monotonic()
-        made = self._perform([order.share for order in orders])
-        with self._changing:
-            self.work.jobs += 1
-            self.work.rows += sum(batch.rows for its in made for batch in its.values())
-            self.work.seconds += monotonic() - started
-        return made
+        outputs = self._run_job([request.input for request in requests])
+        with self._lock:
+            self.totals.jobs += 1
+            self.totals.rows += sum(batch.rows for each in outputs for batch in each.values())
+            self.totals.seconds += monotonic() - started
+        return outputs
 
 
 def paused(seconds: float, closed: Event) -> bool:
-    """Let some time pass; whether the desk was closed meanwhile."""
+    """Wait; whether the batcher was closed meanwhile."""
     return closed.wait(seconds)
 
 
-def _bytes(share: JobInput) -> int:
-    return sum(batch.bytes for batches in share.inputs for batch in batches)
-
-
-def _that_fit(orders: Sequence[_Order]) -> list[_Order]:
-    """The first few that make one job; at least one."""
-    return list(_fitting(orders))
-
-
-def _fitting(orders: Sequence[_Order]) -> Iterator[_Order]:
-    room = TOGETHER
-    for order in orders[:MOST_SHARES]:
-        if room <= 0:
+def _fitting(requests: Sequence[JobRequest]) -> Iterator[JobRequest]:
+    """The first requests that fit into one job; at least one."""
+    remaining = TOGETHER
+    for request in requests[:MOST_INPUTS]:
+        if remaining <= 0:
             return
-        room -= order.bytes
-        yield order
+        remaining -= request.bytes
+        yield request
 
 
-def _by_run(orders: Sequence[_Order]) -> dict[int, list[_Order]]:
-    runs: dict[int, list[_Order]] = defaultdict(list)
-    for order in orders:
-        runs[order.share.run].append(order)
+def _by_run(requests: Sequence[JobRequest]) -> dict[int, list[JobRequest]]:
+    runs: dict[int, list[JobRequest]] = defaultdict(list)
+    for request in requests:
+        runs[request.input.run].append(request)
     return runs
 
 
-def _give(orders: Sequence[_Order], made: Sequence[ShardOutputs]) -> None:
-    for order, its in zip(orders, made, strict=True):
-        order.answer.set_result(its)
+def _set_results(requests: Sequence[JobRequest], outputs: Sequence[ShardOutputs]) -> None:
+    for request, output in zip(requests, outputs, strict=True):
+        request.result.set_result(output)

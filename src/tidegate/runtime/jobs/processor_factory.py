@@ -1,4 +1,4 @@
-"""The processors of a plan that runs on Spark, and the desks at which they work."""
+"""Builds the processors of a plan that runs on Spark, and the job batchers of its stages."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from tidegate.plan import PhysicalResultCollect, PhysicalStage
-    from tidegate.runtime.jobs.job_batcher import ShardOutputs, Work
+    from tidegate.runtime.jobs.job_batcher import JobTotals, ShardOutputs
     from tidegate.runtime.worker.isolated_trials import Trials
     from tidegate.spark import Checked, JobInput, PreparedStage, Session
     from tidegate.store import FileChecksum
 
 
 class SparkProcessorFactory:
-    """Makes the processors of a checked plan; see `build_task_graph.ProcessorFactory`.
+    """Builds the processors of a checked plan; see `task_graph.ProcessorFactory`.
 
-    Batches go below `root`, under the name of whoever works here. All tasks of a stage share its
-    desk.
+    Batches are written below `root`, in a folder named after the worker. All tasks of a stage share
+    its job batcher.
     """
 
     def __init__(self, checked: Checked, session: Session, root: str, trials: Trials) -> None:
@@ -38,13 +38,13 @@ class SparkProcessorFactory:
         self._session = session
         self._root = root
         self._storage = FileStorage(root)
-        self._writer = "nobody"
-        self._adding = Lock()
-        self._compacting: dict[tuple[str, int], JobBatcher] = {}
+        self._writer = "unnamed"
+        self._lock = Lock()
+        self._compacting_batchers: dict[tuple[str, int], JobBatcher] = {}
         self._batchers = {
             id: JobBatcher(
                 id,
-                partial(self._perform, prepared),
+                partial(self._run_job, prepared),
                 partial(prefer_this_thread, session),
                 partial(self._is_suspect, prepared),
             )
@@ -52,7 +52,7 @@ class SparkProcessorFactory:
         }
 
     def write_as(self, writer: str) -> None:
-        """From here on batches are written under this name."""
+        """Write batches in a folder of this name from now on."""
         self._writer = writer
         self._trials.worker = writer
 
@@ -62,7 +62,7 @@ class SparkProcessorFactory:
 
     @property
     def loss(self) -> str | None:
-        """How Spark has ended; None while it runs."""
+        """How Spark ended; None while it runs."""
         return why_ended(self._session)
 
     def checksum(self, files: Sequence[str]) -> Sequence[FileChecksum]:
@@ -70,48 +70,50 @@ class SparkProcessorFactory:
         return self._storage.checksum(files)
 
     @property
-    def work(self) -> Mapping[str, Work]:
-        """What every stage has done here so far."""
-        return {stage: batcher.work for stage, batcher in self._batchers.items()}
+    def totals(self) -> Mapping[str, JobTotals]:
+        """By stage, the jobs that this process has run."""
+        return {stage: batcher.totals for stage, batcher in self._batchers.items()}
 
     def close(self) -> None:
-        """Take no more work."""
-        with self._adding:
-            for batcher in (*self._batchers.values(), *self._compacting.values()):
+        """Start no more jobs."""
+        with self._lock:
+            for batcher in (*self._batchers.values(), *self._compacting_batchers.values()):
                 batcher.close()
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageProcessor:
-        """A stage hands its work to its desk."""
+        """The processor of one shard of a stage."""
         prepared, batcher = self._prepared[stage.id], self._batchers[stage.id]
         self._tasks[stage.id, shard] = name
         return StageProcessor(name, shard, prepared, batcher, partial(self._compact, prepared))
 
-    def _compact(self, prepared: PreparedStage, port: int, share: JobInput) -> Future[ShardOutputs]:
-        """One batch of many, at a desk of its own: nobody waits for it."""
+    def _compact(
+        self, prepared: PreparedStage, port: int, job_input: JobInput
+    ) -> Future[ShardOutputs]:
+        """Compact batches, in a batcher of its own: no step waits for such jobs."""
         key = prepared.stage.id, port
-        with self._adding:
-            if key not in self._compacting:
-                perform = partial(self._perform, compacting(prepared, port))
-                name = f"{prepared.stage.id}-condensing-{port}"
+        with self._lock:
+            if key not in self._compacting_batchers:
+                run_job = partial(self._run_job, compacting(prepared, port))
+                name = f"{prepared.stage.id}-compaction-{port}"
                 is_suspect = partial(self._is_suspect, prepared)
-                self._compacting[key] = JobBatcher(name, perform, is_suspect=is_suspect)
-            return self._compacting[key].submit(share)
+                self._compacting_batchers[key] = JobBatcher(name, run_job, is_suspect=is_suspect)
+            return self._compacting_batchers[key].submit(job_input)
 
     def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
-        """Where all sinks meet."""
+        """The processor that collects the results of all sinks."""
         return ResultCollector(name, collect.sinks)
 
-    def _perform(
-        self, prepared: PreparedStage, shares: Sequence[JobInput]
+    def _run_job(
+        self, prepared: PreparedStage, inputs: Sequence[JobInput]
     ) -> Sequence[ShardOutputs]:
-        parts = [(share.run, self._task(prepared, share)) for share in shares]
+        parts = [(each.run, self._task(prepared, each)) for each in inputs]
         with self._trials.job(parts):
             return run_stage_job(
-                self._session, prepared, shares, root=self._root, writer=self._writer
+                self._session, prepared, inputs, root=self._root, writer=self._writer
             )
 
-    def _is_suspect(self, prepared: PreparedStage, share: JobInput) -> bool:
-        return self._trials.is_suspect(share.run, self._task(prepared, share))
+    def _is_suspect(self, prepared: PreparedStage, job_input: JobInput) -> bool:
+        return self._trials.is_suspect(job_input.run, self._task(prepared, job_input))
 
-    def _task(self, prepared: PreparedStage, share: JobInput) -> str:
-        return self._tasks.get((prepared.stage.id, share.shard), prepared.stage.id)
+    def _task(self, prepared: PreparedStage, job_input: JobInput) -> str:
+        return self._tasks.get((prepared.stage.id, job_input.shard), prepared.stage.id)
