@@ -1,13 +1,11 @@
-"""Monitor: who may release what was held back, and why it is not released yet.
+"""Completion: when the input of a sharded aggregate is complete, so that END may pass.
 
-A sharded aggregate keeps its result until the monitor has seen that its input is complete. Two
-things make it so: the set of producers is closed (each has declared how many messages it sent
-to this shard) and the messages processed are exactly the declared ones. "Complete so far" is
-not complete, and more than declared is a fault.
+The input of a shard is complete when its producer set is closed (each has declared how many
+messages it sent to this shard) and the messages processed are exactly the declared ones. "Complete
+so far" is not complete, and more than declared is a fault.
 
-`decide` looks at the facts of one shard and gives a verdict; it reads and writes nothing. The
-verdict that says *wait* also says what for, so "why is it not done?" has the same answer as
-"may it go on?".
+`decide` maps the facts of one shard to a verdict, without I/O. `Wait` names what is missing, so
+the monitor's decision is also the diagnosis that users see.
 """
 
 from tidegate.completion.decide import Fault, Release, Verdict, Wait, decide

@@ -1,4 +1,4 @@
-"""The decision: release a shard, wait, or fail its run."""
+"""Decides whether a shard is released, waits, or fails its run."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass, field
 from tidegate.completion.facts import Producer, ShardFacts
 
 Numbers = Mapping[str, tuple[int, ...]]
-"""For some producers, the numbers of some of their messages."""
+"""By producer, numbers of its messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Everything that was declared was processed, and nobody can declare more."""
+    """Everything declared was processed, and no producer can declare more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Something is missing; what, and who owes it."""
+    """Something is missing."""
 
     undeclared: tuple[str, ...]
-    """Producers whose END has not come, so that they may still send."""
+    """Producers whose END has not arrived: they may still send."""
     missing: Numbers = field(default_factory=dict)
-    """Messages that were declared and are not processed."""
+    """Messages that were declared and not processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something was processed that nobody declared; the run cannot be trusted any more."""
+    """Messages were processed that no producer declared; the run fails."""
 
     unexpected: Numbers
 
@@ -37,7 +37,7 @@ Verdict = Release | Wait | Fault
 
 
 def decide(facts: ShardFacts) -> Verdict:
-    """What the facts of one shard lead to.
+    """The verdict for one shard.
 
     >>> closed = Producer("s1/0", declared=2)
     >>> decide(ShardFacts((closed,), {"s1/0": frozenset({1})}))
@@ -58,7 +58,7 @@ def decide(facts: ShardFacts) -> Verdict:
 
 
 def _unexpected(facts: ShardFacts) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What strangers sent, and what producers sent beyond what they declared."""
+    """Messages of unknown producers, and messages beyond what a producer declared."""
     known = {producer.name: producer for producer in facts.producers}
     for name, numbers in sorted(facts.processed.items()):
         producer = known.get(name)

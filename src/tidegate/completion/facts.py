@@ -1,4 +1,4 @@
-"""What the monitor looks at: one run at one shard of a stage."""
+"""The facts of one run at one shard of a stage."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Producer:
 
     name: str
     declared: int | None = None
-    """How many messages it sent to this shard in all; None until its END has come."""
+    """How many messages it sent to this shard in total; None until its END has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """Who feeds a shard, what each declared, and which messages of each were processed."""
+    """The producers of a shard, and which messages of each were processed."""
 
     producers: tuple[Producer, ...]
-    """Everybody whom the plan lets send to this shard, heard of or not."""
+    """All tasks that send to this shard according to the plan, even if nothing has arrived."""
     processed: Mapping[str, frozenset[int]]
-    """For each producer the numbers of its messages whose effect is committed."""
+    """By producer, the numbers of the messages whose effect is committed."""

@@ -1,16 +1,17 @@
-"""Signals: the words that processors exchange and the rules by which they agree.
+"""Dataflow: the messages that tasks exchange, and the alignment of barriers.
 
 The head of a pipeline numbers every signal from one counter (`SignalIds`) and sends it on one
-of two channels (`Carrier`). Instants are acted on when read. Barriers travel in order with the
+of two channels (`Carrier`). Instants are handled when read. Barriers travel in order with the
 data and are held at each fan-in by an `Aligner` until every upstream has delivered them; END
-closes a run's channel. Messages move between two processors through a `Channel`.
+closes a run's channel. In memory, messages travel through a `Channel`. Events carry a `Batch`, or
+a `SinkResult` on their way to the result collector.
 
-Checkpoints begin at the sources: a coordinator tells each source's `BarrierInjector` through its
-handle which `CheckpointBarrier` to inject, the read loop polls it between batches, and a
-`BarrierEmitter` puts it on the source's channels. The room is plain Python that is also compiled
-into installed packages (docs/adr/0011-dataflow-is-compiled-where-possible.md).
+Checkpoints begin at the sources: a coordinator requests a `CheckpointBarrier` from each source's
+`BarrierInjector` through its handle, the read loop polls the injector between batches, and a
+`BarrierEmitter` puts the barrier on the source's channels. The package is plain Python that is also
+compiled into installed packages (docs/adr/0011-dataflow-is-compiled-where-possible.md).
 
-Nothing here knows about Spark, PostgreSQL or threads of its own.
+The package is pure: it uses neither Spark nor PostgreSQL and starts no threads.
 """
 
 from tidegate.dataflow.aligner import Aligner, Delivery, Edge, Pending

@@ -1,18 +1,17 @@
 """Alignment: hold a barrier until every upstream has delivered it.
 
-An aligner serves one scope (a run, or the whole pipeline) on one channel. It is told which
-upstream delivered what and answers with what goes forward, in order; it never waits and does
-no I/O. The promises:
+An aligner serves one scope (a run, or the whole pipeline) on one channel. It takes the messages of
+each upstream and returns what to forward, in order; it never waits and does no I/O.
 
-- A barrier goes forward once, when the last upstream that is still open has delivered it.
-- The cut is real. What an upstream sends after the barrier is held until the barrier has
-  gone forward, events and watermarks alike.
-- An END closes its channel and never occupies the pending place: other barriers align over the
-  channels that are still open, and END goes forward when all channels are closed.
-- A watermark is the minimum over the open upstreams and never goes back.
-- What is held is bounded by those who ask `room` before they read.
-- Whoever breaks the rules is named: see the `AlignmentError`s. A refused message leaves the
-  aligner as it was.
+- A barrier is forwarded once, when the last upstream that is still open has delivered it.
+- Events and watermarks that an upstream sends after the barrier are held until the barrier is
+  forwarded.
+- An END closes its channel and is never the pending barrier: other barriers align over the
+  channels that are still open, and END is forwarded when all channels are closed.
+- A watermark is the minimum over the open upstreams and never decreases.
+- Held messages are bounded by callers that check `room` before they read.
+- An `AlignmentError` names the upstream that breaks a rule. A refused message leaves the aligner
+  unchanged.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ class Edge(Value):
     index: int
     upstream: str
     input: int | None
-    """Which input of the plan's node the channel is part of, when that has several channels."""
+    """The input of the plan's node that the channel is part of, when that has several channels."""
 
     def __init__(
         self,
         index: int,
         upstream: str,
-        input: int | None = None,  # noqa: A002  it is the word of the plan
+        input: int | None = None,  # noqa: A002  the plan's word
     ) -> None:
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "upstream", upstream)
@@ -64,7 +63,7 @@ class Edge(Value):
 
     @property
     def port(self) -> int:
-        """The input by which its events arrive: 0 is the left side of a join, 1 the right."""
+        """The input that its events arrive by: 0 is the left side of a join, 1 the right."""
         return self.index if self.input is None else self.input
 
     def _fields(self) -> tuple[object, ...]:
@@ -76,7 +75,7 @@ class Edge(Value):
 
 @final
 class Delivery(Value):
-    """A message and the edge it came by."""
+    """A message and the edge that it arrived by."""
 
     __slots__ = ("edge", "message")
     __match_args__: ClassVar[tuple[str, ...]] = ("edge", "message")
@@ -95,7 +94,7 @@ class Delivery(Value):
 @final
 @mypyc_attr(acyclic=True)
 class Pending(Value):
-    """A barrier that waits, who has delivered it (in order of arrival) and who has not."""
+    """A barrier that waits, the edges that have delivered it (in order) and those that have not."""
 
     __slots__ = ("arrived", "barrier", "missing")
     __match_args__: ClassVar[tuple[str, ...]] = ("barrier", "arrived", "missing")
@@ -116,7 +115,7 @@ class Pending(Value):
 
 
 class _Channel:
-    """What the aligner knows of one upstream."""
+    """The state of one upstream."""
 
     __slots__ = ("closed", "delivered", "edge", "ending", "held", "last", "watermark")
 
@@ -159,7 +158,7 @@ class Aligner:
 
     @property
     def is_ended(self) -> bool:
-        """Whether every channel is closed and END has gone forward."""
+        """Whether every channel is closed and END was forwarded."""
         return self._end_forwarded
 
     @property
@@ -169,31 +168,31 @@ class Aligner:
 
     @property
     def holding(self) -> int:
-        """How many messages wait behind the pending barrier."""
+        """How many messages are held behind the pending barrier."""
         return sum(len(channel.held) for channel in self._channels)
 
     def room(self, edge: Edge) -> int:
-        """How many more messages of this upstream can be taken, be it only to hold them."""
+        """How many more messages of this upstream can be accepted or held."""
         return max(0, self._hold_limit - len(self._channel(edge).held))
 
     def awaits(self, edge: Edge) -> bool:
-        """Whether this upstream has delivered a barrier, or its END, that has not gone forward."""
+        """Whether this upstream has delivered a barrier, or END, that was not forwarded yet."""
         channel = self._channel(edge)
         return channel.delivered or (channel.closed and not self._end_forwarded)
 
     def recall(self, watermarks: Mapping[Edge, int], forwarded: int | None) -> None:
-        """Know again, after a crash, what earlier messages said about time."""
+        """Restore the watermarks of earlier messages after a crash."""
         for edge, time in watermarks.items():
             self._channel(edge).watermark = time
         self._watermark = forwarded
 
     def lets_through(self, edge: Edge) -> bool:
-        """Whether an event of this upstream would go straight on: its channel is open and free."""
+        """Whether an event of this upstream is forwarded at once: the channel is not blocked."""
         channel = self._channel(edge)
         return not (channel.delivered or channel.ending)
 
     def accept(self, edge: Edge, message: StreamMessage) -> list[Delivery]:
-        """Take one message and say what goes forward because of it."""
+        """Accept one message; what is forwarded because of it."""
         channel = self._channel(edge)
         if isinstance(message, Instant):
             return [Delivery(edge, message)]
@@ -205,7 +204,7 @@ class Aligner:
         return self._pass(channel, message)
 
     def abort(self, barrier_id: int) -> list[Delivery]:
-        """Withdraw a barrier: what it held goes forward, its late copies count for nothing."""
+        """Withdraw a barrier: held messages are forwarded, late copies are ignored."""
         if self._last is not None and barrier_id <= self._last.id:
             return []
         self._aborted.add(barrier_id)
@@ -223,7 +222,7 @@ class Aligner:
         return self._clear_pending()
 
     def discard(self) -> list[Delivery]:
-        """Forget what is held and pending because the run was cancelled; only ENDs still count."""
+        """Drop held messages and the pending barrier of a cancelled run; only ENDs still count."""
         if self._pending is not None:
             self._aborted.add(self._pending.id)
         for channel in self._channels:
@@ -254,7 +253,7 @@ class Aligner:
         channel.held.append(message)
 
     def _refuse_while_delivered(self, channel: _Channel, barrier: Barrier) -> None:
-        """A barrier behind the pending one, from an upstream that has delivered that one."""
+        """Refuse a barrier behind the pending one, from an upstream that has delivered that one."""
         assert self._pending is not None
         if self._is_withdrawn(barrier):
             return
@@ -299,12 +298,12 @@ class Aligner:
             return []
         completed = Delivery(self._arrived[-1], self._pending)
         self._last = self._pending
-        # A channel that delivered this barrier, or is closed, cannot bring an earlier one any more.
+        # A channel that delivered this barrier, or is closed, cannot deliver an earlier one.
         self._aborted = {aborted for aborted in self._aborted if aborted > self._last.id}
         return [completed, *self._clear_pending()]
 
     def _clear_pending(self) -> list[Delivery]:
-        """Free the pending place and let go what was held behind it."""
+        """Clear the pending barrier and forward what was held behind it."""
         self._pending = None
         self._arrived.clear()
         drained: list[Delivery] = []
@@ -327,7 +326,7 @@ class Aligner:
         return out
 
     def _note_end(self, channel: _Channel, end: Barrier) -> None:
-        """The first END that arrives is the run's, also while it is held."""
+        """The first END that arrives is the run's, even while it is held."""
         if self._end is not None and self._end.id != end.id:
             raise TwoEnds(upstream=str(channel.edge), end=str(end), first=str(self._end))
         self._end = end

@@ -1,4 +1,4 @@
-"""How a thread sleeps until one of the things it waits for has changed.
+"""Wakes a thread that sleeps until one of several conditions has changed.
 
 A `Bell` belongs to one sleeping thread and may be rung by any. Ringing costs one attribute
 read while the owner is awake, which is why channels can ring it for every message.
@@ -15,9 +15,8 @@ from typing import Final, final
 class Bell:
     """Wakes the one thread that sleeps on it.
 
-    The owner first announces that it is going to sleep and only then looks at its condition;
-    whoever changes the condition changes it first and then looks for the announcement. So one
-    of the two always sees the other, and no ring is lost.
+    The owner first sets a flag and then checks its condition; other threads first change the
+    condition and then check the flag. So one of the two always sees the other, and no ring is lost.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
 """The bounded in-memory channel between two processors.
 
-One thread puts, one thread takes; the head may slip in signals from a third. Events wait for
-room. Signals have places of their own beyond the capacity, so a barrier is accepted while
-events wait, and still keeps its place in the order.
+One thread puts, one thread takes; the head may put signals from a third. Events wait for space.
+Signals have slots of their own beyond the capacity, so a barrier is accepted while events wait,
+and keeps its position in the order.
 
-A message that was accepted is delivered: closing lets the taker drain what is there, and a
-put that loses the race against the taker's departure raises instead of vanishing.
+An accepted message is delivered: after `close` the consumer drains the channel, and a put that
+loses the race against the departing consumer raises.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ DEFAULT_RESERVE = 64
 class Channel:
     """A single-producer, single-consumer queue of messages with backpressure.
 
-    `arrivals` is rung when something can be taken, `room` when something can be put; give the
-    bells of the threads at either end so that each can sleep on many channels at once.
+    `arrivals` is rung when a message can be taken, `room` when one can be put. With the bells of
+    the threads at either end, each can sleep on many channels at once.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class Channel:
 
     @property
     def depth(self) -> int:
-        """How many messages wait to be taken."""
+        """How many messages are queued."""
         return len(self._queue)
 
     @property
     def is_closed(self) -> bool:
-        """Whether puts are refused; what was accepted can still be taken."""
+        """Whether puts are refused; accepted messages can still be taken."""
         return self._closed
 
     @property
     def is_drained(self) -> bool:
-        """Whether it is closed and nothing is left; nothing can arrive after this was true."""
+        """Whether it is closed and empty; nothing can arrive after this was true."""
         if not self._closed or self._queue:
             return False
         with self._closing:
@@ -83,11 +83,11 @@ class Channel:
 
     @property
     def has_room_for_signal(self) -> bool:
-        """Whether a place reserved for signals is free."""
+        """Whether a slot reserved for signals is free."""
         return len(self._queue) < self._limit
 
     def offer(self, message: StreamMessage) -> bool:
-        """Put without waiting; False when there is no room."""
+        """Put without waiting; False when the channel is full."""
         if self._closed:
             raise ChannelClosed(channel=self.name, message=str(message))
         depth: i64 = len(self._queue)
@@ -102,7 +102,7 @@ class Channel:
         return True
 
     def put(self, message: StreamMessage, timeout: float | None = None) -> None:
-        """Put, waiting for room at most `timeout` seconds."""
+        """Put, waiting for space at most `timeout` seconds."""
         deadline = None if timeout is None else monotonic() + timeout
         while not self.offer(message):
             remaining = None if deadline is None else deadline - monotonic()
@@ -111,7 +111,7 @@ class Channel:
             self._room.sleep_unless(lambda: self._closed or self.has_room_for(message), remaining)
 
     def poll(self) -> StreamMessage | None:
-        """Take without waiting; None when nothing is there."""
+        """Take without waiting; None when the channel is empty."""
         if not self._queue:
             return None
         message = self._popleft()
@@ -131,13 +131,13 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """Refuse further puts and wake both ends. Closing again changes nothing."""
+        """Refuse further puts and wake both ends; idempotent."""
         self._closed = True
         self._arrivals.ring()
         self._room.ring()
 
     def _take_back_if_departed(self, message: StreamMessage) -> None:
-        """Closed between the check and the put: nobody may be left who would take it."""
+        """Closed between the check and the put: the consumer may have departed."""
         with self._closing:
             if self._departed:
                 self._queue.clear()

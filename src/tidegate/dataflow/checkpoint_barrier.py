@@ -1,8 +1,9 @@
-"""Checkpoint barriers: the compact numbers that travel with the data, and how they are packed.
+"""Checkpoint barriers as compact numbers, and their packed form.
 
-A coordinator tells the sources of its run to inject a barrier (`InjectBarrier`); each source's
+A coordinator commands the sources of its run to inject a barrier (`InjectBarrier`); each source's
 channel then carries it (`CheckpointBarrier`). Both are plain numbers that fit into a few machine
-words: 64 bits of id, 48 of epoch and two flags. What does not fit is refused, never cut off.
+words: 64 bits of id, 48 of epoch and two flags. A value that does not fit is refused, never
+truncated.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from tidegate.errors import InvalidCheckpointBarrier, MalformedBarrier
 ID_BITS: Final = 64
 EPOCH_BITS: Final = 48
 UNALIGNED: Final = 1
-"""A flag: what waits in front of the barrier belongs to the snapshot."""
+"""A flag: messages that the barrier overtakes are part of the snapshot."""
 UNPUBLISHED: Final = 2
-"""A flag: states are kept and nothing is published."""
+"""A flag: state is stored and nothing is published."""
 _FLAGS: Final = UNALIGNED | UNPUBLISHED
 
 PACKED_BARRIER: Final = 24
 PACKED_COMMAND: Final = 16
 EMPTY_COMMAND: Final = bytes(PACKED_COMMAND)
-"""The packed form of "nothing to inject"; no id is 0, so it is no command's."""
+"""The packed form of "nothing to inject"; no id is 0, so no command has it."""
 
 _ONE_WORD: Final = 2**62 - 1
 _EPOCHS: Final = 2**48
@@ -50,7 +51,7 @@ class CheckpointBarrier(Value):
     flags: i64
 
     def __init__(self, checkpoint_id: int, epoch: int, flags: int = 0) -> None:
-        # Numbers beyond one word are legal and rare: only they pay for the exact comparison.
+        # Numbers beyond one word are legal and rare: only they need the exact comparison.
         if not (0 < checkpoint_id <= _ONE_WORD and 0 <= epoch < _EPOCHS and 0 <= flags <= _FLAGS):
             _check(checkpoint_id, epoch, flags)
         object.__setattr__(self, "checkpoint_id", checkpoint_id)
@@ -64,12 +65,12 @@ class CheckpointBarrier(Value):
 
     @staticmethod
     def unaligned(checkpoint_id: int, epoch: int) -> CheckpointBarrier:
-        """A barrier that overtakes what waits; the snapshot keeps what it overtook."""
+        """A barrier that overtakes queued messages; they become part of the snapshot."""
         return CheckpointBarrier(checkpoint_id, epoch, UNALIGNED)
 
     @property
     def is_unaligned(self) -> bool:
-        """Whether it overtakes what waits."""
+        """Whether it overtakes queued messages."""
         return self.flags & UNALIGNED != 0
 
     @property
@@ -79,7 +80,7 @@ class CheckpointBarrier(Value):
 
     @property
     def is_unpublished(self) -> bool:
-        """Whether it only keeps states, and sinks publish nothing."""
+        """Whether only state is stored, and sinks publish nothing."""
         return self.flags & UNPUBLISHED != 0
 
     def pack(self) -> bytes:
@@ -88,7 +89,7 @@ class CheckpointBarrier(Value):
 
     @staticmethod
     def unpack(data: bytes) -> CheckpointBarrier:
-        """The barrier that `pack` gave these bytes."""
+        """The barrier that was packed into these bytes."""
         if len(data) != PACKED_BARRIER:
             raise _malformed("checkpoint barrier", data, f"it has {PACKED_BARRIER} bytes")
         checkpoint_id, epoch, flags = _BARRIER.unpack(data)
@@ -108,10 +109,10 @@ class CheckpointBarrier(Value):
 @final
 @mypyc_attr(acyclic=True)
 class InjectBarrier(Value):
-    """The command to inject a barrier, as it travels to a source in another process.
+    """The command to inject a barrier, sent to a source in another process.
 
     Packed it is one number of 128 bits: the id in the upper 64, the epoch in the next 48, the
-    unaligned flag in the next one, the quiet flag behind it, and 14 reserved bits that are 0.
+    unaligned flag in the next one, then the unpublished flag, and 14 reserved bits that are 0.
     """
 
     __slots__ = ("checkpoint_id", "epoch", "is_unaligned", "is_unpublished")
@@ -143,7 +144,7 @@ class InjectBarrier(Value):
     @property
     def word(self) -> int:
         """The packed command as a number."""
-        epoch: int = self.epoch  # a native number would overflow in the shift
+        epoch: int = self.epoch  # a native integer would overflow in the shift
         flags = (1 << 15 if self.is_unaligned else 0) | (1 << 14 if self.is_unpublished else 0)
         return self.checkpoint_id << 64 | epoch << 16 | flags
 
@@ -153,7 +154,7 @@ class InjectBarrier(Value):
 
     @staticmethod
     def unpack(data: bytes) -> InjectBarrier | None:
-        """The command that `pack` gave these bytes; None for `EMPTY_COMMAND`."""
+        """The command that was packed into these bytes; None for `EMPTY_COMMAND`."""
         if data == EMPTY_COMMAND:
             return None
         if len(data) != PACKED_COMMAND:
@@ -189,5 +190,5 @@ def _malformed(
     what: str, data: bytes, reason: str, cause: Exception | None = None
 ) -> MalformedBarrier:
     malformed = MalformedBarrier(what=what, data=data.hex(), reason=reason)
-    malformed.__cause__ = cause  # compiled, `raise … from` forgets it
+    malformed.__cause__ = cause  # compiled code drops the cause of `raise … from`
     return malformed

@@ -1,7 +1,7 @@
-"""The id of a checkpoint in its manifest: a UUID of version 7, sorted by the time it was made.
+"""The id of a checkpoint in its manifest: a UUID of version 7, sorted by creation time.
 
-On the channels travels the compact number of a `CheckpointBarrier`; the UUID is unique across runs
-and deployments and is what files and rows are named after.
+Channels carry the compact number of a `CheckpointBarrier`; the UUID is unique across runs and
+deployments, and names files and rows.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ class CheckpointId(UUID):
 
     @classmethod
     def new(cls) -> CheckpointId:
-        """An id that is greater than every other that this process has made."""
+        """An id that is greater than all earlier ones of this process."""
         return _of_this_process.take()
 
     @classmethod
     def from_text(cls, text: str) -> CheckpointId:
-        """The id with this text, in the form that `str` gives."""
+        """Parse the form that `str` gives."""
         try:
             id = cls(text)
         except ValueError as cause:
-            raise InvalidCheckpointId(text=text, reason="it is no UUID") from cause
+            raise InvalidCheckpointId(text=text, reason="it is not a UUID") from cause
         if str(id) != text.lower():
             raise InvalidCheckpointId(text=text, reason="it is not written in groups of 8-4-4-4-12")
         return _checked(id)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CheckpointId:
-        """The id with these 16 bytes, in the order that `bytes` gives."""
+        """Parse 16 bytes, in the order that `bytes` gives."""
         try:
             return _checked(cls(bytes=data))
         except ValueError as cause:
@@ -55,12 +55,12 @@ class CheckpointId(UUID):
 
     @property
     def milliseconds(self) -> int:
-        """When it was made, since 1970. Ids made in a hurry may be a little ahead of the clock."""
+        """Creation time since 1970. Ids in quick succession may be a little ahead of the clock."""
         return self.int >> 80
 
 
 class CheckpointIds:
-    """Makes ids, each greater than the one before, whatever the clock does; from any thread."""
+    """Creates ids, each greater than the one before even if the clock goes back; thread-safe."""
 
     def __init__(self, clock: Callable[[], int] = time_ns) -> None:
         self._clock = clock
@@ -68,10 +68,10 @@ class CheckpointIds:
         self._last = 0
 
     def take(self) -> CheckpointId:
-        """The next id. Within one millisecond a random step keeps ids hard to guess and in order.
+        """The next id. Within one millisecond a random increment keeps ids unguessable and ordered.
 
-        Time and random bits are one number: an id that has no room left above it within its
-        millisecond is followed by one of the next.
+        Time and random bits are one number: when a millisecond is exhausted, the next id belongs
+        to the next one.
         """
         now = self._clock() // 1_000_000 << _TAIL_BITS | randbits(_TAIL_BITS - 1)
         with self._lock:
@@ -81,12 +81,12 @@ class CheckpointIds:
 
 def _checked(id: CheckpointId) -> CheckpointId:
     if id.version != VERSION:
-        raise InvalidCheckpointId(text=str(id), reason=f"it is no UUID of version {VERSION}")
+        raise InvalidCheckpointId(text=str(id), reason=f"it is not a UUID of version {VERSION}")
     return id
 
 
 def _as_uuid(number: int) -> CheckpointId:
-    """Make room for version and variant between time, 12 and 62 bits."""
+    """Insert version and variant between time, 12 and 62 bits."""
     low = number & (1 << _LOW_BITS) - 1
     middle = number >> _LOW_BITS & 0xFFF
     time = number >> _TAIL_BITS

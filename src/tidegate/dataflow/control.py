@@ -1,9 +1,8 @@
-"""Control signals: what travels beside the data and tells processors what to do.
+"""Control signals: instants and barriers.
 
-A signal is either an *instant*, acted on as soon as it is read, or a *barrier*, held at every
-fan-in until all upstreams have delivered it. A kind says what is meant; the head of the
-pipeline turns it into a signal by giving it an id (`kind.with_id(n)`). Whoever stops asks
-`is_terminal`, and nothing else decides it.
+A signal is either an *instant*, handled as soon as it is read, or a *barrier*, held at every
+fan-in until all upstreams have delivered it. The head of the pipeline makes a signal of a kind by
+giving it an id (`kind.with_id(n)`). `is_terminal` alone decides whether a processor stops.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tidegate.dataflow.value import Value
 from tidegate.errors import InvalidCheckpointBarrier, InvalidSignalId
 
 WHOLE_PIPELINE = ""
-"""The `run` of a signal that is meant for everything that flows, not for one run."""
+"""The `run` of a signal for all runs of a pipeline."""
 
 
 class Carrier(Enum):
@@ -30,7 +29,7 @@ class Carrier(Enum):
 
 
 class BarrierKind(Enum):
-    """What a barrier means, before the head has given it an id.
+    """The kinds of barriers.
 
     >>> print(BarrierKind.SYNC_TEST.with_id(7, run="march"))
     sync_test #7 of run 'march'
@@ -52,13 +51,13 @@ class BarrierKind(Enum):
 
 
 class InstantKind(Enum):
-    """What an instant signal means, before the head has given it an id."""
+    """The kinds of instants."""
 
     QUICK_END = "quick_end"
     CANCEL = "cancel"
     ABORT = "abort"
     FORGET = "forget"
-    """A run is gone: drop what an instant left behind where the run's END had passed already."""
+    """A run is removed: drop what an instant left behind where the run's END had passed already."""
 
     @property
     def is_terminal(self) -> bool:
@@ -73,7 +72,7 @@ class InstantKind(Enum):
 @final
 @mypyc_attr(acyclic=True)
 class Barrier(Value):
-    """A synchronisation point: the same one on every channel, recognised by its id and kind."""
+    """A synchronisation point; copies on all channels have the same id and kind."""
 
     __slots__ = ("checkpoint", "count", "id", "kind", "run")
     __match_args__: ClassVar[tuple[str, ...]] = ("id", "kind", "run", "count", "checkpoint")
@@ -86,7 +85,7 @@ class Barrier(Value):
     count: int | None
     """END only: how many messages of the run came before it on this channel."""
     checkpoint: CheckpointBarrier | None
-    """CHECKPOINT only: the value that travels in it, with epoch and flags."""
+    """CHECKPOINT only: epoch and flags."""
 
     def __init__(
         self,
@@ -106,15 +105,15 @@ class Barrier(Value):
 
     @staticmethod
     def of_checkpoint(checkpoint: CheckpointBarrier, run: str = WHOLE_PIPELINE) -> Barrier:
-        """The message in which a checkpoint's barrier travels on the channels of a run."""
+        """The message that carries a checkpoint's barrier on the channels of a run."""
         return Barrier(checkpoint.checkpoint_id, BarrierKind.CHECKPOINT, run, checkpoint=checkpoint)
 
     def as_barrier(self) -> Barrier | None:
-        """Itself."""
+        """The barrier itself."""
         return self
 
     def map(self, change: Callable[[Any], object]) -> Barrier:
-        """Itself: only payloads of events are changed."""
+        """The signal itself: only events have a payload."""
         return self
 
     @property
@@ -129,12 +128,12 @@ class Barrier(Value):
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether everything before it is one consistent cut."""
+        """Whether everything before it is part of one checkpoint."""
         return self.kind is BarrierKind.CHECKPOINT
 
     @property
     def is_unpublished(self) -> bool:
-        """Whether states are kept at it and nothing is published."""
+        """Whether state is stored at it and nothing is published."""
         return self.checkpoint is not None and self.checkpoint.is_unpublished
 
     def counting(self, count: int) -> Barrier:
@@ -142,10 +141,10 @@ class Barrier(Value):
         return Barrier(self.id, self.kind, self.run, count, self.checkpoint)
 
     def is_copy_of(self, other: Barrier) -> bool:
-        """Whether both are the same point.
+        """Whether both are copies of one barrier.
 
         The count differs from channel to channel, and so may the checkpoint's flags: a barrier that
-        has waited too long goes on unaligned.
+        has waited too long is forwarded unaligned.
         """
         return self.id == other.id and self.kind is other.kind and self.run == other.run
 
@@ -159,7 +158,7 @@ class Barrier(Value):
 @final
 @mypyc_attr(acyclic=True)
 class Instant(Value):
-    """A signal that is acted on at once. Its id tells a fan-in which copies are repeats."""
+    """A signal that is handled at once. A fan-in recognises repeated copies by the id."""
 
     __slots__ = ("id", "kind", "run", "target")
     __match_args__: ClassVar[tuple[str, ...]] = ("id", "kind", "run", "target")
@@ -181,11 +180,11 @@ class Instant(Value):
         object.__setattr__(self, "target", target)
 
     def as_barrier(self) -> Barrier | None:
-        """None: nobody waits for it."""
+        """None: it is not a barrier."""
         return None
 
     def map(self, change: Callable[[Any], object]) -> Instant:
-        """Itself: only payloads of events are changed."""
+        """The signal itself: only events have a payload."""
         return self
 
     @property
@@ -217,7 +216,7 @@ def _check_carries(id: int, kind: BarrierKind, checkpoint: CheckpointBarrier) ->
         checkpoint_id=checkpoint.checkpoint_id,
         epoch=checkpoint.epoch,
         flags=checkpoint.flags,
-        reason=f"it cannot travel in a barrier {kind.value} #{id}",
+        reason=f"it does not fit a barrier {kind.value} #{id}",
     )
 
 

@@ -1,7 +1,7 @@
-"""Where a source's events and barriers go onto its channels: between batches, never inside one.
+"""Puts a source's events and barriers on its channels: barriers between batches, never inside one.
 
-The end of a read loop whose channels are `Channel`s. Channels that live elsewhere poll the same
-`BarrierInjector` and append by their own means.
+For read loops whose channels are `Channel`s. Durable channels poll the same `BarrierInjector` and
+append by their own means.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tidegate.dataflow.messages import Event
 from tidegate.errors import BarrierInjectionFailed, ChannelClosed, ChannelError, ChannelTimeout
 
 DEFAULT_PATIENCE = 30.0
-"""Seconds that a barrier waits for a place before its source counts as failed."""
+"""Seconds that a barrier waits for a slot before its source counts as failed."""
 
 LONGEST_NAP = 0.05
-"""Seconds after which a waiting event looks for a barrier even if nobody has rung."""
+"""Seconds after which a waiting event checks for a barrier even without a ring."""
 
 
 @final
 class BarrierEmitter:
     """Puts the events of one source and run on all of its channels, and the barriers between them.
 
-    A barrier takes a place that channels reserve for signals, so it goes ahead of an event that
-    waits for room; only when those are taken too does it wait, at most `patience` seconds. If it
-    cannot be put, the source has `failed`, `tell` is called with the error, and it is raised.
+    A barrier takes a slot that channels reserve for signals, so it overtakes an event that waits
+    for space. When those are full too, it waits at most `patience` seconds. If it cannot be put,
+    the source has `failed`, `on_failure` is called with the error, and it is raised.
 
-    Give the channels and the injector the same `bell` and waiting ends when something happens.
+    With the same `bell` for the channels and the injector, waiting ends when something changes.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class BarrierEmitter:
         run: str,
         channels: Sequence[Channel],
         injector: BarrierInjector,
-        tell: Callable[[BarrierInjectionFailed], None],
+        on_failure: Callable[[BarrierInjectionFailed], None],
         patience: float = DEFAULT_PATIENCE,
         bell: Bell | None = None,
     ) -> None:
@@ -49,19 +49,19 @@ class BarrierEmitter:
         self.failed: BarrierInjectionFailed | None = None
         self._channels: Final = tuple(channels)
         self._injector: Final = injector
-        self._tell: Final = tell
+        self._on_failure: Final = on_failure
         self._patience: Final = patience
         self._bell: Final = Bell() if bell is None else bell
 
     def turn(self) -> Barrier | None:
-        """One turn of the read loop without an event: emit the barrier that is due, if any."""
+        """Emit the barrier that is due, if any: one turn of the read loop without an event."""
         due = self._injector.poll_barrier()
         return None if due is None else self.emit(due)
 
     def send(self, event: Event[object], timeout: float) -> None:
         """Put an event on every channel, then the barrier that is due; wait at most `timeout`.
 
-        While it waits, barriers go ahead of it on every channel: it belongs to what follows them.
+        While it waits, barriers overtake it on every channel: the event follows them.
         """
         deadline = monotonic() + timeout
         while not self._has_room_for(event):
@@ -72,7 +72,7 @@ class BarrierEmitter:
         self.turn()
 
     def emit(self, checkpoint: CheckpointBarrier) -> Barrier:
-        """Put a checkpoint's barrier on every channel, in their order."""
+        """Put a checkpoint's barrier on every channel, in order."""
         if self.failed is not None:
             raise self.failed
         barrier = Barrier.of_checkpoint(checkpoint, self.run)
@@ -84,7 +84,7 @@ class BarrierEmitter:
         return barrier
 
     def _has_room_for(self, event: Event[object]) -> bool:
-        """Whether all channels have: a barrier must not fall between two copies of one event."""
+        """Whether all channels have: a barrier must not separate two copies of one event."""
         return all(channel.is_closed or channel.has_room_for(event) for channel in self._channels)
 
     def _nap(self, event: Event[object], deadline: float, timeout: float) -> None:
@@ -101,7 +101,7 @@ class BarrierEmitter:
         failure = BarrierInjectionFailed(
             source=self._injector.source, barrier=str(barrier), reason=str(cause)
         )
-        failure.__cause__ = cause  # compiled, `raise … from` forgets it
+        failure.__cause__ = cause  # compiled code drops the cause of `raise … from`
         self.failed = failure
-        self._tell(failure)
+        self._on_failure(failure)
         return failure

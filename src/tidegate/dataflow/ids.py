@@ -1,4 +1,4 @@
-"""The one counter behind all signal ids of a pipeline."""
+"""The counter of all signal ids of a pipeline."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Where a source's read loop learns that a checkpoint barrier is due.
+"""Passes checkpoint barriers to the read loop of a source.
 
-A `BarrierInjector` belongs to one read loop and is polled on each of its turns, also when there
-was nothing to read. A coordinator, in any thread, tells it through an `InjectorHandle` which
-barrier to inject. Ids are given by the head of the run and nowhere else: with a period the
-injector only *asks* for a barrier when one is due, and the answer comes through the handle.
+A `BarrierInjector` belongs to one read loop, which polls it on each turn, also when there was
+nothing to read. A coordinator, on any thread, publishes the barrier to inject through an
+`InjectorHandle`. Only the head of the run assigns ids: a periodic injector *requests* a barrier
+when one is due, and gets it through the handle.
 
-The handle publishes by one store of one reference to a fresh immutable value, so what is read is
-always consistent and the latest wins. The loop takes it by remembering which one it has seen:
-nothing is cleared, so there is no moment at which a store could be lost.
+The handle publishes by one store of one reference to a fresh immutable value, so a read is always
+consistent and the latest wins. The loop remembers the last one that it has seen and clears nothing,
+so no store can be lost.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from tidegate.dataflow.checkpoint_barrier import (
 )
 
 DEFAULT_INTERVAL = 10.0
-"""Seconds between the barriers that a periodic injector asks for."""
+"""Seconds between the barriers that a periodic injector requests."""
 
 DEFAULT_LOOK_EVERY = 32
-"""How many empty turns pass between two looks at the clock, which costs more than the turns."""
+"""Empty turns between two readings of the clock, which costs more than the turns."""
 
 GIVE_WAY_EVERY: Final = 1 << 20
-"""A compiled loop never releases the interpreter's lock by itself: it sleeps every so many calls,
+"""A compiled loop never releases the interpreter lock by itself: it sleeps every so many calls,
 about every 3 ms."""
 
 GIVE_WAY_SECONDS: Final = 50e-6
-"""Longer than another thread takes to wake up and take the lock. A release for no time starves it:
-the lock is taken again before it wakes, and each release restarts the 5 ms after which Python
-would force a switch."""
+"""Longer than another thread takes to wake up and acquire the lock. A shorter release starves it:
+the lock is acquired again before it wakes, and each release restarts the 5 ms after which Python
+forces a switch."""
 
 log = logging.getLogger(__name__)
 
 
 @final
 class _Mailbox:
-    """The one place that both threads know."""
+    """Shared by the injector and its handles."""
 
     __slots__ = ("bell", "published")
 
@@ -58,7 +58,7 @@ class _Mailbox:
 
 @final
 class InjectorHandle:
-    """The coordinator's end: tells one source which barrier to inject; from any thread."""
+    """The coordinator's end: publishes the barrier that one source injects; thread-safe."""
 
     __slots__ = ("_mailbox", "_until_way")
 
@@ -69,7 +69,7 @@ class InjectorHandle:
     def inject(
         self, checkpoint_id: int, epoch: int, unaligned: bool = False, unpublished: bool = False
     ) -> None:
-        """Publish a barrier; one that was not yet taken is replaced by it."""
+        """Publish a barrier; it replaces one that was not taken yet."""
         flags = (UNALIGNED if unaligned else 0) | (UNPUBLISHED if unpublished else 0)
         self._mailbox.published = CheckpointBarrier(checkpoint_id, epoch, flags)
         self._mailbox.bell.ring()
@@ -79,7 +79,7 @@ class InjectorHandle:
             _give_way()
 
     def obey(self, command: InjectBarrier) -> None:
-        """Publish what a command says that came from elsewhere."""
+        """Publish the barrier of a command from another process."""
         self.inject(
             command.checkpoint_id, command.epoch, command.is_unaligned, command.is_unpublished
         )
@@ -87,22 +87,22 @@ class InjectorHandle:
 
 @final
 class BarrierInjector:
-    """The read loop's end: says on each turn whether a barrier follows what was read last.
+    """The read loop's end: returns on each turn the barrier that follows what was read last.
 
     With `ask` it is periodic: it calls `ask()` when `interval` seconds have passed since the last
-    barrier or the last question. That must return at once; the answer comes through the handle.
-    The clock is looked at every `look_every` empty turns, so a question is late by that many.
-    `bell` is rung when a barrier is published, for a loop that sleeps on it.
+    barrier or request. `ask` must return at once; the barrier comes through the handle. The clock
+    is read every `look_every` empty turns, so a request is late by up to that many. `bell` is rung
+    when a barrier is published, for a loop that sleeps on it.
     """
 
     __slots__ = (
         "_ask",
-        "_asked_at",
         "_clock",
         "_epoch",
         "_interval",
         "_last_id",
         "_mailbox",
+        "_requested_at",
         "_restart",
         "_seen",
         "_stride",
@@ -111,8 +111,8 @@ class BarrierInjector:
         "barriers_injected",
         "duplicates",
         "epoch_mismatches",
-        "questions",
         "regressions",
+        "requests",
         "source",
     )
 
@@ -126,13 +126,13 @@ class BarrierInjector:
         bell: Bell | None = None,
     ) -> None:
         if interval <= 0 or look_every < 1:
-            raise ValueError(f"source {source!r} needs an interval above 0 and looks at the clock")
+            raise ValueError(f"source {source!r} needs an interval and a `look_every` above 0")
         self.source = source
         self.barriers_injected: i64 = 0
         self.duplicates: i64 = 0
         self.regressions: i64 = 0
         self.epoch_mismatches: i64 = 0
-        self.questions: i64 = 0
+        self.requests: i64 = 0
         self._mailbox: Final = _Mailbox(bell)
         self._seen: CheckpointBarrier | None = None
         self._last_id = 0
@@ -140,23 +140,23 @@ class BarrierInjector:
         self._ask: Final = ask
         self._interval: Final = interval
         self._clock: Final = clock
-        self._asked_at = clock()
+        self._requested_at = clock()
         self._restart = False
         self._stride: i64 = GIVE_WAY_EVERY if ask is None else min(look_every, GIVE_WAY_EVERY)
         self._until_look: i64 = self._stride
         self._until_way: i64 = GIVE_WAY_EVERY
 
     def handle(self) -> InjectorHandle:
-        """An end for a coordinator; any number of them may be in use."""
+        """A handle for a coordinator; any number of them may be in use."""
         return InjectorHandle(self._mailbox)
 
     @property
     def has_pending(self) -> bool:
-        """Whether something was published that no poll has seen."""
+        """Whether a barrier was published that no poll has seen."""
         return self._mailbox.published is not self._seen
 
     def poll_barrier(self) -> CheckpointBarrier | None:
-        """The barrier that goes out now, between what was read and what is read next."""
+        """The barrier to emit between what was read and what is read next."""
         if self._mailbox.published is not self._seen:
             return self._take()
         self._until_look -= 1
@@ -166,7 +166,7 @@ class BarrierInjector:
 
     def _take(self) -> CheckpointBarrier | None:
         taken = self._mailbox.published
-        assert taken is not None, "only barriers are published, and one was"
+        assert taken is not None, "only barriers are published"
         self._seen = taken
         if taken.checkpoint_id <= self._last_id:
             self._ignore(taken)
@@ -182,28 +182,28 @@ class BarrierInjector:
     def _ignore(self, barrier: CheckpointBarrier) -> None:
         if barrier.checkpoint_id == self._last_id:
             self.duplicates += 1
-            log.warning("source %r was told to inject %s again; ignored", self.source, barrier)
+            log.warning("source %r: ignored a repeated request to inject %s", self.source, barrier)
         else:
             self.regressions += 1
             log.warning(
-                "source %r was told to inject %s after checkpoint %s; ignored, ids only grow",
+                "source %r: ignored a request to inject %s after checkpoint %s; ids only increase",
                 self.source,
                 barrier,
                 self._last_id,
             )
 
     def _note_epoch(self, barrier: CheckpointBarrier) -> None:
-        """The coordinator decides about epochs; that one was left out here may be worth knowing."""
+        """The coordinator decides about epochs; a skipped one is accepted, counted and logged."""
         self.epoch_mismatches += 1
         log.warning(
-            "source %r was told to inject %s after epoch %s; accepted",
+            "source %r: accepted a request to inject %s after epoch %s",
             self.source,
             barrier,
             self._epoch,
         )
 
     def _look_up(self) -> None:
-        """What is too dear to be done on each turn."""
+        """What is too expensive to be done on each turn."""
         self._until_look = self._stride
         self._until_way -= self._stride
         if self._until_way <= 0:
@@ -216,13 +216,13 @@ class BarrierInjector:
         now = self._clock()
         if self._restart:
             self._restart = False
-            self._asked_at = now
-        elif now - self._asked_at >= self._interval:
-            self._asked_at = now
-            self.questions += 1
+            self._requested_at = now
+        elif now - self._requested_at >= self._interval:
+            self._requested_at = now
+            self.requests += 1
             ask()
 
 
 def _give_way() -> None:
-    """Let other threads run."""
+    """Release the interpreter lock, so that other threads run."""
     sleep(GIVE_WAY_SECONDS)

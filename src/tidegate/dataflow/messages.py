@@ -1,7 +1,7 @@
-"""What travels on a data channel: events, watermarks and signals, in one order.
+"""Stream messages: events, watermarks and signals, which a data channel carries in one order.
 
-Every message can be asked the same: `is_signal`, `is_barrier`, `as_barrier()`, and `map`, which
-changes the payload of an event and leaves everything else as it is.
+All have `is_signal`, `is_barrier`, `as_barrier()`, and `map`, which changes the payload of an event
+and leaves every other message as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[T_co]):
-    """One batch of a run's data. Tidegate moves it and never looks inside."""
+    """One batch of a run's data."""
 
     is_signal: ClassVar[bool] = False
     is_barrier: ClassVar[bool] = False
@@ -26,27 +26,25 @@ class Event(Generic[T_co]):
     payload: T_co
     run: str
     shard: int | None = None
-    """Where an exchange sends it: the shard of the receiving stage. None goes to every channel."""
+    """The shard of the receiving stage that an exchange sends it to. None goes to every channel."""
     port: int = 0
-    """By which input of the fan-in it came (0 is a join's left side); set by the barrier node."""
+    """The input that it arrived by (0 is a join's left side); set by the input gate."""
     version: int = 0
-    """The checkpoint for which it was made: part of a whole that the next one replaces. With 0 it
-    is there for good, and everything that comes is added to it."""
+    """The checkpoint that it was made for: it is replaced by the output for the next checkpoint.
+    0 is a permanent event, to which later ones are added."""
 
     def goes_to(self, shard: int | None) -> bool:
-        """Whether a channel to this shard gets it; a channel that is no part of an exchange gets
-        all.
-        """
+        """Whether a channel to this shard carries it; one outside of an exchange carries all."""
         return shard is None or self.shard is None or self.shard == shard
 
     def arriving_by(self, port: int) -> Event[T_co]:
-        """The same event, marked with the input it came by."""
+        """The same event, with the input that it arrived by."""
         if port == self.port:
             return self
         return Event(self.payload, self.run, self.shard, port, self.version)
 
     def as_barrier(self) -> Barrier | None:
-        """None: nobody waits for it."""
+        """None: it is not a barrier."""
         return None
 
     def map(self, change: Callable[[T_co], U]) -> Event[U]:
@@ -68,11 +66,11 @@ class Watermark:
     run: str
 
     def as_barrier(self) -> Barrier | None:
-        """None: nobody waits for it."""
+        """None: it is not a barrier."""
         return None
 
     def map(self, change: Callable[[Any], object]) -> Watermark:
-        """Itself: only payloads of events are changed."""
+        """The message itself: only events have a payload."""
         return self
 
     def __str__(self) -> str:
@@ -82,8 +80,8 @@ class Watermark:
 def _shown(payload: object) -> str:
     try:
         return f"{payload!r:.200}"
-    except Exception:  # noqa: BLE001  whoever reports a failure must not fail because of it
-        return f"a {type(payload).__name__} that cannot be shown"
+    except Exception:  # noqa: BLE001  an error report must not fail
+        return f"a {type(payload).__name__} without a repr"
 
 
 StreamMessage = Event[object] | Watermark | Barrier | Instant

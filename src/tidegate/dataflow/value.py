@@ -1,8 +1,8 @@
-"""What every value of this room has in common: it never changes, and equal fields make it equal.
+"""Base class of the values of this package: immutable, and equal when their fields are.
 
-Values are written by hand instead of as dataclasses, because the compiler (mypyc) does not keep
-what a frozen dataclass promises. Assigning by `object.__setattr__` with a literal name is plain
-Python, and the compiler turns it into one store.
+Values are written by hand instead of as dataclasses, because mypyc does not keep frozen dataclasses
+frozen. Assigning by `object.__setattr__` with a literal name is plain Python, and is compiled into
+one store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mypy_extensions import mypyc_attr
 
 @mypyc_attr(acyclic=True)
 class Value:
-    """Frozen, compared and hashed by its fields, shown like a dataclass, copied by its parts."""
+    """Frozen, compared and hashed by its fields, with the repr of a dataclass."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()

@@ -38,7 +38,7 @@ class Source:
     ) -> None:
         self.injector = BarrierInjector(name, ask, interval=0.02, look_every=1)
         self.handle = self.injector.handle()
-        self.emitter = BarrierEmitter(RUN, channels, self.injector, tell=lambda failure: None)
+        self.emitter = BarrierEmitter(RUN, channels, self.injector, on_failure=lambda failure: None)
         self.channels = channels
         self.sent = 0
         self._thread = Thread(target=self._read, daemon=True)
@@ -204,7 +204,7 @@ def test_periodic_sources_under_load_share_numbers_that_only_grow() -> None:
     for source in sources:
         source.stop()
     check_checkpoint(forwarded, [source.injector.source for source in sources])
-    assert sum(source.injector.questions for source in sources) >= 5
+    assert sum(source.injector.requests for source in sources) >= 5
 
 
 def align_until(

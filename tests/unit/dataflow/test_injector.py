@@ -180,7 +180,7 @@ def test_a_periodic_injector_asks_when_its_interval_has_passed_and_makes_no_id_i
     injector = periodic(clock, coordinator)
     clock.now += 10.0
     assert injector.poll_barrier() is None
-    assert (coordinator.asked, injector.questions, injector.barriers_injected) == (1, 1, 0)
+    assert (coordinator.asked, injector.requests, injector.barriers_injected) == (1, 1, 0)
 
 
 def test_a_periodic_injector_does_not_ask_early() -> None:
