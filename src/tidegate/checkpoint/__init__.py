@@ -1,52 +1,56 @@
-"""Checkpoints: one point in every channel of a run, at which all sinks publish together.
+"""Checkpoints: one consistent point in every channel of a run, at which all sinks publish together.
 
-A checkpoint is triggered for a run under a number that is never used again. Its barrier is injected
-at every source that has not ended, travels in order with the data, and is aligned at every fan-in.
-Each task that it leaves has acknowledged it, and with it what the task keeps from there on; the
-collecting end has then what every sink gave up to this point. One row commits all of that: a cut.
+A checkpoint is triggered for a run under a number that is never reused. Its barrier is injected at
+every source that has not ended, travels in order with the data, and is aligned at every fan-in.
+When the barrier leaves a task, the task acknowledges it with its state; when it has reached the
+result collector, the results of all sinks up to this point are there. One row commits all of it.
 
     triggered ─▶ injected ─▶ aligning ─▶ acknowledged ─▶ committed
         └───────────┴────────────┴────────────┴────────▶ aborted, with reason and offender
 
-One that has lost its patience does not wait for the rest of its barriers: whoever has not passed
-one on stands where its last step left it, and what is on its way to it belongs to the checkpoint
-too. Such a one is unaligned: a run can be restored to it, and sinks do not show it.
+After `unaligned_after` seconds a checkpoint becomes unaligned and does not wait for the rest of its
+barriers: a task that has not forwarded one is recorded at its last commit, together with the
+messages in flight to it. A run can be restored to such a checkpoint; sinks do not publish it.
 
-`decide` looks at the facts of one run and says what is to be done next; it reads and writes
-nothing.
+`decide` maps the facts of one run to the next action, without I/O.
 """
 
 from tidegate.checkpoint.decide import (
     Abort,
-    Advance,
+    ChangeState,
     Commit,
     Fail,
-    Rest,
+    NoAction,
     Trigger,
     Unalign,
     Verdict,
     decide,
-    tardy,
+    overdue,
 )
-from tidegate.checkpoint.facts import CheckpointFacts, Checkpoints, UnderWay, Waiting
-from tidegate.checkpoint.states import OVER, TRANSITIONS, CheckpointState
+from tidegate.checkpoint.facts import (
+    CheckpointFacts,
+    Checkpoints,
+    PendingCheckpoint,
+    WaitingTask,
+)
+from tidegate.checkpoint.states import FINAL_STATES, TRANSITIONS, CheckpointState
 
 __all__ = [
-    "OVER",
+    "FINAL_STATES",
     "TRANSITIONS",
     "Abort",
-    "Advance",
+    "ChangeState",
     "CheckpointFacts",
     "CheckpointState",
     "Checkpoints",
     "Commit",
     "Fail",
-    "Rest",
+    "NoAction",
+    "PendingCheckpoint",
     "Trigger",
     "Unalign",
-    "UnderWay",
     "Verdict",
-    "Waiting",
+    "WaitingTask",
     "decide",
-    "tardy",
+    "overdue",
 ]

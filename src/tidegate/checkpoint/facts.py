@@ -1,4 +1,4 @@
-"""What is known of the checkpoints of one run, and how the run wants to be cut."""
+"""The checkpoint options of a run, and the facts that the next action is decided from."""
 
 from __future__ import annotations
 
@@ -9,78 +9,78 @@ from tidegate.checkpoint.states import CheckpointState
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """How a run is cut. All times are seconds."""
+    """When checkpoints of a run are taken, and their bounds. All times are seconds."""
 
     every: float | None = None
-    """From the beginning of one checkpoint to that of the next; None: only when asked."""
+    """From the start of one checkpoint to that of the next; None: only on request."""
     publish: float = 0.0
-    """The least time between two that sinks show; those in between only keep states."""
+    """The minimum time between two that sinks publish; those in between only store state."""
     pause: float = 0.5
-    """The least time from the end of one to the beginning of the next, however long it took."""
+    """The minimum time from the end of one to the start of the next."""
     unaligned_after: float | None = None
-    """How long one waits for barriers before it takes what is on its way along; 0: none waits.
+    """How long one waits for barriers before it becomes unaligned; 0: none waits.
 
-    Such a one is there to be restored; sinks go on showing the last that was aligned. So that they
-    are shown something some day, each that follows such a one has twice its patience.
+    An unaligned checkpoint can be restored; sinks go on showing the last aligned one. So that an
+    aligned one succeeds eventually, each that follows an unaligned one waits twice as long.
     """
     alignment: float = 60.0
-    """How long a fan-in may wait for the rest of the copies."""
+    """How long a fan-in may wait for the rest of the barriers."""
     acknowledgement: float = 300.0
-    """From the beginning until the collecting end has it."""
+    """From the start until the result collector has acknowledged it."""
     commit: float = 30.0
-    """From there until it is a cut."""
+    """From there until it is committed."""
     tolerated: int | None = 3
-    """How many may fail in a row before the run does; None: any number."""
+    """How many may fail in a row before the run fails; None: any number."""
     retained: int = 3
-    """How many of the last cuts can be read and restored."""
+    """How many of the last committed ones can be read and restored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A task that some channel has brought the barrier to, and that has not passed it on."""
+class WaitingTask:
+    """A task that has received the barrier on some channel and has not forwarded it."""
 
     task: str
     missing: tuple[str, ...]
-    """Who has not brought it; nobody: the task itself is at work."""
+    """The upstreams that have not delivered it; none: the task itself is at work."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
-    """A checkpoint that is not over."""
+class PendingCheckpoint:
+    """A checkpoint that is neither committed nor aborted."""
 
     number: int
     state: CheckpointState
     age: float
     """Seconds since it was triggered."""
-    owing: tuple[str, ...] = ()
-    """Sources that have neither injected it nor ended."""
+    not_injected: tuple[str, ...] = ()
+    """Sources that have neither injected the barrier nor ended."""
     acknowledged: frozenset[str] = frozenset()
-    """The tasks it has left."""
-    waiting: tuple[Waiting, ...] = ()
+    """The tasks that have acknowledged it."""
+    waiting: tuple[WaitingTask, ...] = ()
     complete_for: float | None = None
-    """Seconds since it was seen to be acknowledged by all."""
+    """Seconds since the result collector acknowledged it."""
     patience: float | None = None
-    """At which age it waits for barriers no longer; None: it waits for all."""
+    """The age at which it becomes unaligned; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFacts:
-    """One run."""
+    """The facts of one run."""
 
     checkpoints: Checkpoints
     collector: str
-    """The task where all sinks meet."""
+    """The task of the result collector."""
     is_open: bool = True
     has_open_source: bool = True
     since: float = 0.0
-    """Seconds since the last checkpoint was begun, or since the run was."""
+    """Seconds since the last checkpoint was triggered, or since the run began."""
     rested: float = 0.0
-    """Seconds since the last one was over, or since the run began."""
+    """Seconds since the last checkpoint was committed or aborted, or since the run began."""
     unpublished: float = 0.0
-    """Seconds since the last that sinks show, or since the run began."""
+    """Seconds since the last published one, or since the run began."""
     failures: int = 0
-    """How many have failed since the last that was committed."""
+    """How many have failed since the last committed one."""
     unaligned: int = 0
-    """How many have not waited since the last that sinks show, of those that are remembered."""
-    under_way: UnderWay | None = None
+    """How many were unaligned since the last published one, of those that are retained."""
+    pending: PendingCheckpoint | None = None

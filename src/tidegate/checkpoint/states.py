@@ -1,4 +1,4 @@
-"""The life of a checkpoint, as one table."""
+"""The states of a checkpoint and their transitions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class CheckpointState(Enum):
     TRIGGERED = "triggered"
     """It has a number."""
     INJECTED = "injected"
-    """Every source that has not ended has its barrier."""
+    """Every source that has not ended has injected its barrier."""
     ALIGNING = "aligning"
-    """Some task has acknowledged it, or waits for the rest of its copies."""
+    """A task has acknowledged it, or waits for the rest of its barriers."""
     ACKNOWLEDGED = "acknowledged"
-    """The collecting end has it, and so has everybody before."""
+    """The result collector has acknowledged it, and so have all tasks before."""
     COMMITTED = "committed"
-    """It is a cut: all sinks show it."""
+    """It is complete; unless it is unpublished, all sinks show it."""
     ABORTED = "aborted"
-    """It was given up, and its number with it."""
+    """It was given up; its number is not reused."""
 
 
 _S = CheckpointState
@@ -33,7 +33,7 @@ TRANSITIONS: Mapping[CheckpointState, frozenset[CheckpointState]] = {
     _S.COMMITTED: frozenset(),
     _S.ABORTED: frozenset(),
 }
-"""What may follow what."""
+"""By state, its successors."""
 
-OVER = frozenset(state for state, following in TRANSITIONS.items() if not following)
-"""The states that nothing follows."""
+FINAL_STATES = frozenset(state for state, following in TRANSITIONS.items() if not following)
+"""The states without successors."""

@@ -250,9 +250,9 @@ def test_who_waits_and_for_whom_is_known(session: psycopg.Connection) -> None:
     inject(session, run, 1)
     ((_, facts),) = checkpoint_store.runs_to_checkpoint(session, "sales")
 
-    assert facts.under_way is not None
-    assert facts.under_way.owing == ("others",)
-    assert [(it.task, it.missing) for it in facts.under_way.waiting] == [("scan", ())]
+    assert facts.pending is not None
+    assert facts.pending.not_injected == ("others",)
+    assert [(it.task, it.missing) for it in facts.pending.waiting] == [("scan", ())]
 
 
 # --- pruning ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint import OVER, CheckpointState
+from tidegate.checkpoint import FINAL_STATES, CheckpointState
 from tidegate.dataflow import CheckpointId
 from tidegate.errors import (
     CheckpointAborted,
@@ -105,7 +105,7 @@ def _looked(database: Database, run: Run, number: int) -> Checkpoint:
 
 def _why_not(database: Database, run: Run) -> RunError:
     known = database.transact(lambda c: checkpoint_store.checkpoints_of(c, run))
-    under_way = [it.number for it in known if it.state not in OVER]
+    under_way = [it.number for it in known if it.state not in FINAL_STATES]
     return (
         CheckpointUnderWay(run.name, under_way[-1]) if under_way else NothingToCheckpoint(run.name)
     )

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import tidegate
 from tidegate.checkpoint import (
     Abort,
-    Advance,
+    ChangeState,
     Commit,
     Fail,
-    Rest,
+    NoAction,
     Trigger,
     Unalign,
     Verdict,
     decide,
-    tardy,
+    overdue,
 )
 from tidegate.dataflow import CheckpointId
 from tidegate.errors import RunEnded
@@ -70,21 +70,21 @@ class CheckpointCoordinator:
         ):
             verdict = decide(facts)
             self._warn(run, facts)
-            if isinstance(verdict, Commit) and facts.under_way:
-                verdict = self._checksums(lease, run, facts.under_way.number)
-            if not isinstance(verdict, Rest):
+            if isinstance(verdict, Commit) and facts.pending:
+                verdict = self._checksums(lease, run, facts.pending.number)
+            if not isinstance(verdict, NoAction):
                 write = partial(self._write, lease=lease, run=run, facts=facts, verdict=verdict)
                 self._database.transact(write)
                 self._tell(run, facts, verdict)
                 verdicts.append(verdict)
-        return any(isinstance(verdict, Advance | Unalign) for verdict in verdicts)
+        return any(isinstance(verdict, ChangeState | Unalign) for verdict in verdicts)
 
     def _warn(self, run: Run, facts: CheckpointFacts) -> None:
         """Once for each checkpoint, well before it is given up."""
-        late = tardy(facts)
-        if late is None or facts.under_way is None:
+        late = overdue(facts)
+        if late is None or facts.pending is None:
             return
-        number = facts.under_way.number
+        number = facts.pending.number
         if self._warned.get(run.id) != number:
             self._warned[run.id] = number
             log.warning("checkpoint %d of run %s is late, and waits for %s", number, run.name, late)
@@ -120,7 +120,7 @@ class CheckpointCoordinator:
         verdict: Verdict,
     ) -> None:
         guard(connection, lease)
-        number = facts.under_way.number if facts.under_way else 0
+        number = facts.pending.number if facts.pending else 0
         match verdict:
             case Trigger(is_unpublished, patience):
                 with suppress(RunEnded):  # by somebody else, since it was looked at
@@ -128,7 +128,7 @@ class CheckpointCoordinator:
                     checkpoint_store.trigger(
                         connection, run, wanted, unpublished=is_unpublished, patience=patience
                     )
-            case Advance(to):
+            case ChangeState(to):
                 checkpoint_store.advance(connection, run, number, to)
             case Unalign():
                 unaligned.unalign(connection, run, number)
@@ -139,11 +139,11 @@ class CheckpointCoordinator:
                 checkpoint_store.abort(connection, run, number, reason, offender)
             case Fail(cause):
                 close_run(connection, run, RunState.FAILED, cause)
-            case Rest():
+            case NoAction():
                 pass
 
     def _tell(self, run: Run, facts: CheckpointFacts, verdict: Verdict) -> None:
-        number = facts.under_way.number if facts.under_way else 0
+        number = facts.pending.number if facts.pending else 0
         if isinstance(verdict, Commit):
             crash_point("checkpoint.commit.after_commit")
             self.checkpoints += 1

@@ -19,7 +19,13 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from tidegate.checkpoint import CheckpointFacts, Checkpoints, CheckpointState, UnderWay, Waiting
+from tidegate.checkpoint import (
+    CheckpointFacts,
+    Checkpoints,
+    CheckpointState,
+    PendingCheckpoint,
+    WaitingTask,
+)
 from tidegate.dataflow import Barrier, CheckpointBarrier, Payload, SinkResult
 from tidegate.errors import RunEnded
 from tidegate.faults import crash_point
@@ -319,16 +325,16 @@ def _checkpoint_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, C
         unpublished=unpublished,
         failures=failures,
         unaligned=unaligned,
-        under_way=_under_way(connection, run),
+        pending=_pending(connection, run),
     )
 
 
-def _under_way(connection: psycopg.Connection, run: Run) -> UnderWay | None:
-    row = connection.execute(_SQL["under_way"].sql, {"run": run.id}).fetchone()
+def _pending(connection: psycopg.Connection, run: Run) -> PendingCheckpoint | None:
+    row = connection.execute(_SQL["pending"].sql, {"run": run.id}).fetchone()
     if row is None:
         return None
     number, _, state, age, complete_for, owing, acknowledged, patience = row
-    return UnderWay(
+    return PendingCheckpoint(
         number,
         CheckpointState(state),
         age,
@@ -340,13 +346,13 @@ def _under_way(connection: psycopg.Connection, run: Run) -> UnderWay | None:
     )
 
 
-def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[Waiting]:
+def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[WaitingTask]:
     asked = {"run": run.id, "number": number}
     rows = connection.execute(_SQL["waiting"].sql, asked).fetchall()
     for task, its in groupby(rows, key=itemgetter(0)):
         channels = [*its]
         missing = tuple(upstream for _, upstream, is_here, _ in channels if not is_here)
-        yield Waiting(task, missing, channels[0][3])
+        yield WaitingTask(task, missing, channels[0][3])
 
 
 def advance(connection: psycopg.Connection, run: Run, number: int, to: CheckpointState) -> None:

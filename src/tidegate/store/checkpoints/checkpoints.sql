@@ -175,7 +175,7 @@ LEFT JOIN LATERAL (
 ) AS past ON true
 ORDER BY run.id;
 
--- name: under_way — The checkpoint of a run that is neither committed nor aborted.
+-- name: pending — The checkpoint of a run that is neither committed nor aborted.
 SELECT
     number, epoch, state,
     extract(epoch FROM clock_timestamp() - triggered_at)::float8,
