@@ -30,7 +30,7 @@ from tidegate.cutover.targets import Indexes
 from tidegate.cutover.values import Portion
 from tidegate.spark import open_session
 from tidegate.store import Database, open_database
-from tidegate.store.cutover.indexes import Noted
+from tidegate.store.cutover.indexes import SwitchRecord
 
 TABLE = "CREATE TABLE public.{name} (id bigint PRIMARY KEY, title text, body text, price numeric)"
 ROWS = (
@@ -118,7 +118,7 @@ def _writers(database: Database, rows: int) -> None:
 
 
 def _staleness(database: Database, indexes: Indexes, follower: ConsumerLoop, rows: int) -> None:
-    indexes.switch("v1", Noted("the benchmark"), database.transact)
+    indexes.switch("v1", SwitchRecord("the benchmark"), database.transact)
     with (
         _following(follower),
         _writing(database.url, rows) as written,

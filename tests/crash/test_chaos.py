@@ -12,7 +12,7 @@ from tidegate.errors import ChaosFailed
 from tidegate.store import (
     Connection,
     Lease,
-    Published,
+    SinkPublication,
     StepCommit,
     acquire,
     begin_run,
@@ -75,7 +75,7 @@ def lease_of_the_end(connection: Connection) -> Lease:
 def publish(connection: Connection, lease: Lease) -> None:
     """Begin another incarnation of the run, and end it with a result of one sink."""
     run = begin_run(connection, "sales", "chaos", [])
-    results = (Published(run.id, "q1", [], 0),)
+    results = (SinkPublication(run.id, "q1", [], 0),)
     commit_step(connection, StepCommit(lease, published=results, ended_runs=(run.id,)))
 
 

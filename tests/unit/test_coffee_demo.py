@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
-from tidegate.store import ChannelStatus, Owner, Run, RunFacts, RunState
+from tidegate.store import ChannelStatus, Owner, RunFacts, RunInfo, RunState
 from tidegate_examples.coffee.demo.answers import Answers, differing
 from tidegate_examples.coffee.demo.clients import Client
 from tidegate_examples.coffee.demo.progress import (
@@ -29,7 +29,7 @@ def channel(to_task: str, sent: int, declared: int | None, cursor: int) -> Chann
 def facts(
     *channels: ChannelStatus, released: frozenset[str] = frozenset(), owner: float = 5.0
 ) -> RunFacts:
-    run = Run(1, "coffee", "town", 1, RunState.OPEN)
+    run = RunInfo(1, "coffee", "town", 1, RunState.OPEN)
     owners = {it.to_task: Owner("w", 1, owner) for it in channels}
     return RunFacts(run, datetime.now(UTC), (), channels, released, owners)
 

@@ -11,7 +11,7 @@ from tidegate.plan import PhysicalBarrier
 
 if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
-    from tidegate.store.checkpoints.alignment_stats import Alignment
+    from tidegate.store.checkpoints.alignment_stats import TaskAlignment
 
 NO_CHECKPOINTS = "This run has no cut: `tidegate checkpoint` takes one."
 
@@ -45,16 +45,16 @@ class BarrierStats:
         )
 
 
-def barrier_stats(plan: PhysicalPlan, found: Sequence[Alignment]) -> dict[str, BarrierStats]:
+def barrier_stats(plan: PhysicalPlan, found: Sequence[TaskAlignment]) -> dict[str, BarrierStats]:
     """By the id of each barrier that a cut has passed, how it held."""
-    by_node: dict[str, list[Alignment]] = defaultdict(list)
+    by_node: dict[str, list[TaskAlignment]] = defaultdict(list)
     for it in found:
         by_node[it.task.partition("/")[0]].append(it)
     barriers = (node.id for node in plan.nodes if isinstance(node, PhysicalBarrier))
     return {id: _stats(by_node[id]) for id in barriers if by_node[id]}
 
 
-def _stats(found: Sequence[Alignment]) -> BarrierStats:
+def _stats(found: Sequence[TaskAlignment]) -> BarrierStats:
     latest = max(it.number for it in found)
     longest = max((it for it in found if it.number == latest), key=lambda it: it.waited)
     return BarrierStats(

@@ -12,7 +12,7 @@ import typer
 from tidegate.errors import AmbiguousRun, NoDeployment, UnknownRun, listed
 
 if TYPE_CHECKING:
-    from tidegate.store import Database, Run
+    from tidegate.store import Database, RunInfo
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="The name of a run, as `status` shows it.")
@@ -38,7 +38,7 @@ def open_existing(deployment: Path, database: str | None) -> Iterator[Database]:
         yield found
 
 
-def find_run(database: Database, name: str, pipeline: str | None) -> Run:
+def find_run(database: Database, name: str, pipeline: str | None) -> RunInfo:
     """The run that has this name now or had it last; see `select_run`."""
     from tidegate.store import overview
 
@@ -46,7 +46,7 @@ def find_run(database: Database, name: str, pipeline: str | None) -> Run:
     return select_run(name, [summary.run for summary in runs])
 
 
-def select_run(name: str, runs: Sequence[Run]) -> Run:
+def select_run(name: str, runs: Sequence[RunInfo]) -> RunInfo:
     """The run of this name: the first, which is the latest.
 
     A name with a number, as `status` prints it, means that very run. Runs that clients of a server

@@ -13,7 +13,7 @@ from tidegate.plan import physical_plan, plan_hash
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
     from tidegate.plan import PhysicalPlan
-    from tidegate.store import Database, Run
+    from tidegate.store import Database, RunInfo
 
 DeclaredAs = Annotated[
     str | None,
@@ -32,7 +32,7 @@ Shards = Annotated[
 
 
 def plan_of_run(
-    database: Database, run: Run, declared: str | None, shards: int | None
+    database: Database, run: RunInfo, declared: str | None, shards: int | None
 ) -> PhysicalPlan:
     """The plan that a run was begun with; raises `OtherPlan` if the declaration leads elsewhere."""
     from tidegate.store import plan_of
@@ -44,7 +44,7 @@ def plan_of_run(
 
 
 def declared_plan(
-    database: Database, run: Run, declared: str | None, shards: int | None
+    database: Database, run: RunInfo, declared: str | None, shards: int | None
 ) -> PhysicalPlan:
     """The plan that the declaration of a run's pipeline leads to, be it another than the run's.
 
@@ -66,7 +66,7 @@ def declared_plan(
     return plan
 
 
-def _found(run: Run, declared: str | None) -> Pipeline:
+def _found(run: RunInfo, declared: str | None) -> Pipeline:
     try:
         return find_pipeline(declared or run.pipeline)
     except UnknownPipeline as unknown:

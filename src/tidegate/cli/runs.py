@@ -16,7 +16,7 @@ from tidegate.cli.tables import aligned, clock, json_text, with_times
 from tidegate.errors import NothingToCancel
 
 if TYPE_CHECKING:
-    from tidegate.store import Database, Run, RunFacts, RunSummary
+    from tidegate.store import Database, RunFacts, RunInfo, RunSummary
     from tidegate.store.runs.status import StageStatus
 
 MaybeRunName = Annotated[
@@ -142,12 +142,12 @@ def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
 
 def _stage_row(it: StageStatus) -> tuple[str, ...]:
     expected = f"{it.expected}" if it.is_all_declared else f"{it.expected}+"
-    released = f"{it.released} of {it.gates}" if it.gates else "-"
+    released = f"{it.released} of {it.release_points}" if it.release_points else "-"
     done = f"{it.done} of {it.tasks}"
     return f"stage {it.stage}", expected, str(it.received), str(it.processed), released, done
 
 
-def _headed(run: Run) -> Iterator[str]:
+def _headed(run: RunInfo) -> Iterator[str]:
     yield f"run {run.name!r} of {run.pipeline} is {run.state.value}"
     if run.cause:
         yield f"  {run.cause}"

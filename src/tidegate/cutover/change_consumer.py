@@ -27,7 +27,7 @@ from tidegate.faults import crash_point
 if TYPE_CHECKING:
     from tidegate.cutover.source import Source
     from tidegate.cutover.targets import Indexes
-    from tidegate.store.cutover.tables import Shape
+    from tidegate.store.cutover.tables import TableShape
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ConsumerLoop:
         self.offset = offset
         """All changes of transactions before it are in the index."""
         self.applied = 0
-        self._shape: Shape | None = None
+        self._shape: TableShape | None = None
 
     def catch_up(self, on_page: Callable[[int], None] = lambda _: None) -> int:
         """Apply everything that can be read; `on_page` hears of every page, with its changes.

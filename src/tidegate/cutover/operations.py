@@ -23,7 +23,7 @@ from tidegate.errors import (
 )
 from tidegate.flows import FlowState
 from tidegate.flows.client import FlowRun
-from tidegate.store.cutover.indexes import Noted, held, switches, was_shown
+from tidegate.store.cutover.indexes import SwitchRecord, held, switches, was_shown
 from tidegate.store.flows import runs as store
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def reverse(
         if not is_stale_borne:
             _wait_fresh(source, previous, offset, bound, trouble)
         lag = _lag_if_told(source, offset())
-        indexes.switch(previous, Noted(by, lag=lag), database.transact)
+        indexes.switch(previous, SwitchRecord(by, lag=lag), database.transact)
         return previous
 
 

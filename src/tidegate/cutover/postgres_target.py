@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.store.cutover import indexes, tables
-from tidegate.store.cutover.index_ddl import Search, create_index
-from tidegate.store.cutover.indexes import LIVE, Noted
-from tidegate.store.cutover.tables import Digest, Key, KeyRange, Shape, TableName
+from tidegate.store.cutover.index_ddl import SearchColumns, create_index
+from tidegate.store.cutover.indexes import LIVE, SwitchRecord
+from tidegate.store.cutover.tables import Key, KeyRange, RangeDigest, TableName, TableShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,18 +36,18 @@ class PostgresTarget:
     @contextmanager
     def open(self, own: Database) -> Iterator[PostgresIndexes]:
         """Use it."""
-        search = Search(self.text, self.language)
+        search = SearchColumns(self.text, self.language)
         yield PostgresIndexes(own, TableName.parse(self.alias), search)
 
 
 class PostgresIndexes:
     """Indexes that are being used."""
 
-    def __init__(self, database: Database, alias: TableName, search: Search) -> None:
+    def __init__(self, database: Database, alias: TableName, search: SearchColumns) -> None:
         self._database = database
         self._alias = alias
         self._search = search
-        self._shapes: dict[str, Shape] = {}
+        self._shapes: dict[str, TableShape] = {}
 
     @property
     def alias(self) -> str:
@@ -58,7 +58,7 @@ class PostgresIndexes:
         """The whole name of an index: it is in the schema of its alias."""
         return str(self._name(index))
 
-    def create(self, index: str, shape: Shape) -> None:
+    def create(self, index: str, shape: TableShape) -> None:
         """Make an index for rows of this shape."""
         name = self._name(index)
         shape.only(self._search.columns, index)
@@ -71,7 +71,7 @@ class PostgresIndexes:
 
     def is_there(self, index: str) -> bool:
         """Whether there is an index of this name."""
-        return self._database.transact(lambda c: indexes.is_there(c, self._name(index)))
+        return self._database.transact(lambda c: indexes.exists(c, self._name(index)))
 
     def columns(self, index: str) -> tuple[str, ...]:
         """The columns that rows of an index have to bring."""
@@ -98,13 +98,13 @@ class PostgresIndexes:
         name, shape = self._name(index), self._shape(index)
         return self._database.transact(lambda c: indexes.write(c, name, shape, rows, identity))
 
-    def digest(self, index: str, within: KeyRange, shape: Shape) -> Digest:
+    def digest(self, index: str, within: KeyRange, shape: TableShape) -> RangeDigest:
         """What the rows of a range come to that are not deleted."""
         return self._database.transact(
             lambda c: tables.digest(c, self._name(index), shape, within, LIVE)
         )
 
-    def checksums(self, index: str, within: KeyRange, shape: Shape) -> dict[Key, int]:
+    def checksums(self, index: str, within: KeyRange, shape: TableShape) -> dict[Key, int]:
         """The checksum of every row of a range that is not deleted."""
         return self._database.transact(
             lambda c: tables.checksums(c, self._name(index), shape, within, LIVE)
@@ -114,7 +114,7 @@ class PostgresIndexes:
         """The index that the alias stands for."""
         return self._database.transact(lambda c: indexes.current(c, self._alias))
 
-    def switch(self, index: str, noted: Noted, together: Together) -> None:
+    def switch(self, index: str, noted: SwitchRecord, together: Together) -> None:
         """Let the alias stand for an index, in one transaction with what is done together."""
         name = self._name(index)
 
@@ -140,7 +140,7 @@ class PostgresIndexes:
     def _name(self, index: str) -> TableName:
         return self._alias.beside(index)
 
-    def _shape(self, index: str) -> Shape:
+    def _shape(self, index: str) -> TableShape:
         if index not in self._shapes:
             name = self._name(index)
             self._shapes[index] = self._database.transact(lambda c: indexes.index_shape(c, name))

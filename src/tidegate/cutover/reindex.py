@@ -34,7 +34,7 @@ from tidegate.errors import CutoverRefused, GateClosed
 from tidegate.faults import crash_point
 from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
 from tidegate.flows.client import start_flow
-from tidegate.store.cutover.indexes import Noted, switch_of, switches
+from tidegate.store.cutover.indexes import SwitchRecord, switch_of, switches
 from tidegate.store.flows.runs import flow_state
 
 if TYPE_CHECKING:
@@ -241,7 +241,9 @@ class Reindex:
         context.wait_for_state(self._gate, timeout=self._limits.gate_timeout)
         lag = source.lag(context.get_state(self.consumer_offset) or 0)
         previous = context.set_state_once(self.previous_index, indexes.current() or "")
-        noted = Noted(f"run {context.run} of {self.name}", context.run, lag, previous or None)
+        noted = SwitchRecord(
+            f"run {context.run} of {self.name}", context.run, lag, previous or None
+        )
         indexes.switch(index, noted, partial(self._together, context, index, indexes.alias))
 
     def _together(

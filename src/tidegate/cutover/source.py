@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from tidegate.errors import TableBusy
 from tidegate.store import Database
 from tidegate.store.cutover import change_capture, change_log, tables
-from tidegate.store.cutover.tables import Digest, Key, KeyRange, Shape, TableName
+from tidegate.store.cutover.tables import Key, KeyRange, RangeDigest, TableName, TableShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.store import Connection
-    from tidegate.store.cutover.change_log import Changes, Lag
+    from tidegate.store.cutover.change_log import ChangeBatch, Lag
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Source:
         """Of its database."""
         return self._database.url
 
-    def shape(self, columns: Sequence[str] = ()) -> Shape:
+    def shape(self, columns: Sequence[str] = ()) -> TableShape:
         """Its key and those of its columns that are wanted."""
         whole = self._ask(tables.shape_of)
         wanted = columns or self._columns
@@ -81,15 +81,15 @@ class Source:
         ends = [within.low, *(it for it in bounds if it != within.high), within.high]
         return [KeyRange(low, high) for low, high in pairwise(ends)]
 
-    def digest(self, within: KeyRange, shape: Shape) -> Digest:
+    def digest(self, within: KeyRange, shape: TableShape) -> RangeDigest:
         """What the rows of a range come to."""
         return self._ask(tables.digest, shape, within, "true")
 
-    def checksums(self, within: KeyRange, shape: Shape) -> dict[Key, int]:
+    def checksums(self, within: KeyRange, shape: TableShape) -> dict[Key, int]:
         """The checksum of every row of a range."""
         return self._ask(tables.checksums, shape, within, "true")
 
-    def rows_of(self, keys: Sequence[Key], shape: Shape) -> pa.Table:
+    def rows_of(self, keys: Sequence[Key], shape: TableShape) -> pa.Table:
         """The rows of these keys as they are, with their versions."""
         return self._ask(change_log.rows_of, shape, keys)
 
@@ -115,7 +115,7 @@ class Source:
         """The offset behind which everything is that was committed so far."""
         return self._database.transact(change_log.head)
 
-    def changes(self, offset: int, after: int, most: int) -> Changes:
+    def changes(self, offset: int, after: int, most: int) -> ChangeBatch:
         """The next changes from an offset on, behind a number."""
         return self._ask(change_log.changes, offset, after, most)
 
@@ -133,23 +133,23 @@ class Source:
 
     def register(self, follower: str) -> int:
         """Keep changes for a follower, from now on or as before; answers where it begins."""
-        return self._ask(change_log.register, follower)
+        return self._ask(change_log.register_consumer, follower)
 
     def registered(self, follower: str) -> int:
         """From where on changes are kept for a follower; raises `NotFollowed` when they are not."""
-        return self._ask(change_log.registered, follower)
+        return self._ask(change_log.start_offset, follower)
 
     def followers(self) -> dict[str, int]:
         """For whom changes are kept, and from which offset on."""
-        return self._ask(change_log.followers)
+        return self._ask(change_log.consumers)
 
     def tell_offset(self, follower: str, offset: int) -> bool:
         """Say how far a follower is, and remove some of what nobody needs; whether more is left."""
-        return self._ask(change_log.tell_offset, follower, offset) >= change_log.TRIMMED
+        return self._ask(change_log.commit_offset, follower, offset) >= change_log.TRIMMED
 
     def forget_follower(self, follower: str) -> None:
         """Keep nothing for a follower any more."""
-        self._ask(change_log.forget_follower, follower)
+        self._ask(change_log.remove_consumer, follower)
 
     def _ask(
         self,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.store import Database
-    from tidegate.store.cutover.indexes import Noted
-    from tidegate.store.cutover.tables import Digest, Key, KeyRange, Shape
+    from tidegate.store.cutover.indexes import SwitchRecord
+    from tidegate.store.cutover.tables import Key, KeyRange, RangeDigest, TableShape
 
 Together = Callable[[Callable[[Any], None]], None]
 """Runs work on a connection to the flow's database, in one transaction with the flow's state."""
@@ -46,7 +46,7 @@ class Indexes(Protocol):
         """The whole name of an index."""
         ...
 
-    def create(self, index: str, shape: Shape) -> None:
+    def create(self, index: str, shape: TableShape) -> None:
         """Make an index for rows of this shape, and check that it can stand behind the alias."""
         ...
 
@@ -82,11 +82,11 @@ class Indexes(Protocol):
         """
         ...
 
-    def digest(self, index: str, within: KeyRange, shape: Shape) -> Digest:
+    def digest(self, index: str, within: KeyRange, shape: TableShape) -> RangeDigest:
         """What the rows of a range come to that are not deleted."""
         ...
 
-    def checksums(self, index: str, within: KeyRange, shape: Shape) -> dict[Key, int]:
+    def checksums(self, index: str, within: KeyRange, shape: TableShape) -> dict[Key, int]:
         """The checksum of every row of a range that is not deleted."""
         ...
 
@@ -94,7 +94,7 @@ class Indexes(Protocol):
         """The index that the alias stands for."""
         ...
 
-    def switch(self, index: str, noted: Noted, together: Together) -> None:
+    def switch(self, index: str, noted: SwitchRecord, together: Together) -> None:
         """Let the alias stand for an index, at once for all readers, and do `together` with it.
 
         What is done together keeps the switch (`store.indexes.note_switch`), which is how going

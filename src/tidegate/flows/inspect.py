@@ -9,17 +9,17 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.store.flows.events import (
-    flow_holdings,
+    count_flow_workers,
     flow_ready,
     flow_waits,
-    living_workers,
+    tasks_by_worker,
 )
 from tidegate.store.flows.runs import awaited_signals, flow_progress, flow_run, flow_state
 
 if TYPE_CHECKING:
     from tidegate.flows.model.keys import StateValue
     from tidegate.store import Connection
-    from tidegate.store.flows.events import FlowWait, Holding
+    from tidegate.store.flows.events import FlowWait, WorkerTasks
     from tidegate.store.flows.runs import FlowRunInfo, StepProgress
 
 SPAN = 5.0
@@ -36,7 +36,7 @@ class RunInspection:
     steps: list[StepProgress]
     state: dict[str, StateValue]
     waits: list[FlowWait]
-    holdings: list[Holding]
+    holdings: list[WorkerTasks]
     at: float = field(default_factory=monotonic)
     signals: list[str] = field(default_factory=list)
     """Steps that wait for nothing but their signal."""
@@ -71,9 +71,9 @@ def inspect(connection: Connection, run: int) -> RunInspection:
     _, state = flow_state(connection, run)
     return RunInspection(
         flow_run(connection, run), flow_progress(connection, run), state,
-        flow_waits(connection, run), flow_holdings(connection, run),
+        flow_waits(connection, run), tasks_by_worker(connection, run),
         signals=awaited_signals(connection, run), ready=flow_ready(connection, run),
-        workers=living_workers(connection),
+        workers=count_flow_workers(connection),
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from tidegate.http.spool import Spool
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.service import PipelineFrontend
-    from tidegate.store import Run
+    from tidegate.store import RunInfo
 
 T = TypeVar("T")
 
@@ -237,7 +237,7 @@ class _Endpoints:
             read = partial(self._view, request, api, run)
             return sse.response(view, read, after, resources.pop_all())
 
-    async def _view(self, request: Request, api: ClientApi, run: Run) -> RunView | None:
+    async def _view(self, request: Request, api: ClientApi, run: RunInfo) -> RunView | None:
         if self._executors.is_closing or not self._auth.is_still(api.client, request):
             return None
         try:

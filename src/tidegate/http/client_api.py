@@ -34,10 +34,10 @@ from tidegate.http.formats import ResultFormat
 from tidegate.runtime.monitor.diagnosis import Reason, reasons, why
 from tidegate.spark.results.csv_result import csv_bytes
 from tidegate.spark.results.result_streams import arrow_stream, parquet_stream
-from tidegate.store import Run, RunFacts, RunState, overview, results_of, run_facts
+from tidegate.store import RunFacts, RunInfo, RunState, overview, results_of, run_facts
 from tidegate.store.checkpoints.checkpoints import Checkpoint, checkpoints_of
 from tidegate.store.runs.chunks import check_number
-from tidegate.store.runs.results import look_again
+from tidegate.store.runs.results import reload_run
 from tidegate.store.runs.status import (
     DeliveredChunk,
     SourceStatus,
@@ -75,7 +75,7 @@ class PipelineInfo:
 class RunStateReply:
     """The state of a run: cheap to read, for polling."""
 
-    run: Run
+    run: RunInfo
     has_this_plan: bool
     """Whether the run was begun with the served plan."""
 
@@ -84,7 +84,7 @@ class RunStateReply:
 class RunStatus:
     """The progress of a run."""
 
-    run: Run
+    run: RunInfo
     sources: tuple[SourceStatus, ...]
     stages: list[StageStatus]
     results: dict[str, int]
@@ -125,7 +125,7 @@ class CheckpointManifest:
 class RunView:
     """A run at one point in time, from which its events are derived."""
 
-    run: Run
+    run: RunInfo
     why: str
     stages: list[StageStatus]
     results: dict[str, int]
@@ -160,7 +160,7 @@ class ClientApi:
         warn_after: float | None = None,
         deadline: float | None = None,
         checkpoints: Checkpoints | None = None,
-    ) -> Run:
+    ) -> RunInfo:
         """Begin a run; a repeated request with the same key returns the run that it began.
 
         Raises `IdempotencyConflict` if the first request with this key had another body.
@@ -191,7 +191,7 @@ class ClientApi:
             own = replace(facts, run=self._own(facts.run))
             return RunDiagnosis(why(own), reasons(own), own)
 
-    def cancel(self, run: str) -> Run:
+    def cancel(self, run: str) -> RunInfo:
         """Cancel a run."""
         with self._client_errors(run):
             found = self._known(run)
@@ -252,26 +252,26 @@ class ClientApi:
             found = self._server.checkpoints.read(stored_name(self.client, run), number)
             return CheckpointManifest(found.number, found.manifest, rows_of(found.results))
 
-    def restore(self, run: str, number: int | None) -> Run:
+    def restore(self, run: str, number: int | None) -> RunInfo:
         """Restore a run from a checkpoint, by default the latest."""
         with self._client_errors(run):
             return self._own(self._server.restore(stored_name(self.client, run), number))
 
     # ── outcomes ──
 
-    def follow(self, run: str, id: int | None) -> Run:
+    def follow(self, run: str, id: int | None) -> RunInfo:
         """The run to follow: the one with this id if it had this name, else the latest."""
         with self._client_errors(run):
             latest = self._known(run)
             if id is None or id == latest.id:
                 return latest
-            earlier = self._database.transact(lambda c: look_again(c, replace(latest, id=id)))
+            earlier = self._database.transact(lambda c: reload_run(c, replace(latest, id=id)))
             if earlier is None:
                 return latest
             is_same = (earlier.pipeline, earlier.name) == (latest.pipeline, latest.name)
             return earlier if is_same else latest
 
-    def view(self, run: Run) -> RunView:
+    def view(self, run: RunInfo) -> RunView:
         """The current view of a run; raises if it is open and the service cannot complete it."""
         facts, results = self._database.transact(lambda c: _facts_and_rows(c, run))
         if facts.run.state is RunState.OPEN:
@@ -333,10 +333,10 @@ class ClientApi:
             conflict.run = conflict.run.removeprefix(beginning_of(self.client))
             raise
 
-    def _known(self, run: str) -> Run:
+    def _known(self, run: str) -> RunInfo:
         return self._server.known(stored_name(self.client, run))
 
-    def _own(self, run: Run) -> Run:
+    def _own(self, run: RunInfo) -> RunInfo:
         return replace(run, name=run.name.removeprefix(beginning_of(self.client)))
 
     def _check_source_name(self, source: str) -> None:
@@ -370,8 +370,8 @@ def _is_published(checkpoint: Checkpoint) -> bool:
     return checkpoint.state is CheckpointState.COMMITTED and checkpoint.is_published
 
 
-def _facts_and_rows(connection: Connection, run: Run) -> tuple[RunFacts, dict[str, int]]:
-    now = look_again(connection, run)
+def _facts_and_rows(connection: Connection, run: RunInfo) -> tuple[RunFacts, dict[str, int]]:
+    now = reload_run(connection, run)
     if now is None:
         raise UnknownRun(run=run.name)
     results = results_of(connection, now) if now.state is RunState.ENDED else {}

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tidegate.store.core.database import Database
 from tidegate.store.cutover.change_log import DELETED, VERSION, rows_within
-from tidegate.store.cutover.tables import KeyRange, Shape, TableName
+from tidegate.store.cutover.tables import KeyRange, TableName, TableShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ class Reading:
 
     url: str
     table: TableName
-    shape: Shape
+    shape: TableShape
     ranges: tuple[KeyRange, ...]
 
 

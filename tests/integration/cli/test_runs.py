@@ -19,7 +19,7 @@ from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.task_graph import build_task_graph
 from tidegate.store import Database, Notifications, acquire
-from tidegate.store.runs.status import record_gates
+from tidegate.store.runs.status import record_release_points
 
 
 class Command:
@@ -138,7 +138,7 @@ def test_where_end_waits_for_its_release_the_monitor_owes_it_and_not_the_tasks_w
 ) -> None:
     task_graph = build_task_graph(physical_plan(shop()))
     record = plan_hash(task_graph.plan), task_graph.monitored
-    database.transact(lambda c: record_gates(c, *record))
+    database.transact(lambda c: record_release_points(c, *record))
     client.sales(1, (1, 1))
     client.sales(3, (1, 1))
     with working(Deployment(database, str(tmp_path / "data")), task_graph) as worker:

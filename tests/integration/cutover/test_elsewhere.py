@@ -21,8 +21,8 @@ from tidegate.flows.worker.executor import TaskSucceeded
 from tidegate.flows.worker.worker import flow_worker
 from tidegate.store import Connection, Database
 from tidegate.store.cutover.change_log import DELETED, VERSION
-from tidegate.store.cutover.indexes import Noted, held, note_switch
-from tidegate.store.cutover.tables import Digest, Key, KeyRange, Shape, checksum_of
+from tidegate.store.cutover.indexes import SwitchRecord, held, note_switch
+from tidegate.store.cutover.tables import Key, KeyRange, RangeDigest, TableShape, checksum_of
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Engine:
     """As a search engine: documents with external versions, and an alias that moves at once."""
 
     alias: str = "found"
-    shape: Shape | None = None
+    shape: TableShape | None = None
     documents: dict[str, dict[Key, dict[str, Any]]] = field(default_factory=dict)
     stands_for: str | None = None
     lost_answers: int = 0
@@ -43,7 +43,7 @@ class Engine:
     def qualified(self, index: str) -> str:
         return index
 
-    def create(self, index: str, shape: Shape) -> None:
+    def create(self, index: str, shape: TableShape) -> None:
         self.shape = shape
         self.documents.setdefault(index, {})
 
@@ -75,11 +75,11 @@ class Engine:
                 written += 1
         return written
 
-    def digest(self, index: str, within: KeyRange, shape: Shape) -> Digest:
+    def digest(self, index: str, within: KeyRange, shape: TableShape) -> RangeDigest:
         found = self.checksums(index, within, shape)
-        return Digest(len(found), str(sum(found.values())))
+        return RangeDigest(len(found), str(sum(found.values())))
 
-    def checksums(self, index: str, within: KeyRange, shape: Shape) -> dict[Key, int]:
+    def checksums(self, index: str, within: KeyRange, shape: TableShape) -> dict[Key, int]:
         return {
             key: checksum_of([row[it.name] for it in shape.columns])
             for key, row in self.documents[index].items()
@@ -89,7 +89,7 @@ class Engine:
     def current(self) -> str | None:
         return self.stands_for
 
-    def switch(self, index: str, noted: Noted, together: Together) -> None:
+    def switch(self, index: str, noted: SwitchRecord, together: Together) -> None:
         before = noted.previous if self.stands_for == index else self.stands_for
         self.stands_for = index
         if self.lost_answers:

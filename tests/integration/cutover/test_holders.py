@@ -10,7 +10,7 @@ import pytest
 from tests.integration.conftest import NO_SYNC, temporary_folder
 from tests.integration.cutover.conftest import Shop
 from tidegate.store import EmbeddedPostgres
-from tidegate.store.cutover.change_log import Holder, holder
+from tidegate.store.cutover.change_log import OldestTransaction, holder
 
 
 @pytest.fixture
@@ -56,4 +56,4 @@ def test_a_role_without_rights_is_told_of_the_process(shop: Shop) -> None:
 
 def test_nobody_is_named_where_nobody_holds_it_up(shop: Shop) -> None:
     with psycopg.connect(shop.url, autocommit=True) as connection:
-        assert holder(connection) == Holder()
+        assert holder(connection) == OldestTransaction()

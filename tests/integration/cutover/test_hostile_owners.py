@@ -15,7 +15,7 @@ from tidegate.errors import CodeRefused, IndexDiffers, TypeRefused, WriterTooStr
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
 from tidegate.store.cutover.log_writer import WRITER
-from tidegate.store.cutover.table_settings import be_reading
+from tidegate.store.cutover.table_settings import set_read_only
 from tidegate.store.cutover.tables import KeyRange, TableName
 
 OWNER = "mallory"
@@ -146,7 +146,7 @@ def test_a_view_that_comes_between_two_statements_is_not_read(
     as_owner(hers, "CREATE VIEW hers.seen AS SELECT k, hers.ran('view') AS v FROM hers.t")
     as_owner(hers, "INSERT INTO hers.t VALUES (1, 'calm')")
     with psycopg.connect(hers.url) as reader:
-        be_reading(reader)
+        set_read_only(reader)
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
             reader.execute("SELECT * FROM hers.seen")
     assert strangers(hers) == []

@@ -18,10 +18,10 @@ from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.errors import AliasBusy, AliasDiffers, IndexDiffers, UnknownTableColumn
 from tidegate.store import Connection, Database
 from tidegate.store.cutover.change_log import DELETED, VERSION
-from tidegate.store.cutover.indexes import Noted
+from tidegate.store.cutover.indexes import SwitchRecord
 from tidegate.store.cutover.tables import KeyRange
 
-BY = Noted("a test")
+BY = SwitchRecord("a test")
 WAITING = (
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -11,9 +11,9 @@ from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tidegate.cutover.postgres_target import PostgresIndexes
 from tidegate.errors import AliasDiffers
 from tidegate.store import Database
-from tidegate.store.cutover.indexes import Noted
+from tidegate.store.cutover.indexes import SwitchRecord
 
-BY = Noted("a test")
+BY = SwitchRecord("a test")
 ROLE = "tidegate_reader"
 OPTIONS = "SELECT reloptions FROM pg_class WHERE oid = 'search.articles'::regclass"
 INVOKER = "ALTER VIEW search.articles SET (security_invoker = on)"

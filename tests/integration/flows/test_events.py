@@ -15,7 +15,7 @@ from tidegate.flows import Context, Flow, is_set, reached
 from tidegate.flows.client import start_flow
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
-from tidegate.store.flows.events import FlowEvent, flow_events, flow_holdings, flow_waits
+from tidegate.store.flows.events import FlowEvent, flow_events, flow_waits, tasks_by_worker
 
 
 def told(hand: Hand, run: int, *kinds: str) -> list[tuple[str, ...]]:
@@ -169,7 +169,9 @@ def test_it_is_known_which_workers_hold_what(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(7))
     hand.claim(ITEMS, room=4)
-    held: Any = [(it.worker, it.step, it.is_items, it.number) for it in hand.do(flow_holdings, run)]
+    held: Any = [
+        (it.worker, it.step, it.is_items, it.number) for it in hand.do(tasks_by_worker, run)
+    ]
     assert held == [("hand", "count_up", False, 1), ("hand", "count_up", True, 4)]
 
 

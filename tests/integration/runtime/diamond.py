@@ -30,7 +30,7 @@ from tidegate.store import (
     Database,
     Lease,
     Notifications,
-    Run,
+    RunInfo,
     RunState,
     acquire,
     append,
@@ -88,7 +88,7 @@ def processors() -> list[Processor]:
     ]
 
 
-def traffic(run: Run) -> Iterator[StreamMessage]:
+def traffic(run: RunInfo) -> Iterator[StreamMessage]:
     """Two checkpoints and an END."""
     for number in range(1, 9):
         yield Event(number, run.key)
@@ -97,7 +97,7 @@ def traffic(run: Run) -> Iterator[StreamMessage]:
     yield BarrierKind.END_OF_RUN.with_id(99, run.key)
 
 
-def submit(database: Database, name: str) -> Run:
+def submit(database: Database, name: str) -> RunInfo:
     """Begin a run and send all its data."""
     channels = channel_names(EDGES, ["split"])
     run = database.transact(lambda c: begin_run(c, PIPELINE, name, channels))

@@ -88,11 +88,11 @@ class DiskBench(Bench):
     def sweep(self) -> None:
         """Remove at once what the sweeper would remove of the open run some day."""
         self.database.transact(lambda c: retention.prune(c, self.run, 0.0))
-        every = self.database.transact(lambda c: retention.noted(c, seconds=0.0))
+        every = self.database.transact(lambda c: retention.unused_files(c, seconds=0.0))
         noted = [(run, file) for run, file in every if run == self.run.id]
         named = self.database.transact(lambda c: files_named(c, {self.run.id}))
         self.disk.swept |= {file for _, file in noted if file not in named}
-        self.database.transact(lambda c: retention.forget(c, noted))
+        self.database.transact(lambda c: retention.forget_unused(c, noted))
 
     def retire(self, retained: int) -> None:
         """Forget all but the last few cuts."""

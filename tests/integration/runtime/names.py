@@ -45,7 +45,7 @@ from tidegate.store import (
     FileChecksum,
     Lease,
     Notifications,
-    Run,
+    RunInfo,
     RunState,
     acquire,
     begin_run,
@@ -58,8 +58,8 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints import restore as restore_store
 from tidegate.store.checkpoints import unaligned
 from tidegate.store.runs.releases import release
-from tidegate.store.runs.results import look_again
-from tidegate.store.runs.status import record_gates
+from tidegate.store.runs.results import reload_run
+from tidegate.store.runs.status import record_release_points
 
 Hub = tuple[Database, Notifications]
 """What several benches share; each has a pipeline of its own."""
@@ -170,7 +170,7 @@ class Bench:
         self.factory = self.factory_of(self.plan)
         self.delivered = {source: [] for source in self.task_graph.sources}
         gates = self.task_graph.monitored
-        self.database.transact(lambda c: record_gates(c, plan_hash(self.plan), gates))
+        self.database.transact(lambda c: record_release_points(c, plan_hash(self.plan), gates))
         self.run = self.database.transact(self._begin)
         self.tasks = {task: self._built(task) for task in self.task_graph.tasks}
         self.coordinator = CheckpointCoordinator(self.database, self.plan.pipeline, checksums)
@@ -216,7 +216,9 @@ class Bench:
 
     def inject(self, source: str) -> bool:
         """Put the barrier that a source owes on its channels; whether it owed one."""
-        for owed in self.database.transact(lambda c: checkpoint_store.owed(c, self.plan.pipeline)):
+        for owed in self.database.transact(
+            lambda c: checkpoint_store.pending_barriers(c, self.plan.pipeline)
+        ):
             if owed.source == source:
                 barrier = CheckpointBarrier(
                     owed.number, owed.epoch, UNPUBLISHED * owed.is_unpublished
@@ -276,7 +278,7 @@ class Bench:
         for source in self.task_graph.sources.keys() - self.ended:
             self.end(source)
         self.settle()
-        now = self.database.transact(lambda c: look_again(c, self.run))
+        now = self.database.transact(lambda c: reload_run(c, self.run))
         assert now is not None
         assert now.state is RunState.ENDED, f"the run is stuck: {now}"
         found = self.database.transact(lambda c: results_of(c, self.run))
@@ -337,7 +339,7 @@ class Bench:
 
     # ── how ──
 
-    def _begin(self, connection: Connection) -> Run:
+    def _begin(self, connection: Connection) -> RunInfo:
         graph = graph_of(self.task_graph)
         name, sources = self.plan.pipeline, tuple(graph.sources)
         return begin_run(

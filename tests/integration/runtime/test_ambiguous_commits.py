@@ -14,7 +14,7 @@ from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion import run_service as servers
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.sweeper import sweep
-from tidegate.store import ChannelName, Chunk, Connection, Run, record_chunk
+from tidegate.store import ChannelName, Chunk, Connection, RunInfo, record_chunk
 
 TEA = (1, 7)
 
@@ -34,7 +34,7 @@ class Losing:
     def __call__(
         self,
         connection: Connection,
-        run: Run,
+        run: RunInfo,
         chunk: Chunk,
         channels: list[ChannelName],
         ends: list[ChannelName],

@@ -22,12 +22,12 @@ from tidegate.runtime.monitor import monitor as monitors
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.monitor.monitor import Monitor
 from tidegate.runtime.task_graph import TaskGraph
-from tidegate.store import Notifications, Run, RunState
+from tidegate.store import Notifications, RunInfo, RunState
 
 
 @contextmanager
 def watching(
-    place: Deployment, task_graph: TaskGraph, explain: Callable[[Run], str] | None = None
+    place: Deployment, task_graph: TaskGraph, explain: Callable[[RunInfo], str] | None = None
 ) -> Iterator[Monitor]:
     explain = explain or partial(why_not_done, place.database)
     with (
@@ -172,7 +172,7 @@ def test_a_watch_that_cannot_go_on_lets_another_take_over(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(_: Run) -> str:
+    def broken(_: RunInfo) -> str:
         raise trouble
 
     monkeypatch.setattr(monitors, "NET", 0.2)

@@ -14,12 +14,12 @@ from tidegate.dataflow import Batch, CheckpointBarrier, CheckpointId, SinkResult
 from tidegate.errors import Fenced, UnknownCheckpoint
 from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
 from tidegate.store import (
-    Acknowledged,
+    Acknowledgement,
     ChannelName,
     Chunk,
     Database,
     Lease,
-    Run,
+    RunInfo,
     RunState,
     StateEntry,
     StepCommit,
@@ -35,7 +35,7 @@ from tidegate.store.checkpoints import restore as restore_store
 from tidegate.store.runs import retention
 
 INTO, OUT = ChannelName("head", "scan"), ChannelName("scan", "end")
-GRAPH = restore_store.Graph("", [INTO, OUT], {"orders": [[INTO]]})
+GRAPH = restore_store.ChannelGraph("", [INTO, OUT], {"orders": [[INTO]]})
 GIVEN = SinkResult("all", Batch((), 0))
 CLOSED = "it is over"
 
@@ -55,7 +55,7 @@ def other(url: str, session: psycopg.Connection) -> Iterator[psycopg.Connection]
 
 
 @pytest.fixture
-def run(session: psycopg.Connection) -> Run:
+def run(session: psycopg.Connection) -> RunInfo:
     return begin_run(session, "sales", "march", [INTO, OUT], sources=["orders"])
 
 
@@ -70,7 +70,7 @@ def lease(session: psycopg.Connection, kind: str, key: str, owner: str, seconds:
     return taken
 
 
-def begin(session: psycopg.Connection, run: Run) -> int:
+def begin(session: psycopg.Connection, run: RunInfo) -> int:
     with session.transaction():
         number = checkpoint_store.trigger(session, run, CheckpointId.new())
         assert number is not None
@@ -80,15 +80,15 @@ def begin(session: psycopg.Connection, run: Run) -> int:
     return number
 
 
-def acknowledge(session: psycopg.Connection, run: Run, number: int) -> None:
+def acknowledge(session: psycopg.Connection, run: RunInfo, number: int) -> None:
     """The barrier leaves the last task, which has something for this checkpoint alone."""
     end = lease(session, "task", "sales/end", "ann")
-    said = Acknowledged(run.id, number, "end", outputs=(StateEntry(0, GIVEN),))
+    said = Acknowledgement(run.id, number, "end", outputs=(StateEntry(0, GIVEN),))
     with session.transaction():
         commit_step(session, StepCommit(end, acknowledged=(said,), runs=(run.id,)))
 
 
-def commit(session: psycopg.Connection, run: Run) -> int:
+def commit(session: psycopg.Connection, run: RunInfo) -> int:
     number = begin(session, run)
     acknowledge(session, run, number)
     with session.transaction():
@@ -96,12 +96,12 @@ def commit(session: psycopg.Connection, run: Run) -> int:
     return number
 
 
-def state(session: psycopg.Connection, run: Run, number: int) -> CheckpointState:
+def state(session: psycopg.Connection, run: RunInfo, number: int) -> CheckpointState:
     return {it.number: it.state for it in checkpoint_store.checkpoints_of(session, run)}[number]
 
 
 def test_a_cut_that_is_being_read_is_not_retired(
-    session: psycopg.Connection, other: psycopg.Connection, run: Run
+    session: psycopg.Connection, other: psycopg.Connection, run: RunInfo
 ) -> None:
     first = commit(session, run)
     commit(session, run)
@@ -115,7 +115,7 @@ def test_a_cut_that_is_being_read_is_not_retired(
 
 
 def test_a_run_is_not_restored_to_a_cut_that_was_retired_meanwhile(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     first, second = commit(session, run), commit(session, run)
     retention.retire(session, run, 1)
@@ -126,7 +126,7 @@ def test_a_run_is_not_restored_to_a_cut_that_was_retired_meanwhile(
 
 
 def test_what_sinks_gave_for_a_checkpoint_after_it_was_given_up_is_never_seen(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     number = begin(session, run)
     assert checkpoint_store.abort(session, run, number, "too slow", "end")
@@ -139,7 +139,7 @@ def test_what_sinks_gave_for_a_checkpoint_after_it_was_given_up_is_never_seen(
 
 @pytest.mark.parametrize("first", ["commit", "abort"])
 def test_who_commits_and_who_aborts_wait_for_each_other_and_one_does_it(
-    first: str, session: psycopg.Connection, other: psycopg.Connection, run: Run
+    first: str, session: psycopg.Connection, other: psycopg.Connection, run: RunInfo
 ) -> None:
     number = begin(session, run)
     acknowledge(session, run, number)
@@ -158,7 +158,7 @@ def test_who_commits_and_who_aborts_wait_for_each_other_and_one_does_it(
 
 
 def test_a_barrier_is_not_injected_while_its_checkpoint_is_given_up(
-    session: psycopg.Connection, other: psycopg.Connection, run: Run
+    session: psycopg.Connection, other: psycopg.Connection, run: RunInfo
 ) -> None:
     with session.transaction():
         number = checkpoint_store.trigger(session, run, CheckpointId.new())
@@ -173,7 +173,7 @@ def test_a_barrier_is_not_injected_while_its_checkpoint_is_given_up(
 
 
 def test_a_source_that_ends_before_its_barrier_counts_with_all_it_has(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     with session.transaction():
         number = checkpoint_store.trigger(session, run, CheckpointId.new())
@@ -194,7 +194,7 @@ def test_a_source_that_ends_before_its_barrier_counts_with_all_it_has(
 
 
 def test_a_coordinator_that_was_replaced_changes_nothing(
-    session: psycopg.Connection, database: Database, run: Run
+    session: psycopg.Connection, database: Database, run: RunInfo
 ) -> None:
     stale = lease(session, "monitor", "sales", "ann", seconds=0)
     lease(session, "monitor", "sales", "bob")
@@ -207,7 +207,7 @@ def test_a_coordinator_that_was_replaced_changes_nothing(
 def test_a_run_that_is_closed_before_its_checkpoint_is_begun_is_no_trouble(
     session: psycopg.Connection,
     database: Database,
-    run: Run,
+    run: RunInfo,
     watch: Lease,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -221,7 +221,7 @@ def test_a_run_that_is_closed_before_its_checkpoint_is_begun_is_no_trouble(
 
 @pytest.mark.parametrize("how", [RunState.CANCELLED, RunState.FAILED])
 def test_a_checkpoint_of_a_run_that_was_closed_is_given_up(
-    how: RunState, session: psycopg.Connection, database: Database, run: Run, watch: Lease
+    how: RunState, session: psycopg.Connection, database: Database, run: RunInfo, watch: Lease
 ) -> None:
     number = begin(session, run)
     close_run(session, run, how, CLOSED)
@@ -232,7 +232,7 @@ def test_a_checkpoint_of_a_run_that_was_closed_is_given_up(
 
 
 def test_a_checkpoint_under_way_is_not_part_of_the_run_that_is_restored(
-    session: psycopg.Connection, database: Database, run: Run, watch: Lease
+    session: psycopg.Connection, database: Database, run: RunInfo, watch: Lease
 ) -> None:
     first = commit(session, run)
     under_way = begin(session, run)

@@ -332,7 +332,7 @@ def test_a_run_that_is_cut_again_and_again_does_not_grow_by_it(
 ) -> None:
     monkeypatch.setattr(stage_state, "MANY", 3)
     monkeypatch.setattr(retention.prune, "__defaults__", (0.0,))
-    monkeypatch.setattr(retention.noted, "__defaults__", (10_000, 0.0))
+    monkeypatch.setattr(retention.unused_files, "__defaults__", (10_000, 0.0))
     storage = FileStorage(place.root)
     with serve(place, shop(), spark) as service:
         client = Client(service.server, "march", tmp_path, Checkpoints(retained=1))

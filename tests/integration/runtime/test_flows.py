@@ -25,9 +25,9 @@ from tidegate.store import (
     Connection,
     Database,
     Notifications,
-    Published,
-    Run,
+    RunInfo,
     RunState,
+    SinkPublication,
     StepCommit,
     acquire,
     begin_run,
@@ -90,11 +90,11 @@ def selling(name: str = "nightly", timeout: float | None = None, retries: int = 
     return flow
 
 
-def runs(database: Database) -> list[Run]:
+def runs(database: Database) -> list[RunInfo]:
     return database.transact(lambda c: open_runs(c, "shop"))
 
 
-def awaited(database: Database, number: int = 1) -> Run:
+def awaited(database: Database, number: int = 1) -> RunInfo:
     """The last run that was begun, when a step waits for it and so many were begun in all."""
     suspended = "SELECT count(*) FROM tidegate.flow_task WHERE state = 'suspended'"
     begun = "SELECT count(*) FROM tidegate.run"
@@ -104,15 +104,15 @@ def awaited(database: Database, number: int = 1) -> Run:
     return runs(database)[-1]
 
 
-def state_of(database: Database, run: Run) -> tuple[object, ...]:
+def state_of(database: Database, run: RunInfo) -> tuple[object, ...]:
     return ask(database, "SELECT state, cause FROM tidegate.run WHERE id = %s", run.id)[0]
 
 
-def close(database: Database, run: Run, state: RunState, cause: str | None = None) -> None:
+def close(database: Database, run: RunInfo, state: RunState, cause: str | None = None) -> None:
     database.transact(lambda c: close_run(c, run, state, cause))
 
 
-def publish(database: Database, run: Run, published: Sequence[Published]) -> None:
+def publish(database: Database, run: RunInfo, published: Sequence[SinkPublication]) -> None:
     lease = database.transact(lambda c: acquire(c, "task", "shop/collect", "ann", HOURS))
     assert lease is not None
     step = StepCommit(lease, published=tuple(published), ended_runs=(run.id,))
@@ -175,7 +175,7 @@ def test_a_step_that_waits_holds_nothing_and_is_woken_by_the_release_alone(
     (waiting,) = place.database.transact(lambda c: flow_waits(c, run.id))
     assert (waiting.step, waiting.standing, waiting.pipeline_run) == ("count", None, found.name)
     batch = Batch(("batches/best.parquet",), 3, 10)
-    publish(place.database, found, [Published(found.id, "best", [batch], 3)])
+    publish(place.database, found, [SinkPublication(found.id, "best", [batch], 3)])
     run.wait(BOUND, notifications)
     released = run.result("count")
     assert released == Released(
@@ -286,7 +286,7 @@ def test_a_run_that_is_restored_is_waited_for_as_the_one_that_goes_on(
     run.wait(BOUND, notifications)
 
 
-def restored(connection: Connection, run: Run, state: RunState) -> Run:
+def restored(connection: Connection, run: RunInfo, state: RunState) -> RunInfo:
     """A run that goes on for another, with everything delivered."""
     close_run(connection, run, state)
     later = begin_run(connection, run.pipeline, run.name, [])
@@ -401,15 +401,17 @@ def test_a_worker_that_does_not_know_where_files_are_says_so(
 
 def test_a_run_is_begun_on_the_shards_that_are_served(place: Deployment) -> None:
     plan = physical_plan(shop(), shards=3)
-    served = plans.Served(plan_hash(plan), 3)
-    place.database.transact(lambda c: plans.note_served(c, "shop", served))
+    served = plans.ServedPlan(plan_hash(plan), 3)
+    place.database.transact(lambda c: plans.record_served_plan(c, "shop", served))
     assert plan_hash(served_task_graph(place.database, shop()).plan) == served.plan
 
 
 def test_a_pipeline_that_is_served_otherwise_is_refused(
     place: Deployment, work: Start, notifications: Notifications, folder: str
 ) -> None:
-    place.database.transact(lambda c: plans.note_served(c, "shop", plans.Served("other", 2)))
+    place.database.transact(
+        lambda c: plans.record_served_plan(c, "shop", plans.ServedPlan("other", 2))
+    )
     flow = selling()
     work(flow)
     with pytest.raises(FlowFailed, match="is served with plan other"):

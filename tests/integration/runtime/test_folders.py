@@ -20,7 +20,7 @@ from tidegate.runtime.ingestion.folder_run import (
     run_folder,
 )
 from tidegate.spark import Session
-from tidegate.store import Run, RunState, find_run
+from tidegate.store import RunInfo, RunState, find_run
 
 SALES = "item_id,quantity\n1,2\n2,3\n1.0,2\n3,\n"
 MORE_SALES = "item_id,quantity\n2,4\n"
@@ -73,7 +73,7 @@ def run(
     return run_folder(stock(), chunks, out, spark, place, wanted, told), told.lines
 
 
-def march(place: Deployment) -> Run:
+def march(place: Deployment) -> RunInfo:
     found = place.database.transact(lambda c: find_run(c, "stock", "march"))
     assert found is not None
     return found

@@ -15,7 +15,7 @@ from tidegate.checkpoint import CheckpointState
 from tidegate.dataflow import CheckpointBarrier
 from tidegate.plan import physical_plan
 from tidegate.runtime.ingestion.barrier_injection import MOST_FAILURES, BarrierInjection
-from tidegate.store import ChannelName, Database, EmbeddedPostgres, Notifications, Run
+from tidegate.store import ChannelName, Database, EmbeddedPostgres, Notifications, RunInfo
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 COLUMNS = "k bigint, v bigint"
@@ -50,7 +50,7 @@ def broken_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def refuse(
         connection: psycopg.Connection,
-        run: Run,
+        run: RunInfo,
         source: str,
         barrier: CheckpointBarrier,
         channels: list[ChannelName],
@@ -77,7 +77,9 @@ def test_one_that_cannot_inject_keeps_no_other_from_it_and_is_named(
         for _ in range(MOST_FAILURES - 1):
             injection.look()
     assert "source 'a' could not inject" in caplog.text
-    owing = bench.database.transact(lambda c: checkpoint_store.owed(c, bench.plan.pipeline))
+    owing = bench.database.transact(
+        lambda c: checkpoint_store.pending_barriers(c, bench.plan.pipeline)
+    )
     assert [it.source for it in owing] == ["a"]
     injection.look()
     (it,) = bench.checkpoints.all(bench.run.name)

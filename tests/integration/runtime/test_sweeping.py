@@ -20,8 +20,8 @@ from tidegate.runtime.monitor.sweeper import Sweeper, Swept, has_news, sweep
 from tidegate.runtime.worker.worker import WORKER
 from tidegate.store import (
     ClockWatch,
-    Failed,
     Lease,
+    RunFailure,
     StepCommit,
     acquire,
     commit_step,
@@ -157,7 +157,7 @@ def test_a_writer_that_was_only_asleep_can_commit_nothing_after_its_files_were_s
     own = register(place, "asleep", seconds=-1.0)
     task = place.database.transact(lambda c: acquire(c, "task", "shop/s1/0", "asleep", HOUR))
     assert task is not None
-    step = StepCommit(lease=task, also=(own,), failed=(Failed(client.id, "it woke up"),))
+    step = StepCommit(lease=task, also=(own,), failed=(RunFailure(client.id, "it woke up"),))
     file = output(place, "asleep", client.id)
     assert sweep_once(place).files == 1
     assert not file.exists()
@@ -178,7 +178,7 @@ def test_the_space_of_a_run_that_was_given_up_comes_back_on_disk_and_in_postgres
     if way == "cancelled":
         counter.cancel("march")
     else:
-        place.database.transact(lambda c: fail_runs(c, [Failed(client.id, "no reason")]))
+        place.database.transact(lambda c: fail_runs(c, [RunFailure(client.id, "no reason")]))
     assert sweep_once(place) == Swept(runs=1, files=3)
     assert files_of(place, client.id) == []
     assert not Path(place.root, "chunks", f"run={client.id}").exists()

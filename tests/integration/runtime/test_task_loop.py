@@ -23,7 +23,7 @@ from tidegate.store import (
     ChannelName,
     Database,
     Lease,
-    Run,
+    RunInfo,
     acquire,
     append,
     begin_run,
@@ -48,7 +48,7 @@ class Rig:
         self.database = database
         self.links = links
         channels = channel_names(links, ())
-        self.run: Run = database.transact(lambda c: begin_run(c, "test", name, channels))
+        self.run: RunInfo = database.transact(lambda c: begin_run(c, "test", name, channels))
         self._numbers = count()
 
     def send(self, channel: ChannelName, *messages: StreamMessage) -> None:

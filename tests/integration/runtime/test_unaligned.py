@@ -20,7 +20,7 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints.alignment_stats import alignments_of
 from tidegate.store.checkpoints.restore import file_checksums
 from tidegate.store.runs import retention
-from tidegate.store.runs.results import look_again
+from tidegate.store.runs.results import reload_run
 
 COLUMNS = "k bigint, v bigint"
 _names = count(1)
@@ -249,7 +249,7 @@ def test_a_run_whose_checkpoints_fail_too_often_fails(joined: Bench) -> None:
     deliver_both(joined)
     for _ in range(6):
         joined.watch_over()
-    now = joined.database.transact(lambda c: look_again(c, joined.run))
+    now = joined.database.transact(lambda c: reload_run(c, joined.run))
     assert now is not None
     assert (now.state, now.cause) == (RunState.FAILED, "2 checkpoints in a row failed")
 

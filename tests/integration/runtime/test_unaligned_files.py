@@ -20,11 +20,11 @@ from tidegate.runtime.task import stage_state, task_channels
 from tidegate.runtime.task.processor import StepInput, StepOutput
 from tidegate.runtime.task.task_loop import TaskLoop
 from tidegate.store import (
-    Acknowledged,
+    Acknowledgement,
     Connection,
     Database,
     FileChecksum,
-    Run,
+    RunInfo,
     RunState,
     begin_run,
     close_run,
@@ -197,7 +197,7 @@ def test_two_runs_may_come_too_late_one_after_the_other(
     assert simple.finish() == simple.expected()
 
 
-def _another(connection: Connection, it: DiskBench) -> Run:
+def _another(connection: Connection, it: DiskBench) -> RunInfo:
     graph = graph_of(it.task_graph)
     sources = tuple(graph.sources)
     name = it.plan.pipeline
@@ -271,7 +271,7 @@ def test_an_answer_that_comes_while_its_checkpoint_is_forgotten_is_no_trouble(
 
     def late() -> None:
         try:
-            given = [Acknowledged(simple.run.id, 1, "late")]
+            given = [Acknowledgement(simple.run.id, 1, "late")]
             simple.database.transact(lambda c: checkpoint_store.acknowledge(c, given))
         except BaseException as error:  # noqa: BLE001  the test looks at it
             trouble.append(error)

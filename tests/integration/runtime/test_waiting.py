@@ -10,7 +10,7 @@ from tidegate.dataflow import Batch
 from tidegate.errors import RunCancelled, RunTimeout
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.store import Notifications, Published, StepCommit, acquire, commit_step
+from tidegate.store import Notifications, SinkPublication, StepCommit, acquire, commit_step
 
 MARCH = Batch(("batches/march.parquet",), 3, 10)
 
@@ -32,7 +32,7 @@ def test_results_come_although_the_name_was_begun_again(
     run = counter.begin("march")
     lease = place.database.transact(lambda c: acquire(c, "task", "shop/collect", "ann", 3600))
     assert lease is not None
-    results = (Published(run.id, "best", [MARCH], MARCH.rows),)
+    results = (SinkPublication(run.id, "best", [MARCH], MARCH.rows),)
     step = StepCommit(lease, published=results, ended_runs=(run.id,))
 
     def end_and_begin_again() -> None:

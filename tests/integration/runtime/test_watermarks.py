@@ -200,7 +200,7 @@ def test_a_watermark_that_does_not_move_keeps_no_messages_and_is_not_forgotten(h
     joined = "tidegate.message JOIN tidegate.channel ON channel.id = channel_id"
     waiting = ask(it.database, f"SELECT count(*) FROM {joined} WHERE run_id = %s", it.run.id)
     assert waiting == [(0,)]
-    assert all(channel.sent and not channel.gone for channel in facts.channels)
+    assert all(channel.sent and not channel.lost for channel in facts.channels)
     for task in it.tasks:
         it.kill(task)
     it.deliver("a", watermark=5)

@@ -27,7 +27,7 @@ from tidegate.runtime.worker import worker as workers
 from tidegate.runtime.worker.worker import MOST_DEATHS, Worker
 from tidegate.runtime.worker.worker_losses import take
 from tidegate.store import Connection, FileChecksum, Notifications, RunState
-from tidegate.store.runs.worker_losses import Taken
+from tidegate.store.runs.worker_losses import TaskAcquisition
 
 Handle = Callable[[StepInput], None]
 SOURCE_TASKS = ("s1/0", "s1/1")
@@ -280,7 +280,7 @@ def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(
 ) -> None:
     taking, goes_on = Flag(), Flag()
 
-    def slow(connection: Connection, *args: object) -> Taken | None:
+    def slow(connection: Connection, *args: object) -> TaskAcquisition | None:
         taken = take(connection, *args)  # type: ignore[arg-type]
         taking.set()
         assert goes_on.wait(30)

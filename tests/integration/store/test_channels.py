@@ -11,12 +11,12 @@ import pytest
 from tidegate.dataflow import BarrierKind, Event, StreamMessage
 from tidegate.errors import ChannelConflict, Fenced, RunEnded, RunExists
 from tidegate.store import (
-    Advance,
     ChannelName,
+    CursorAdvance,
     Lease,
-    Run,
+    OutgoingMessage,
+    RunInfo,
     RunState,
-    Sent,
     StepCommit,
     acquire,
     append,
@@ -40,7 +40,7 @@ def session(url: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def run(session: psycopg.Connection) -> Run:
+def run(session: psycopg.Connection) -> RunInfo:
     return begin_run(session, "sales", "march", [INTO, OUT])
 
 
@@ -55,11 +55,11 @@ def own(session: psycopg.Connection, owner: str) -> Lease:
     return lease
 
 
-def events(run: Run, *payloads: object) -> list[StreamMessage]:
+def events(run: RunInfo, *payloads: object) -> list[StreamMessage]:
     return [Event(payload, run.key) for payload in payloads]
 
 
-def put(session: psycopg.Connection, run: Run, *messages: StreamMessage) -> int:
+def put(session: psycopg.Connection, run: RunInfo, *messages: StreamMessage) -> int:
     sent = [(message_id(str(message)), message) for message in messages]
     with session.transaction():
         return append(session, run, INTO, sent)
@@ -69,15 +69,15 @@ def waiting(session: psycopg.Connection, task: str = "s1") -> list[tuple[int, St
     return [(each.seq, each.message) for each in unread(session, "sales", task, {})]
 
 
-def step_over(session: psycopg.Connection, run: Run, lease: Lease, number: int) -> StepCommit:
+def step_over(session: psycopg.Connection, run: RunInfo, lease: Lease, number: int) -> StepCommit:
     """The step that takes the first `number` messages and sends the word "done"."""
     channels = {channel.name: channel for channel in channels_of(session, run, "s1")}
     (done,) = events(run, "done")
     return StepCommit(
         lease,
-        (Advance(channels[INTO].id, 0, number),),
-        (Sent(channels[OUT].id, message_id("done", number), done),),
-        wakes=("sales/s2",),
+        (CursorAdvance(channels[INTO].id, 0, number),),
+        (OutgoingMessage(channels[OUT].id, message_id("done", number), done),),
+        topics=("sales/s2",),
     )
 
 
@@ -86,35 +86,35 @@ def commit(session: psycopg.Connection, step: StepCommit) -> bool:
         return commit_step(session, step).is_new
 
 
-def test_messages_are_numbered_densely_from_one(session: psycopg.Connection, run: Run) -> None:
+def test_messages_are_numbered_densely_from_one(session: psycopg.Connection, run: RunInfo) -> None:
     one, two, three = events(run, 1, 2, 3)
     put(session, run, one)
     put(session, run, two, three)
     assert waiting(session) == [(1, one), (2, two), (3, three)]
 
 
-def test_a_message_delivered_again_is_there_once(session: psycopg.Connection, run: Run) -> None:
+def test_a_message_delivered_again_is_there_once(session: psycopg.Connection, run: RunInfo) -> None:
     one, two = events(run, 1, 2)
     assert put(session, run, one) == 1
     assert put(session, run, one, two) == 1
     assert waiting(session) == [(1, one), (2, two)]
 
 
-def test_an_end_carries_how_many_came_before_it(session: psycopg.Connection, run: Run) -> None:
+def test_an_end_carries_how_many_came_before_it(session: psycopg.Connection, run: RunInfo) -> None:
     end = BarrierKind.END_OF_RUN.with_id(1, run.key)
     put(session, run, *events(run, 1, 2), end)
     assert waiting(session)[-1] == (3, end.counting(2))
 
 
 def test_a_channel_that_the_run_does_not_have_is_refused(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     with pytest.raises(ChannelConflict):
         append(session, run, ChannelName("head", "s9"), [])
 
 
 def test_a_step_moves_cursors_and_sends_at_once(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     put(session, run, *events(run, 1, 2, 3))
     assert commit(session, step_over(session, run, lease, 2))
@@ -123,7 +123,7 @@ def test_a_step_moves_cursors_and_sends_at_once(
 
 
 def test_a_step_that_was_committed_before_changes_nothing_again(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     put(session, run, *events(run, 1, 2))
     step = step_over(session, run, lease, 2)
@@ -134,7 +134,7 @@ def test_a_step_that_was_committed_before_changes_nothing_again(
 
 
 def test_a_stale_owner_s_step_changes_nothing_and_says_so(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     put(session, run, *events(run, 1, 2))
     own(session, "bob")
@@ -146,7 +146,7 @@ def test_a_stale_owner_s_step_changes_nothing_and_says_so(
 
 
 def test_a_step_from_where_the_cursor_is_not_changes_nothing(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     put(session, run, *events(run, 1, 2, 3))
     commit(session, step_over(session, run, lease, 2))
@@ -156,7 +156,7 @@ def test_a_step_from_where_the_cursor_is_not_changes_nothing(
 
 
 def test_a_run_that_ended_is_not_read_any_more(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     put(session, run, *events(run, 1))
     commit(session, StepCommit(lease, ended_runs=(run.id,)))
@@ -168,7 +168,7 @@ def test_a_run_that_ended_is_not_read_any_more(
 
 @pytest.mark.parametrize("state", [RunState.CANCELLED, RunState.FAILED, RunState.ENDED])
 def test_a_closed_run_takes_nothing_more_and_stays_closed(
-    session: psycopg.Connection, run: Run, state: RunState
+    session: psycopg.Connection, run: RunInfo, state: RunState
 ) -> None:
     put(session, run, *events(run, 1))
     assert close_run(session, run, state)
@@ -180,7 +180,7 @@ def test_a_closed_run_takes_nothing_more_and_stays_closed(
 
 
 def test_a_closed_run_is_removed_with_everything_of_its_own_and_an_open_one_is_not(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     other = begin_run(session, "sales", "april", [INTO, OUT])
     put(session, run, *events(run, 1))
@@ -194,7 +194,7 @@ def test_a_closed_run_is_removed_with_everything_of_its_own_and_an_open_one_is_n
     assert left.fetchone() == (1, 1)
 
 
-def test_the_name_of_an_open_run_is_taken(session: psycopg.Connection, run: Run) -> None:
+def test_the_name_of_an_open_run_is_taken(session: psycopg.Connection, run: RunInfo) -> None:
     with pytest.raises(RunExists):
         begin_run(session, "sales", "march", [])
     with pytest.raises(RunExists):
@@ -203,7 +203,7 @@ def test_the_name_of_an_open_run_is_taken(session: psycopg.Connection, run: Run)
 
 
 def test_a_name_used_again_is_another_incarnation_with_channels_of_its_own(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     put(session, run, *events(run, "first"))
     commit(session, StepCommit(lease, ended_runs=(run.id,)))

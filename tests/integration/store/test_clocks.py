@@ -88,7 +88,7 @@ def note(database: Database) -> Callable[[str], psycopg.Cursor[tuple[object, ...
 
 
 def test_a_new_deployment_believes_its_clock(database: Database) -> None:
-    assert ClockWatch(database).believes(MONTH)
+    assert ClockWatch(database).trusts_age(MONTH)
 
 
 @pytest.mark.parametrize("seen", ["-40 days", "2 hours"])
@@ -97,16 +97,16 @@ def test_after_a_jump_ages_are_not_believed_by_any_process(
 ) -> None:
     note(seen)
 
-    assert not ClockWatch(database).believes(MONTH)
-    assert not ClockWatch(database).believes(MONTH)
-    assert ClockWatch(database, settle=0).believes(MONTH)
+    assert not ClockWatch(database).trusts_age(MONTH)
+    assert not ClockWatch(database).trusts_age(MONTH)
+    assert ClockWatch(database, settle=0).trusts_age(MONTH)
 
 
 def test_ages_are_believed_again_when_the_clock_has_been_steady(database: Database) -> None:
     steady = "UPDATE tidegate.clock SET steady_since = clock_timestamp() - %s::interval"
     database.transact(lambda c: c.execute(steady, ("1 hour",)))
 
-    assert not ClockWatch(database).believes(MONTH)
-    assert ClockWatch(database).believes(900)
+    assert not ClockWatch(database).trusts_age(MONTH)
+    assert ClockWatch(database).trusts_age(900)
     database.transact(lambda c: c.execute(steady, ("25 hours",)))
-    assert ClockWatch(database).believes(MONTH)
+    assert ClockWatch(database).trusts_age(MONTH)

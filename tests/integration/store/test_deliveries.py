@@ -24,7 +24,7 @@ from tidegate.store import (
     ChannelName,
     Chunk,
     Database,
-    Run,
+    RunInfo,
     RunState,
     begin_run,
     close_run,
@@ -46,7 +46,7 @@ def session(url: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def run(session: psycopg.Connection) -> Run:
+def run(session: psycopg.Connection) -> RunInfo:
     return begin_run(session, "sales", "march", SHARDS, sources=["orders", "stores"])
 
 
@@ -55,13 +55,13 @@ def chunk(number: int, content: str = "a", source: str = "orders") -> Chunk:
     return Chunk(source, number, content * 64, 10, 100, files, shard=number % 2)
 
 
-def deliver(session: psycopg.Connection, run: Run, piece: Chunk) -> bool:
+def deliver(session: psycopg.Connection, run: RunInfo, piece: Chunk) -> bool:
     with session.transaction():
         return record_chunk(session, run, piece, [SHARDS[piece.shard]], SHARDS)
 
 
 def end(
-    session: psycopg.Connection, run: Run, chunks: int | None = None, source: str = "orders"
+    session: psycopg.Connection, run: RunInfo, chunks: int | None = None, source: str = "orders"
 ) -> bool:
     with session.transaction():
         return end_source(session, run, source, chunks, SHARDS)
@@ -71,15 +71,17 @@ def on_shard(session: psycopg.Connection, shard: int) -> list[StreamMessage]:
     return [each.message for each in unread(session, "sales", f"scan/{shard}", {})]
 
 
-def event(run: Run, piece: Chunk) -> Event[object]:
-    return Event({"files": list(piece.files), "rows": 10, "bytes": 100}, run.key)
+def event(run: RunInfo, piece: Chunk) -> Event[object]:
+    return Event(piece.batch, run.key)
 
 
-def end_after(run: Run, count: int) -> Barrier:
+def end_after(run: RunInfo, count: int) -> Barrier:
     return BarrierKind.END_OF_RUN.with_id(END_ID, run.key).counting(count)
 
 
-def test_a_chunk_goes_to_its_shard_and_can_be_found(session: psycopg.Connection, run: Run) -> None:
+def test_a_chunk_goes_to_its_shard_and_can_be_found(
+    session: psycopg.Connection, run: RunInfo
+) -> None:
     piece = chunk(1)
     assert find_chunk(session, run, "orders", 1) is None
     assert deliver(session, run, piece)
@@ -88,14 +90,14 @@ def test_a_chunk_goes_to_its_shard_and_can_be_found(session: psycopg.Connection,
     assert on_shard(session, 0) == []
 
 
-def test_a_chunk_delivered_again_is_there_once(session: psycopg.Connection, run: Run) -> None:
+def test_a_chunk_delivered_again_is_there_once(session: psycopg.Connection, run: RunInfo) -> None:
     assert deliver(session, run, chunk(1))
     assert not deliver(session, run, chunk(1))
     assert len(on_shard(session, 1)) == 1
 
 
 def test_a_watermark_follows_the_chunk_that_moves_it_on_every_shard(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     first, late, last = (
         replace(chunk(at), watermark=time) for at, time in [(1, 5), (2, 3), (3, 9)]
@@ -109,7 +111,7 @@ def test_a_watermark_follows_the_chunk_that_moves_it_on_every_shard(
 
 
 def test_a_chunk_delivered_again_says_nothing_new_about_time(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     deliver(session, run, replace(chunk(1), watermark=5))
     assert not deliver(session, run, replace(chunk(1), watermark=9))
@@ -117,13 +119,13 @@ def test_a_chunk_delivered_again_says_nothing_new_about_time(
     assert on_shard(session, 0) == [Watermark(5, run.key)]
 
 
-def test_a_source_ends_behind_its_last_watermark(session: psycopg.Connection, run: Run) -> None:
+def test_a_source_ends_behind_its_last_watermark(session: psycopg.Connection, run: RunInfo) -> None:
     end(session, run, 1)
     deliver(session, run, replace(chunk(1), watermark=5))
     assert on_shard(session, 0) == [Watermark(5, run.key), end_after(run, 1)]
 
 
-def test_each_source_has_a_watermark_of_its_own(session: psycopg.Connection, run: Run) -> None:
+def test_each_source_has_a_watermark_of_its_own(session: psycopg.Connection, run: RunInfo) -> None:
     deliver(session, run, replace(chunk(1), watermark=9))
     deliver(session, run, replace(chunk(1, source="stores"), watermark=5))
     deliver(session, run, replace(chunk(2, source="stores"), watermark=7))
@@ -132,7 +134,7 @@ def test_each_source_has_a_watermark_of_its_own(session: psycopg.Connection, run
 
 
 def test_other_content_under_the_same_number_changes_nothing(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     deliver(session, run, chunk(1))
     with pytest.raises(ChunkConflict):
@@ -141,7 +143,7 @@ def test_other_content_under_the_same_number_changes_nothing(
 
 
 def test_end_goes_to_every_shard_with_the_count_of_its_channel(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     deliver(session, run, chunk(1))
     deliver(session, run, chunk(2))
@@ -154,14 +156,14 @@ def test_end_goes_to_every_shard_with_the_count_of_its_channel(
 
 
 def test_an_empty_source_ends_with_zero_chunks_everywhere(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     assert end(session, run, 0)
     assert on_shard(session, 0) == on_shard(session, 1) == [end_after(run, 0)]
 
 
 def test_a_declared_end_waits_for_the_last_missing_chunk(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     deliver(session, run, chunk(3))
     assert end(session, run, 3)
@@ -173,7 +175,7 @@ def test_a_declared_end_waits_for_the_last_missing_chunk(
 
 
 def test_a_source_with_gaps_does_not_end_without_a_count(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     for number in (2, 5, 6):
         deliver(session, run, chunk(number))
@@ -183,7 +185,7 @@ def test_a_source_with_gaps_does_not_end_without_a_count(
 
 
 def test_a_count_that_leaves_delivered_chunks_out_is_refused(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     for number in (1, 3, 4):
         deliver(session, run, chunk(number))
@@ -192,14 +194,14 @@ def test_a_count_that_leaves_delivered_chunks_out_is_refused(
     assert refused.value.beyond == (3, 4)
 
 
-def test_sources_end_one_by_one(session: psycopg.Connection, run: Run) -> None:
+def test_sources_end_one_by_one(session: psycopg.Connection, run: RunInfo) -> None:
     assert end(session, run, 1, source="stores")
     assert end(session, run, 0, source="orders")
     assert not any(isinstance(each, Event) for shard in (0, 1) for each in on_shard(session, shard))
 
 
 def test_a_source_or_channel_that_the_run_does_not_have_is_refused(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     with pytest.raises(UnknownSource) as refused:
         deliver(session, run, chunk(1, source="staff"))
@@ -209,7 +211,9 @@ def test_a_source_or_channel_that_the_run_does_not_have_is_refused(
     assert find_chunk(session, run, "orders", 1) is None
 
 
-def test_a_closed_run_takes_no_chunks_and_says_why(session: psycopg.Connection, run: Run) -> None:
+def test_a_closed_run_takes_no_chunks_and_says_why(
+    session: psycopg.Connection, run: RunInfo
+) -> None:
     close_run(session, run, RunState.FAILED, "disk full")
     with pytest.raises(RunEnded) as refused:
         deliver(session, run, chunk(1))
@@ -218,7 +222,7 @@ def test_a_closed_run_takes_no_chunks_and_says_why(session: psycopg.Connection, 
         end(session, run, 0)
 
 
-def test_a_removed_run_is_unknown(session: psycopg.Connection, run: Run) -> None:
+def test_a_removed_run_is_unknown(session: psycopg.Connection, run: RunInfo) -> None:
     deliver(session, run, chunk(1))
     close_run(session, run, RunState.CANCELLED)
     remove_closed_runs(session, seconds=0)
@@ -228,7 +232,7 @@ def test_a_removed_run_is_unknown(session: psycopg.Connection, run: Run) -> None
 
 
 def test_many_clients_at_once_deliver_everything_exactly_once(
-    database: Database, session: psycopg.Connection, run: Run
+    database: Database, session: psycopg.Connection, run: RunInfo
 ) -> None:
     count = 60
     calls: list[int | None] = [*range(1, count + 1)] * 3 + [None] * 3

@@ -35,7 +35,7 @@ def test_a_lease_outlives_its_time_while_it_is_kept(database: Database) -> None:
             assert take(database, "bob", 2) is None
             sleep(0.05)
         assert list(heartbeat.held) == [lease]
-        assert heartbeat.give_back(lease)
+        assert heartbeat.release(lease)
         assert list(heartbeat.held) == []
     assert lost.empty()
     assert take(database, "bob", 2) is not None
@@ -77,7 +77,7 @@ def test_a_stolen_lease_is_reported_lost_once(database: Database) -> None:
         steal(database)
         assert lost.get(timeout=30) == lease
         assert list(heartbeat.held) == []
-        assert not heartbeat.give_back(lease)
+        assert not heartbeat.release(lease)
     assert lost.empty()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.checkpoint import CheckpointState
 from tidegate.dataflow import CheckpointId
-from tidegate.store import ChannelName, Run, begin_run
+from tidegate.store import ChannelName, RunInfo, begin_run
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.runs import plans
 
@@ -23,7 +23,7 @@ def session(url: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def run(session: psycopg.Connection) -> Run:
+def run(session: psycopg.Connection) -> RunInfo:
     return begin_run(session, "sales", "march", CHANNELS, sources=["orders"], plan="first")
 
 
@@ -40,7 +40,7 @@ def test_a_plan_beyond_all_bounds_is_not_recorded(session: psycopg.Connection) -
 
 
 def test_a_plan_that_no_run_and_no_cut_names_is_forgotten(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     for plan in ("first", "of a cut", "other"):
         plans.record(session, plan, "[]")
@@ -61,8 +61,8 @@ def test_a_plan_that_no_run_and_no_cut_names_is_forgotten(
 
 
 def test_tasks_that_acknowledged_a_cut_had_not_ended_before_it(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     assert checkpoint_store.trigger(session, run, CheckpointId.new()) == 1
-    checkpoint_store.acknowledge(session, [checkpoint_store.Acknowledged(run.id, 1, "scan")])
+    checkpoint_store.acknowledge(session, [checkpoint_store.Acknowledgement(run.id, 1, "scan")])
     assert plans.ended_before(session, run, 1, ["scan", "sum"]) == ["sum"]

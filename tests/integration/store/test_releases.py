@@ -10,10 +10,10 @@ import pytest
 from tidegate.completion import Fault, Producer, Release, Wait, decide
 from tidegate.dataflow import BarrierKind, Event, StreamMessage
 from tidegate.store import (
-    Advance,
     ChannelName,
+    CursorAdvance,
     Lease,
-    Run,
+    RunInfo,
     RunState,
     StepCommit,
     acquire,
@@ -40,7 +40,7 @@ def session(url: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def run(session: psycopg.Connection) -> Run:
+def run(session: psycopg.Connection) -> RunInfo:
     return begin_run(session, "sales", "march", [LEFT, RIGHT])
 
 
@@ -52,35 +52,37 @@ def lease(session: psycopg.Connection) -> Lease:
 
 
 def put(
-    session: psycopg.Connection, run: Run, channel: ChannelName, *messages: StreamMessage
+    session: psycopg.Connection, run: RunInfo, channel: ChannelName, *messages: StreamMessage
 ) -> None:
     named = [(message_id(channel.from_task, str(message)), message) for message in messages]
     with session.transaction():
         append(session, run, channel, named)
 
 
-def send(session: psycopg.Connection, run: Run, channel: ChannelName, *payloads: object) -> None:
+def send(
+    session: psycopg.Connection, run: RunInfo, channel: ChannelName, *payloads: object
+) -> None:
     put(session, run, channel, *(Event(payload, run.key) for payload in payloads))
 
 
-def end(session: psycopg.Connection, run: Run, channel: ChannelName) -> None:
+def end(session: psycopg.Connection, run: RunInfo, channel: ChannelName) -> None:
     put(session, run, channel, BarrierKind.END_OF_RUN.with_id(1, run.key))
 
 
 def process(
-    session: psycopg.Connection, run: Run, lease: Lease, channel: ChannelName, up_to: int
+    session: psycopg.Connection, run: RunInfo, lease: Lease, channel: ChannelName, up_to: int
 ) -> None:
     state = next(each for each in channels_of(session, run, "sum/0") if each.name == channel)
     with session.transaction():
-        commit_step(session, StepCommit(lease, (Advance(state.id, state.cursor, up_to),)))
+        commit_step(session, StepCommit(lease, (CursorAdvance(state.id, state.cursor, up_to),)))
 
 
-def waiting(session: psycopg.Connection) -> list[tuple[Run, str]]:
+def waiting(session: psycopg.Connection) -> list[tuple[RunInfo, str]]:
     return [(run, task) for run, task, _ in unreleased(session, "sales", ["sum/0", "sum/1"])]
 
 
 def test_a_run_is_looked_at_when_all_producers_have_declared(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     send(session, run, LEFT, 1, 2)
     end(session, run, LEFT)
@@ -91,7 +93,7 @@ def test_a_run_is_looked_at_when_all_producers_have_declared(
 
 
 def test_the_facts_are_what_was_declared_and_what_was_processed(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     send(session, run, LEFT, 1, 2, 3)
     end(session, run, LEFT)
@@ -104,7 +106,7 @@ def test_the_facts_are_what_was_declared_and_what_was_processed(
 
 
 def test_end_itself_is_not_counted_as_processed(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     send(session, run, LEFT, 1)
     end(session, run, LEFT)
@@ -116,7 +118,7 @@ def test_end_itself_is_not_counted_as_processed(
 
 
 def test_a_message_that_is_gone_is_missed_although_the_cursor_has_passed_it(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     send(session, run, LEFT, 1, 2, 3)
     end(session, run, LEFT)
@@ -127,7 +129,7 @@ def test_a_message_that_is_gone_is_missed_although_the_cursor_has_passed_it(
 
 
 def test_a_message_behind_what_was_declared_is_a_fault(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     end(session, run, LEFT)
     send(session, run, LEFT, "late")
@@ -136,7 +138,7 @@ def test_a_message_behind_what_was_declared_is_a_fault(
     assert decide(facts_of(session, run, "sum/0")) == Fault({"map/0": (2,)})
 
 
-def test_who_has_not_declared_is_known_too(session: psycopg.Connection, run: Run) -> None:
+def test_who_has_not_declared_is_known_too(session: psycopg.Connection, run: RunInfo) -> None:
     end(session, run, LEFT)
     assert decide(facts_of(session, run, "sum/0")) == Wait(("map/1",))
 
@@ -149,7 +151,9 @@ def test_a_task_that_feeds_another_twice_is_two_producers(session: psycopg.Conne
     assert producers == (Producer("map/0 (0)"), Producer("map/0 (1)", 0))
 
 
-def test_a_release_is_made_once_and_wakes_the_task(session: psycopg.Connection, run: Run) -> None:
+def test_a_release_is_made_once_and_wakes_the_task(
+    session: psycopg.Connection, run: RunInfo
+) -> None:
     end(session, run, LEFT)
     end(session, run, RIGHT)
     session.execute("LISTEN tidegate")
@@ -164,7 +168,7 @@ def test_a_release_is_made_once_and_wakes_the_task(session: psycopg.Connection, 
 
 
 def test_a_closed_run_is_neither_looked_at_nor_released(
-    session: psycopg.Connection, run: Run
+    session: psycopg.Connection, run: RunInfo
 ) -> None:
     end(session, run, LEFT)
     end(session, run, RIGHT)

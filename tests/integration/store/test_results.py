@@ -12,9 +12,9 @@ from tidegate.store import (
     ChannelName,
     Chunk,
     Lease,
-    Published,
-    Run,
+    RunInfo,
     RunState,
+    SinkPublication,
     StepCommit,
     acquire,
     append,
@@ -49,7 +49,7 @@ def lease(session: psycopg.Connection) -> Lease:
 
 
 @pytest.fixture
-def run(session: psycopg.Connection) -> Run:
+def run(session: psycopg.Connection) -> RunInfo:
     """A run with a chunk, a batch on its way, and a result that is about to be published."""
     run = begin_run(session, "sales", "march", [INTO, OUT], sources=["orders", "stores"])
     chunk = Chunk("orders", 1, "a", 10, 100, ("chunks/1.parquet",), 0)
@@ -60,15 +60,15 @@ def run(session: psycopg.Connection) -> Run:
     return run
 
 
-def publish(session: psycopg.Connection, run: Run, lease: Lease) -> None:
+def publish(session: psycopg.Connection, run: RunInfo, lease: Lease) -> None:
     batches = [Batch(("batches/3.parquet",), 1, 1)]
-    results = (Published(run.id, "top", batches, 1),)
+    results = (SinkPublication(run.id, "top", batches, 1),)
     with session.transaction():
         commit_step(session, StepCommit(lease, published=results, ended_runs=(run.id,)))
 
 
 def test_what_messages_chunks_and_results_name_is_known(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     assert files_named(session, [run.id]) == {"chunks/1.parquet", "batches/2.parquet"}
     assert files_named(session, [run.id + 1]) == set()
@@ -77,7 +77,7 @@ def test_what_messages_chunks_and_results_name_is_known(
 
 
 def test_a_reclaimed_run_keeps_its_results_and_what_was_delivered(
-    session: psycopg.Connection, run: Run, lease: Lease
+    session: psycopg.Connection, run: RunInfo, lease: Lease
 ) -> None:
     publish(session, run, lease)
     (closed,) = to_reclaim(session)
@@ -91,7 +91,7 @@ def test_a_reclaimed_run_keeps_its_results_and_what_was_delivered(
         assert session.execute(f"SELECT FROM tidegate.{table}".encode()).rowcount == 0
 
 
-def test_an_open_run_is_not_reclaimed(session: psycopg.Connection, run: Run) -> None:
+def test_an_open_run_is_not_reclaimed(session: psycopg.Connection, run: RunInfo) -> None:
     assert to_reclaim(session) == []
     assert not reclaim(session, run)
     assert unfinished_among(session, [run.id, 999]) == {run.id}
@@ -100,5 +100,5 @@ def test_an_open_run_is_not_reclaimed(session: psycopg.Connection, run: Run) -> 
     assert unfinished_among(session, [run.id]) == set()
 
 
-def test_rows_are_counted_by_source(session: psycopg.Connection, run: Run) -> None:
+def test_rows_are_counted_by_source(session: psycopg.Connection, run: RunInfo) -> None:
     assert rows_in(session, run) == {"orders": 10, "stores": 0}

@@ -13,16 +13,16 @@ import pytest
 from tidegate.dataflow import Batch, Event
 from tidegate.errors import ChannelConflict, Fenced
 from tidegate.store import (
-    Advance,
     ChannelName,
-    Committed,
+    CommitOutcome,
+    CursorAdvance,
     Database,
-    Failed,
     Lease,
-    Published,
-    Run,
+    OutgoingMessage,
+    RunFailure,
+    RunInfo,
     RunState,
-    Sent,
+    SinkPublication,
     StepCommit,
     acquire,
     append,
@@ -62,28 +62,29 @@ def own(session: psycopg.Connection, kind: str, key: str, seconds: float = 3600)
     return lease
 
 
-def begin(session: psycopg.Connection, name: str) -> Run:
+def begin(session: psycopg.Connection, name: str) -> RunInfo:
     run = begin_run(session, "sales", name, [INTO, OUT])
     with session.transaction():
         append(session, run, INTO, [(message_id(n), Event(n, run.key)) for n in range(3)])
     return run
 
 
-def step_of(session: psycopg.Connection, lease: Lease, *runs: Run) -> StepCommit:
+def step_of(session: psycopg.Connection, lease: Lease, *runs: RunInfo) -> StepCommit:
     """The step that takes everything from these runs and sends one word for each."""
     channels = {
         run: {channel.name: channel for channel in channels_of(session, run, "s1")} for run in runs
     }
     return StepCommit(
         lease,
-        tuple(Advance(channels[run][INTO].id, 0, 3) for run in runs),
+        tuple(CursorAdvance(channels[run][INTO].id, 0, 3) for run in runs),
         tuple(
-            Sent(channels[run][OUT].id, message_id("done"), Event("done", run.key)) for run in runs
+            OutgoingMessage(channels[run][OUT].id, message_id("done"), Event("done", run.key))
+            for run in runs
         ),
     )
 
 
-def commit(session: psycopg.Connection, step: StepCommit) -> Committed:
+def commit(session: psycopg.Connection, step: StepCommit) -> CommitOutcome:
     with session.transaction():
         return commit_step(session, step)
 
@@ -92,7 +93,7 @@ def sent(session: psycopg.Connection) -> list[str]:
     return [each.run.name for each in unread(session, "sales", "s2", {})]
 
 
-def state_of(session: psycopg.Connection, run: Run) -> tuple[RunState, str | None]:
+def state_of(session: psycopg.Connection, run: RunInfo) -> tuple[RunState, str | None]:
     found = find_run(session, run.pipeline, run.name)
     assert found is not None
     return found.state, found.cause
@@ -104,7 +105,7 @@ def test_what_a_step_did_for_closed_runs_is_dropped_and_the_rest_is_not(
     march, april = begin(session, "march"), begin(session, "april")
     step = step_of(session, lease, march, april)
     close_run(session, march, RunState.CANCELLED)
-    assert commit(session, step) == Committed(is_new=True, closed=frozenset({march.id}))
+    assert commit(session, step) == CommitOutcome(is_new=True, closed=frozenset({march.id}))
     assert sent(session) == ["april"]
     assert not commit(session, step).is_new
 
@@ -113,7 +114,7 @@ def test_a_step_of_closed_runs_only_does_nothing(session: psycopg.Connection, le
     march = begin(session, "march")
     step = replace(step_of(session, lease, march), ended_runs=(march.id,))
     close_run(session, march, RunState.FAILED, "disk full")
-    assert commit(session, step) == Committed(is_new=False, closed=frozenset({march.id}))
+    assert commit(session, step) == CommitOutcome(is_new=False, closed=frozenset({march.id}))
     assert state_of(session, march) == (RunState.FAILED, "disk full")
 
 
@@ -124,7 +125,7 @@ def test_runs_whose_channels_are_gone_are_heard_of_when_they_are_named(
     step = replace(step_of(session, lease, march), runs=(march.id,))
     close_run(session, march, RunState.CANCELLED)
     reclaim(session, march)
-    assert commit(session, step) == Committed(is_new=False, closed=frozenset({march.id}))
+    assert commit(session, step) == CommitOutcome(is_new=False, closed=frozenset({march.id}))
     assert closed_among(session, [march.id, 999]) == {march.id, 999}
 
 
@@ -133,11 +134,14 @@ def test_the_results_of_a_run_are_published_by_the_step_that_ends_it(
 ) -> None:
     march = begin(session, "march")
     batches = [Batch(("a.parquet",), 7, 1)]
-    results = (Published(march.id, "top", batches, 7), Published(march.id, "none", [], 0))
+    results = (
+        SinkPublication(march.id, "top", batches, 7),
+        SinkPublication(march.id, "none", [], 0),
+    )
     step = replace(step_of(session, lease, march), published=results, ended_runs=(march.id,))
     session.execute("LISTEN tidegate")
     assert commit(session, step).is_new
-    assert commit(session, step) == Committed(is_new=False, closed=frozenset({march.id}))
+    assert commit(session, step) == CommitOutcome(is_new=False, closed=frozenset({march.id}))
     found = results_of(session, march)
     assert found["top"].batches == batches
     assert {sink: result.rows for sink, result in found.items()} == {"top": 7, "none": 0}
@@ -149,7 +153,7 @@ def test_the_results_of_a_run_are_published_by_the_step_that_ends_it(
 def test_a_run_that_was_closed_publishes_nothing(session: psycopg.Connection, lease: Lease) -> None:
     march = begin(session, "march")
     close_run(session, march, RunState.CANCELLED)
-    results = (Published(march.id, "top", [], 0),)
+    results = (SinkPublication(march.id, "top", [], 0),)
     commit(session, StepCommit(lease, published=results, ended_runs=(march.id,)))
     assert results_of(session, march) == {}
 
@@ -158,7 +162,7 @@ def test_a_step_fails_the_guilty_run_and_keeps_the_first_cause(
     session: psycopg.Connection, lease: Lease
 ) -> None:
     march, april = begin(session, "march"), begin(session, "april")
-    failed = (Failed(march.id, "bad value"), Failed(march.id, "failed again"))
+    failed = (RunFailure(march.id, "bad value"), RunFailure(march.id, "failed again"))
     session.execute("LISTEN tidegate")
     assert commit(session, replace(step_of(session, lease, april), failed=failed)).is_new
     assert state_of(session, march) == (RunState.FAILED, "bad value")
@@ -173,8 +177,8 @@ def test_a_step_fails_the_guilty_run_and_keeps_the_first_cause(
 
 def test_runs_may_fail_outside_of_any_step(session: psycopg.Connection) -> None:
     march = begin(session, "march")
-    fail_runs(session, [Failed(march.id, "bad value")])
-    fail_runs(session, [Failed(march.id, "later")])
+    fail_runs(session, [RunFailure(march.id, "bad value")])
+    fail_runs(session, [RunFailure(march.id, "later")])
     assert state_of(session, march) == (RunState.FAILED, "bad value")
 
 

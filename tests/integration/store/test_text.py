@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidegate.dataflow import Event
 from tidegate.store import (
     ChannelName,
-    Failed,
+    RunFailure,
     RunState,
     append,
     begin_run,
@@ -62,7 +62,7 @@ def test_a_run_fails_whatever_its_cause_holds(session: psycopg.Connection) -> No
     first, second = (begin_run(session, "p", name, [CHANNEL]) for name in ("a", "b"))
     with session.transaction():
         append(session, first, CHANNEL, [(message_id(1), Event(1, first.key))])
-        fail_runs(session, [Failed(first.id, HOSTILE)])
+        fail_runs(session, [RunFailure(first.id, HOSTILE)])
     assert close_run(session, second, RunState.FAILED, HOSTILE)
     for name in ("a", "b"):
         found = find_run(session, "p", name)

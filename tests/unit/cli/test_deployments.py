@@ -6,11 +6,11 @@ import pytest
 
 from tidegate.cli.deployments import select_run
 from tidegate.errors import AmbiguousRun, UnknownRun
-from tidegate.store import Run, RunState
+from tidegate.store import RunInfo, RunState
 
 
-def run(id: int, name: str) -> Run:
-    return Run(id, "coffee", name, 1, RunState.OPEN)
+def run(id: int, name: str) -> RunInfo:
+    return RunInfo(id, "coffee", name, 1, RunState.OPEN)
 
 
 RUNS = [run(4, "ann/march"), run(3, "local/march"), run(2, "local/april"), run(1, "local/april")]

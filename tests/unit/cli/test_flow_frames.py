@@ -12,7 +12,7 @@ from tidegate.flows.inspect import RateMeter, RunInspection
 from tidegate.flows.model.gates import Condition, Standing
 from tidegate.flows.model.keys import StateValue
 from tidegate.flows.model.states import FlowState, StepState
-from tidegate.store.flows.events import FlowWait, Holding
+from tidegate.store.flows.events import FlowWait, WorkerTasks
 from tidegate.store.flows.runs import FlowRunInfo, StepProgress
 
 NOW = datetime.now(UTC)
@@ -48,7 +48,10 @@ def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> RunInsp
             FlowWait("switch", -1, NOW, 12.0, until, Standing(Condition("backfill_done"), None)),
             FlowWait("copied", 7, NOW, 1.0, None, None),
         ],
-        [Holding("worker-1", "backfill", True, 12), Holding("worker-1", "backfill", False, 1)],
+        [
+            WorkerTasks("worker-1", "backfill", True, 12),
+            WorkerTasks("worker-1", "backfill", False, 1),
+        ],
         at,
     )  # fmt: skip
 

@@ -11,9 +11,9 @@ from rich.live import Live
 
 from tests.waiting import wait_until
 from tidegate.cli.progress import LineReporter, LiveReporter, QuietReporter, ReportInterval
-from tidegate.store import ChannelStatus, Run, RunFacts, RunState
+from tidegate.store import ChannelStatus, RunFacts, RunInfo, RunState
 
-RUN = Run(1, "shop", "march", 1, RunState.OPEN)
+RUN = RunInfo(1, "shop", "march", 1, RunState.OPEN)
 
 
 def channel(task: str, sent: int, cursor: int) -> ChannelStatus:

@@ -18,7 +18,7 @@ from tidegate.http.auth.tokens import digest_of
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineFrontend
 from tidegate.settings import Settings
-from tidegate.store import Database, Run, RunState
+from tidegate.store import Database, RunInfo, RunState
 
 CLIENTS = ("ann", "ben")
 TOKENS = Tokens(tuple((it, digest_of(it)) for it in CLIENTS))
@@ -31,8 +31,8 @@ class StubServer:
 
     on_chunk: Callable[[str, Path], None] = lambda run, file: None
 
-    def known(self, run: str) -> Run:
-        return Run(1, "shop", run, 1, RunState.OPEN)
+    def known(self, run: str) -> RunInfo:
+        return RunInfo(1, "shop", run, 1, RunState.OPEN)
 
     def deliver(self, run: str, source: str, number: int, file: str) -> bool:
         self.on_chunk(run, Path(file))

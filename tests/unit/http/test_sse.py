@@ -17,7 +17,7 @@ from tidegate.errors import TooManyFollowers
 from tidegate.http.client_api import RunView
 from tidegate.http.limits.concurrency import ConcurrencyLimit
 from tidegate.http.sse import EventId, RunEvent, events, response, stream
-from tidegate.store import Run, RunState
+from tidegate.store import RunInfo, RunState
 from tidegate.store.checkpoints.checkpoints import Checkpoint
 from tidegate.store.runs.status import StageStatus
 
@@ -32,7 +32,7 @@ def seen(
 ) -> RunView:
     results = {"best": 2, "bulk": 0} if state is RunState.ENDED else {}
     stage = StageStatus("s1", 3, False, 3, processed, 1, 0, 0, 0)
-    run = Run(17, "shop", "march", 1, state, cause)
+    run = RunInfo(17, "shop", "march", 1, state, cause)
     return RunView(run, "waiting", [stage], results, tuple(map(checkpoint, checkpoints)))
 
 

@@ -8,7 +8,7 @@ from tidegate.dataflow import BarrierKind, Edge
 from tidegate.runtime.task import input_gate
 from tidegate.runtime.task.input_gate import InputGate
 from tidegate.runtime.task.processor import StepInput, StepOutput
-from tidegate.store import Withdrawn
+from tidegate.store import WithdrawnCheckpoints
 
 RUN = "march#1"
 LEFT, RIGHT = Edge(0, "left"), Edge(1, "right")
@@ -46,7 +46,7 @@ def test_the_wait_is_from_the_first_copy_to_the_last_and_names_its_upstream(cloc
 def test_a_late_copy_of_a_withdrawn_barrier_is_not_the_first_of_the_next(clock: Clock) -> None:
     node = InputGate("meet", (LEFT, RIGHT))
     arrive(node, LEFT, 1)
-    node.withdraw(RUN, Withdrawn(also=frozenset({1})))
+    node.withdraw(RUN, WithdrawnCheckpoints(also=frozenset({1})))
     arrive(node, RIGHT, 1)
     clock.now = 60.0
     arrive(node, LEFT, 2)

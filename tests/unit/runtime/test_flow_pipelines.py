@@ -12,15 +12,15 @@ from tidegate.errors import SourcesNotGiven, UnknownSource
 from tidegate.flows.model.context import Data
 from tidegate.flows.worker.pipeline_runs import UNSERVED, PipelineRequest, run_name, why_unreleased
 from tidegate.flows.worker.pipeline_submit import chunks_for
-from tidegate.store import ChannelStatus, Owner, Run, RunFacts, RunState
-from tidegate.store.flows.pipeline_links import Submitted
+from tidegate.store import ChannelStatus, Owner, RunFacts, RunInfo, RunState
+from tidegate.store.flows.pipeline_links import SubmittedRun
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 CHANNEL = ChannelStatus("head", "scan", 0, 2, 1, 0, NOW)
 
 
-def run(state: RunState = RunState.OPEN) -> Run:
-    return Run(7, "shop", "flow:nightly/1/count", 1, state)
+def run(state: RunState = RunState.OPEN) -> RunInfo:
+    return RunInfo(7, "shop", "flow:nightly/1/count", 1, state)
 
 
 def facts(*owners: Owner) -> RunFacts:
@@ -40,13 +40,13 @@ def wanted(data: Data) -> PipelineRequest:
 def test_a_run_that_came_to_nothing_is_told_once_and_begun_again_by_the_next_attempt(
     state: RunState,
 ) -> None:
-    found = Submitted(run(state), attempt=2, is_delivered=True)
+    found = SubmittedRun(run(state), attempt=2, is_delivered=True)
     assert [found.is_spent(attempt) for attempt in (2, 3)] == [False, True]
 
 
 @pytest.mark.parametrize("state", [RunState.OPEN, RunState.ENDED])
 def test_any_other_run_is_kept_by_every_attempt(state: RunState) -> None:
-    assert not Submitted(run(state), attempt=1, is_delivered=True).is_spent(9)
+    assert not SubmittedRun(run(state), attempt=1, is_delivered=True).is_spent(9)
 
 
 @pytest.mark.parametrize("owners", [(), (Owner(None, 1, 5.0),), (Owner("ann", 1, -3.0),)])

@@ -8,16 +8,16 @@ from tidegate.dataflow import Barrier, BarrierKind, Batch, Edge, Event, StreamMe
 from tidegate.errors import ChannelConflict, CountMismatch
 from tidegate.runtime.task.batch_sizing import IDLE, LONGEST_WAIT
 from tidegate.runtime.task.task_channels import InputChannel
-from tidegate.store import FETCH, Run, RunState, Unread
+from tidegate.store import FETCH, RunInfo, RunState, UnreadMessage
 
-RUN = Run(1, "shop", "march", 1, RunState.OPEN)
+RUN = RunInfo(1, "shop", "march", 1, RunState.OPEN)
 MANY = 1_000
 
 
 def channel(*messages: StreamMessage) -> InputChannel:
     made = InputChannel(7, Edge(0, "s1"), RUN, 0, 0, 0)
     for seq, message in enumerate(messages, 1):
-        made.add(Unread(RUN, 7, seq, message))
+        made.add(UnreadMessage(RUN, 7, seq, message))
     return made
 
 
@@ -64,7 +64,7 @@ def test_an_end_that_is_not_released_stays() -> None:
 def test_a_gap_on_a_channel_is_an_error() -> None:
     read = channel(batch(1))
     with pytest.raises(ChannelConflict):
-        read.add(Unread(RUN, 7, 3, batch(1)))
+        read.add(UnreadMessage(RUN, 7, 3, batch(1)))
 
 
 def test_an_end_with_another_count_than_what_came_is_an_error() -> None:
@@ -85,5 +85,5 @@ def test_what_makes_a_step_worth_it_at_once() -> None:
     ended = channel(batch(10), end(1))
     assert ended.ready_at(step_bytes=100) == 0.0
     assert taken(ended) == 2
-    ended.add(Unread(RUN, 7, 3, batch(10)))
+    ended.add(UnreadMessage(RUN, 7, 3, batch(10)))
     assert ended.ready_at(step_bytes=100) > 0.0, "what was taken does not count any more"

@@ -15,7 +15,7 @@ from tidegate.dataflow import (
 from tidegate.errors import BarrierOverlap, ProcessorFailed
 from tidegate.runtime.task.input_gate import InputGate
 from tidegate.runtime.task.processor import StepInput, StepOutput
-from tidegate.store import Withdrawn
+from tidegate.store import WithdrawnCheckpoints
 
 A, B = Edge(0, "a"), Edge(1, "b")
 
@@ -98,6 +98,6 @@ def test_a_closed_run_leaves_nothing_behind() -> None:
 def test_a_withdrawn_barrier_blocks_no_channel_and_its_late_copies_are_ignored() -> None:
     processor = node()
     give(processor, A, sync(1))
-    processor.withdraw("march", Withdrawn(also=frozenset({1})))
+    processor.withdraw("march", WithdrawnCheckpoints(also=frozenset({1})))
     assert not processor.is_blocked(A, "march")
     assert give(processor, B, sync(1), event("next")).messages == [event("next", port=1)]

@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.checkpoint import Checkpoints
 from tidegate.runtime.ingestion.folder_run import ProgressListener, RunOptions, chunks_of, send
-from tidegate.store import Run, RunFacts, RunState
+from tidegate.store import RunFacts, RunInfo, RunState
 
 
 class Heard(ProgressListener):
@@ -24,25 +24,25 @@ class Heard(ProgressListener):
         self.lines.append(what)
 
 
-def march(state: RunState, incarnation: int = 1) -> Run:
-    return Run(incarnation, "shop", "march", incarnation, state)
+def march(state: RunState, incarnation: int = 1) -> RunInfo:
+    return RunInfo(incarnation, "shop", "march", incarnation, state)
 
 
 @dataclass
 class Shelf:
     """Takes everything, and computes nothing."""
 
-    last: Run | None = None
+    last: RunInfo | None = None
     had: dict[str, list[str]] = field(default_factory=dict)
     is_same_plan: bool = True
     ended: dict[str, int] = field(default_factory=dict)
 
-    def find(self, run: str) -> Run | None:
+    def find(self, run: str) -> RunInfo | None:
         return self.last
 
     def begin(
         self, run: str, *, deadline: float | None = None, checkpoints: Checkpoints | None = None
-    ) -> Run:
+    ) -> RunInfo:
         self.last = march(RunState.OPEN, 2)
         return self.last
 
@@ -52,10 +52,10 @@ class Shelf:
     def end(self, run: str, source: str, chunks: int) -> None:
         self.ended[source] = chunks
 
-    def has_this_plan(self, run: Run) -> bool:
+    def has_this_plan(self, run: RunInfo) -> bool:
         return self.is_same_plan
 
-    def digests(self, run: Run) -> Mapping[str, Sequence[str]]:
+    def digests(self, run: RunInfo) -> Mapping[str, Sequence[str]]:
         return self.had
 
     def facts(self, run: str) -> RunFacts:

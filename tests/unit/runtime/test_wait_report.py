@@ -8,13 +8,13 @@ import pytest
 
 from tidegate.errors import RunTimeout
 from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
-from tidegate.store import Run, RunState
+from tidegate.store import RunInfo, RunState
 
-OPEN = Run(1, "shop", "march", 1, RunState.OPEN)
-ENDED = Run(1, "shop", "march", 1, RunState.ENDED)
+OPEN = RunInfo(1, "shop", "march", 1, RunState.OPEN)
+ENDED = RunInfo(1, "shop", "march", 1, RunState.ENDED)
 
 
-def why(run: Run) -> str:
+def why(run: RunInfo) -> str:
     return f"why of {run.key}"
 
 
@@ -44,7 +44,7 @@ def test_a_wait_ends_with_the_run_or_with_its_bound() -> None:
     states = iter([OPEN, OPEN, ENDED])
     changed = Event()
 
-    def look() -> Run:
+    def look() -> RunInfo:
         changed.set()
         return next(states)
 

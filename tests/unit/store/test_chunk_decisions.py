@@ -21,15 +21,15 @@ from tidegate.errors import (
 )
 from tidegate.store.runs.chunks import (
     Chunk,
-    Delivery,
+    ChunkDelivery,
     Ending,
     SourceFacts,
     decide_delivery,
     decide_ending,
 )
-from tidegate.store.runs.runs import Run, RunState
+from tidegate.store.runs.runs import RunInfo, RunState
 
-RUN = Run(1, "sales", "march", 1, RunState.OPEN)
+RUN = RunInfo(1, "sales", "march", 1, RunState.OPEN)
 FRESH = SourceFacts(RUN, "orders", delivered=0, declared=None)
 
 
@@ -53,7 +53,7 @@ class Source:
         known = self.digests.get(number)
         delivery = decide_delivery(self.facts, chunk(number, sha256), known)
         self.digests[number] = sha256
-        self.ends += delivery is Delivery.LAST
+        self.ends += delivery is ChunkDelivery.LAST
 
     def declare(self, chunks: int | None) -> None:
         largest = max(self.digests, default=0)
@@ -155,7 +155,7 @@ def test_a_run_that_was_given_up_says_so_also_to_who_repeats(state: RunState) ->
 
 def test_in_a_run_that_ended_well_a_repetition_is_harmless_and_anything_else_refused() -> None:
     ended = replace(FRESH, run=replace(RUN, state=RunState.ENDED), delivered=1, declared=1)
-    assert decide_delivery(ended, chunk(1), known="a") is Delivery.REPEATED
+    assert decide_delivery(ended, chunk(1), known="a") is ChunkDelivery.REPEATED
     assert decide_ending(ended, 1) is Ending.REPEATED
     with pytest.raises(RunEnded):
         decide_delivery(ended, chunk(2), known=None)

@@ -11,7 +11,7 @@ import pytest
 
 import tidegate.store
 from tidegate.errors import DatabaseTooOld, InvalidDatabase
-from tidegate.store.core.database import RETRIES, check_version, describe, is_passing
+from tidegate.store.core.database import RETRIES, check_version, describe, is_transient
 from tidegate.store.core.queries import parse, queries
 
 STORE = Path(tidegate.store.__file__).parent
@@ -61,7 +61,7 @@ def test_a_refused_address_does_not_show_its_password() -> None:
     ],
 )
 def test_only_passing_troubles_are_tried_again(error: psycopg.Error, passing: bool) -> None:
-    assert is_passing(error) is passing
+    assert is_transient(error) is passing
 
 
 def test_pauses_grow_to_a_limit() -> None:

@@ -30,7 +30,7 @@ def test_every_lease_is_either_held_or_lost(
 ) -> None:
     renewed = None
     if data.draw(st.booleans()):
-        renewed = [replace(lease, asked_at=now) for lease in kept if data.draw(st.booleans())]
+        renewed = [replace(lease, requested_at=now) for lease in kept if data.draw(st.booleans())]
     verdict = decide(kept, renewed, now)
     assert sorted(lease.key for lease in (*verdict.held, *verdict.lost)) == sorted(
         lease.key for lease in kept

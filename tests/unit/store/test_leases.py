@@ -20,7 +20,7 @@ def test_a_lease_is_renewed_before_it_stops_being_safe(
 
 
 def test_a_lease_is_due_after_a_third_and_unsafe_after_all_of_its_time() -> None:
-    lease = Lease("task", "s1", "ann", 1, seconds=30, asked_at=100)
+    lease = Lease("task", "s1", "ann", 1, seconds=30, requested_at=100)
     assert [lease.is_due(now) for now in (100, 109, 110)] == [False, False, True]
     assert [lease.is_safe(now) for now in (100, 129, 130)] == [True, True, False]
 

@@ -12,7 +12,7 @@ from tidegate.flows.model.states import StepState
 
 if TYPE_CHECKING:
     from tidegate.store import Database
-    from tidegate.store.flows.events import Outcome
+    from tidegate.store.flows.events import StepOutcome
     from tidegate.store.flows.runs import FlowRunInfo
 
 LONGEST = 200
@@ -35,7 +35,7 @@ def results(database: Database, run: int, step: str | None = None) -> Iterator[s
             yield text if len(chosen) == 1 else _named(it.step, text)
 
 
-def outcome_of(database: Database, run: int, step: str) -> Outcome:
+def outcome_of(database: Database, run: int, step: str) -> StepOutcome:
     """What became of a step; raises `UnknownRunStep` where the run has none of this name."""
     found = _outcomes(database, run)
     for it in found:
@@ -56,7 +56,7 @@ def ended(database: Database, run: FlowRunInfo) -> str:
     return sentence(run) if text == NOTHING else f"{sentence(run)}; {last[0].step} gave {text}"
 
 
-def _given(database: Database, run: int, of: Outcome) -> Iterator[str]:
+def _given(database: Database, run: int, of: StepOutcome) -> Iterator[str]:
     from tidegate.store.flows.runs import all_item_results, step_result
 
     if of.has_items:
@@ -66,11 +66,11 @@ def _given(database: Database, run: int, of: Outcome) -> Iterator[str]:
     yield NOTHING if found is None or found.json is None else found.json
 
 
-def _last(database: Database, run: int) -> list[Outcome]:
+def _last(database: Database, run: int) -> list[StepOutcome]:
     return [it for it in _outcomes(database, run) if it.is_last]
 
 
-def _outcomes(database: Database, run: int) -> list[Outcome]:
+def _outcomes(database: Database, run: int) -> list[StepOutcome]:
     from tidegate.store.flows.events import flow_outcomes
     from tidegate.store.flows.runs import flow_run
 

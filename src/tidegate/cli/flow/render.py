@@ -15,7 +15,7 @@ from tidegate.flows.model.gates import readable
 if TYPE_CHECKING:
     from tidegate.flows.inspect import RunInspection
     from tidegate.flows.model.keys import StateValue
-    from tidegate.store.flows.events import FlowEvent, FlowWait, Holding
+    from tidegate.store.flows.events import FlowEvent, FlowWait, WorkerTasks
     from tidegate.store.flows.runs import FlowRunInfo, StepProgress
 
 LAST_ERROR = 100
@@ -128,14 +128,14 @@ def bound(it: FlowWait) -> str:
     return f", {lasting(left)} more at most" if left > 0 else ", and its bound has passed"
 
 
-def workers(holdings: Sequence[Holding]) -> Iterator[str]:
+def workers(holdings: Sequence[WorkerTasks]) -> Iterator[str]:
     """Which worker has what in hand, a line each."""
     for worker in dict.fromkeys(it.worker for it in holdings):
         tasks = [_held(it) for it in holdings if it.worker == worker]
         yield f"{worker}: {', '.join(tasks)}"
 
 
-def _held(it: Holding) -> str:
+def _held(it: WorkerTasks) -> str:
     return f"{it.number:,} of {it.step}" if it.is_items else it.step
 
 

@@ -173,9 +173,9 @@ def _value(text: object) -> object:
 
 
 def _warn_without_workers(run: FlowRun) -> None:
-    from tidegate.store.flows.events import living_workers
+    from tidegate.store.flows.events import count_flow_workers
 
-    if run.status().closed_at is None and run.database.transact(living_workers) == 0:
+    if run.status().closed_at is None and run.database.transact(count_flow_workers) == 0:
         typer.echo(NO_WORKER, err=True)
 
 

@@ -85,9 +85,9 @@ class Lines:
 
     def _pass_over(self) -> int:
         """Tell in one line what happened before somebody looked; answers where to go on."""
-        from tidegate.store.flows.events import flow_past
+        from tidegate.store.flows.events import earlier_events
 
-        past = self._run.database.transact(lambda c: flow_past(c, self._run.id, RECENT))
+        past = self._run.database.transact(lambda c: earlier_events(c, self._run.id, RECENT))
         self._begun_at = monotonic() - past.age
         if past.events:
             told = counted(past.events, "event")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tidegate.flows.model.steps import Trying
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.store import Connection, Database
-    from tidegate.store.flows.tasks import Claim, GeneratorPlace
+    from tidegate.store.flows.tasks import Claim, GeneratorPosition
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class TaskExecutor:
         return TaskSettled(context.claim)
 
 
-def is_behind_gate(claim: Claim, place: GeneratorPlace | None = None) -> bool:
+def is_behind_gate(claim: Claim, place: GeneratorPosition | None = None) -> bool:
     """Whether a step has started: it waits inside of its function, or has yielded something.
 
     The conditions of its start are not evaluated again.

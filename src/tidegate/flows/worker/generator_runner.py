@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidegate.flows.model.steps import Generating
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.store import Connection, Database
-    from tidegate.store.flows.tasks import Claim, GeneratorPlace
+    from tidegate.store.flows.tasks import Claim, GeneratorPosition
 
 BUFFERS = 2
 """Batches that fit into the buffer."""
@@ -216,14 +216,14 @@ class Spawner:
         return self._is_aborted or (self._is_ended and self._context.is_cancelled)
 
 
-def position_of(database: Database, claim: Claim) -> GeneratorPlace:
+def position_of(database: Database, claim: Claim) -> GeneratorPosition:
     """How far a generator has come."""
     with store_access():
         return database.transact(lambda c: flow_tasks.generator_place(c, claim.step_id))
 
 
 def generate(
-    database: Database, context: TaskContext, place: GeneratorPlace, arguments: list[Any]
+    database: Database, context: TaskContext, place: GeneratorPosition, arguments: list[Any]
 ) -> None:
     """Run a generator from where it was, until its end.
 
@@ -258,7 +258,7 @@ def _feed(
     spawner: Spawner,
     context: TaskContext,
     step: GeneratorStep[..., Any, Any],
-    place: GeneratorPlace,
+    place: GeneratorPosition,
     arguments: list[Any],
 ) -> None:
     position = place.cursor_position

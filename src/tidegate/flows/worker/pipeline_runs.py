@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.pipeline import Pipeline
     from tidegate.spark import Session
-    from tidegate.store import Database, Notifications, Run, RunFacts
-    from tidegate.store.flows.pipeline_links import Submitted
+    from tidegate.store import Database, Notifications, RunFacts, RunInfo
+    from tidegate.store.flows.pipeline_links import SubmittedRun
 
 UNSERVED = "no process serves it: start `tidegate up` or `tidegate serve` for it on this deployment"
 
@@ -76,11 +76,11 @@ class PipelineRuns:
         raise_if_unsuccessful(found.run)
         return self._results(found.run)
 
-    def _found(self, context: TaskContext, request: PipelineRequest) -> Submitted | None:
+    def _found(self, context: TaskContext, request: PipelineRequest) -> SubmittedRun | None:
         link = (context.claim, request.pipeline.name, request.run)
         return self._database.transact(lambda c: pipeline_links.submitted(c, *link))
 
-    def _submit(self, context: TaskContext, request: PipelineRequest) -> Submitted:
+    def _submit(self, context: TaskContext, request: PipelineRequest) -> SubmittedRun:
         """Start the run if there is none, and deliver what it has not received."""
         if self._root is None or self._notifications is None:
             raise NowhereForChunks(context.step, request.pipeline.name)
@@ -94,7 +94,7 @@ class PipelineRuns:
         assert found is not None, "a submitted run is linked"
         return found
 
-    def _results(self, run: Run) -> Released:
+    def _results(self, run: RunInfo) -> Released:
         given = self._database.transact(lambda c: results_of(c, run))
         files = {sink: self._files(it.batches) for sink, it in given.items()}
         return Released(run.pipeline, run.name, {it: given[it].rows for it in given}, files)
@@ -102,7 +102,7 @@ class PipelineRuns:
     def _files(self, batches: Sequence[Batch]) -> list[str]:
         return [f"{self._root}/{file}" for batch in batches for file in batch.files]
 
-    def _check_bound(self, context: TaskContext, request: PipelineRequest, run: Run) -> None:
+    def _check_bound(self, context: TaskContext, request: PipelineRequest, run: RunInfo) -> None:
         waited = context.claim.waited if context.claim.wait_number == request.number else None
         if request.timeout is None or waited is None or waited < request.timeout:
             return
@@ -126,7 +126,7 @@ def _refuse_second(context: TaskContext, request: PipelineRequest) -> None:
     context.pipeline_runs.add(name)
 
 
-def _is_undelivered(found: Submitted) -> bool:
+def _is_undelivered(found: SubmittedRun) -> bool:
     return found.run.state is RunState.OPEN and not found.is_delivered
 
 

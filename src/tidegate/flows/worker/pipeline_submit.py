@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.pipeline import Pipeline
     from tidegate.spark import Session
-    from tidegate.store import Database, Notifications, Run
+    from tidegate.store import Database, Notifications, RunInfo
 
 
 class _StopsWhenCancelled(ProgressListener):
@@ -81,7 +81,7 @@ def served_task_graph(database: Database, pipeline: Pipeline) -> TaskGraph:
 
     Raises `PipelineServedOtherwise` if another plan than the declared one was served.
     """
-    served = database.transact(lambda c: plans.served_last(c, pipeline.name))
+    served = database.transact(lambda c: plans.last_served_plan(c, pipeline.name))
     plan = physical_plan(pipeline, shards=served.shards if served else None)
     if served is not None and plan_hash(plan) != served.plan:
         raise PipelineServedOtherwise(pipeline.name, served.plan, plan_hash(plan))
@@ -101,7 +101,7 @@ def chunks_for(request: PipelineRequest) -> dict[str, list[Path]]:
     return {source: [Path(it) for it in data[source]] for source in pipeline.sources}
 
 
-def _refuse_other_plan(server: RunService, run: Run, task_graph: TaskGraph) -> None:
+def _refuse_other_plan(server: RunService, run: RunInfo, task_graph: TaskGraph) -> None:
     """The channels of a run lead to the tasks of the plan that it was started with."""
     if not server.has_this_plan(run):
         raise OtherPlan(run.pipeline, plan_hash(task_graph.plan), run.name)

@@ -9,7 +9,7 @@ from tidegate.store.flows import tasks as flow_tasks
 
 if TYPE_CHECKING:
     from tidegate.flows.model.gates import Condition
-    from tidegate.store import Connection, Run
+    from tidegate.store import Connection, RunInfo
     from tidegate.store.flows.tasks import Claim
 
 
@@ -44,7 +44,7 @@ class Suspended(BaseException):
 class AwaitsPipeline(Suspended):
     """Leaves a function whose pipeline run is open."""
 
-    def __init__(self, run: Run, number: int, timeout: float | None) -> None:
+    def __init__(self, run: RunInfo, number: int, timeout: float | None) -> None:
         super().__init__((), (), 0, number, 0.0, timeout)
         self.run = run
 

@@ -155,7 +155,7 @@ class FlowWorker:
         self._in_flight.cancel("the worker stops")
         self._in_flight.close(bound / 2)
         self._results.close(bound)
-        self._try_to_release(self._heartbeat.give_back)
+        self._try_to_release(self._heartbeat.release)
         self._release_name()
         self._heartbeat.close()
 
@@ -195,7 +195,7 @@ class FlowWorker:
         if self._name_lease is None:
             return
         try:
-            self._heartbeat.give_back(self._name_lease)
+            self._heartbeat.release(self._name_lease)
         except Exception as error:  # noqa: BLE001  a lease that is not renewed expires anyway
             log.warning("could not release the name %s; it will expire: %s", self._process, error)
 
@@ -204,7 +204,7 @@ class FlowWorker:
         self._database.transact(sweep_pipelines)
         if monotonic() - self._removed_at > REMOVE_EVERY:
             self._removed_at = monotonic()
-            while self._clock.believes(RETENTION) and self._remove_closed():
+            while self._clock.trusts_age(RETENTION) and self._remove_closed():
                 pass  # there may be more than one transaction removes
 
     def _remove_closed(self) -> int:
@@ -218,7 +218,7 @@ class FlowWorker:
         if self.name not in owners:
             return
         log.warning("%s gives up its lease and registers again: %s", self.name, error)
-        self._try_to_release(self._heartbeat.die)
+        self._try_to_release(self._heartbeat.expire)
         self._claiming.run_now()
 
     def _on_lost(self, lease: Lease) -> None:

@@ -45,7 +45,7 @@ from tidegate.runtime.ingestion.run_state import raise_if_unsuccessful
 from tidegate.runtime.ingestion.wait_report import WaitReport
 from tidegate.spark import digest
 from tidegate.spark.ingest.parquet_writer import space_on
-from tidegate.store import Run, RunFacts, RunState
+from tidegate.store import RunFacts, RunInfo, RunState
 from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class HttpRunClient:
 
     # ── runs ──
 
-    def find(self, run: str) -> Run | None:
+    def find(self, run: str) -> RunInfo | None:
         """The latest run with this name."""
         try:
             return self._state(run).run
@@ -118,17 +118,17 @@ class HttpRunClient:
 
     def begin(
         self, run: str, *, deadline: float | None = None, checkpoints: Checkpoints | None = None
-    ) -> Run:
+    ) -> RunInfo:
         """Begin a run; the request is retried with one key, so the run is begun once."""
         body = {"run": run, "deadline": deadline, "checkpoints": msgspec.to_builtins(checkpoints)}
         answer = self._http.json("POST", self._path(), body, key=uuid4().hex)
-        return _read(answer, Run)
+        return _read(answer, RunInfo)
 
-    def has_this_plan(self, run: Run) -> bool:
+    def has_this_plan(self, run: RunInfo) -> bool:
         """Whether a run was begun with the served plan."""
         return self._state(run.name).has_this_plan
 
-    def digests(self, run: Run) -> dict[str, list[str]]:
+    def digests(self, run: RunInfo) -> dict[str, list[str]]:
         """Digests of the delivered chunks of each source, by number."""
         return {
             source: [*dict(self.delivered(run.name, source)).values()]
@@ -263,15 +263,15 @@ class HttpRunClient:
                 raise CheckpointPending(run, number, timeout)
             sleep(LOOK)
 
-    def restore(self, run: str, number: int | None = None) -> Run:
+    def restore(self, run: str, number: int | None = None) -> RunInfo:
         """Restore a run from a checkpoint, by default the latest; idempotent."""
         path, body = self._path(run, "restore"), {"checkpoint": number}
         answer = self._http.json("POST", path, body, silence=WORK)
-        return _read(answer, Run)
+        return _read(answer, RunInfo)
 
     # ── requests ──
 
-    def _why(self, run: Run) -> str:
+    def _why(self, run: RunInfo) -> str:
         return self._diagnosis(run.name).why
 
     def _diagnosis(self, run: str) -> RunDiagnosis:

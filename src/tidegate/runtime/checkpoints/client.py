@@ -23,7 +23,7 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
-    from tidegate.store import Connection, Database, Notifications, Run
+    from tidegate.store import Connection, Database, Notifications, RunInfo
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 
@@ -45,7 +45,7 @@ class CheckpointClient:
         database: Database,
         plan: PhysicalPlan,
         notifications: Notifications,
-        known: Callable[[str], Run],
+        known: Callable[[str], RunInfo],
         injected: Callable[[], None],
     ) -> None:
         self._database = database
@@ -84,7 +84,7 @@ class CheckpointClient:
         self.taken(run, number, timeout)
         return self.read(run, number)
 
-    def _read(self, connection: Connection, run: Run, number: int | None) -> CheckpointResults:
+    def _read(self, connection: Connection, run: RunInfo, number: int | None) -> CheckpointResults:
         checkpoint = checkpoint_store.committed_checkpoint(connection, run, number, published=True)
         if checkpoint is None:
             known = [it for it in checkpoint_store.checkpoints_of(connection, run)

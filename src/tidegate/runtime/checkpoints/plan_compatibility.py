@@ -15,12 +15,12 @@ from tidegate.plan import difference, encoded, plan_hash
 from tidegate.store import plan_of
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.runs import plans
-from tidegate.store.runs.status import owners, record_gates
+from tidegate.store.runs.status import owners, record_release_points
 
 if TYPE_CHECKING:
     from tidegate.plan import Difference
     from tidegate.runtime.task_graph import TaskGraph
-    from tidegate.store import Connection, Run
+    from tidegate.store import Connection, RunInfo
     from tidegate.store.checkpoints.checkpoints import CommittedCheckpoint
 
 NOT_RECORDED = "what its plan consisted of was not recorded"
@@ -30,12 +30,14 @@ UNALIGNED = "the cut waited for no barriers: what was on its way between stages 
 def record_plan(connection: Connection, task_graph: TaskGraph) -> None:
     """Note what others have to know of a plan under which runs are about to be begun."""
     plan = plan_hash(task_graph.plan)
-    record_gates(connection, plan, task_graph.monitored)
+    record_release_points(connection, plan, task_graph.monitored)
     plans.record(connection, plan, encoded(task_graph.plan))
-    plans.note_served(connection, task_graph.name, plans.Served(plan, task_graph.plan.shards))
+    plans.record_served_plan(
+        connection, task_graph.name, plans.ServedPlan(plan, task_graph.plan.shards)
+    )
 
 
-def refuse_misfit(connection: Connection, task_graph: TaskGraph, run: Run, number: int) -> None:
+def refuse_misfit(connection: Connection, task_graph: TaskGraph, run: RunInfo, number: int) -> None:
     """Raise `OtherPlan` if a cut was taken under another plan, and what it keeps does not fit."""
     checkpoint = checkpoint_store.committed_checkpoint(connection, run, number)
     ours = plan_hash(task_graph.plan)
@@ -52,7 +54,7 @@ def refuse_misfit(connection: Connection, task_graph: TaskGraph, run: Run, numbe
         raise OtherPlan(run.pipeline, ours, run.name, told.lines, found)
 
 
-def refuse_while_served(connection: Connection, task_graph: TaskGraph, run: Run) -> None:
+def refuse_while_served(connection: Connection, task_graph: TaskGraph, run: RunInfo) -> None:
     """Raise `StillServed` if a run changes its plan while somebody has a task of its pipeline.
 
     Whoever serves the plan that it has would take what is sent to its tasks under the other.
@@ -68,7 +70,7 @@ def refuse_while_served(connection: Connection, task_graph: TaskGraph, run: Run)
 def _at_the_checkpoint(
     connection: Connection,
     task_graph: TaskGraph,
-    run: Run,
+    run: RunInfo,
     checkpoint: CommittedCheckpoint,
     told: Difference,
 ) -> Iterator[str]:

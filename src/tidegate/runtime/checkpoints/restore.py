@@ -22,18 +22,18 @@ from tidegate.store.checkpoints import restore as restore_store
 if TYPE_CHECKING:
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.task_graph import TaskGraph
-    from tidegate.store import Connection, Database, FileChecksum, Run
-    from tidegate.store.checkpoints.restore import Graph
+    from tidegate.store import Connection, Database, FileChecksum, RunInfo
+    from tidegate.store.checkpoints.restore import ChannelGraph
 
 
 def restore(
     place: Deployment,
     task_graph: TaskGraph,
-    run: Run,
+    run: RunInfo,
     number: int | None = None,
     *,
     is_served: bool = False,
-) -> Run:
+) -> RunInfo:
     """Begin a run again at a cut, by default its latest, under the plan of `task_graph`.
 
     `is_served` says that the caller serves that plan. Raises `UnknownCheckpoint`; `OtherPlan` when
@@ -58,7 +58,7 @@ def restore(
     return database.transact(lambda c: _begin_again(c, task_graph, run, wanted))
 
 
-def graph_of(task_graph: TaskGraph) -> Graph:
+def graph_of(task_graph: TaskGraph) -> ChannelGraph:
     """The channels of a plan, as its runs have them."""
     sources = {
         source: [[ChannelName(HEAD, task) for task in tasks] for tasks in readers]
@@ -67,30 +67,32 @@ def graph_of(task_graph: TaskGraph) -> Graph:
     heads = [
         channel.to_task for each in sources.values() for channels in each for channel in channels
     ]
-    return restore_store.Graph(
+    return restore_store.ChannelGraph(
         plan_hash(task_graph.plan), channel_names(task_graph.edges, heads), sources
     )
 
 
-def _checkpoints(database: Database, run: Run) -> list[int]:
+def _checkpoints(database: Database, run: RunInfo) -> list[int]:
     every = database.transact(lambda c: checkpoint_store.checkpoints_of(c, run))
     return [it.number for it in every if it.state is CheckpointState.COMMITTED]
 
 
 def _check_plan(
-    connection: Connection, task_graph: TaskGraph, run: Run, number: int, *, is_served: bool
+    connection: Connection, task_graph: TaskGraph, run: RunInfo, number: int, *, is_served: bool
 ) -> None:
     refuse_misfit(connection, task_graph, run, number)
     if not is_served:
         refuse_while_served(connection, task_graph, run)
 
 
-def _begin_again(connection: Connection, task_graph: TaskGraph, run: Run, number: int) -> Run:
+def _begin_again(
+    connection: Connection, task_graph: TaskGraph, run: RunInfo, number: int
+) -> RunInfo:
     record_plan(connection, task_graph)
     return restore_store.restore(connection, run, number, graph_of(task_graph))
 
 
-def _damaged(database: Database, storage: FileStorage, run: Run, number: int) -> list[str]:
+def _damaged(database: Database, storage: FileStorage, run: RunInfo, number: int) -> list[str]:
     """The files of a cut that are not as they were, or gone; and those of chunks behind it."""
     checksums = database.transact(lambda c: restore_store.file_checksums(c, run, number))
     behind = database.transact(lambda c: restore_store.files_behind(c, run, number))
@@ -106,7 +108,7 @@ def _is_intact(found: FileChecksum | None, wanted: FileChecksum | None) -> bool:
 
 
 def _intact(
-    database: Database, storage: FileStorage, run: Run, numbers: Sequence[int]
+    database: Database, storage: FileStorage, run: RunInfo, numbers: Sequence[int]
 ) -> Iterator[int]:
     """The newest first."""
     return (it for it in sorted(numbers, reverse=True)

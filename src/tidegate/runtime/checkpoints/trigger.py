@@ -27,14 +27,14 @@ from tidegate.store import run_topic
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 if TYPE_CHECKING:
-    from tidegate.store import Database, Notifications, Run
+    from tidegate.store import Database, Notifications, RunInfo
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 GLANCE = 1.0
 """Seconds after which somebody who waits looks again although nobody woke it."""
 
 
-def begin(database: Database, run: Run, *, unaligned: bool = False) -> int:
+def begin(database: Database, run: RunInfo, *, unaligned: bool = False) -> int:
     """Begin a checkpoint now; its number. An unaligned one waits for nobody, and is not shown.
 
     Raises `NothingToCheckpoint`, `CheckpointUnderWay`, or `RunEnded` when the run is closed.
@@ -56,7 +56,7 @@ def begin(database: Database, run: Run, *, unaligned: bool = False) -> int:
 def take(
     database: Database,
     notifications: Notifications,
-    run: Run,
+    run: RunInfo,
     timeout: float,
     *,
     unaligned: bool = False,
@@ -74,7 +74,7 @@ def take(
 
 
 def wait(
-    database: Database, notifications: Notifications, run: Run, number: int, timeout: float
+    database: Database, notifications: Notifications, run: RunInfo, number: int, timeout: float
 ) -> Checkpoint:
     """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
     changed = Flag()
@@ -92,7 +92,7 @@ def wait(
         unsubscribe()
 
 
-def _looked(database: Database, run: Run, number: int) -> Checkpoint:
+def _looked(database: Database, run: RunInfo, number: int) -> Checkpoint:
     known = database.transact(lambda c: checkpoint_store.checkpoints_of(c, run))
     it = next((each for each in known if each.number == number), None)
     if it is None:
@@ -103,7 +103,7 @@ def _looked(database: Database, run: Run, number: int) -> Checkpoint:
     return it
 
 
-def _why_not(database: Database, run: Run) -> RunError:
+def _why_not(database: Database, run: RunInfo) -> RunError:
     known = database.transact(lambda c: checkpoint_store.checkpoints_of(c, run))
     under_way = [it.number for it in known if it.state not in FINAL_STATES]
     return (

@@ -25,7 +25,7 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidegate.store import ChannelName, Database, Notifications, Run
+    from tidegate.store import ChannelName, Database, Notifications, RunInfo
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ NET = 1.0
 class _Source:
     """One source of a run, at the place where its chunks are appended."""
 
-    run: Run
+    run: RunInfo
     name: str
     injector: BarrierInjector
     handle: InjectorHandle
@@ -69,7 +69,7 @@ class BarrierInjection:
         """See which barriers are wanted, and inject them."""
         with self._turn:
             for owing in self._database.transact(
-                lambda c: checkpoint_store.owed(c, self._pipeline)
+                lambda c: checkpoint_store.pending_barriers(c, self._pipeline)
             ):
                 source = self._source(owing.run, owing.source)
                 source.handle.inject(owing.number, owing.epoch, unpublished=owing.is_unpublished)
@@ -77,14 +77,14 @@ class BarrierInjection:
                 self._try(known)
             self._forget_closed()
 
-    def after_chunk(self, run: Run, source: str) -> None:
+    def after_chunk(self, run: RunInfo, source: str) -> None:
         """A chunk was appended to a source: its barrier, if one waits, comes behind it."""
         with self._turn:
             known = self._sources.get((run.id, source))
             if known is not None:
                 self._try(known)
 
-    def _source(self, run: Run, name: str) -> _Source:
+    def _source(self, run: RunInfo, name: str) -> _Source:
         key = run.id, name
         if key not in self._sources:
             injector = BarrierInjector(f"{name} of run {run.name}")
@@ -106,7 +106,9 @@ class BarrierInjection:
     def _give_up(self, source: _Source, failure: BarrierInjectionFailed) -> None:
         """Nothing comes of the checkpoint that this source owes; the next one may."""
         del self._failures[source.run.id, source.name]
-        for owed in self._database.transact(lambda c: checkpoint_store.owed(c, self._pipeline)):
+        for owed in self._database.transact(
+            lambda c: checkpoint_store.pending_barriers(c, self._pipeline)
+        ):
             if (owed.run.id, owed.source) == (source.run.id, source.name):
                 reason, offender = failure.reason, f"source {source.name}"
                 its = partial(checkpoint_store.abort, run=owed.run, number=owed.number)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidegate.runtime.deployment import Deployment
     from tidegate.runtime.service import PipelineService
     from tidegate.spark import Session
-    from tidegate.store import Run, RunFacts
+    from tidegate.store import RunFacts, RunInfo
 
 COMPRESSED = (".csv.gz", ".csv.bz2")
 ENDINGS = (".csv", *COMPRESSED, ".parquet", ".arrow", ".feather", ".ipc")
@@ -63,11 +63,11 @@ T_co = TypeVar("T_co", covariant=True)
 class RunClient(Protocol[T_co]):
     """Takes runs: a `Server` in this process, or one elsewhere. See there for what each does."""
 
-    def find(self, run: str) -> Run | None: ...
+    def find(self, run: str) -> RunInfo | None: ...
 
     def begin(
         self, run: str, *, deadline: float | None = None, checkpoints: Checkpoints | None = None
-    ) -> Run: ...
+    ) -> RunInfo: ...
 
     def deliver(self, run: str, source: str, number: int, file: str) -> bool: ...
 
@@ -77,9 +77,9 @@ class RunClient(Protocol[T_co]):
 
     def facts(self, run: str) -> RunFacts: ...
 
-    def has_this_plan(self, run: Run) -> bool: ...
+    def has_this_plan(self, run: RunInfo) -> bool: ...
 
-    def digests(self, run: Run) -> Mapping[str, Sequence[str]]: ...
+    def digests(self, run: RunInfo) -> Mapping[str, Sequence[str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def wait(
             return published
 
 
-def _change(server: RunClient[object], last: Run, chunks: Chunks) -> str | None:
+def _change(server: RunClient[object], last: RunInfo, chunks: Chunks) -> str | None:
     """Why a run that is closed is not the one that is wanted; None if it had exactly this."""
     if last.state is not RunState.ENDED:
         return "has failed" if last.state is RunState.FAILED else "was cancelled"

@@ -55,7 +55,7 @@ from tidegate.spark import (
 from tidegate.store import (
     ChannelName,
     Chunk,
-    Run,
+    RunInfo,
     RunState,
     begin_batch,
     begin_run,
@@ -73,7 +73,7 @@ from tidegate.store import (
 )
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.checkpoints import restore as restore_store
-from tidegate.store.runs.results import look_again
+from tidegate.store.runs.results import reload_run
 from tidegate.store.runs.status import delivered_chunks
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class RunService:
         warn_after: float | None = None,
         deadline: float | None = None,
         checkpoints: Checkpoints | None = None,
-    ) -> Run:
+    ) -> RunInfo:
         """Open a run under a name that no open run has. The bounds are seconds from here."""
         return self.begin_once(
             run, uuid4(), warn_after=warn_after, deadline=deadline, checkpoints=checkpoints
@@ -143,14 +143,14 @@ class RunService:
         deadline: float | None = None,
         checkpoints: Checkpoints | None = None,
         body: str | None = None,
-    ) -> Run:
+    ) -> RunInfo:
         """As `begin`; a repeated request gets the run that the first one has begun.
 
         `body` is a digest of what is asked for; `IdempotencyConflict` when it was another before.
         """
         wanted = partial(self.begin_in, warn_after=warn_after, deadline=deadline, body=body)
 
-        def begin_and_checkpoint(connection: Connection) -> Run:
+        def begin_and_checkpoint(connection: Connection) -> RunInfo:
             begun = wanted(connection, run, request)
             if checkpoints is not None:
                 checkpoint_store.set_checkpoints(connection, begun, checkpoints)
@@ -169,7 +169,7 @@ class RunService:
         warn_after: float | None = None,
         deadline: float | None = None,
         body: str | None = None,
-    ) -> Run:
+    ) -> RunInfo:
         """As `begin_once`, in a transaction that does more than that."""
         return begin_run(
             connection,
@@ -184,12 +184,12 @@ class RunService:
             body=body,
         )
 
-    def restore(self, run: str, number: int | None = None) -> Run:
+    def restore(self, run: str, number: int | None = None) -> RunInfo:
         """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
         known = self.known(run)
         return restore(self._place, self._task_graph, known, number, is_served=True)
 
-    def find(self, run: str) -> Run | None:
+    def find(self, run: str) -> RunInfo | None:
         """The run that has this name now or had it last."""
         return self._database.transact(lambda c: find_run(c, self._pipeline.name, run))
 
@@ -355,24 +355,24 @@ class RunService:
         found = self.known(run)
         return self._database.transact(lambda connection: run_facts(connection, found))
 
-    def has_this_plan(self, run: Run) -> bool:
+    def has_this_plan(self, run: RunInfo) -> bool:
         """Whether a run was begun with the plan that is served here."""
         return self._database.transact(lambda c: plan_of(c, run)) == self._plan
 
-    def digests(self, run: Run) -> dict[str, list[str]]:
+    def digests(self, run: RunInfo) -> dict[str, list[str]]:
         """The SHA-256 of every chunk that each source of a run has, by their numbers."""
         return {source: [*self._digests(run, source)] for source in self._pipeline.sources}
 
     # ── how ──
 
-    def _digests(self, run: Run, source: str) -> Iterator[str]:
+    def _digests(self, run: RunInfo, source: str) -> Iterator[str]:
         look = partial(delivered_chunks, run=run, source=source)
         after = 0
         while found := self._database.transact(partial(look, after=after)):
             yield from (chunk.sha256 for chunk in found)
             after = found[-1].number
 
-    def known(self, run: str) -> Run:
+    def known(self, run: str) -> RunInfo:
         """As `find`, or `UnknownRun`."""
         found = self.find(run)
         if found is None:
@@ -389,7 +389,7 @@ class RunService:
         every = (tasks for readers in self._task_graph.sources.values() for tasks in readers)
         return [task for tasks in every for task in tasks]
 
-    def _is_repeated(self, run: Run, source: str, number: int, sha256: str) -> bool:
+    def _is_repeated(self, run: RunInfo, source: str, number: int, sha256: str) -> bool:
         """Look before the work of copying; what is recorded is checked again with a lock."""
         if run.state not in {RunState.OPEN, RunState.ENDED}:
             return False
@@ -398,12 +398,12 @@ class RunService:
             raise ChunkConflict(run.name, source, number, sha256, known.sha256)
         return known is not None
 
-    def _beginning(self, run: Run, source: str, number: int, shard: int) -> str:
+    def _beginning(self, run: RunInfo, source: str, number: int, shard: int) -> str:
         """How the names of a chunk's files begin, as no other's do."""
         crash_point("chunk.before_write")
         return f"chunks/run={run.id}/to={shard}/{source}/{number}-{uuid4().hex[:12]}"
 
-    def _record(self, run: Run, chunk: Chunk, channels: Sequence[ChannelName]) -> bool:
+    def _record(self, run: RunInfo, chunk: Chunk, channels: Sequence[ChannelName]) -> bool:
         """Record a chunk; the files of one that was refused go.
 
         After any other error, such as a connection lost during the commit, the chunk may well be
@@ -423,41 +423,41 @@ class RunService:
             self._storage.remove(chunk.files)
         return is_new
 
-    def _is_ours(self, run: Run, chunk: Chunk) -> bool:
+    def _is_ours(self, run: RunInfo, chunk: Chunk) -> bool:
         """Whether what is recorded names these files: the commit was repeated, not the chunk."""
         known = self._database.transact(lambda c: find_chunk(c, run, chunk.source, chunk.number))
         return known is not None and known.files == chunk.files
 
-    def _end(self, run: Run, source: str, chunks: int | None) -> None:
+    def _end(self, run: RunInfo, source: str, chunks: int | None) -> None:
         ends = self._ends(source)
         self._database.transact(lambda c: end_source(c, run, source, chunks, ends))
 
     def _ends(self, source: str) -> list[ChannelName]:
         return [ChannelName(HEAD, task) for tasks in self._readers(source) for task in tasks]
 
-    def _wait(self, run: Run, changed: Flag, timeout: float | None) -> dict[str, list[Batch]]:
+    def _wait(self, run: RunInfo, changed: Flag, timeout: float | None) -> dict[str, list[Batch]]:
         every = self._place.settings.wait_report_seconds
         report = WaitReport(partial(why_not_done, self._database), every)
         look = partial(self._known_again, run)
         return self._outcome(wait_until_closed(look, changed, timeout, report))
 
-    def _known_again(self, run: Run) -> Run:
+    def _known_again(self, run: RunInfo) -> RunInfo:
         """The same incarnation, as it is now, also when its name is in use again.
 
         One that was restored goes on as another.
         """
-        found = self._database.transact(lambda c: look_again(c, run))
+        found = self._database.transact(lambda c: reload_run(c, run))
         if found is None:
             raise UnknownRun(run=run.key)
         if found.state is not RunState.CANCELLED:
             return found
         return self._database.transact(lambda c: restore_store.successor_of(c, run)) or found
 
-    def _outcome(self, run: Run) -> dict[str, list[Batch]]:
+    def _outcome(self, run: RunInfo) -> dict[str, list[Batch]]:
         raise_if_unsuccessful(run)
         return self._results(run)
 
-    def _results(self, run: Run) -> dict[str, list[Batch]]:
+    def _results(self, run: RunInfo) -> dict[str, list[Batch]]:
         results = self._database.transact(lambda c: results_of(c, run))
         return {sink: result.batches for sink, result in results.items()}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tidegate.errors import RunCancelled, RunFailed, RunOverdue
-from tidegate.store.runs.runs import Run, RunState
+from tidegate.store.runs.runs import RunInfo, RunState
 
 OVERDUE = "its deadline has passed"
 """How the cause of a run begins that was not complete in time."""
 
 
-def raise_if_unsuccessful(run: Run) -> None:
+def raise_if_unsuccessful(run: RunInfo) -> None:
     """Raise what became of a run that failed or was cancelled."""
     if run.state is RunState.FAILED:
         cause = run.cause or "unknown"

@@ -12,7 +12,7 @@ from tidegate.errors import RunTimeout
 from tidegate.store import RunState
 
 if TYPE_CHECKING:
-    from tidegate.store import Run
+    from tidegate.store import RunInfo
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class WaitReport:
 
     def __init__(
         self,
-        explain: Callable[[Run], str],
+        explain: Callable[[RunInfo], str],
         every: float = EVERY,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -36,7 +36,7 @@ class WaitReport:
         self._clock = clock
         self._since = self._logged_at = clock()
 
-    def look(self, run: Run) -> None:
+    def look(self, run: RunInfo) -> None:
         """Log a line if one is due. The run is open."""
         now = self._clock()
         if not self._every or now - self._logged_at < self._every:
@@ -47,8 +47,8 @@ class WaitReport:
 
 
 def wait_until_closed(
-    look: Callable[[], Run], changed: Flag, timeout: float | None, report: WaitReport
-) -> Run:
+    look: Callable[[], RunInfo], changed: Flag, timeout: float | None, report: WaitReport
+) -> RunInfo:
     """The run that `look` finds, once it is closed. Raises `RunTimeout`."""
     deadline = None if timeout is None else monotonic() + timeout
     while True:

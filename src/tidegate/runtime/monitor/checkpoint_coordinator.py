@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoint import CheckpointFacts
     from tidegate.runtime.task.commit_rows import ChecksumFiles
-    from tidegate.store import Connection, Database, FileChecksum, Lease, Run
+    from tidegate.store import Connection, Database, FileChecksum, Lease, RunInfo
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class CheckpointCoordinator:
                 verdicts.append(verdict)
         return any(isinstance(verdict, ChangeState | Unalign) for verdict in verdicts)
 
-    def _warn(self, run: Run, facts: CheckpointFacts) -> None:
+    def _warn(self, run: RunInfo, facts: CheckpointFacts) -> None:
         """Once for each checkpoint, well before it is given up."""
         late = overdue(facts)
         if late is None or facts.pending is None:
@@ -89,7 +89,7 @@ class CheckpointCoordinator:
             self._warned[run.id] = number
             log.warning("checkpoint %d of run %s is late, and waits for %s", number, run.name, late)
 
-    def _checksums(self, lease: Lease, run: Run, number: int) -> Commit | Abort:
+    def _checksums(self, lease: Lease, run: RunInfo, number: int) -> Commit | Abort:
         """Files that tasks keep are sealed by them, those of what was on its way by nobody."""
         found = self._database.transact(lambda c: unaligned.without_checksum(c, run, number))
         try:
@@ -103,7 +103,7 @@ class CheckpointCoordinator:
     def _write_seals(
         self,
         lease: Lease,
-        run: Run,
+        run: RunInfo,
         number: int,
         checksums: Mapping[int, Sequence[FileChecksum]],
         connection: Connection,
@@ -115,7 +115,7 @@ class CheckpointCoordinator:
         self,
         connection: Connection,
         lease: Lease,
-        run: Run,
+        run: RunInfo,
         facts: CheckpointFacts,
         verdict: Verdict,
     ) -> None:
@@ -142,7 +142,7 @@ class CheckpointCoordinator:
             case NoAction():
                 pass
 
-    def _tell(self, run: Run, facts: CheckpointFacts, verdict: Verdict) -> None:
+    def _tell(self, run: RunInfo, facts: CheckpointFacts, verdict: Verdict) -> None:
         number = facts.pending.number if facts.pending else 0
         if isinstance(verdict, Commit):
             crash_point("checkpoint.commit.after_commit")

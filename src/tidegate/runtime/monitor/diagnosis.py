@@ -18,7 +18,7 @@ from tidegate.runtime.task_graph import HEAD
 from tidegate.store import RunState, run_facts
 
 if TYPE_CHECKING:
-    from tidegate.store import ChannelStatus, Database, Owner, Run, RunFacts, SourceStatus
+    from tidegate.store import ChannelStatus, Database, Owner, RunFacts, RunInfo, SourceStatus
 
 
 MOST = 4
@@ -59,7 +59,7 @@ def why(facts: RunFacts) -> str:
     return "waiting: " + "; ".join(found[:MOST]) + (f"; and {more} more" if more > 0 else "")
 
 
-def why_not_done(database: Database, run: Run) -> str:
+def why_not_done(database: Database, run: RunInfo) -> str:
     """Look, and say why a run is not done."""
     return why(database.transact(lambda connection: run_facts(connection, run)))
 
@@ -99,7 +99,7 @@ def _of_task(facts: RunFacts, task: str, waiting: list[ChannelStatus]) -> Reason
 
 def _needs_release(facts: RunFacts, task: str, channels: list[ChannelStatus]) -> bool:
     """Whether only END is left, at a task where the monitor lets it pass and has not."""
-    is_held = task in facts.gates and task not in facts.released
+    is_held = task in facts.release_points and task not in facts.released
     return is_held and all(channel.cursor == channel.declared for channel in channels)
 
 
@@ -133,7 +133,7 @@ def _left(channel: ChannelStatus) -> str:
     """What waits on a channel: data, the END behind it, or END alone."""
     first, last = channel.cursor + 1, channel.messages
     end = "" if channel.declared is None else " and END" if first <= last else "END"
-    gone = f", whose message {_numbers(channel.gone)} is gone" if channel.gone else ""
+    gone = f", whose message {_numbers(channel.lost)} is gone" if channel.lost else ""
     return f"{_messages(first, last)}{end} from {channel.from_task}{gone}"
 
 

@@ -26,11 +26,11 @@ from tidegate.store import (
     RunState,
     acquire,
     close_run,
-    gates_of,
     guard,
+    late_runs,
     monitor_topic,
     overdue_runs,
-    tardy_runs,
+    release_points_of,
     unreleased,
 )
 from tidegate.store.runs.releases import release
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.runtime.task.commit_rows import ChecksumFiles
-    from tidegate.store import Connection, Database, Notifications, Run
+    from tidegate.store import Connection, Database, Notifications, RunInfo
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Monitor:
         database: Database,
         pipeline: str,
         notifications: Notifications,
-        explain: Callable[[Run], str],
+        explain: Callable[[RunInfo], str],
         checksum: ChecksumFiles,
         seconds: float = LEASE_SECONDS,
         process: str = "",
@@ -135,7 +135,7 @@ class Monitor:
     def _step_down(self) -> None:
         lease, self._lease = self._lease, None
         if lease is not None:
-            self._heartbeat.give_back(lease)
+            self._heartbeat.release(lease)
 
     def _on_lost(self, lease: Lease) -> None:
         log.warning("the monitor of %s has lost its lease", lease.key)
@@ -144,7 +144,7 @@ class Monitor:
     # ── releasing ──
 
     def _release(self, lease: Lease) -> None:
-        gates = self._database.transact(lambda c: gates_of(c, self._pipeline))
+        gates = self._database.transact(lambda c: release_points_of(c, self._pipeline))
         if not gates:
             return
         made = self._database.transact(lambda c: self._release_complete(c, lease, gates))
@@ -170,7 +170,7 @@ class Monitor:
 
     def _hold_to_bounds(self, lease: Lease) -> None:
         name = self._pipeline
-        for run in self._database.transact(lambda c: tardy_runs(c, name)):
+        for run in self._database.transact(lambda c: late_runs(c, name)):
             if run.id not in self._warned:
                 self._warned.add(run.id)
                 log.warning("run %s is late: %s", run.name, self._explain(run))
@@ -178,7 +178,7 @@ class Monitor:
             cause = f"{OVERDUE}. {self._explain(run)}"
             self._database.transact(partial(self._fail, lease=lease, run=run, cause=cause))
 
-    def _fail(self, connection: Connection, lease: Lease, run: Run, cause: str) -> None:
+    def _fail(self, connection: Connection, lease: Lease, run: RunInfo, cause: str) -> None:
         guard(connection, lease)
         close_run(connection, run, RunState.FAILED, cause)
 

@@ -90,7 +90,7 @@ class Sweeper:
         began_at = monotonic()
         if began_at < self._rests_until:
             return
-        self._clock.believes(KEPT)  # a jump is seen at once, and not only at the next pass
+        self._clock.trusts_age(KEPT)  # a jump is seen at once, and not only at the next pass
         is_time = began_at - self._swept_at >= self._all_every
         if not (is_time or has_news(self._database, self._storage)):
             return
@@ -109,13 +109,13 @@ class Sweeper:
 def sweep(database: Database, storage: FileStorage, clock: ClockWatch | None = None) -> Swept:
     """One pass over everything. Files go first: whoever crashes in between begins again."""
     clock = clock or ClockWatch(database)
-    if clock.believes(KEPT):
+    if clock.trusts_age(KEPT):
         _remove_old(database)
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
     dead = {writer for writer in storage.folders(BATCHES) if _is_dead(database, writer)}
     removed = storage.clear(_orphans(database, files, dead))
-    if clock.believes(retention.READ):
+    if clock.trusts_age(retention.READ):
         removed += collect(database, storage)
     for run in closed:
         database.transact(partial(reclaim, run=run))
@@ -130,12 +130,12 @@ def _remove_old(database: Database) -> None:
 
 def collect(database: Database, storage: FileStorage) -> int:
     """Remove files of open runs that no cut needs any more; how many."""
-    seen = database.transact(retention.noted)
+    seen = database.transact(retention.unused_files)
     named = database.transact(lambda c: files_named(c, {run for run, _ in seen}))
     removed = storage.clear(path for _, file in seen if file not in named
                             for path in (file, _checksum_of(file)))  # fmt: skip
     if seen:
-        database.transact(lambda c: retention.forget(c, seen))
+        database.transact(lambda c: retention.forget_unused(c, seen))
     return removed
 
 
@@ -147,7 +147,9 @@ def has_news(database: Database, storage: FileStorage) -> bool:
     writers = storage.folders(BATCHES)
     return database.transact(
         lambda c: bool(
-            to_reclaim(c, limit=1) or free_keys(c, WORKER, writers) or retention.noted(c, limit=1)
+            to_reclaim(c, limit=1)
+            or free_keys(c, WORKER, writers)
+            or retention.unused_files(c, limit=1)
         )
     )
 

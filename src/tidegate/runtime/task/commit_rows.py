@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tidegate.dataflow import Barrier, Batch, Event, SinkResult
 from tidegate.runtime.task.processor import Snapshot
-from tidegate.store import Acknowledged, Failed, Sent, StateEntry, StateUpdate, message_id
+from tidegate.store import (
+    Acknowledgement,
+    OutgoingMessage,
+    RunFailure,
+    StateEntry,
+    StateUpdate,
+    message_id,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -23,13 +30,15 @@ if TYPE_CHECKING:
     from tidegate.dataflow import Payload, StreamMessage
     from tidegate.runtime.task.processor import StepOutput
     from tidegate.runtime.task.task_channels import OpenRun, OutputChannel
-    from tidegate.store import Advance, FileChecksum
+    from tidegate.store import CursorAdvance, FileChecksum
 
 ChecksumFiles: TypeAlias = "Callable[[Sequence[str]], Sequence[FileChecksum]]"
 """Computes the checksums of files of the deployment, in their order."""
 
 
-def sent(runs: Mapping[str, OpenRun], messages: Sequence[StreamMessage]) -> Iterator[Sent]:
+def sent(
+    runs: Mapping[str, OpenRun], messages: Sequence[StreamMessage]
+) -> Iterator[OutgoingMessage]:
     """Every message once for each channel that carries it.
 
     Messages are numbered within each run: what else is in the step must not change an id.
@@ -39,7 +48,9 @@ def sent(runs: Mapping[str, OpenRun], messages: Sequence[StreamMessage]) -> Iter
         state = runs[message.run]
         for channel in state.outputs:
             if channel.carries(message):
-                yield Sent(channel.id, _id(state, channel, numbers[message.run]), message)
+                yield OutgoingMessage(
+                    channel.id, _id(state, channel, numbers[message.run]), message
+                )
         numbers[message.run] += 1
 
 
@@ -49,10 +60,10 @@ def _id(state: OpenRun, channel: OutputChannel, number: int) -> UUID:
     return message_id(run.pipeline, run.key, *way, state.position, number)
 
 
-def failed(runs: Mapping[str, OpenRun], output: StepOutput) -> Iterator[Failed]:
+def failed(runs: Mapping[str, OpenRun], output: StepOutput) -> Iterator[RunFailure]:
     """The runs that the step closes, each with its cause."""
     for run, cause in output.failed.items():
-        yield Failed(runs[run].run.id, str(cause))
+        yield RunFailure(runs[run].run.id, str(cause))
 
 
 def ended(runs: Mapping[str, OpenRun], messages: Iterable[StreamMessage]) -> Iterator[int]:
@@ -71,12 +82,12 @@ def receivers(runs: Mapping[str, OpenRun], messages: Iterable[StreamMessage]) ->
 
 def acknowledged(
     runs: Mapping[str, OpenRun], task: str, output: StepOutput, checksum: ChecksumFiles
-) -> Iterator[Acknowledged]:
+) -> Iterator[Acknowledgement]:
     """For every checkpoint barrier that leaves the task, its snapshot."""
     for barrier in checkpoints(output.messages):
         if barrier.run in runs:
             snapshot = output.snapshots.get(barrier.run, Snapshot())
-            yield Acknowledged(
+            yield Acknowledgement(
                 run=runs[barrier.run].run.id,
                 number=barrier.id,
                 task=task,
@@ -92,7 +103,7 @@ def state_updates(
     runs: Mapping[str, OpenRun],
     task: str,
     output: StepOutput,
-    advances: Iterable[Advance],
+    advances: Iterable[CursorAdvance],
     checksum: ChecksumFiles,
 ) -> Iterator[StateUpdate]:
     """What is added to the task's state without a barrier, with the move over its messages."""

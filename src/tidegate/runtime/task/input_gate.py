@@ -18,7 +18,7 @@ from tidegate.runtime.task.processor import (
     StepOutput,
     failure_on,
 )
-from tidegate.store import Withdrawn
+from tidegate.store import WithdrawnCheckpoints
 
 
 class InputGate(Processor):
@@ -87,7 +87,7 @@ class InputGate(Processor):
         """Restore the last watermark of each channel, and the last one that was forwarded."""
         self._aligner(run).recall(watermarks, forwarded)
 
-    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+    def withdraw(self, run: str, checkpoints: WithdrawnCheckpoints) -> None:
         """Release channels that wait for copies of these barriers; late copies are ignored."""
         aligner = self._aligner(run)
         released = aligner.abort_up_to(checkpoints.up_to)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ProcessorFailed, TidegateError, listed
-from tidegate.store import Withdrawn, number_of
+from tidegate.store import WithdrawnCheckpoints, number_of
 
 if TYPE_CHECKING:
     from tidegate.dataflow import Barrier, Edge, Payload, StreamMessage
-    from tidegate.store import Published, RestoredEntry
+    from tidegate.store import RestoredEntry, SinkPublication
 
-NOTHING_WITHDRAWN = Withdrawn()
+NOTHING_WITHDRAWN = WithdrawnCheckpoints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StepOutput:
     """What a step leads to; committed in one transaction with the cursors."""
 
     messages: list[StreamMessage] = field(default_factory=list)
-    published: list[Published] = field(default_factory=list)
+    published: list[SinkPublication] = field(default_factory=list)
     """Results that become visible with this step."""
     failed: dict[str, TidegateError] = field(default_factory=dict)
     """Runs that cannot be completed, each with its cause; the others are not affected."""
@@ -88,7 +88,7 @@ class Processor:
     def __init__(self, name: str) -> None:
         self.name = name
         """The task: `s3`, or `s3/0` for one shard of a stage."""
-        self._withdrawn: dict[str, Withdrawn] = {}
+        self._withdrawn: dict[str, WithdrawnCheckpoints] = {}
 
     def process(self, step: StepInput) -> StepOutput:
         """What a step leads to. Never waits for a job or for another task."""
@@ -133,7 +133,7 @@ class Processor:
 
     # ── checkpoints that were given up, runs that were closed ──
 
-    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+    def withdraw(self, run: str, checkpoints: WithdrawnCheckpoints) -> None:
         """Barriers of these checkpoints have no effect any more."""
         self._withdrawn[run] = checkpoints
 

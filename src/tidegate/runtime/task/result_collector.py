@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidegate.dataflow import Barrier, Event, SinkResult, Watermark
 from tidegate.runtime.task import stage_state
 from tidegate.runtime.task.processor import Processor, Snapshot, StepInput, StepOutput
-from tidegate.store import Published, number_of
+from tidegate.store import SinkPublication, number_of
 
 if TYPE_CHECKING:
     from tidegate.dataflow import Edge, StreamMessage
@@ -125,11 +125,11 @@ class ResultCollector(Processor):
             output.snapshots[barrier.run] = collected.snapshot(barrier.id)
         output.messages.append(barrier)
 
-    def _published(self, run: str, results: Sequence[SinkResult]) -> Iterable[Published]:
+    def _published(self, run: str, results: Sequence[SinkResult]) -> Iterable[SinkPublication]:
         for sink in self._sinks:
             batches = tuple(result.batch for result in results if result.sink == sink)
             rows = sum(batch.rows for batch in batches)
-            yield Published(number_of(run), sink, batches, rows)
+            yield SinkPublication(number_of(run), sink, batches, rows)
 
 
 def _result(payload: object) -> SinkResult:

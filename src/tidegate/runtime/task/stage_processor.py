@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidegate.dataflow import Edge
     from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
     from tidegate.spark import PreparedStage
-    from tidegate.store import RestoredEntry, Withdrawn
+    from tidegate.store import RestoredEntry, WithdrawnCheckpoints
 
 
 @dataclass(slots=True)
@@ -305,7 +305,7 @@ class StageProcessor(Processor):
             state = self._states.setdefault(run, StageState())
             state.watermark, state.forwarded = max(watermarks.values()), forwarded
 
-    def withdraw(self, run: str, checkpoints: Withdrawn) -> None:
+    def withdraw(self, run: str, checkpoints: WithdrawnCheckpoints) -> None:
         """The output for a withdrawn checkpoint is not used again: its files may be swept."""
         super().withdraw(run, checkpoints)
         cached = self._cached.get(run)

@@ -31,16 +31,16 @@ from tidegate.store import (
     Connection,
     Database,
     RestoredEntry,
-    Run,
-    Unread,
-    Withdrawn,
+    RunInfo,
+    UnreadMessage,
+    WithdrawnCheckpoints,
     channels_of,
     closed_among,
     last_watermarks,
     released,
     state_of,
     unread,
-    withdrawn_among,
+    withdrawn_checkpoints,
 )
 
 END_OF_CHANNEL = sys.maxsize
@@ -53,14 +53,14 @@ class InputChannel:
 
     id: int
     edge: Edge
-    run: Run
+    run: RunInfo
     cursor: int
     """The position that is committed."""
     handled: int
     """The last message that a step took."""
     fetched: int
     """The last message that was fetched."""
-    waiting: deque[Unread] = field(default_factory=deque)
+    waiting: deque[UnreadMessage] = field(default_factory=deque)
     """Fetched messages that no step has taken; `bytes` and `signals` are among them."""
     bytes: int = 0
     signals: int = 0
@@ -70,7 +70,7 @@ class InputChannel:
     is_ended: bool = False
     """Whether END was taken; nothing follows it."""
 
-    def add(self, message: Unread) -> None:
+    def add(self, message: UnreadMessage) -> None:
         """Add a fetched message; raises `ChannelConflict` when one before it is missing."""
         if message.seq != self.fetched + 1:
             reason = f"message {self.fetched + 1} of {self.run.key} is gone"
@@ -108,11 +108,11 @@ class InputChannel:
             size -= _bytes(unread.message)
             messages = 0 if unread.message.is_signal else messages - 1
 
-    def _count(self, unread: Unread, sign: int) -> None:
+    def _count(self, unread: UnreadMessage, sign: int) -> None:
         self.bytes += sign * _bytes(unread.message)
         self.signals += sign * unread.message.is_signal
 
-    def _check_count(self, unread: Unread) -> None:
+    def _check_count(self, unread: UnreadMessage) -> None:
         end = unread.message
         if isinstance(end, Barrier) and end.is_end and end.count != unread.seq - 1:
             raise CountMismatch(str(self.edge), self.run.key, end.count or 0, unread.seq - 1)
@@ -135,7 +135,7 @@ class OutputChannel:
 class OpenRun:
     """The channels of one run at this task."""
 
-    run: Run
+    run: RunInfo
     inputs: tuple[InputChannel, ...]
     outputs: tuple[OutputChannel, ...]
     is_deferred: bool = False
@@ -151,10 +151,10 @@ class OpenRun:
 class _Fetched:
     """What one transaction read."""
 
-    messages: list[Unread]
+    messages: list[UnreadMessage]
     closed: set[int]
     released: set[int]
-    withdrawn: Mapping[int, Withdrawn]
+    withdrawn: Mapping[int, WithdrawnCheckpoints]
 
 
 class TaskChannels:
@@ -262,10 +262,12 @@ class TaskChannels:
         if self._is_monitored and unreleased:
             freed = released(connection, self._task, unreleased)
         # Read last: a task that has the next barrier must know whether the one before is withdrawn.
-        withdrawn = withdrawn_among(connection, known) if self._may_be_withdrawn(messages) else {}
+        withdrawn = (
+            withdrawn_checkpoints(connection, known) if self._may_be_withdrawn(messages) else {}
+        )
         return _Fetched(messages, closed, freed, withdrawn)
 
-    def _may_be_withdrawn(self, messages: Iterable[Unread]) -> bool:
+    def _may_be_withdrawn(self, messages: Iterable[UnreadMessage]) -> bool:
         """Whether a barrier arrived or is pending, so that the question is worth a query."""
         if any(_is_checkpoint(each.message) for each in messages):
             return True
@@ -275,7 +277,7 @@ class TaskChannels:
             for channel in state.inputs
         )
 
-    def _withdraw(self, withdrawn: Mapping[int, Withdrawn]) -> None:
+    def _withdraw(self, withdrawn: Mapping[int, WithdrawnCheckpoints]) -> None:
         for key, state in self.runs.items():
             if state.run.id in withdrawn:
                 self._processor.withdraw(key, withdrawn[state.run.id])
@@ -295,13 +297,13 @@ class TaskChannels:
         if done is not None:
             self._released.discard(done.run.id)
 
-    def _channel(self, message: Unread) -> InputChannel:
+    def _channel(self, message: UnreadMessage) -> InputChannel:
         key = message.run.key
         if key not in self.runs:
             self.runs[key] = self._open(message.run)
         return next(each for each in self.runs[key].inputs if each.id == message.channel)
 
-    def _open(self, run: Run) -> OpenRun:
+    def _open(self, run: RunInfo) -> OpenRun:
         channels, state, withdrawn = self._database.transact(partial(self._read_run, run=run))
         opened = self._open_channels(run, channels)
         self._restore_watermarks(opened)
@@ -311,14 +313,14 @@ class TaskChannels:
         return opened
 
     def _read_run(
-        self, connection: Connection, run: Run
-    ) -> tuple[list[ChannelState], list[RestoredEntry], Withdrawn]:
+        self, connection: Connection, run: RunInfo
+    ) -> tuple[list[ChannelState], list[RestoredEntry], WithdrawnCheckpoints]:
         """A run's channels, the state of this task, and the checkpoints that are withdrawn."""
         channels = channels_of(connection, run, self._task)
-        withdrawn = withdrawn_among(connection, [run.id]).get(run.id, Withdrawn())
+        withdrawn = withdrawn_checkpoints(connection, [run.id]).get(run.id, WithdrawnCheckpoints())
         return channels, state_of(connection, run, self._task), withdrawn
 
-    def _open_channels(self, run: Run, channels: Iterable[ChannelState]) -> OpenRun:
+    def _open_channels(self, run: RunInfo, channels: Iterable[ChannelState]) -> OpenRun:
         edges = {(edge.upstream, edge.index): edge for edge in self._edges}
         inputs, outputs = [], []
         for channel in channels:

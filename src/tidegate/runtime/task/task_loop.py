@@ -28,7 +28,7 @@ from tidegate.runtime.task.processor import Processor, StepInput, StepOutput, fa
 from tidegate.runtime.task.task_attempt import TaskAttempt
 from tidegate.runtime.task.task_channels import OpenRun, TaskChannels
 from tidegate.store import (
-    Advance,
+    CursorAdvance,
     Database,
     Lease,
     StepCommit,
@@ -169,7 +169,7 @@ class TaskLoop:
             published=tuple(output.published),
             ended_runs=tuple(commit_rows.ended(runs, output.messages)),
             failed=tuple(commit_rows.failed(runs, output)),
-            wakes=tuple(self._topics(output.messages)),
+            topics=tuple(self._topics(output.messages)),
             acknowledged=tuple(commit_rows.acknowledged(runs, task, output, checksum)),
             runs=tuple(state.run.id for state in touched),
         )
@@ -188,13 +188,13 @@ class TaskLoop:
         runs -= output.failed.keys() | output.deferred
         return [state for key, state in self._channels.runs.items() if key in runs]
 
-    def _advances(self, touched: Iterable[OpenRun]) -> Iterator[Advance]:
+    def _advances(self, touched: Iterable[OpenRun]) -> Iterator[CursorAdvance]:
         for state in touched:
             for channel in state.inputs:
                 uncommitted = self._processor.uncommitted(channel.edge, state.run.key)
                 target = channel.handled - uncommitted
                 if target != channel.cursor:
-                    yield Advance(channel.id, channel.cursor, target)
+                    yield CursorAdvance(channel.id, channel.cursor, target)
 
     def _topics(self, messages: Sequence[StreamMessage]) -> Iterator[str]:
         """Who is notified of the commit: receiving tasks, and the monitor where it decides next."""
@@ -235,7 +235,7 @@ class TaskLoop:
             if message.run in dropped
             for file in commit_rows.files_in(message)
         ]
-        self._database.transact(lambda connection: retention.note(connection, orphans))
+        self._database.transact(lambda connection: retention.record_unused(connection, orphans))
         self._channels.forget(runs)
         self._may_have_messages = True
         return output.without(dropped)

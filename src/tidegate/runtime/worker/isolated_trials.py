@@ -16,7 +16,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.errors import SparkLost, TidegateError
-from tidegate.store.runs.worker_losses import begin_trial, drop_trials, end_trial, report_loss
+from tidegate.store.runs.worker_losses import (
+    begin_isolation,
+    drop_isolations,
+    end_isolation,
+    report_loss,
+)
 
 if TYPE_CHECKING:
     from tidegate.store import Database
@@ -146,9 +151,9 @@ class Trials:
     @contextmanager
     def _mark(self, run: int, tasks: Sequence[str]) -> Iterator[None]:
         worker, began = self.worker, monotonic()
-        self._database.transact(lambda c: begin_trial(c, worker, run, tasks))
+        self._database.transact(lambda c: begin_isolation(c, worker, run, tasks))
         if (reason := self._ended()) is not None:  # not because of the job
-            self._database.transact(lambda c: drop_trials(c, worker))
+            self._database.transact(lambda c: drop_isolations(c, worker))
             raise SparkLost(reason)
         try:
             yield
@@ -164,7 +169,7 @@ class Trials:
         )  # fmt: skip
 
     def _clear(self, worker: str, run: int, tasks: Sequence[str]) -> None:
-        self._database.transact(lambda c: end_trial(c, worker, run, tasks))
+        self._database.transact(lambda c: end_isolation(c, worker, run, tasks))
         with self._changing:
             for task in tasks:
                 self._suspects.get(task, {}).pop(run, None)

@@ -37,9 +37,9 @@ from tidegate.runtime.worker.failure_classification import is_bad_input, is_tran
 from tidegate.runtime.worker.owner_id import new_owner_id
 from tidegate.runtime.worker.worker_losses import MOST_LOSSES, log_losses, take
 from tidegate.store import (
-    Failed,
     Lease,
     LeaseKeeper,
+    RunFailure,
     acquire,
     fail_runs,
     forget_below,
@@ -50,7 +50,7 @@ from tidegate.store import (
     registrations_topic,
     task_topic,
 )
-from tidegate.store.runs.worker_losses import drop_trials
+from tidegate.store.runs.worker_losses import drop_isolations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -255,10 +255,10 @@ class Worker:
     def _begin_another_life(self) -> None:
         """First end this one: nothing may be committed under its lease any more."""
         self._let_go(self._own)
-        self._heartbeat.give_back(self._registration)
-        self._heartbeat.give_back(self._own)
+        self._heartbeat.release(self._registration)
+        self._heartbeat.release(self._own)
         earlier = self.name
-        self._database.transact(lambda c: drop_trials(c, earlier))
+        self._database.transact(lambda c: drop_isolations(c, earlier))
         self._own = self._begin_life()
 
     # ── taking tasks ──
@@ -310,7 +310,7 @@ class Worker:
             return
         self._heartbeat.keep(taken.lease)
         log_losses(task, taken, most)
-        self._factory.learn(task, taken.suspects)
+        self._factory.learn(task, taken.isolated_runs)
         try:
             self._start(task, taken.lease)
         except BaseException:
@@ -385,7 +385,7 @@ class Worker:
         The task of a lost worker is not given back: the expired lease shows the loss.
         """
         is_lost = lease.kind == TASK and self._factory.loss is not None
-        leave = self._heartbeat.die if is_lost else self._heartbeat.give_back
+        leave = self._heartbeat.expire if is_lost else self._heartbeat.release
         try:
             leave(lease, [registrations_topic(self._task_graph.name)])
         except Exception as trouble:  # noqa: BLE001  others have to be given back as well
@@ -419,7 +419,7 @@ class Worker:
 
     def _fail_runs(self, running: _Running, trouble: BaseException) -> bool:
         """Runs that a processor could not handle would fail it again and again; if there are."""
-        failed = [Failed(number_of(run), str(trouble)) for run in runs_to_fail(trouble)]
+        failed = [RunFailure(number_of(run), str(trouble)) for run in runs_to_fail(trouble)]
 
         def fail(connection: Connection) -> None:
             guard(connection, running.lease, running.own)

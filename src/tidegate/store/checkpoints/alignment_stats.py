@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import psycopg
 
 from tidegate.store.core.queries import queries
-from tidegate.store.runs.runs import Run
+from tidegate.store.runs.runs import RunInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Alignment:
+class TaskAlignment:
     """The barrier of one cut at one task."""
 
     number: int
@@ -22,10 +22,10 @@ class Alignment:
     """Who brought the last copy."""
 
 
-def alignments_of(connection: psycopg.Connection, run: Run) -> list[Alignment]:
+def alignments_of(connection: psycopg.Connection, run: RunInfo) -> list[TaskAlignment]:
     """Of all cuts of a run that are remembered, the oldest first; tasks with one input included."""
     rows = connection.execute(_SQL["alignments_of"].sql, {"run": run.id})
-    return [Alignment(*row) for row in rows]
+    return [TaskAlignment(*row) for row in rows]
 
 
 _SQL = queries(__name__)

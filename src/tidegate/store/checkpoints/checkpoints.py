@@ -33,9 +33,9 @@ from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.text import storable
 from tidegate.store.core.topics import checkpoint_topic, monitor_topic, run_topic, task_topic
-from tidegate.store.runs.channels import Sent, channel_ids, find_channels, put
+from tidegate.store.runs.channels import OutgoingMessage, channel_ids, find_channels, put
 from tidegate.store.runs.message_codec import as_json, decode_state, message_id
-from tidegate.store.runs.runs import ChannelName, Run, closing_topics, hold_open
+from tidegate.store.runs.runs import ChannelName, RunInfo, closing_topics, lock_open
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StateEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledgement:
     """A barrier has left a task: what the task keeps from here on, what sinks gave up to here."""
 
     run: int
@@ -91,10 +91,10 @@ class StateUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingBarrier:
     """A barrier that a source of a run has to inject."""
 
-    run: Run
+    run: RunInfo
     source: str
     number: int
     epoch: int
@@ -135,7 +135,7 @@ class CommittedCheckpoint:
 # ── beginning ──
 
 
-def set_checkpoints(connection: psycopg.Connection, run: Run, checkpoints: Checkpoints) -> None:
+def set_checkpoints(connection: psycopg.Connection, run: RunInfo, checkpoints: Checkpoints) -> None:
     """Say how a run is to be cut."""
     connection.execute(
         _SQL["set_checkpoints"].sql, {"run": run.id, "checkpoints": as_json(checkpoints)}
@@ -145,7 +145,7 @@ def set_checkpoints(connection: psycopg.Connection, run: Run, checkpoints: Check
 
 def trigger(
     connection: psycopg.Connection,
-    run: Run,
+    run: RunInfo,
     id: UUID,
     *,
     unpublished: bool = False,
@@ -156,7 +156,7 @@ def trigger(
     A quiet one keeps states, and sinks do not show it. After its patience, in seconds, it waits for
     no barriers. Raises `RunEnded` when the run is closed.
     """
-    hold_open(connection, run, "*")
+    lock_open(connection, run, "*")
     asked = {"run": run.id, "id": id, "unpublished": unpublished, "alignment_timeout": patience}
     row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
     if row is None:
@@ -166,22 +166,22 @@ def trigger(
     return int(row[0])
 
 
-def owed(connection: psycopg.Connection, pipeline: str) -> list[Owed]:
+def pending_barriers(connection: psycopg.Connection, pipeline: str) -> list[PendingBarrier]:
     """The barriers that sources still have to inject."""
     rows = connection.execute(_SQL["owed"].sql, {"pipeline": pipeline})
-    return [Owed(Run.from_row(*row[:6]), *row[6:]) for row in rows]
+    return [PendingBarrier(RunInfo.from_row(*row[:6]), *row[6:]) for row in rows]
 
 
 def inject(
     connection: psycopg.Connection,
-    run: Run,
+    run: RunInfo,
     source: str,
     barrier: CheckpointBarrier,
     channels: Sequence[ChannelName],
 ) -> bool:
     """Put a source's barrier on its channels; False when it is there, or is not wanted any more."""
     try:
-        hold_open(connection, run, source)
+        lock_open(connection, run, source)
     except RunEnded:
         return False
     number = barrier.checkpoint_id
@@ -191,10 +191,15 @@ def inject(
         return False
     message = Barrier.of_checkpoint(barrier, run.key)
     ids = channel_ids(find_channels(connection, run, channels).fetchall(), run, channels)
-    put(connection, [
-        Sent(ids[it], message_id(run.key, source, "checkpoint", number, it.to_task), message)
-        for it in channels
-    ])  # fmt: skip
+    put(
+        connection,
+        [
+            OutgoingMessage(
+                ids[to], message_id(run.key, source, "checkpoint", number, to.to_task), message
+            )
+            for to in channels
+        ],
+    )
     connection.execute(_SQL["note_injected"].sql, asked)
     topics = {task_topic(run.pipeline, channel.to_task) for channel in channels}
     notify(connection, {*topics, monitor_topic(run.pipeline)})
@@ -205,7 +210,7 @@ def inject(
 # ── acknowledging: part of a step ──
 
 
-def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledged]) -> None:
+def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledgement]) -> None:
     """Write what tasks say when barriers leave them."""
     rows = [
         {"run_id": it.run, "number": it.number, "task": it.task, "alignment_seconds": it.waited,
@@ -234,7 +239,7 @@ def add_state(connection: psycopg.Connection, given: Collection[StateUpdate]) ->
     connection.execute(_SQL["add_state"].sql, {"given": as_json(rows)})
 
 
-def _compacted(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+def _compacted(given: Collection[Acknowledgement]) -> list[dict[str, object]]:
     return [
         {"run_id": it.run, "task": it.task, "number": it.number, "input": port, "up_to": up_to}
         for it in given
@@ -242,7 +247,7 @@ def _compacted(given: Collection[Acknowledged]) -> list[dict[str, object]]:
     ]
 
 
-def _kept(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+def _kept(given: Collection[Acknowledgement]) -> list[dict[str, object]]:
     return [
         {"task": it.task, **_row(it, position, each)}
         for it in given
@@ -250,11 +255,11 @@ def _kept(given: Collection[Acknowledged]) -> list[dict[str, object]]:
     ]
 
 
-def _outputs(given: Collection[Acknowledged]) -> list[dict[str, object]]:
+def _outputs(given: Collection[Acknowledgement]) -> list[dict[str, object]]:
     return [_row(it, position, each) for it in given for position, each in enumerate(it.outputs)]
 
 
-def _row(it: Acknowledged, position: int, kept: StateEntry) -> dict[str, object]:
+def _row(it: Acknowledgement, position: int, kept: StateEntry) -> dict[str, object]:
     return {
         "run_id": it.run,
         "number": it.number,
@@ -274,14 +279,14 @@ class RestoredEntry:
     payload: Payload
 
 
-def state_of(connection: psycopg.Connection, run: Run, task: str) -> list[RestoredEntry]:
+def state_of(connection: psycopg.Connection, run: RunInfo, task: str) -> list[RestoredEntry]:
     """The state of a task for a run, in the order in which it was added."""
     rows = connection.execute(_SQL["state_of"].sql, {"run": run.id, "task": task})
     return [RestoredEntry(port, since, decode_state(payload)) for port, since, payload in rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class WithdrawnCheckpoints:
     """The checkpoints of a run whose barriers mean nothing any more."""
 
     up_to: int = 0
@@ -292,10 +297,12 @@ class Withdrawn:
         return number <= self.up_to or number in self.also
 
 
-def withdrawn_among(connection: psycopg.Connection, runs: Collection[int]) -> dict[int, Withdrawn]:
+def withdrawn_checkpoints(
+    connection: psycopg.Connection, runs: Collection[int]
+) -> dict[int, WithdrawnCheckpoints]:
     """By run the checkpoints that were given up, or wait for nobody any more."""
     rows = connection.execute(_SQL["withdrawn_among"].sql, {"runs": list(runs)})
-    return {run: Withdrawn(up_to, frozenset(also)) for run, up_to, also in rows}
+    return {run: WithdrawnCheckpoints(up_to, frozenset(also)) for run, up_to, also in rows}
 
 
 # ── deciding ──
@@ -303,14 +310,14 @@ def withdrawn_among(connection: psycopg.Connection, runs: Collection[int]) -> di
 
 def runs_to_checkpoint(
     connection: psycopg.Connection, pipeline: str
-) -> list[tuple[Run, CheckpointFacts]]:
+) -> list[tuple[RunInfo, CheckpointFacts]]:
     """The runs that are cut or have a checkpoint under way, with what is known of each."""
     rows = connection.execute(_SQL["runs_to_checkpoint"].sql, {"pipeline": pipeline}).fetchall()
     return [_checkpoint_facts(connection, *row) for row in rows]
 
 
-def _checkpoint_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, CheckpointFacts]:
-    run = Run.from_row(*row[:6])
+def _checkpoint_facts(connection: psycopg.Connection, *row: Any) -> tuple[RunInfo, CheckpointFacts]:
+    run = RunInfo.from_row(*row[:6])
     checkpoints, collector, has_open_source, *times, failures, unaligned = row[6:]
     since, rested, unpublished = times
     return run, CheckpointFacts(
@@ -329,7 +336,7 @@ def _checkpoint_facts(connection: psycopg.Connection, *row: Any) -> tuple[Run, C
     )
 
 
-def _pending(connection: psycopg.Connection, run: Run) -> PendingCheckpoint | None:
+def _pending(connection: psycopg.Connection, run: RunInfo) -> PendingCheckpoint | None:
     row = connection.execute(_SQL["pending"].sql, {"run": run.id}).fetchone()
     if row is None:
         return None
@@ -346,7 +353,7 @@ def _pending(connection: psycopg.Connection, run: Run) -> PendingCheckpoint | No
     )
 
 
-def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[WaitingTask]:
+def _waiting(connection: psycopg.Connection, run: RunInfo, number: int) -> Iterator[WaitingTask]:
     asked = {"run": run.id, "number": number}
     rows = connection.execute(_SQL["waiting"].sql, asked).fetchall()
     for task, its in groupby(rows, key=itemgetter(0)):
@@ -355,14 +362,14 @@ def _waiting(connection: psycopg.Connection, run: Run, number: int) -> Iterator[
         yield WaitingTask(task, missing, channels[0][3])
 
 
-def advance(connection: psycopg.Connection, run: Run, number: int, to: CheckpointState) -> None:
+def advance(connection: psycopg.Connection, run: RunInfo, number: int, to: CheckpointState) -> None:
     """Note how far a checkpoint has come."""
     asked = {"run": run.id, "number": number, "state": to.value}
     connection.execute(_SQL["advance"].sql, asked)
 
 
 def abort(
-    connection: psycopg.Connection, run: Run, number: int, reason: str, offender: str
+    connection: psycopg.Connection, run: RunInfo, number: int, reason: str, offender: str
 ) -> bool:
     """Give a checkpoint up and tell the run's tasks; False when it was over before."""
     said = {"reason": storable(reason), "offender": storable(offender)}
@@ -377,7 +384,7 @@ def abort(
 
 
 def commit(
-    connection: psycopg.Connection, run: Run, number: int, versions: Mapping[str, str]
+    connection: psycopg.Connection, run: RunInfo, number: int, versions: Mapping[str, str]
 ) -> bool:
     """Make a checkpoint a cut, by one row; False when it was over before."""
     asked = {"run": run.id, "number": number, "versions": as_json(versions)}
@@ -391,7 +398,7 @@ def commit(
 # ── looking ──
 
 
-def checkpoints_of(connection: psycopg.Connection, run: Run) -> list[Checkpoint]:
+def checkpoints_of(connection: psycopg.Connection, run: RunInfo) -> list[Checkpoint]:
     """All checkpoints of a run that are remembered, the oldest first."""
     rows = connection.execute(_SQL["checkpoints_of"].sql, {"run": run.id})
     return [_checkpoint(*row) for row in rows]
@@ -402,7 +409,11 @@ def _checkpoint(number: int, id: UUID, epoch: int, state: str, *more: Any) -> Ch
 
 
 def committed_checkpoint(
-    connection: psycopg.Connection, run: Run, number: int | None = None, *, published: bool = False
+    connection: psycopg.Connection,
+    run: RunInfo,
+    number: int | None = None,
+    *,
+    published: bool = False,
 ) -> CommittedCheckpoint | None:
     """A cut of a run, by default the latest (`published`: that sinks show); None without one."""
     asked = {"run": run.id, "number": number, "published": published}
@@ -411,7 +422,7 @@ def committed_checkpoint(
 
 
 def sink_results(
-    connection: psycopg.Connection, run: Run, collector: str, number: int
+    connection: psycopg.Connection, run: RunInfo, collector: str, number: int
 ) -> list[SinkResult]:
     """The results of all sinks at a checkpoint, from the state of the result collector."""
     asked = {"run": run.id, "task": collector, "number": number}

@@ -66,7 +66,7 @@ WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
 
 -- name: add_state — What tasks keep of messages that no barrier has come behind, if it is not there.
--- It belongs to the checkpoints after all that the task has passed on or that have not alignment_seconds.
+-- It belongs to the checkpoints after all that the task has passed on or that became unaligned.
 -- Places of what is kept at a barrier begin at 0, of this far behind that.
 INSERT INTO tidegate.task_state (run_id, task, number, position, input, payload, files)
 SELECT given.run_id, given.task, next.number, start.position + given.position, given.input, given.payload,

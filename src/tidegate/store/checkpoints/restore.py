@@ -25,13 +25,13 @@ from tidegate.store.checkpoints.checkpoints import (
 from tidegate.store.checkpoints.unaligned import in_flight
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
-from tidegate.store.runs.channels import Sent, channel_ids, find_channels, put
+from tidegate.store.runs.channels import OutgoingMessage, channel_ids, find_channels, put
 from tidegate.store.runs.chunks import Chunk, watermark_after
 from tidegate.store.runs.deliveries import END_ID
 from tidegate.store.runs.message_codec import message_id
 from tidegate.store.runs.runs import (
     ChannelName,
-    Run,
+    RunInfo,
     RunState,
     begin_run,
     close_run,
@@ -40,7 +40,7 @@ from tidegate.store.runs.runs import (
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class ChannelGraph:
     """The channels of a plan, and those of them that come from sources."""
 
     plan: str
@@ -48,14 +48,14 @@ class Graph:
     sources: Mapping[str, Sequence[Sequence[ChannelName]]]
 
 
-def file_checksums(connection: psycopg.Connection, run: Run, number: int) -> list[FileChecksum]:
+def file_checksums(connection: psycopg.Connection, run: RunInfo, number: int) -> list[FileChecksum]:
     """The files that the states of a cut name, as they have to be found."""
     rows = connection.execute(_SQL["checksums"].sql, {"run": run.id, "number": number})
     return [FileChecksum(*row) for row in rows]
 
 
 def files_behind(
-    connection: psycopg.Connection, run: Run, number: int
+    connection: psycopg.Connection, run: RunInfo, number: int
 ) -> dict[str, FileChecksum | None]:
     """The files of the chunks that were delivered behind a cut; None where one was not sealed."""
     rows = connection.execute(_SQL["behind"].sql, {"run": run.id, "number": number})
@@ -64,7 +64,9 @@ def files_behind(
     }
 
 
-def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Graph) -> Run:
+def restore(
+    connection: psycopg.Connection, earlier: RunInfo, number: int, graph: ChannelGraph
+) -> RunInfo:
     """Begin a run again at a cut. It is closed if it was open, and its name goes on.
 
     Raises `UnknownCheckpoint` when there is no such cut, or not any more.
@@ -90,7 +92,7 @@ def restore(connection: psycopg.Connection, earlier: Run, number: int, graph: Gr
     return run
 
 
-def _hold_checkpoint(connection: psycopg.Connection, run: Run, number: int) -> None:
+def _hold_checkpoint(connection: psycopg.Connection, run: RunInfo, number: int) -> None:
     """It was there when somebody looked; from here on it stays."""
     if committed_checkpoint(connection, run, number) is None:
         every = checkpoints_of(connection, run)
@@ -98,14 +100,18 @@ def _hold_checkpoint(connection: psycopg.Connection, run: Run, number: int) -> N
         raise UnknownCheckpoint(run.name, f"cut {number}", listed(known))
 
 
-def successor_of(connection: psycopg.Connection, run: Run) -> Run | None:
+def successor_of(connection: psycopg.Connection, run: RunInfo) -> RunInfo | None:
     """The run that goes on for this one since it was restored, if it was."""
     row = connection.execute(_SQL["successor"].sql, {"run": run.id}).fetchone()
-    return Run.from_row(*row) if row else None
+    return RunInfo.from_row(*row) if row else None
 
 
 def _copy(
-    connection: psycopg.Connection, run: Run, earlier: Run, number: int, tasks: Collection[str]
+    connection: psycopg.Connection,
+    run: RunInfo,
+    earlier: RunInfo,
+    number: int,
+    tasks: Collection[str],
 ) -> None:
     asked = {"run": run.id, "earlier": earlier.id, "number": number, "tasks": list(tasks)}
     for name in (
@@ -127,7 +133,7 @@ _Message = tuple[ChannelName, tuple[str | int, ...], StreamMessage | None]
 
 
 def _replayed(
-    connection: psycopg.Connection, run: Run, number: int, graph: Graph
+    connection: psycopg.Connection, run: RunInfo, number: int, graph: ChannelGraph
 ) -> Iterator[_Message]:
     """What was on its way, what sources had said about time, and what came behind the cut."""
     for it in in_flight(connection, run, number):
@@ -153,7 +159,7 @@ def _replayed(
 
 
 def _watermarks(
-    run: Run, graph: Graph, source: str, time: int, since: str | int
+    run: RunInfo, graph: ChannelGraph, source: str, time: int, since: str | int
 ) -> Iterator[_Message]:
     """On all channels of a source, as when it was delivered."""
     for channels in graph.sources[source]:
@@ -162,7 +168,7 @@ def _watermarks(
 
 
 def _ends(
-    connection: psycopg.Connection, run: Run, graph: Graph, tasks: Collection[str]
+    connection: psycopg.Connection, run: RunInfo, graph: ChannelGraph, tasks: Collection[str]
 ) -> Iterator[_Message]:
     """Of sources that have ended, and of tasks that had ended before the cut."""
     for (source,) in connection.execute(_SQL["ended_sources"].sql, {"run": run.id}).fetchall():
@@ -181,14 +187,14 @@ def _ends(
 
 
 def _on_channels(
-    connection: psycopg.Connection, run: Run, graph: Graph, messages: Sequence[_Message]
-) -> list[Sent]:
+    connection: psycopg.Connection, run: RunInfo, graph: ChannelGraph, messages: Sequence[_Message]
+) -> list[OutgoingMessage]:
     ids = channel_ids(
         find_channels(connection, run, graph.channels).fetchall(), run, graph.channels
     )
     end = BarrierKind.END_OF_RUN.with_id(END_ID, run.key)
     return [
-        Sent(ids[channel], message_id(run.key, *cause, channel.to_task), message or end)
+        OutgoingMessage(ids[channel], message_id(run.key, *cause, channel.to_task), message or end)
         for channel, cause, message in messages
     ]
 

@@ -21,16 +21,16 @@ import psycopg
 
 from tidegate.dataflow import StreamMessage
 from tidegate.faults import crash_point
-from tidegate.store.checkpoints.checkpoints import Acknowledged, FileChecksum
+from tidegate.store.checkpoints.checkpoints import Acknowledgement, FileChecksum
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.topics import monitor_topic
 from tidegate.store.runs.message_codec import as_json, decode
-from tidegate.store.runs.runs import ChannelName, Run, closing_topics
+from tidegate.store.runs.runs import ChannelName, RunInfo, closing_topics
 
 
 @dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlightMessage:
     """A message that was on its way."""
 
     channel: ChannelName
@@ -38,7 +38,7 @@ class InFlight:
     message: StreamMessage
 
 
-def unalign(connection: psycopg.Connection, run: Run, number: int) -> bool:
+def unalign(connection: psycopg.Connection, run: RunInfo, number: int) -> bool:
     """Let a checkpoint wait no longer; False when it is over, or waits for nobody already."""
     asked = {"run": run.id, "number": number}
     is_open = connection.execute(_SQL["hold_alone"].sql, asked).fetchone()
@@ -51,7 +51,9 @@ def unalign(connection: psycopg.Connection, run: Run, number: int) -> bool:
     return True
 
 
-def without_checksum(connection: psycopg.Connection, run: Run, number: int) -> dict[int, list[str]]:
+def without_checksum(
+    connection: psycopg.Connection, run: RunInfo, number: int
+) -> dict[int, list[str]]:
     """The files of what was on its way, by position, that nobody has sealed yet."""
     asked = {"run": run.id, "number": number}
     return dict(connection.execute(_SQL["without_checksum"].sql, asked).fetchall())
@@ -59,7 +61,7 @@ def without_checksum(connection: psycopg.Connection, run: Run, number: int) -> d
 
 def checksum(
     connection: psycopg.Connection,
-    run: Run,
+    run: RunInfo,
     number: int,
     checksums: Mapping[int, Sequence[FileChecksum]],
 ) -> None:
@@ -70,17 +72,17 @@ def checksum(
     connection.execute(_SQL["checksum"].sql, {"run": run.id, "number": number, "given": given})
 
 
-def in_flight(connection: psycopg.Connection, run: Run, number: int) -> list[InFlight]:
+def in_flight(connection: psycopg.Connection, run: RunInfo, number: int) -> list[InFlightMessage]:
     """What was on its way, in the order in which each channel had it; messages are of this run."""
     rows = connection.execute(_SQL["in_flight"].sql, {"run": run.id, "number": number})
     return [
-        InFlight(ChannelName(*way), position, decode(kind, payload, run.key))
+        InFlightMessage(ChannelName(*way), position, decode(kind, payload, run.key))
         for *way, position, kind, payload in rows
     ]
 
 
 def ask_for_late(
-    connection: psycopg.Connection, given: Collection[Acknowledged]
+    connection: psycopg.Connection, given: Collection[Acknowledgement]
 ) -> psycopg.Cursor[Any] | None:
     """Ask which runs wait no longer for what is acknowledged here; None where it cannot matter.
 

@@ -1,13 +1,13 @@
-"""Whether the database's clock is reliable enough to remove things by their age.
+"""Decides whether the database's clock is reliable enough to remove data by age.
 
-A clock that jumps ahead makes everything look old: results would be removed far too early. So
-every process that removes things watches the clock, and what was seen is stored:
+A clock that jumps ahead would make results look old and remove them too early. Every process that
+removes data by age therefore watches the clock and stores its observations:
 
-- while a process runs, the clock has to advance as the process's own clock does;
-- between processes it may not go back, and not advance by more than `AWAY`.
+- while a process runs, the clock has to advance like the process's own clock;
+- between processes it must not go back, nor advance by more than `AWAY`.
 
-After a jump an age counts only when the clock has been steady for that long, or for the time in the
-setting `clock_settle_seconds`, whichever is shorter. Meanwhile an operator can set the clock right.
+After a jump an age is trusted when the clock has been steady for that long, or for the setting
+`clock_settle_seconds`, whichever is shorter. Meanwhile an operator can correct the clock.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from tidegate.store.core.queries import queries
 log = logging.getLogger(__name__)
 
 SLACK = 60.0
-"""Seconds by which the clock may differ from the process's own between two looks."""
+"""Seconds by which the clock may deviate from the process's own between two readings."""
 AWAY = 7 * 86_400.0
-"""Seconds for which no process may have run without the clock being in doubt."""
+"""Longest time in seconds without any process before the clock is considered to have jumped."""
 SETTLE = 86_400.0
-"""Seconds after a jump from which on every age counts, by default."""
-NOTE_EVERY = 60.0
+"""Seconds after a jump from which on every age is trusted, by default."""
+STORE_EVERY = 60.0
+"""Seconds between two stored observations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The clock when it was last looked at, and since when it has not jumped, as it says."""
+class ClockRecord:
+    """The stored observation: the clock's last reading, and the time since when it is steady."""
 
     at: float
     steady_since: float = -inf
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The database's clock and the process's own, at the same moment."""
+class ClockReading:
+    """The database's clock and the process's own clock at the same moment."""
 
     at: float
     own: float
 
 
-def jump(stored: Seen, last: Look | None, now: Look) -> float:
-    """Seconds by which the clock has jumped; 0 if it has not. `last` is this process's last look.
+def jump(stored: ClockRecord, last: ClockReading | None, now: ClockReading) -> float:
+    """Seconds by which the clock has jumped; 0 if not. `last` is this process's last reading.
 
-    >>> jump(Seen(100.0), Look(100.0, own=5.0), Look(100_000.0, own=15.0))
+    >>> jump(ClockRecord(100.0), ClockReading(100.0, own=5.0), ClockReading(100_000.0, own=15.0))
     99890.0
     """
     if last is not None:
@@ -62,54 +63,54 @@ def jump(stored: Seen, last: Look | None, now: Look) -> float:
     return off if off < -SLACK or off > AWAY else 0.0
 
 
-def believes(seen: Seen, age: float, settle: float) -> bool:
-    """Whether something that looks older than `age` seconds is."""
-    return seen.at - seen.steady_since >= min(age, settle)
+def is_age_trusted(record: ClockRecord, age: float, settle: float) -> bool:
+    """Whether data that appears older than `age` seconds is."""
+    return record.at - record.steady_since >= min(age, settle)
 
 
 class ClockWatch:
-    """Watches the clock for one process. `believes` has to be called periodically."""
+    """Watches the clock for one process. `trusts_age` has to be called periodically."""
 
     def __init__(self, database: Database, settle: float = SETTLE) -> None:
         self._database = database
         self._settle = settle
-        self._last: Look | None = None
-        self._noted_at = -inf
+        self._last: ClockReading | None = None
+        self._stored_at = -inf
         self._has_warned = False
 
-    def believes(self, age: float) -> bool:
-        """Whether what looks older than `age` seconds may be removed. Logs why it may not."""
-        if believes(self._look(), age, self._settle):
+    def trusts_age(self, age: float) -> bool:
+        """Whether data that appears older than `age` seconds may be removed; logs why not."""
+        if is_age_trusted(self._read(), age, self._settle):
             return True
         if not self._has_warned:
             self._has_warned = True
-            log.warning("what is older than %.0f s is not removed yet: the database's clock has"
-                        " jumped, and is relied on when it has been steady for %.0f s", age,
+            log.warning("data older than %.0f s is not removed yet: the database's clock has jumped"
+                        " and is trusted again after being steady for %.0f s", age,
                         min(age, self._settle))  # fmt: skip
         return False
 
-    def _look(self) -> Seen:
-        stored, now = self._database.transact(_seen)
+    def _read(self) -> ClockRecord:
+        stored, now = self._database.transact(_readings)
         jumped = jump(stored, self._last, now)
         self._last = now
         if jumped:
             log.warning("the database's clock has jumped by %+.0f s", jumped)
             self._has_warned = False
-        if jumped or now.own - self._noted_at >= NOTE_EVERY:
-            self._noted_at = now.own
-            self._database.transact(lambda c: _note(c, now.at, has_jumped=bool(jumped)))
-        return Seen(now.at, now.at if jumped else stored.steady_since)
+        if jumped or now.own - self._stored_at >= STORE_EVERY:
+            self._stored_at = now.own
+            self._database.transact(lambda c: _store(c, now.at, has_jumped=bool(jumped)))
+        return ClockRecord(now.at, now.at if jumped else stored.steady_since)
 
 
-def _seen(connection: psycopg.Connection) -> tuple[Seen, Look]:
-    row = connection.execute(_SQL["seen"].sql).fetchone()
-    own = time.clock_gettime(time.CLOCK_BOOTTIME)  # which goes on while the machine is suspended
+def _readings(connection: psycopg.Connection) -> tuple[ClockRecord, ClockReading]:
+    row = connection.execute(_SQL["read"].sql).fetchone()
+    own = time.clock_gettime(time.CLOCK_BOOTTIME)  # advances also while the machine is suspended
     at, seen_at, steady_since = row or (0.0, 0.0, 0.0)
-    return Seen(seen_at, steady_since), Look(at, own)
+    return ClockRecord(seen_at, steady_since), ClockReading(at, own)
 
 
-def _note(connection: psycopg.Connection, at: float, *, has_jumped: bool) -> None:
-    connection.execute(_SQL["note"].sql, {"at": at, "has_jumped": has_jumped})
+def _store(connection: psycopg.Connection, at: float, *, has_jumped: bool) -> None:
+    connection.execute(_SQL["store"].sql, {"at": at, "has_jumped": has_jumped})
 
 
 _SQL = queries(__name__)

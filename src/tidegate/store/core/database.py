@@ -167,7 +167,7 @@ class Database:
             try:
                 return attempt(max(0.1, deadline - monotonic()))
             except psycopg.Error as loss:
-                if not is_passing(loss):
+                if not is_transient(loss):
                     raise
                 if self._is_closed or monotonic() + pause > deadline:
                     raise DatabaseUnreachable(self.name, bound, _first_line(loss)) from loss
@@ -263,7 +263,7 @@ def check_version(version: int, database: str) -> None:
         raise DatabaseTooOld(database, found, OLDEST)
 
 
-def is_passing(error: psycopg.Error) -> bool:
+def is_transient(error: psycopg.Error) -> bool:
     """Whether the same transaction may succeed later; an error without a code is a lost link.
 
     Unless it is one of a value or a call that never went there.

@@ -240,7 +240,7 @@ class EmbeddedPostgres:
             )
         _reap_later(child)
 
-    def _orders(self) -> postgres_supervisor.Orders:
+    def _orders(self) -> postgres_supervisor.SupervisorOptions:
         user = unprivileged_user()
         for path in (self.folder, self._socket_folder):
             path.mkdir(exist_ok=True, mode=0o700)
@@ -252,7 +252,7 @@ class EmbeddedPostgres:
             password.touch(mode=0o600)
             password.write_text(secrets.token_hex(16))
         give_to(user, password, 0o600)
-        return postgres_supervisor.Orders(
+        return postgres_supervisor.SupervisorOptions(
             programs=str(programs_for(user)),
             data=str(self._data),
             socket=str(self._socket_folder),

@@ -1,8 +1,8 @@
-"""The heartbeat: renews all leases of a process, and says when one is lost.
+"""Renews all leases of a process on one thread and reports lost leases.
 
-A lease is lost when the database says that it has changed hands, and also when the holder could
-not renew it in time: it may then be somebody else's at any moment, so the holder gives it up by
-its own clock rather than find out by a refused write.
+A lease is lost when the database reports another owner, and also when it could not be renewed in
+time: another process may acquire it at any moment, so the owner gives it up by its own clock rather
+than by a fenced write.
 """
 
 from __future__ import annotations
@@ -23,31 +23,29 @@ from tidegate.store.core.notifications import notify
 log = logging.getLogger(__name__)
 
 RETRY_AFTER = 1 / 20
-"""The part of a lease's time to wait after it could not be renewed."""
+"""Fraction of a lease's duration to wait after a failed renewal."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseVerdict:
-    """What became of the leases after a heartbeat."""
+    """The leases that are held and lost after a renewal."""
 
     held: tuple[Lease, ...]
     lost: tuple[Lease, ...]
 
 
 def decide(kept: Sequence[Lease], renewed: Sequence[Lease] | None, now: float) -> LeaseVerdict:
-    """Which leases are still held, given those that were renewed; None when nobody answered."""
+    """Which leases are still held; `renewed` is None when the database did not answer."""
     if renewed is None:
         held = tuple(lease for lease in kept if lease.is_safe(now))
     else:
         held = tuple(renewed)
-    still = {(lease.kind, lease.key) for lease in held}
-    return LeaseVerdict(
-        held, tuple(lease for lease in kept if (lease.kind, lease.key) not in still)
-    )
+    keys = {(lease.kind, lease.key) for lease in held}
+    return LeaseVerdict(held, tuple(lease for lease in kept if (lease.kind, lease.key) not in keys))
 
 
 class LeaseKeeper:
-    """Keeps leases alive on a thread of its own. `on_lost` is called there, briefly."""
+    """Renews leases on a daemon thread, where `on_lost` is called and must return quickly."""
 
     def __init__(self, database: Database, on_lost: Callable[[Lease], None]) -> None:
         self._database = database
@@ -55,50 +53,50 @@ class LeaseKeeper:
         self._kept: dict[tuple[str, str], Lease] = {}
         self._changed = Condition()
         self._closed = False
-        self._thread = Thread(target=self._run, name="tidegate-heartbeat", daemon=True)
+        self._thread = Thread(target=self._run, name="tidegate-lease-keeper", daemon=True)
         self._thread.start()
 
     @property
     def held(self) -> tuple[Lease, ...]:
-        """The leases that are certainly ours at this moment; never waits for the database."""
+        """The leases that are certainly held at this moment; never waits for the database."""
         now = monotonic()
         with self._changed:
             return tuple(lease for lease in self._kept.values() if lease.is_safe(now))
 
     def keep(self, lease: Lease) -> None:
-        """Renew this lease from now on."""
+        """Renew this lease until it is released."""
         with self._changed:
             self._kept[lease.kind, lease.key] = lease
             self._changed.notify()
 
-    def give_back(self, lease: Lease, wakes: Sequence[str] = ()) -> bool:
-        """Renew it no more and release it; False when it was lost before.
+    def release(self, lease: Lease, topics: Sequence[str] = ()) -> bool:
+        """Stop renewing and release a lease; False when it was lost before.
 
-        `wakes` are the topics of those who may want it.
+        `topics` are notified: processes listening there may acquire it.
         """
-        return self._leave(lease, wakes, release)
+        return self._end(lease, topics, release)
 
-    def die(self, lease: Lease, wakes: Sequence[str] = ()) -> bool:
-        """Renew it no more and let it expire at once: its owner cannot say what it has done."""
-        return self._leave(lease, wakes, expire)
+    def expire(self, lease: Lease, topics: Sequence[str] = ()) -> bool:
+        """Stop renewing and expire a lease at once, when its owner's last writes are unknown."""
+        return self._end(lease, topics, expire)
 
-    def _leave(
+    def _end(
         self,
         lease: Lease,
-        wakes: Sequence[str],
-        how: Callable[[psycopg.Connection, Lease], bool],
+        topics: Sequence[str],
+        end: Callable[[psycopg.Connection, Lease], bool],
     ) -> bool:
         with self._changed:
             self._kept.pop((lease.kind, lease.key), None)
 
-        def leave(connection: psycopg.Connection) -> bool:
-            notify(connection, wakes)
-            return how(connection, lease)
+        def transaction(connection: psycopg.Connection) -> bool:
+            notify(connection, topics)
+            return end(connection, lease)
 
-        return self._database.transact(leave)
+        return self._database.transact(transaction)
 
     def close(self) -> None:
-        """Stop; what is still kept will expire."""
+        """Stop renewing; leases that were not released will expire."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -113,7 +111,7 @@ class LeaseKeeper:
                     self._changed.wait(_shortest(due) * RETRY_AFTER)
 
     def _wait_until_due(self) -> list[Lease]:
-        """All leases, as soon as one of them has to be renewed; nothing when closed."""
+        """All leases, as soon as one of them has to be renewed; none when closed."""
         with self._changed:
             while not self._closed:
                 pause = _pause(self._kept.values(), monotonic())
@@ -127,8 +125,8 @@ class LeaseKeeper:
             return self._database.transact_aside(
                 lambda connection: renew(connection, leases), _shortest(leases) * RENEW_AT
             )
-        except Exception as trouble:  # noqa: BLE001  whatever it is, a heart that stops is worse
-            log.warning("%d leases could not be renewed: %s", len(leases), trouble)
+        except Exception as error:  # noqa: BLE001  the thread must survive any error
+            log.warning("could not renew %d leases: %s", len(leases), error)
             return None
 
     def _apply(self, verdict: LeaseVerdict) -> None:
@@ -143,7 +141,7 @@ class LeaseKeeper:
             self._on_lost(lease)
 
     def _is_current(self, lease: Lease) -> bool:
-        """Whether it is still the one to keep: it may have been given back, or taken anew."""
+        """Whether the lease was neither released nor acquired again in the meantime."""
         return self._kept.get((lease.kind, lease.key)) == lease
 
     def __enter__(self) -> Self:
@@ -158,5 +156,7 @@ def _shortest(leases: Iterable[Lease]) -> float:
 
 
 def _pause(leases: Iterable[Lease], now: float) -> float | None:
-    """Seconds until the first of the leases is due; None when there are none."""
-    return min((lease.asked_at + lease.seconds * RENEW_AT - now for lease in leases), default=None)
+    """Seconds until the first lease has to be renewed; None without leases."""
+    return min(
+        (lease.requested_at + lease.seconds * RENEW_AT - now for lease in leases), default=None
+    )

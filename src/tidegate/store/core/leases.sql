@@ -1,7 +1,7 @@
--- Ownership by lease. Time is the server's: the clocks of owners are never compared.
--- `lease_is_held` decides what the time means; see functions/leases.sql.
+-- Leases. Time is the server's: clocks of owners are never compared.
+-- `lease_is_held` interprets the expiry; see functions/leases.sql.
 
--- name: acquire — Take a lease that nobody holds; the epoch grows unless it was ours all along.
+-- name: acquire — Acquire a free lease; the epoch grows unless the owner held it without interruption.
 INSERT INTO tidegate.lease AS held (kind, key, owner, epoch, expires_at, seconds)
 VALUES (
     %(kind)s, %(key)s, %(owner)s, 1,
@@ -20,59 +20,59 @@ WHERE held.owner = excluded.owner
     OR NOT tidegate.lease_is_held(held.owner, held.expires_at, held.seconds)
 RETURNING epoch;
 
--- name: renew — Put off the expiry of those leases that are still held; says which they are.
+-- name: renew — Extend the leases that are still held; returns their keys.
 UPDATE tidegate.lease AS held
-SET expires_at = clock_timestamp() + make_interval(secs => ours.seconds), seconds = ours.seconds
+SET expires_at = clock_timestamp() + make_interval(secs => locked.seconds), seconds = locked.seconds
 FROM (
-    SELECT lease.kind, lease.key, ours.seconds
+    SELECT lease.kind, lease.key, given.seconds
     FROM unnest(
         %(kinds)s::text[], %(keys)s::text[], %(owners)s::text[], %(epochs)s::bigint[],
         %(seconds)s::float8[]
-    ) AS ours (kind, key, owner, epoch, seconds)
+    ) AS given (kind, key, owner, epoch, seconds)
     JOIN tidegate.lease USING (kind, key, owner, epoch)
     ORDER BY lease.kind, lease.key
     FOR UPDATE OF lease
-) AS ours
-WHERE held.kind = ours.kind AND held.key = ours.key
+) AS locked
+WHERE held.kind = locked.kind AND held.key = locked.key
 RETURNING held.kind, held.key;
 
--- name: release — Give a lease back, unless it is somebody else's by now.
+-- name: release — Release a lease unless it has another owner.
 UPDATE tidegate.lease
 SET owner = NULL
 WHERE kind = %(kind)s AND key = %(key)s AND owner = %(owner)s AND epoch = %(epoch)s;
 
--- name: expire — Let a lease expire at once, as if its owner had died, unless it is lost already.
+-- name: expire — Expire a lease at once unless it has another owner.
 UPDATE tidegate.lease
 SET expires_at = clock_timestamp()
 WHERE kind = %(kind)s AND key = %(key)s AND owner = %(owner)s AND epoch = %(epoch)s;
 
--- name: hold — Who holds a lease; it does not change hands until the end of the transaction.
+-- name: lock — The owner of a lease, locked until the end of the transaction.
 SELECT kind, key, owner, epoch
 FROM tidegate.lease
 WHERE kind = %(kind)s AND key = %(key)s
 FOR SHARE;
 
--- name: holders — Who holds the keys of a kind, among those given; nobody is not mentioned.
+-- name: holders — The owners of these keys of a kind; free keys are missing.
 SELECT key, owner
 FROM tidegate.lease
 WHERE kind = %(kind)s AND key = ANY(%(keys)s)
 AND tidegate.lease_is_held(owner, expires_at, seconds);
 
--- name: holders_below — Which keys of a kind that begin like this are held, and by whom.
+-- name: holders_below — The owners of all keys of a kind with this prefix.
 SELECT key, owner
 FROM tidegate.lease
 WHERE kind = %(kind)s AND starts_with(key, %(prefix)s)
 AND tidegate.lease_is_held(owner, expires_at, seconds)
 ORDER BY key;
 
--- name: forget_below — Remove the keys of a kind that begin like this and that nobody holds.
+-- name: forget_below — Remove the free leases of a kind with this prefix.
 DELETE FROM tidegate.lease
 WHERE kind = %(kind)s AND starts_with(key, %(prefix)s)
 AND NOT tidegate.lease_is_held(owner, expires_at, seconds);
 
--- name: free_keys — The keys of a kind, among those given, that nobody holds.
-SELECT wanted.key
-FROM unnest(%(keys)s::text[]) AS wanted (key)
-LEFT JOIN tidegate.lease AS held ON held.kind = %(kind)s AND held.key = wanted.key
+-- name: free_keys — The free keys of a kind, among those given.
+SELECT given.key
+FROM unnest(%(keys)s::text[]) AS given (key)
+LEFT JOIN tidegate.lease AS held ON held.kind = %(kind)s AND held.key = given.key
 WHERE NOT tidegate.lease_is_held(held.owner, held.expires_at, held.seconds)
-ORDER BY wanted.key;
+ORDER BY given.key;

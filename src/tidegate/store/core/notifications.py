@@ -1,10 +1,10 @@
-"""Wake-ups: who sleeps until something changes hears of the commit that changed it.
+"""Notifications: subscribers are called when a commit has changed something under their topic.
 
-Whoever writes calls `notify` once in its transaction, with the topics that have news; the server
-delivers it with the commit. One thread per process listens, on a connection of its own, and
-calls whoever subscribed to a topic. After every LISTEN, the first and any after a lost
-connection, everybody is called: what was committed in between was not heard. A call is a hint to
-look again. Nobody depends on it, and everybody looks now and then without one.
+A writing transaction calls `notify` once, with the topics that it changes; the server delivers the
+notification with the commit. One thread per process listens on a connection of its own and calls
+the subscribers of the topics. After every LISTEN, the first one and those after a lost connection,
+all subscribers are called, because commits in between were not received. A notification is only a
+hint to read again: subscribers also poll.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tidegate.store.core.queries import queries
 log = logging.getLogger(__name__)
 
 LONGEST_PAYLOAD = 7_900
-"""PostgreSQL takes less than 8000 bytes; more topics than that are news for everybody."""
+"""PostgreSQL accepts less than 8000 bytes; a longer list notifies all topics."""
 
 CHECK = 0.5
-"""Seconds between two looks at whether the listener was closed."""
+"""Seconds between checks whether the listener was closed."""
 
 POLL = 1.0
 """Seconds after which a waiting thread looks again without a notification."""
@@ -39,14 +39,14 @@ T = TypeVar("T")
 
 
 def notify(connection: psycopg.Connection, topics: Iterable[str]) -> None:
-    """Wake those who wait for one of these topics, once this transaction has committed."""
+    """Notify the subscribers of these topics when this transaction commits."""
     payload = pack(topics)
     if payload is not None:
         connection.execute(_SQL["notify"].sql, (payload,))
 
 
 def pack(topics: Iterable[str]) -> str | None:
-    """The payload for these topics: "" means everybody, None that there is nothing to tell."""
+    """The payload for these topics: "" means all topics, None that there are none."""
     payload = SEPARATOR.join(sorted(set(topics)))
     if not payload:
         return None
@@ -70,7 +70,7 @@ def poll_until(
 
 
 class Notifications:
-    """Listens on one connection and calls subscribers. Callbacks run on its thread, briefly."""
+    """Listens on one connection and calls subscribers, which must return quickly."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,15 +78,15 @@ class Notifications:
         self._changing = Lock()
         self._closed = Event()
         self._listening = Event()
-        self._thread = Thread(target=self._run, name="tidegate-wakeups", daemon=True)
+        self._thread = Thread(target=self._run, name="tidegate-notifications", daemon=True)
         self._thread.start()
 
-    def subscribe(self, topic: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when the topic may have news, and once now; the answer unsubscribes."""
+    def subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the topic may have changed, and once now; returns a canceller."""
         with self._changing:
-            self._subscribers[topic].append(wake)
-        wake()
-        return lambda: self._unsubscribe(topic, wake)
+            self._subscribers[topic].append(callback)
+        callback()
+        return lambda: self._unsubscribe(topic, callback)
 
     def wait_until(
         self, topic: str, look: Callable[[], T | None], timeout: float | None, poll: float = POLL
@@ -103,7 +103,7 @@ class Notifications:
             unsubscribe()
 
     def wait_listening(self, timeout: float) -> bool:
-        """Wait until commits are heard; whether they are."""
+        """Wait until notifications are received; False after the timeout."""
         return self._listening.wait(timeout)
 
     def close(self) -> None:
@@ -111,9 +111,9 @@ class Notifications:
         self._closed.set()
         self._thread.join(10)
 
-    def _unsubscribe(self, topic: str, wake: Callable[[], None]) -> None:
+    def _unsubscribe(self, topic: str, callback: Callable[[], None]) -> None:
         with self._changing, suppress(ValueError):
-            self._subscribers[topic].remove(wake)
+            self._subscribers[topic].remove(callback)
 
     def _run(self) -> None:
         tries = RETRIES.pauses()
@@ -122,29 +122,29 @@ class Notifications:
                 with self._database.connect() as connection:
                     connection.execute(_SQL["listen"].sql)
                     tries = RETRIES.pauses()
-                    self._hear(connection)
+                    self._receive(connection)
             except psycopg.OperationalError as loss:
-                log.info("wake-ups were lost and will be listened for again: %s", loss)
+                log.info("lost the connection for notifications, reconnecting: %s", loss)
             finally:
                 self._listening.clear()
             self._closed.wait(next(tries))
 
-    def _hear(self, connection: psycopg.Connection) -> None:
-        self._wake("")
+    def _receive(self, connection: psycopg.Connection) -> None:
+        self._call("")
         self._listening.set()
         while not self._closed.is_set():
             for notification in connection.notifies(timeout=CHECK):
-                self._wake(notification.payload)
+                self._call(notification.payload)
 
-    def _wake(self, payload: str) -> None:
+    def _call(self, payload: str) -> None:
         with self._changing:
             topics = payload.split(SEPARATOR) if payload else list(self._subscribers)
-            called = [wake for topic in topics for wake in self._subscribers.get(topic, ())]
-        for wake in called:
+            callbacks = [each for topic in topics for each in self._subscribers.get(topic, ())]
+        for callback in callbacks:
             try:
-                wake()
-            except Exception:  # one subscriber's trouble must not leave the others asleep
-                log.exception("a subscriber could not be woken")
+                callback()
+            except Exception:  # the other subscribers must still be called
+                log.exception("a notification callback failed")
 
     def __enter__(self) -> Self:
         return self

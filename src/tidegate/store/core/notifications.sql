@@ -1,7 +1,7 @@
--- Waking those who sleep until something changes. A notification is a hint and may be lost.
+-- Notifications of commits. A notification is a hint and may be lost.
 
--- name: listen — Hear of what is committed from here on.
+-- name: listen — Receive notifications of later commits.
 LISTEN tidegate;
 
--- name: notify — Tell the listeners, when this transaction commits.
+-- name: notify — Notify listeners when this transaction commits.
 SELECT pg_notify('tidegate', %s);

@@ -37,7 +37,7 @@ STOP_BOUNDS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class SupervisorOptions:
     """Everything the supervisor has to know, as it travels on the command line."""
 
     programs: str
@@ -57,7 +57,7 @@ class Orders:
         return json.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, text: str) -> Orders:
+    def decode(cls, text: str) -> SupervisorOptions:
         fields = json.loads(text)
         return cls(**{**fields, "options": tuple(fields["options"])})
 
@@ -65,7 +65,7 @@ class Orders:
 class PostgresSupervisor:
     """Starts, watches, restarts and stops one server."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: SupervisorOptions) -> None:
         self._orders = orders
         self._data = Path(orders.data)
         self._users = os.open(orders.users, os.O_RDWR | os.O_CLOEXEC)
@@ -226,4 +226,4 @@ def _stop(pid: int, died: Callable[[float], bool]) -> None:
 
 
 if __name__ == "__main__":
-    PostgresSupervisor(Orders.decode(sys.argv[1])).run()
+    PostgresSupervisor(SupervisorOptions.decode(sys.argv[1])).run()

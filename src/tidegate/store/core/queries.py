@@ -1,11 +1,11 @@
-"""Loads the SQL statements that stand in a file beside each module of the store.
+"""Loads the SQL statements of a module from the `.sql` file beside it.
 
 Each statement follows a line with its name and description:
 
-    -- name: renew — Put off the expiry of leases that are still held.
+    -- name: renew — Extend the leases that are still held.
     UPDATE …
 
-The statement is called by one Python method, which is where its parameters get their types.
+Each statement is executed by one Python function, which gives its parameters their types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Query:
     sql: bytes
 
     def composed(self, parts: Mapping[str, Composable]) -> Composed:
-        """With parts of SQL, such as names, where they belong; it may become a part itself."""
+        """The statement with its placeholders replaced by parts of SQL, such as identifiers."""
         return SQL(self.sql.decode().removesuffix(";")).format(**parts)
 
 
@@ -44,7 +44,7 @@ def queries(module: str) -> dict[str, Query]:
 def parse(text: str) -> dict[str, Query]:
     """Split the text of a file at its headings.
 
-    >>> parse("-- name: one — Say one.\\nSELECT 1;\\n")["one"].sql
+    >>> parse("-- name: one — Return one.\\nSELECT 1;\\n")["one"].sql
     b'SELECT 1;'
     """
     headings = list(HEADING.finditer(text))

@@ -1,6 +1,6 @@
-"""Text for PostgreSQL: error messages and reasons, made storable in one place.
+"""Makes error messages and reasons storable in PostgreSQL.
 
-Such text quotes data of clients, so it may hold what a `text` or `jsonb` column refuses: NUL
+Such text quotes client data, so it may contain what a `text` or `jsonb` column refuses: NUL
 characters and lone surrogates. It may also be as long as the data.
 """
 
@@ -13,11 +13,11 @@ from tidegate.errors import ValueRefused
 from tidegate.store.flows.sql_errors import is_value_refused
 
 MOST_CHARACTERS = 8_000
-"""Longest text that is stored of an error or a reason."""
+"""Longest stored text of an error or a reason."""
 
 
 def storable(text: str, most: int = MOST_CHARACTERS) -> str:
-    r"""A text that PostgreSQL accepts: refused characters are escaped, the end is cut off.
+    r"""A text that PostgreSQL accepts: refused characters are escaped, long text is truncated.
 
     >>> print(storable("a\x00b\ud800c"))
     a\0b\ud800c
@@ -29,7 +29,7 @@ def storable(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def plain(text: str, most: int = MOST_CHARACTERS) -> str:
-    r"""The same in ASCII, which a database of any encoding accepts.
+    r"""Like `storable`, in ASCII, which a database of any encoding accepts.
 
     >>> print(plain("é\0"))
     \xe9\0
@@ -40,11 +40,11 @@ def plain(text: str, most: int = MOST_CHARACTERS) -> str:
 
 @contextmanager
 def refused_values(task: str, runs: Sequence[str]) -> Iterator[None]:
-    """Raise `ValueRefused` for what PostgreSQL cannot hold, with the run if there is only one."""
+    """Raise `ValueRefused` for what PostgreSQL cannot store; names the run if there is only one."""
     try:
         yield
-    except Exception as refusal:
-        if not is_value_refused(refusal):
+    except Exception as error:
+        if not is_value_refused(error):
             raise
-        reason = plain(str(refusal).partition("\n")[0])
-        raise ValueRefused(task, reason, runs[0] if len(runs) == 1 else "") from refusal
+        reason = plain(str(error).partition("\n")[0])
+        raise ValueRefused(task, reason, runs[0] if len(runs) == 1 else "") from error

@@ -1,38 +1,38 @@
-"""Topics: under which names those are woken who wait for something; see `notifications`."""
+"""Topics: the names under which commits are notified; see `notifications`."""
 
 from __future__ import annotations
 
 
 def task_topic(pipeline: str, task: str) -> str:
-    """The topic under which a task is woken; also the key of its lease."""
+    """New messages or releases for a task. Also the key of the task's lease."""
     return f"{pipeline}/{task}"
 
 
 def registrations_topic(pipeline: str) -> str:
-    """The topic of workers that share the tasks of the pipeline, for when some are free."""
-    return f"seats/{pipeline}"
+    """Free tasks of a pipeline, for its workers."""
+    return f"registrations/{pipeline}"
 
 
 def run_topic(pipeline: str) -> str:
-    """The topic of those who wait for a run of the pipeline to be closed."""
+    """Closed runs and committed checkpoints of a pipeline."""
     return f"run/{pipeline}"
 
 
 def checkpoint_topic(pipeline: str) -> str:
-    """The topic of those who append to the sources of runs, for when barriers are wanted."""
-    return f"cut/{pipeline}"
+    """Triggered checkpoints of a pipeline, for the barrier injectors of its sources."""
+    return f"checkpoint/{pipeline}"
 
 
 def monitor_topic(pipeline: str) -> str:
-    """The topic of whoever watches the runs of the pipeline and releases them."""
+    """Changes that the monitor of a pipeline decides on."""
     return f"monitor/{pipeline}"
 
 
 def flow_topic(flow: str) -> str:
-    """The topic of the workers of a flow, and of those who wait for one of its runs."""
+    """Ready tasks and closed runs of a flow."""
     return f"flow/{flow}"
 
 
 def pipelines_topic(flow: str) -> str:
-    """The topic of whoever wakes tasks of a flow, for when runs of pipelines are closed."""
+    """Closed pipeline runs that tasks of a flow wait for."""
     return f"pipelines/{flow}"

@@ -26,7 +26,7 @@ from tidegate.store.cutover.log_writer import (
     warn_of_superuser,
 )
 from tidegate.store.cutover.table_settings import EXACT, waiting_at_most
-from tidegate.store.cutover.tables import Shape, TableName, key_texts, names_of
+from tidegate.store.cutover.tables import TableName, TableShape, key_texts, names_of
 
 PLAIN = frozenset(
     ("smallint", "integer", "bigint", "numeric", "text", "character varying", "character", "uuid")
@@ -38,7 +38,7 @@ BODY = "$body$"
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class LogParts:
     """What is there of a log, except for the triggers; and the time, in microseconds."""
 
     has_schema: bool
@@ -61,7 +61,7 @@ class Prepared:
         return tuple(name for name, is_there in wanted.items() if not is_there)
 
 
-def ensure_log(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
+def ensure_log(connection: psycopg.Connection, table: TableName, shape: TableShape) -> None:
     """Log the changes of a table from now on; nothing happens when that is done already.
 
     Creating a trigger waits until nobody writes to the table, and whoever wants to write waits
@@ -87,7 +87,9 @@ def drop_log(connection: psycopg.Connection, table: TableName) -> None:
         connection.execute(_SQL[name].composed(_names(table)))
 
 
-def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape, found: Rights) -> bool:
+def _prepare(
+    connection: psycopg.Connection, table: TableName, shape: TableShape, found: Rights
+) -> bool:
     """Make the log, and the function that writes to it; whether either was made."""
     if found.may_hand_over:
         ensure_writer(connection, found)
@@ -97,7 +99,7 @@ def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape, fou
     asked = {**_asked(connection, table), "note": note, "writer": writer}
     row = connection.execute(_SQL["prepared"].sql, asked).fetchone()
     assert row is not None
-    prepared = Prepared(*row)
+    prepared = LogParts(*row)
     parts = {
         **_names(table),
         "schema": sql.Identifier(SCHEMA),
@@ -114,7 +116,7 @@ def _prepare(connection: psycopg.Connection, table: TableName, shape: Shape, fou
     return is_remade
 
 
-def _function(connection: psycopg.Connection, table: TableName, shape: Shape) -> sql.Composed:
+def _function(connection: psycopg.Connection, table: TableName, shape: TableShape) -> sql.Composed:
     """The statement that makes it; its body is a literal, which no name in it can end."""
     before, text, after = _SQL["create_function"].sql.decode().split(BODY)
     log = log_of(table).sql
@@ -131,7 +133,7 @@ def _function(connection: psycopg.Connection, table: TableName, shape: Shape) ->
     return sql.Composed([head, made, sql.SQL(after)])
 
 
-def _settings(shape: Shape) -> sql.Composable:
+def _settings(shape: TableShape) -> sql.Composable:
     """What the text of keys depends on is not the writer's to choose; it costs writers a little."""
     if all(it.type.partition("(")[0] in PLAIN for it in shape.key):
         return sql.SQL("")

@@ -27,8 +27,8 @@ from tidegate.store.core.queries import queries
 from tidegate.store.cutover.tables import (
     Key,
     KeyRange,
-    Shape,
     TableName,
+    TableShape,
     begin_reading,
     copy_out,
     in_range,
@@ -48,7 +48,7 @@ TRIMMED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LoggedChange:
     """A change in the log: which transaction made it, its number, and the row."""
 
     xid: int
@@ -57,10 +57,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ChangeBatch:
     """Some changes in their order, and the bound up to which they could be read."""
 
-    rows: tuple[Change, ...]
+    rows: tuple[LoggedChange, ...]
     bound: int
     """All transactions before it have ended."""
 
@@ -78,7 +78,7 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class OldestTransaction:
     """Who keeps a log from being read any further: the oldest transaction that is running."""
 
     pid: int | None = None
@@ -124,12 +124,12 @@ def bound(connection: psycopg.Connection) -> int:
 
 def changes(
     connection: psycopg.Connection, table: TableName, offset: int, after: int, most: int
-) -> Changes:
+) -> ChangeBatch:
     """The next changes of transactions from `offset` on, behind a number of that transaction."""
     asked = {"offset": offset, "after": after, "most": most}
     rows = connection.execute(_SQL["changes"].composed({"log": _log(table)}), asked).fetchall()
-    found = tuple(Change(xid, number, tuple(key)) for xid, number, key, _ in rows if key)
-    return Changes(found, rows[0][3])
+    found = tuple(LoggedChange(xid, number, tuple(key)) for xid, number, key, _ in rows if key)
+    return ChangeBatch(found, rows[0][3])
 
 
 def pending_among(
@@ -151,20 +151,20 @@ def lag(connection: psycopg.Connection, table: TableName, offset: int) -> Lag:
     return Lag(row[0], max(0.0, row[1]))
 
 
-def holder(connection: psycopg.Connection) -> Holder:
+def holder(connection: psycopg.Connection) -> OldestTransaction:
     """Who keeps the bound where it is."""
     row = connection.execute(_SQL["holder"].sql).fetchone()
-    return Holder(*row) if row else Holder()
+    return OldestTransaction(*row) if row else OldestTransaction()
 
 
-def register(connection: psycopg.Connection, table: TableName, follower: str) -> int:
+def register_consumer(connection: psycopg.Connection, table: TableName, follower: str) -> int:
     """Keep changes for a follower from now on, or as before; answers the offset it begins with."""
     asked = {"log": log_of(table).name, "follower": follower}
     connection.execute(_SQL["register"].sql, asked)
-    return registered(connection, table, follower)
+    return start_offset(connection, table, follower)
 
 
-def registered(connection: psycopg.Connection, table: TableName, follower: str) -> int:
+def start_offset(connection: psycopg.Connection, table: TableName, follower: str) -> int:
     """The offset from which on all changes are kept for a follower; raises `NotFollowed`."""
     asked = {"log": log_of(table).name, "follower": follower}
     row = connection.execute(_SQL["registered"].sql, asked).fetchone()
@@ -173,7 +173,7 @@ def registered(connection: psycopg.Connection, table: TableName, follower: str) 
     return int(row[0])
 
 
-def followers(connection: psycopg.Connection, table: TableName) -> dict[str, int]:
+def consumers(connection: psycopg.Connection, table: TableName) -> dict[str, int]:
     """For whom changes of a table are kept, and from which offset on."""
     if connection.execute(_SQL["has_followers"].sql).fetchone() is None:
         return {}
@@ -181,7 +181,7 @@ def followers(connection: psycopg.Connection, table: TableName) -> dict[str, int
     return {name: int(offset) for name, offset in rows}
 
 
-def tell_offset(
+def commit_offset(
     connection: psycopg.Connection, table: TableName, follower: str, offset: int
 ) -> int:
     """Say how far a follower is, and remove what all have behind them; answers how much it was.
@@ -198,14 +198,14 @@ def tell_offset(
     return connection.execute(_SQL["trim"].composed({"log": _log(table)}), asked).rowcount
 
 
-def forget_follower(connection: psycopg.Connection, table: TableName, follower: str) -> None:
+def remove_consumer(connection: psycopg.Connection, table: TableName, follower: str) -> None:
     """Do not keep anything for a follower any more."""
     asked = {"log": log_of(table).name, "follower": follower}
     connection.execute(_SQL["forget_follower"].sql, asked)
 
 
 def rows_within(
-    connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange
+    connection: psycopg.Connection, table: TableName, shape: TableShape, within: KeyRange
 ) -> pa.Table:
     """The rows of a range with their versions, all as they are at one moment."""
     query = _SQL["rows_within"].composed(
@@ -221,7 +221,7 @@ def rows_within(
 
 
 def rows_of(
-    connection: psycopg.Connection, table: TableName, shape: Shape, keys: Sequence[Key]
+    connection: psycopg.Connection, table: TableName, shape: TableShape, keys: Sequence[Key]
 ) -> pa.Table:
     """The rows of these keys with their versions, also of those that are gone."""
     names = [sql.Identifier(it.name) for it in shape.key]
@@ -247,7 +247,7 @@ def rows_of(
 
 
 def _read(
-    connection: psycopg.Connection, table: TableName, shape: Shape, query: sql.Composed
+    connection: psycopg.Connection, table: TableName, shape: TableShape, query: sql.Composed
 ) -> pa.Table:
     begin_reading(connection, table, shape)
     return copy_out(connection, query, [*shape.key_first, VERSION, DELETED])

@@ -12,15 +12,15 @@ from psycopg import sql
 from tidegate.errors import ColumnReserved, IndexDiffers, TypeRefused
 from tidegate.store.core.queries import queries
 from tidegate.store.cutover.change_log import VERSION
-from tidegate.store.cutover.indexes import SHOWN, check_usable, is_there, note_comment, owned_by
-from tidegate.store.cutover.tables import Shape, TableName, names_of, owner_of_type, shape_of
+from tidegate.store.cutover.indexes import SHOWN, check_usable, exists, note_comment, owned_by
+from tidegate.store.cutover.tables import TableName, TableShape, names_of, owner_of_type, shape_of
 
 OWN = "tidegate_"
 """How the columns begin that an index has of its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchColumns:
     """The columns whose text can be searched, and by the rules of which language."""
 
     columns: tuple[str, ...]
@@ -30,15 +30,15 @@ class Search:
 def create_index(
     connection: psycopg.Connection,
     index: TableName,
-    shape: Shape,
-    search: Search,
+    shape: TableShape,
+    search: SearchColumns,
     alias: TableName,
 ) -> None:
     """Create an index for rows of this shape; nothing happens when it is there as it should be."""
     _checknames_of(index, shape)
     _check_searchable(connection, index, shape, search)
     parts = _parts(index, shape, search)
-    if is_there(connection, index):
+    if exists(connection, index):
         check_usable(connection, index, alias)
         _check_same(connection, index, shape)
         _check_search(connection, index, parts)
@@ -48,7 +48,7 @@ def create_index(
     note_comment(connection, index, f"{owned_by(alias)}{uuid4()}")
 
 
-def _parts(index: TableName, shape: Shape, search: Search) -> dict[str, sql.Composable]:
+def _parts(index: TableName, shape: TableShape, search: SearchColumns) -> dict[str, sql.Composable]:
     columns = [
         sql.SQL("{} {}{}").format(
             sql.Identifier(it.name),
@@ -67,14 +67,14 @@ def _parts(index: TableName, shape: Shape, search: Search) -> dict[str, sql.Comp
     }
 
 
-def _checknames_of(index: TableName, shape: Shape) -> None:
+def _checknames_of(index: TableName, shape: TableShape) -> None:
     for it in shape.columns:
         if it.name == SHOWN or it.name.startswith(OWN):
             raise ColumnReserved(str(index), it.name)
 
 
 def _check_searchable(
-    connection: psycopg.Connection, index: TableName, shape: Shape, search: Search
+    connection: psycopg.Connection, index: TableName, shape: TableShape, search: SearchColumns
 ) -> None:
     """A document is made by casts to text, with the rights of the role that writes the index."""
     for it in shape.columns:
@@ -84,7 +84,7 @@ def _check_searchable(
             raise TypeRefused(str(index), it.name, it.type, reason)
 
 
-def _check_same(connection: psycopg.Connection, index: TableName, shape: Shape) -> None:
+def _check_same(connection: psycopg.Connection, index: TableName, shape: TableShape) -> None:
     found = shape_of(connection, index)
     has = {(it.name, it.type) for it in found.columns}
     wanted = {*((it.name, it.type) for it in shape.columns), (VERSION, "bigint")}
@@ -106,7 +106,7 @@ def _check_search(
     connection.execute(_SQL["drop_wanted"].sql)
 
 
-def _text(search: Search) -> sql.Composable:
+def _text(search: SearchColumns) -> sql.Composable:
     if not search.columns:
         return sql.Literal("")
     return sql.SQL(" || ' ' || ").join(

@@ -21,7 +21,7 @@ from tidegate.store.core.queries import queries
 from tidegate.store.cutover.alias_grants import check_row_security, keep_rights, view_options
 from tidegate.store.cutover.change_log import DELETED, VERSION, Lag
 from tidegate.store.cutover.table_settings import plain_names, waiting_at_most
-from tidegate.store.cutover.tables import Shape, TableName, copy_in, names_of, shape_of
+from tidegate.store.cutover.tables import TableName, TableShape, copy_in, names_of, shape_of
 
 DOCUMENT = "tidegate_document"
 SHOWN = "document"
@@ -34,7 +34,7 @@ LOCK_BOUND = "500ms"
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class SwitchRecord:
     """What is kept about a switch: who made it, and how far the index was then."""
 
     by: str
@@ -60,7 +60,7 @@ class Switch:
     at: datetime
 
 
-def is_there(connection: psycopg.Connection, index: TableName) -> bool:
+def exists(connection: psycopg.Connection, index: TableName) -> bool:
     """Whether something has this name."""
     asked = {"schema": index.schema, "name": index.name}
     return connection.execute(_SQL["is_there"].sql, asked).fetchone() is not None
@@ -87,7 +87,7 @@ def check_usable(connection: psycopg.Connection, index: TableName, alias: TableN
 def known(connection: psycopg.Connection, alias: TableName) -> dict[str, str]:
     """The indexes that were made for an alias and are there, each with its identity."""
     rows = connection.execute(_SQL["known"].sql, {"owned": owned_by(alias)})
-    found = (_Found(TableName(schema, name), oid, text) for schema, name, oid, text in rows)
+    found = (_IndexEntry(TableName(schema, name), oid, text) for schema, name, oid, text in rows)
     return {str(it.index): it.identity for it in found}
 
 
@@ -109,7 +109,7 @@ def is_empty(connection: psycopg.Connection, index: TableName) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _IndexEntry:
     """An index as the catalogue has it."""
 
     index: TableName
@@ -121,7 +121,7 @@ class _Found:
         return f"{self.index} ({self.comment.removesuffix(RETIRED)})"
 
 
-def _found(connection: psycopg.Connection, index: TableName) -> _Found:
+def _found(connection: psycopg.Connection, index: TableName) -> _IndexEntry:
     asked = {"schema": index.schema, "name": index.name}
     row = connection.execute(_SQL["identity"].sql, asked).fetchone()
     if row is None:
@@ -129,21 +129,21 @@ def _found(connection: psycopg.Connection, index: TableName) -> _Found:
     if row[2] is not None:
         reason = f"it belongs to {row[2]}, and code of its owner would run with Tidegate's rights"
         raise IndexDiffers(str(index), reason)
-    return _Found(index, row[0], row[1] or "")
+    return _IndexEntry(index, row[0], row[1] or "")
 
 
-def index_shape(connection: psycopg.Connection, index: TableName) -> Shape:
+def index_shape(connection: psycopg.Connection, index: TableName) -> TableShape:
     """The columns of an index that rows have to bring."""
     found = shape_of(connection, index)
     found.check_types(str(index))
     own = {VERSION, DELETED}
-    return Shape(found.key, tuple(it for it in found.columns if it.name not in own))
+    return TableShape(found.key, tuple(it for it in found.columns if it.name not in own))
 
 
 def write(
     connection: psycopg.Connection,
     index: TableName,
-    shape: Shape,
+    shape: TableShape,
     rows: pa.Table | pa.RecordBatch,
     expected: str | None = None,
 ) -> int:
@@ -198,7 +198,7 @@ def _check_replaceable(connection: psycopg.Connection, alias: TableName, index: 
 
 
 def switch(
-    connection: psycopg.Connection, alias: TableName, index: TableName, noted: Noted
+    connection: psycopg.Connection, alias: TableName, index: TableName, noted: SwitchRecord
 ) -> bool:
     """Let an alias stand for an index, and note it; whether it stood for another before.
 
@@ -274,7 +274,7 @@ def _current(connection: psycopg.Connection, alias: TableName) -> TableName | No
 
 
 def note_switch(
-    connection: psycopg.Connection, alias: str, index: str, before: str | None, noted: Noted
+    connection: psycopg.Connection, alias: str, index: str, before: str | None, noted: SwitchRecord
 ) -> None:
     """Keep that an alias stands for another index since now."""
     lag = noted.lag
@@ -299,7 +299,7 @@ def switch_of(connection: psycopg.Connection, run: int) -> Switch | None:
 
 def drop_index(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
     """Remove an index that was made for this alias, and that none stands for."""
-    if not is_there(connection, index):
+    if not exists(connection, index):
         return
     check_owner(connection, index, alias)
     try:

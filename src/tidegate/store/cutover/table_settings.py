@@ -26,12 +26,12 @@ NO_VIEWS = {"restrict_nonsystem_relation_kind": "view, foreign-table"}
 """A view that takes the name of a table is not read: its functions would run as the reader."""
 
 
-def be_exact(connection: psycopg.Connection) -> None:
+def set_exact_output(connection: psycopg.Connection) -> None:
     """Let values have the same text in this transaction as in all others of a cutover."""
     _set(connection, {**EXACT, "search_path": OWN_NAMES})
 
 
-def be_reading(connection: psycopg.Connection) -> None:
+def set_read_only(connection: psycopg.Connection) -> None:
     """The same for a transaction that reads a table of another role, and nothing else."""
     views = NO_VIEWS if _can_refuse_views(connection.info.server_version) else {}
     _set(connection, {**EXACT, "search_path": OWN_NAMES, **READING, **views})

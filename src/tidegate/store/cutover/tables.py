@@ -28,7 +28,7 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.store.core.queries import queries
-from tidegate.store.cutover.table_settings import be_exact, be_reading, plain_names
+from tidegate.store.cutover.table_settings import plain_names, set_exact_output, set_read_only
 
 Key = tuple[str, ...]
 """The primary key of a row, each column as text."""
@@ -70,7 +70,7 @@ class TableName:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table, and its type as PostgreSQL writes it."""
 
     name: str
@@ -86,11 +86,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """The columns of a table and which of them identify a row."""
 
-    key: tuple[Column, ...]
-    columns: tuple[Column, ...]
+    key: tuple[TableColumn, ...]
+    columns: tuple[TableColumn, ...]
     """All of them, those of the key included, in the order of the table."""
 
     @property
@@ -106,14 +106,14 @@ class Shape:
                 reason = f"reading it from text checks the domain {it.checked_by}"
                 raise TypeRefused(table, it.name, it.type, reason)
 
-    def only(self, names: Sequence[str], table: str) -> Shape:
+    def only(self, names: Sequence[str], table: str) -> TableShape:
         """The same with these columns, and with the key in any case."""
         known = {it.name for it in self.columns}
         for name in names:
             if name not in known:
                 raise UnknownTableColumn(table, name, listed(sorted(known)))
         wanted = {*names, *(it.name for it in self.key)}
-        return Shape(self.key, tuple(it for it in self.columns if it.name in wanted))
+        return TableShape(self.key, tuple(it for it in self.columns if it.name in wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,21 +125,21 @@ class KeyRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class RangeDigest:
     """What the rows of a range come to: their number, and a sum that depends on every value."""
 
     rows: int
     checksum: str
 
 
-def begin_reading(connection: psycopg.Connection, table: TableName, shape: Shape) -> None:
+def begin_reading(connection: psycopg.Connection, table: TableName, shape: TableShape) -> None:
     """Let a table be read in this transaction, by a shape that was found before.
 
     The owner may have replaced the table since then: raises `TableChanged`, `UnknownTable`,
     `TypeRefused` or `CodeRefused`.
     """
     hold(connection, table)
-    be_reading(connection)
+    set_read_only(connection)
     if shape_of(connection, table).key != shape.key:
         raise TableChanged(str(table))
 
@@ -153,7 +153,7 @@ def hold(connection: psycopg.Connection, table: TableName) -> None:
     connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table.sql))
 
 
-def shape_of(connection: psycopg.Connection, table: TableName) -> Shape:
+def shape_of(connection: psycopg.Connection, table: TableName) -> TableShape:
     """The shape of a table; generated columns are left out. Raises when it has no usable key.
 
     Raises `TypeRefused` for a key of a type whose owner could run code as the reader.
@@ -166,7 +166,7 @@ def shape_of(connection: psycopg.Connection, table: TableName) -> Shape:
         raise UnknownTable(str(table))
     if code:
         raise CodeRefused(str(table), *code)
-    columns = tuple(Column(*row[:6]) for row in found)
+    columns = tuple(TableColumn(*row[:6]) for row in found)
     places = [(place, it) for it, (*_, place, _) in zip(columns, found, strict=True) if place]
     if not places:
         raise NoPrimaryKey(str(table))
@@ -175,10 +175,10 @@ def shape_of(connection: psycopg.Connection, table: TableName) -> Shape:
             raise GeneratedKey(str(table), name)
     key = tuple(it for _, it in sorted(places, key=lambda it: it[0]))
     _check_key_types(table, key)
-    return Shape(key, columns)
+    return TableShape(key, columns)
 
 
-def _check_key_types(table: TableName, key: Sequence[Column]) -> None:
+def _check_key_types(table: TableName, key: Sequence[TableColumn]) -> None:
     """Keys are compared and read from text by the name of a type, which its owner may change."""
     for it in key:
         if it.type_owner:
@@ -196,7 +196,7 @@ def owner_of_type(connection: psycopg.Connection, type_: str) -> str | None:
 
 
 def bound_after(
-    connection: psycopg.Connection, table: TableName, shape: Shape, low: Key | None, rows: int
+    connection: psycopg.Connection, table: TableName, shape: TableShape, low: Key | None, rows: int
 ) -> Key | None:
     """The key so many rows behind another one; None when there are fewer."""
     asked = sql.SQL(
@@ -214,7 +214,7 @@ def bound_after(
 
 
 def bounds_within(
-    connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange, rows: int
+    connection: psycopg.Connection, table: TableName, shape: TableShape, within: KeyRange, rows: int
 ) -> list[Key]:
     """The keys that cut a range into pieces of so many rows."""
     asked = sql.SQL(
@@ -232,8 +232,12 @@ def bounds_within(
 
 
 def digest(
-    connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange, where: str
-) -> Digest:
+    connection: psycopg.Connection,
+    table: TableName,
+    shape: TableShape,
+    within: KeyRange,
+    where: str,
+) -> RangeDigest:
     """What the rows of a range come to that fulfil a condition."""
     asked = sql.SQL(
         "SELECT count(*), coalesce(sum({checksum}::numeric), 0)::text"
@@ -242,11 +246,15 @@ def digest(
     begin_reading(connection, table, shape)
     row = connection.execute(asked).fetchone()
     assert row is not None
-    return Digest(*row)
+    return RangeDigest(*row)
 
 
 def checksums(
-    connection: psycopg.Connection, table: TableName, shape: Shape, within: KeyRange, where: str
+    connection: psycopg.Connection,
+    table: TableName,
+    shape: TableShape,
+    within: KeyRange,
+    where: str,
 ) -> dict[Key, int]:
     """The checksum of every row of a range that fulfils a condition, by its key."""
     asked = sql.SQL(
@@ -301,12 +309,12 @@ def copy_in(
     arrow_csv.write_csv(rows, text, options)
     names = sql.SQL(", ").join(map(sql.Identifier, rows.schema.names))
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')")
-    be_exact(connection)
+    set_exact_output(connection)
     with connection.cursor() as cursor, cursor.copy(statement.format(table, names)) as copy:
         copy.write(text.getbuffer())
 
 
-def in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
+def in_range(shape: TableShape, within: KeyRange, of: str = "") -> sql.Composable:
     """The condition that a row is in a range; `of` is what its table is called there."""
     parts = [
         sql.SQL("({}) {} ({})").format(
@@ -320,17 +328,17 @@ def in_range(shape: Shape, within: KeyRange, of: str = "") -> sql.Composable:
     return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
 
 
-def operator_of(column: Column, name: str) -> sql.Composed:
+def operator_of(column: TableColumn, name: str) -> sql.Composed:
     """The operator by which the key is ordered, whatever else has its name."""
     return sql.SQL("OPERATOR({}.{})").format(sql.Identifier(column.operators), sql.SQL(name))
 
 
-def names_of(columns: Iterable[Column]) -> sql.Composed:
+def names_of(columns: Iterable[TableColumn]) -> sql.Composed:
     """The names of columns, one after the other."""
     return sql.SQL(", ").join(sql.Identifier(it.name) for it in columns)
 
 
-def key_values(shape: Shape, key: Key) -> sql.Composed:
+def key_values(shape: TableShape, key: Key) -> sql.Composed:
     """A key, each value as its column has it."""
     return sql.SQL(", ").join(
         sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(it.type))
@@ -338,7 +346,7 @@ def key_values(shape: Shape, key: Key) -> sql.Composed:
     )
 
 
-def key_texts(shape: Shape, of: str = "") -> sql.Composed:
+def key_texts(shape: TableShape, of: str = "") -> sql.Composed:
     """The columns of the key as text; `of` is what its table is called there.
 
     All are compared byte by byte: columns of several collations could not be, nor looked up. It is
@@ -351,7 +359,7 @@ def key_texts(shape: Shape, of: str = "") -> sql.Composed:
     )
 
 
-def _text_of(column: Column, name: sql.Identifier) -> sql.Composed:
+def _text_of(column: TableColumn, name: sql.Identifier) -> sql.Composed:
     text = sql.SQL("pg_catalog.format('%s', {})").format(name)
     plain = TEXT_OF.get(column.type.partition("(")[0])
     if plain is None:
@@ -359,11 +367,11 @@ def _text_of(column: Column, name: sql.Identifier) -> sql.Composed:
     return sql.SQL("{}::pg_catalog.{}::pg_catalog.text").format(text, sql.SQL(plain))
 
 
-def _named(column: Column, of: str) -> sql.Identifier:
+def _named(column: TableColumn, of: str) -> sql.Identifier:
     return sql.Identifier(of, column.name) if of else sql.Identifier(column.name)
 
 
-def _checksum(shape: Shape) -> sql.Composed:
+def _checksum(shape: TableShape) -> sql.Composed:
     """As `checksum_of`; format() gives values as COPY does, which a cast to text does not."""
     values = [
         sql.SQL("CASE WHEN {it} IS NULL THEN '-' ELSE {text} END").format(
@@ -376,13 +384,13 @@ def _checksum(shape: Shape) -> sql.Composed:
     ).format(sql.SQL(" || ").join(values))
 
 
-def _with_length(column: Column) -> sql.Composed:
+def _with_length(column: TableColumn) -> sql.Composed:
     return sql.SQL("length(format('%s', {it})) || ':' || format('%s', {it})").format(
         it=sql.Identifier(column.name)
     )
 
 
-def _from(table: TableName, shape: Shape, within: KeyRange, where: str) -> dict[str, Any]:
+def _from(table: TableName, shape: TableShape, within: KeyRange, where: str) -> dict[str, Any]:
     return {
         "table": table.sql,
         "within": in_range(shape, within),

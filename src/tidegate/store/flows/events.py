@@ -54,7 +54,7 @@ class FlowWait:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class WorkerTasks:
     """How many tasks of one step a worker has in hand."""
 
     worker: str
@@ -64,7 +64,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class EarlierEvents:
     """What happened to a run before somebody began to look."""
 
     events: int
@@ -75,7 +75,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What became of a step."""
 
     step: str
@@ -121,19 +121,19 @@ def flow_waits(connection: psycopg.Connection, run: int, most: int = PAGE) -> li
     return [_wait(row) for row in rows]
 
 
-def flow_holdings(connection: psycopg.Connection, run: int) -> list[Holding]:
+def tasks_by_worker(connection: psycopg.Connection, run: int) -> list[WorkerTasks]:
     """Which workers have tasks of a run in hand."""
     rows = connection.execute(_SQL["holdings"].sql, {"run": run})
     return [
-        Holding(worker, queue.removesuffix("[]"), queue.endswith("[]"), number)
+        WorkerTasks(worker, queue.removesuffix("[]"), queue.endswith("[]"), number)
         for worker, queue, number in rows
     ]
 
 
-def flow_past(connection: psycopg.Connection, run: int, seconds: float) -> Past:
+def earlier_events(connection: psycopg.Connection, run: int, seconds: float) -> EarlierEvents:
     """What happened to a run longer than so many seconds ago."""
     row = connection.execute(_SQL["past"].sql, {"run": run, "seconds": seconds}).fetchone()
-    return Past(*row) if row else Past(0, 0, 0.0)
+    return EarlierEvents(*row) if row else EarlierEvents(0, 0, 0.0)
 
 
 def flow_ready(connection: psycopg.Connection, run: int) -> dict[str, float]:
@@ -144,16 +144,18 @@ def flow_ready(connection: psycopg.Connection, run: int) -> dict[str, float]:
     return found
 
 
-def living_workers(connection: psycopg.Connection) -> int:
+def count_flow_workers(connection: psycopg.Connection) -> int:
     """How many workers of flows are alive."""
     row = connection.execute(_SQL["workers"].sql).fetchone()
     return int(row[0]) if row else 0
 
 
-def flow_outcomes(connection: psycopg.Connection, run: int) -> list[Outcome]:
+def flow_outcomes(connection: psycopg.Connection, run: int) -> list[StepOutcome]:
     """What became of the steps of a run, each behind those that it depends on."""
     rows = connection.execute(_SQL["outcomes"].sql, {"run": run})
-    return [Outcome(name, kind, StepState(state), is_last) for name, kind, state, is_last in rows]
+    return [
+        StepOutcome(name, kind, StepState(state), is_last) for name, kind, state, is_last in rows
+    ]
 
 
 def failed_tasks(

@@ -20,7 +20,7 @@ MOST_RUNS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class GaugeSpec:
     """What a figure means, and by which labels there is one each."""
 
     labels: tuple[str, ...]
@@ -40,36 +40,38 @@ _RUN = ("flow", "run")
 _STEP = (*_RUN, "step")
 _KEY = (*_RUN, "key")
 
-FIGURES: Mapping[str, Figure] = {
-    "tidegate_flow_runs": Figure(("flow", "state"), "Open runs."),
-    "tidegate_flow_runs_failed": Figure(("flow",), "Runs that have failed within the last hour."),
-    "tidegate_flow_run_open_seconds": Figure(
+FIGURES: Mapping[str, GaugeSpec] = {
+    "tidegate_flow_runs": GaugeSpec(("flow", "state"), "Open runs."),
+    "tidegate_flow_runs_failed": GaugeSpec(
+        ("flow",), "Runs that have failed within the last hour."
+    ),
+    "tidegate_flow_run_open_seconds": GaugeSpec(
         (*_RUN, "state"), "Seconds since a run was begun that is open."
     ),
-    "tidegate_flow_items_spawned": Figure(_STEP, "Items of a step that there are so far."),
-    "tidegate_flow_items_succeeded": Figure(_STEP, "Items of a step that have a result."),
-    "tidegate_flow_items_failed": Figure(_STEP, "Items of a step that have failed for good."),
-    "tidegate_flow_items_canceled": Figure(_STEP, "Items of a step that were given up."),
-    "tidegate_flow_items_in_flight": Figure(
+    "tidegate_flow_items_spawned": GaugeSpec(_STEP, "Items of a step that there are so far."),
+    "tidegate_flow_items_succeeded": GaugeSpec(_STEP, "Items of a step that have a result."),
+    "tidegate_flow_items_failed": GaugeSpec(_STEP, "Items of a step that have failed for good."),
+    "tidegate_flow_items_canceled": GaugeSpec(_STEP, "Items of a step that were given up."),
+    "tidegate_flow_items_in_flight": GaugeSpec(
         _STEP, "Items of a step that something is yet to happen to."
     ),
-    "tidegate_flow_state_value": Figure(
+    "tidegate_flow_state_value": GaugeSpec(
         _KEY, "A number in the state of a run; true is 1, and false is 0."
     ),
-    "tidegate_flow_state_age_seconds": Figure(
+    "tidegate_flow_state_age_seconds": GaugeSpec(
         _KEY, "Seconds since a key of a run's state was written."
     ),
-    "tidegate_flow_wait_seconds": Figure(
+    "tidegate_flow_wait_seconds": GaugeSpec(
         _STEP, "Seconds for which a step has waited for its run's state."
     ),
-    "tidegate_flow_wait_behind": Figure(
+    "tidegate_flow_wait_behind": GaugeSpec(
         (*_STEP, "key"), "How much a key lacks that a step waits for."
     ),
-    "tidegate_flow_ready_seconds": Figure(
+    "tidegate_flow_ready_seconds": GaugeSpec(
         ("flow", "step"), "Seconds for which a ready task has waited for a worker."
     ),
-    "tidegate_flow_workers": Figure((), "Workers that are alive."),
-    "tidegate_cutover_unfed": Figure(
+    "tidegate_flow_workers": GaugeSpec((), "Workers that are alive."),
+    "tidegate_cutover_unfed": GaugeSpec(
         ("alias",), "1 where no open run keeps the index fresh that readers see, else 0."
     ),
 }
@@ -78,7 +80,7 @@ FIGURES: Mapping[str, Figure] = {
 
 def flow_gauges(connection: psycopg.Connection, most: int = MOST_RUNS) -> list[Gauge]:
     """All figures as they are."""
-    ask = _Asking(connection, most)
+    ask = _Figures(connection, most)
     rows = {
         "tidegate_flow_runs": ask("runs"),
         "tidegate_flow_runs_failed": ask("failed"),
@@ -93,7 +95,7 @@ def flow_gauges(connection: psycopg.Connection, most: int = MOST_RUNS) -> list[G
     return [_gauge(name, figure, rows[name]) for name, figure in FIGURES.items()]
 
 
-class _Asking:
+class _Figures:
     def __init__(self, connection: psycopg.Connection, most: int) -> None:
         self._connection = connection
         self._most = most
@@ -125,7 +127,7 @@ def _waits(rows: Rows) -> dict[str, Rows]:
     }
 
 
-def _gauge(name: str, figure: Figure, rows: Rows) -> Gauge:
+def _gauge(name: str, figure: GaugeSpec, rows: Rows) -> Gauge:
     samples = (
         (dict(zip(figure.labels, labels, strict=True)), float(number))
         for *labels, number in rows

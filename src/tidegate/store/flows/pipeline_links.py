@@ -16,16 +16,16 @@ import psycopg
 from tidegate.faults import crash_point
 from tidegate.store.checkpoints.restore import successor_of
 from tidegate.store.core.queries import queries
-from tidegate.store.flows.sql_errors import told_refusals
+from tidegate.store.flows.sql_errors import raised_sql_errors
 from tidegate.store.flows.tasks import Claim
-from tidegate.store.runs.runs import Run, RunState, close_run
+from tidegate.store.runs.runs import RunInfo, RunState, close_run
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmittedRun:
     """A run of a pipeline that a task has begun, as it was when it was read."""
 
-    run: Run
+    run: RunInfo
     attempt: int
     """At the task, that has begun it."""
     is_delivered: bool
@@ -43,14 +43,14 @@ class Submitted:
 
 def submitted(
     connection: psycopg.Connection, it: Claim, pipeline: str, name: str
-) -> Submitted | None:
+) -> SubmittedRun | None:
     """What a task has begun under a name; of a run that was restored, the one that goes on."""
     asked = {**it.identity, "pipeline": pipeline, "name": name}
     row = connection.execute(_SQL["submitted"].sql, asked).fetchone()
     if row is None:
         return None
     attempt, is_delivered, *rest = row
-    found = Submitted(Run.from_row(*rest), attempt, is_delivered)
+    found = SubmittedRun(RunInfo.from_row(*rest), attempt, is_delivered)
     if not found.is_vain:
         return found
     return replace(found, run=successor_of(connection, found.run) or found.run)
@@ -61,10 +61,10 @@ def submit(
     it: Claim,
     pipeline: str,
     name: str,
-    begin: Callable[[psycopg.Connection], Run],
-) -> Submitted:
+    begin: Callable[[psycopg.Connection], RunInfo],
+) -> SubmittedRun:
     """What a task has begun under a name, or what it begins now, if that is its claim's to do."""
-    with told_refusals():
+    with raised_sql_errors():
         connection.execute(_SQL["lock_flow"].sql, it.identity)
         connection.execute(_SQL["hold_task"].sql, it.identity)
     known = submitted(connection, it, pipeline, name)
@@ -74,16 +74,16 @@ def submit(
     its = {"pipeline": pipeline, "name": name, "pipeline_run": run.id, "attempt": it.attempt}
     connection.execute(_SQL["link"].sql, {**it.identity, **its})
     crash_point("flow.submit.before_commit")
-    return Submitted(run, it.attempt, is_delivered=False)
+    return SubmittedRun(run, it.attempt, is_delivered=False)
 
 
 def suspend_for(
-    connection: psycopg.Connection, it: Claim, run: Run, number: int, timeout: float | None
+    connection: psycopg.Connection, it: Claim, run: RunInfo, number: int, timeout: float | None
 ) -> str:
     """Put a task aside until a run of a pipeline that it has begun is closed."""
     its: dict[str, Any] = {"pipeline": run.pipeline, "name": run.name, "pipeline_run": run.id}
     asked = {**it.identity, **its, "number": number, "timeout": timeout}
-    with told_refusals():
+    with raised_sql_errors():
         row = connection.execute(_SQL["suspend"].sql, asked).fetchone()
     assert row is not None, "a function answers"
     return str(row[0])
@@ -92,7 +92,7 @@ def suspend_for(
 def sweep_pipelines(connection: psycopg.Connection) -> None:
     """Wake tasks whose runs are closed, and cancel runs that no task waits for any more."""
     for *row, reason in connection.execute(_SQL["sweep"].sql).fetchall():
-        close_run(connection, Run.from_row(*row), RunState.CANCELLED, reason)
+        close_run(connection, RunInfo.from_row(*row), RunState.CANCELLED, reason)
 
 
 _SQL = queries(__name__)

@@ -21,7 +21,7 @@ from tidegate.flows.model.states import FlowState, StepState
 from tidegate.store.core.database import Database
 from tidegate.store.core.queries import queries
 from tidegate.store.core.text import storable
-from tidegate.store.flows.sql_errors import is_value_refused, told_refusals
+from tidegate.store.flows.sql_errors import is_value_refused, raised_sql_errors
 from tidegate.store.runs.message_codec import as_json
 
 PAGE = 1000
@@ -71,7 +71,7 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepCounts:
     """What a sweep has done: tasks freed, runs with waits woken, runs ended."""
 
     freed: int
@@ -174,9 +174,9 @@ def tolerate(
     _one(connection, "tolerate", run=run, step=step, count=count, share=share)
 
 
-def sweep_flows(connection: psycopg.Connection) -> Swept:
+def sweep_flows(connection: psycopg.Connection) -> SweepCounts:
     """Free what dead workers hold, wake waits that are overdue, end what is being cancelled."""
-    return Swept(*_one(connection, "sweep"))
+    return SweepCounts(*_one(connection, "sweep"))
 
 
 def remove_closed_flows(connection: psycopg.Connection, seconds: float) -> int:
@@ -237,7 +237,7 @@ def _stored(of: str, value: str) -> Iterator[None]:
 
 
 def _one(connection: psycopg.Connection, query: str, **asked: object) -> tuple[Any, ...]:
-    with told_refusals():
+    with raised_sql_errors():
         row = connection.execute(_SQL[query].sql, asked).fetchone()
     if row is None:
         raise UnknownFlowRun(int(str(asked.get("run", 0))))

@@ -52,7 +52,7 @@ def is_value_refused(error: BaseException) -> bool:
 
 
 @contextmanager
-def told_refusals() -> Iterator[None]:
+def raised_sql_errors() -> Iterator[None]:
     """Raise what a function of flows has refused as an error of ours."""
     try:
         yield

@@ -18,7 +18,7 @@ from tidegate.errors import ClaimLost
 from tidegate.flows.model.gates import Condition
 from tidegate.store.core.queries import queries
 from tidegate.store.core.text import storable
-from tidegate.store.flows.sql_errors import told_refusals
+from tidegate.store.flows.sql_errors import raised_sql_errors
 from tidegate.store.runs.message_codec import as_json
 
 FLOW_WORKER = "flow worker"
@@ -61,7 +61,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratorPlace:
+class GeneratorPosition:
     """Where a generator is."""
 
     spawned: int
@@ -70,7 +70,7 @@ class GeneratorPlace:
     cursor_position: int
 
 
-class _Done(msgspec.Struct):
+class _CompletedTask(msgspec.Struct):
     run: int
     step: int
     position: int
@@ -97,7 +97,7 @@ def complete(
 ) -> list[ClaimLost]:
     """Complete tasks with their results, as JSON; what is refused is told and changes nothing."""
     done = [
-        _Done(it.run, it.step_id, it.position, it.epoch, msgspec.Raw(text.encode()))
+        _CompletedTask(it.run, it.step_id, it.position, it.epoch, msgspec.Raw(text.encode()))
         for it, text in results
     ]
     asked = {"owner": owner, "results": as_json(done)}
@@ -180,7 +180,7 @@ def set_state(
     """Write a key of the state, as JSON; answers the value that it has, which may be an earlier."""
     flows = queries("tidegate.store.flows.runs")
     asked = {**it.identity, "key": key, "value": value, "writer": writer, "once": once}
-    with told_refusals():
+    with raised_sql_errors():
         row = connection.execute(flows["set_state"].sql, asked).fetchone()
     assert row is not None
     return str(row[0])
@@ -199,11 +199,11 @@ def inputs(connection: psycopg.Connection, run: int, step: str) -> tuple[str, st
     return row[0], row[1]
 
 
-def generator_place(connection: psycopg.Connection, step_id: int) -> GeneratorPlace:
+def generator_place(connection: psycopg.Connection, step_id: int) -> GeneratorPosition:
     """Where a generator is."""
     row = connection.execute(_SQL["generator"].sql, {"step": step_id}).fetchone()
     assert row is not None, "a claimed task has a step"
-    return GeneratorPlace(*row)
+    return GeneratorPosition(*row)
 
 
 def unwanted_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[int]:
@@ -227,7 +227,7 @@ def held_by(connection: psycopg.Connection, owner: str) -> list[Claim]:
 def _call(
     connection: psycopg.Connection, query: str, it: Claim, **asked: object
 ) -> tuple[Any, ...]:
-    with told_refusals():
+    with raised_sql_errors():
         row = connection.execute(_SQL[query].sql, {**it.identity, **asked}).fetchone()
     assert row is not None, "a function answers"
     return row

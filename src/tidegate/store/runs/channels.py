@@ -1,9 +1,9 @@
 """Durable channels: messages between tasks, per run, in PostgreSQL.
 
-A channel is known by the task it comes from, the task it leads to, and by which of that task's
-inputs. Its messages are numbered densely from 1; an END says how many came before it. A cursor
-stands behind the last message that has had its effect; `steps` moves it. An id is made from what
-caused a message, so that a channel sees when it is given the same one again.
+A channel is identified by its sending task, its receiving task and that task's input. Its messages
+are numbered densely from 1; END carries the number of messages before it. The cursor is the last
+processed message; `step_commit` advances it. The id of a message is derived from its cause, so that
+a repeated append is detected.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.topics import task_topic
 from tidegate.store.runs.message_codec import as_json, decode, encode
-from tidegate.store.runs.runs import ChannelName, Run, hold_open
+from tidegate.store.runs.runs import ChannelName, RunInfo, lock_open
 
 FETCH = 256
-"""How many messages of a channel are fetched at a time, at most."""
+"""Largest number of messages fetched from a channel at a time."""
 
 FETCH_TOTAL = 4096
-"""How many messages are fetched at a time from all channels together."""
+"""Largest number of messages fetched from all channels together at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """A channel of a run and how far its receiver has come."""
+    """A channel of a run and the position of its receiver."""
 
     id: int
     name: ChannelName
@@ -41,18 +41,18 @@ class ChannelState:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """A message that waits on a channel."""
+class UnreadMessage:
+    """A message that was not processed yet."""
 
-    run: Run
+    run: RunInfo
     channel: int
     seq: int
     message: StreamMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A message that goes out, under the id its cause gives it."""
+class OutgoingMessage:
+    """A message to append, with the id derived from its cause."""
 
     channel: int
     id: UUID
@@ -62,10 +62,10 @@ class Sent:
 # ── reading ──
 
 
-def channels_of(connection: psycopg.Connection, run: Run, task: str) -> list[ChannelState]:
+def channels_of(connection: psycopg.Connection, run: RunInfo, task: str) -> list[ChannelState]:
     """The channels into and out of a task."""
     rows = connection.execute(_SQL["channels_of"].sql, {"run": run.id, "task": task})
-    return [ChannelState(id, ChannelName(*way), cursor) for id, *way, cursor in rows]
+    return [ChannelState(id, ChannelName(*name), cursor) for id, *name, cursor in rows]
 
 
 def unread(
@@ -75,11 +75,11 @@ def unread(
     fetched: dict[int, int],
     limit: int = FETCH,
     total: int = FETCH_TOTAL,
-) -> list[Unread]:
+) -> list[UnreadMessage]:
     """The next messages for a task in all open runs, channel by channel in order.
 
-    `fetched` says for channels up to where messages are already at hand; others start behind
-    their cursor. With more news than `total`, every channel gets its fair part of it.
+    `fetched` maps channels to their last fetched message; other channels start after their cursor.
+    With more than `total` messages, each channel gets an equal share.
     """
     rows = connection.execute(
         _SQL["unread"].sql,
@@ -92,20 +92,20 @@ def unread(
             "total": total,
         },
     )
-    runs: dict[object, Run] = {}
+    runs: dict[object, RunInfo] = {}
     return [_unread(runs, *row) for row in rows]
 
 
-def _unread(runs: dict[object, Run], *row: object) -> Unread:
+def _unread(runs: dict[object, RunInfo], *row: object) -> UnreadMessage:
     id, *_, channel, seq, kind, payload = row
-    run = runs.get(id) or runs.setdefault(id, Run.from_row(*row[:-4]))
+    run = runs.get(id) or runs.setdefault(id, RunInfo.from_row(*row[:-4]))
     assert isinstance(channel, int)
     assert isinstance(seq, int)
-    return Unread(run, channel, seq, decode(str(kind), str(payload), run.key))
+    return UnreadMessage(run, channel, seq, decode(str(kind), str(payload), run.key))
 
 
 def last_watermarks(connection: psycopg.Connection, positions: dict[int, int]) -> dict[int, int]:
-    """For each channel that has one, the last watermark up to a position."""
+    """The last watermark of each channel up to a position; channels without one are missing."""
     rows = connection.execute(
         _SQL["last_watermarks"].sql,
         {"channels": list(positions.keys()), "positions": list(positions.values())},
@@ -118,18 +118,15 @@ def last_watermarks(connection: psycopg.Connection, positions: dict[int, int]) -
 
 def append(
     connection: psycopg.Connection,
-    run: Run,
+    run: RunInfo,
     channel: ChannelName,
     messages: Sequence[tuple[UUID, StreamMessage]],
 ) -> int:
-    """Put messages on a channel from outside of any task; those it has already are skipped.
-
-    Answers how many were not there before.
-    """
-    hold_open(connection, run, channel.to_task)
+    """Append messages to a channel from outside of any task; returns how many were new."""
+    lock_open(connection, run, channel.to_task)
     channels = channel_ids(find_channels(connection, run, [channel]).fetchall(), run, [channel])
     row = put(
-        connection, [Sent(channels[channel], id, message) for id, message in messages]
+        connection, [OutgoingMessage(channels[channel], id, message) for id, message in messages]
     ).fetchone()
     fresh = int(row[1]) if row else 0
     if fresh:
@@ -138,9 +135,9 @@ def append(
 
 
 def find_channels(
-    connection: psycopg.Connection, run: Run, names: Sequence[ChannelName]
+    connection: psycopg.Connection, run: RunInfo, names: Sequence[ChannelName]
 ) -> psycopg.Cursor[Any]:
-    """Look up channels and lock them; `channel_ids` understands the rows."""
+    """Find and lock channels; `channel_ids` evaluates the rows."""
     return connection.execute(
         _SQL["find_channels"].sql,
         {
@@ -153,27 +150,27 @@ def find_channels(
 
 
 def channel_ids(
-    rows: Iterable[tuple[Any, ...]], run: Run, names: Sequence[ChannelName]
+    rows: Iterable[tuple[Any, ...]], run: RunInfo, names: Sequence[ChannelName]
 ) -> dict[ChannelName, int]:
-    """The id of every channel that was asked for."""
-    found = {ChannelName(*way): id for id, *way in rows}
+    """The id of every requested channel."""
+    found = {ChannelName(*name): id for id, *name in rows}
     for name in names:
         if name not in found:
             raise ChannelConflict(task=name.to_task, reason=f"run {run.key} has no channel {name}")
     return found
 
 
-def put(connection: psycopg.Connection, sent: Sequence[Sent]) -> psycopg.Cursor[Any]:
-    """Append messages to channels of open runs, an END with how many came before it on its channel.
+def put(connection: psycopg.Connection, sent: Sequence[OutgoingMessage]) -> psycopg.Cursor[Any]:
+    """Append messages to channels of open runs; END gets the number of messages before it.
 
-    Messages that are there already are skipped. The answer is one row: how many were for open
-    runs, and how many were put.
+    Known messages are skipped. The result is one row: how many messages were for open runs, and
+    how many of them were new.
     """
     rows = [_row(position, each) for position, each in enumerate(sent)]
     return connection.execute(_SQL["append"].sql, {"messages": as_json(rows)})
 
 
-def _row(position: int, sent: Sent) -> dict[str, object]:
+def _row(position: int, sent: OutgoingMessage) -> dict[str, object]:
     kind, payload = encode(sent.message)
     return {
         "channel_id": sent.channel,

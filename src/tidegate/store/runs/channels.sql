@@ -1,4 +1,4 @@
--- The channels on which messages travel from task to task.
+-- Channels and their messages.
 
 -- name: channels_of — The channels into and out of a task, of one run, with their cursors.
 SELECT channel.id, from_task, to_task, input, cursor.seq
@@ -7,17 +7,17 @@ JOIN tidegate.cursor ON cursor.channel_id = channel.id
 WHERE run_id = %(run)s AND (to_task = %(task)s OR from_task = %(task)s)
 ORDER BY channel.id;
 
--- name: find_channels — The channels of these names; until the commit nobody else appends to them.
+-- name: find_channels — Channels by name; locks out other senders until the commit.
 SELECT channel.id, channel.from_task, channel.to_task, channel.input
 FROM tidegate.channel
 JOIN unnest(%(from_tasks)s::text[], %(to_tasks)s::text[], %(inputs)s::integer[])
-    AS wanted (from_task, to_task, input) USING (from_task, to_task, input)
+    AS given (from_task, to_task, input) USING (from_task, to_task, input)
 WHERE channel.run_id = %(run)s
 ORDER BY channel.id
 FOR NO KEY UPDATE OF channel;
 
--- name: unread — The next messages on the channels into a task, behind what was fetched already.
--- Channels with news share the total fairly: the first message of each comes before any second.
+-- name: unread — The next messages on the channels into a task, after those fetched already.
+-- Channels share the total equally: the first message of each comes before any second one.
 WITH ready AS MATERIALIZED (
     SELECT
         run.id AS run_id, channel.id AS channel_id, coalesce(known.seq, cursor.seq) AS start,
@@ -52,19 +52,19 @@ ORDER BY run.id, chosen.channel_id, chosen.seq;
 
 -- name: last_watermarks — The last watermark on each channel up to a position.
 SELECT channel.id, coalesce(last.time, channel.watermark)
-FROM unnest(%(channels)s::bigint[], %(positions)s::bigint[]) AS asked (channel_id, seq)
-JOIN tidegate.channel ON channel.id = asked.channel_id
+FROM unnest(%(channels)s::bigint[], %(positions)s::bigint[]) AS given (channel_id, seq)
+JOIN tidegate.channel ON channel.id = given.channel_id
 LEFT JOIN LATERAL (
     SELECT (payload ->> 'time')::bigint AS time
     FROM tidegate.message
-    WHERE channel_id = asked.channel_id AND seq <= asked.seq AND kind = 'watermark'
+    WHERE channel_id = given.channel_id AND seq <= given.seq AND kind = 'watermark'
     ORDER BY seq DESC
     LIMIT 1
 ) AS last ON true
 WHERE coalesce(last.time, channel.watermark) IS NOT NULL;
 
--- name: append — Put messages on channels of open runs: how many were for those, how many were put.
--- An id that a channel knows is not put again. An END says how many came before it on its channel.
+-- name: append — Append messages to open runs; returns how many were for those and how many were new.
+-- Known ids are skipped. END gets the number of messages before it on its channel.
 WITH offered AS (
     SELECT
         given.*,
@@ -79,7 +79,7 @@ WITH offered AS (
     JOIN tidegate.run ON run.id = channel.run_id
     WHERE run.state = 'open'
 ),
-wanted AS (
+fresh AS (
     SELECT channel_id, count(*) AS number, bool_or(is_end) AS is_ended
     FROM offered
     WHERE NOT is_known
@@ -87,11 +87,11 @@ wanted AS (
 ),
 reserved AS (
     UPDATE tidegate.channel
-    SET sent = channel.sent + wanted.number,
-        declared = CASE WHEN is_ended THEN channel.sent + wanted.number - 1 ELSE declared END
-    FROM wanted
-    WHERE channel.id = wanted.channel_id
-    RETURNING channel.id AS channel_id, channel.sent - wanted.number AS before
+    SET sent = channel.sent + fresh.number,
+        declared = CASE WHEN is_ended THEN channel.sent + fresh.number - 1 ELSE declared END
+    FROM fresh
+    WHERE channel.id = fresh.channel_id
+    RETURNING channel.id AS channel_id, channel.sent - fresh.number AS before
 ),
 numbered AS (
     SELECT offered.*, before + row_number() OVER (PARTITION BY channel_id ORDER BY position) AS seq

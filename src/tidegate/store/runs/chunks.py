@@ -1,9 +1,9 @@
-"""Chunks: what may be delivered to a source, and when the source is complete. Pure decisions.
+"""Chunks: which deliveries a source accepts, and when it is complete. Pure decisions.
 
-A source's chunks are numbered from 1. Delivering one again is harmless, and so is saying again how
-many there are. Once that was said and all of them are there, in whichever order it came about, the
-source has ended; that happens once, and `deliveries` sends END then. A source that follows a stream
-does not end with what it has while a batch was begun and is not there.
+The chunks of a source are numbered from 1. Delivering a chunk again is harmless, and so is
+declaring their number again. When the number is declared and all chunks are delivered, in either
+order, the source has ended: this happens once, and `deliveries` then sends END. A source that reads
+a stream cannot end with the chunks it has while a started batch is missing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tidegate.errors import (
     SourceEnded,
 )
 from tidegate.store.checkpoints.checkpoints import FileChecksum
-from tidegate.store.runs.runs import Run, RunState
+from tidegate.store.runs.runs import RunInfo, RunState
 
 LARGEST = 2**63 - 2
-"""What PostgreSQL can count up to, with one to spare."""
+"""One less than the largest `bigint`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One piece of a source, as it was ingested. Files are relative to the deployment's root."""
+    """A numbered piece of a source. Files are relative to the deployment's root."""
 
     source: str
     number: int
@@ -41,61 +41,61 @@ class Chunk:
     files: tuple[str, ...]
     shard: int
     watermark: int | None = None
-    """Its latest event time less the allowed delay, in milliseconds since 1970, if it has one."""
+    """Latest event time less the allowed delay, in milliseconds since 1970, if there is any."""
     file_checksums: tuple[FileChecksum, ...] = ()
-    """How its files have to be found again."""
+    """Verified when the files are read again."""
 
     @property
     def batch(self) -> Batch:
-        """What travels on the channels."""
+        """The payload on the channels."""
         return Batch(self.files, self.rows, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """A source of a run, as it stands."""
+    """The state of a source of a run."""
 
-    run: Run
+    run: RunInfo
     source: str
     delivered: int
-    """How many chunks there are."""
+    """Number of chunks delivered."""
     declared: int | None
-    """How many there will be; None until it is said."""
+    """Number of chunks expected; None until it is declared."""
     watermark: int | None = None
     """The latest of its chunks' watermarks."""
     last_batch: int | None = None
-    """The last chunk that was begun from a stream, if the source follows one."""
+    """The last batch that was started, if the source reads a stream."""
 
 
-class Delivery(Enum):
-    """What a delivered chunk is to its source."""
+class ChunkDelivery(Enum):
+    """How a source treats a delivered chunk."""
 
     NEW = "new"
     LAST = "last"
-    """The last one that was missing: the source ends with it."""
+    """The last missing chunk: the source ends with it."""
     REPEATED = "repeated"
 
 
 class Ending(Enum):
-    """What saying how many chunks there are does to a source."""
+    """How a source treats the declared number of its chunks."""
 
     AWAITED = "awaited"
-    """Some are missing; the last of them ends the source."""
+    """Chunks are missing; the last of them ends the source."""
     COMPLETE = "complete"
     REPEATED = "repeated"
 
 
-def decide_delivery(facts: SourceFacts, chunk: Chunk, known: str | None) -> Delivery:
-    """What to do with a chunk, when `known` is the digest of what came under its number before."""
+def decide_delivery(facts: SourceFacts, chunk: Chunk, known: str | None) -> ChunkDelivery:
+    """What to do with a chunk; `known` is the digest of an earlier one with its number."""
     check_number(chunk.source, chunk.number, least=1)
-    if known == chunk.sha256 and not _is_given_up(facts.run):
-        return Delivery.REPEATED
+    if known == chunk.sha256 and not _is_unsuccessful(facts.run):
+        return ChunkDelivery.REPEATED
     _refuse_closed(facts)
     if known is not None:
         raise ChunkConflict(facts.run.name, chunk.source, chunk.number, chunk.sha256, known)
     if facts.declared is not None and chunk.number > facts.declared:
         raise SourceEnded(facts.run.name, chunk.source, chunk.number, facts.declared)
-    return Delivery.LAST if facts.declared == facts.delivered + 1 else Delivery.NEW
+    return ChunkDelivery.LAST if facts.declared == facts.delivered + 1 else ChunkDelivery.NEW
 
 
 def decide_ending(
@@ -104,14 +104,14 @@ def decide_ending(
     missing: tuple[int, ...] = (),
     beyond: tuple[int, ...] = (),
 ) -> Ending:
-    """What to do when a source is said to have so many chunks; None: those it has.
+    """What to do when a source declares its number of chunks; None: those delivered.
 
     `missing` are the first gaps before the largest number, `beyond` the first numbers above the
-    count.
+    declared one.
     """
     count = facts.delivered if chunks is None else chunks
     check_number(facts.source, count, least=0)
-    if count == facts.declared and not _is_given_up(facts.run):
+    if count == facts.declared and not _is_unsuccessful(facts.run):
         return Ending.REPEATED
     _refuse_closed(facts)
     if facts.declared is not None:
@@ -126,7 +126,7 @@ def decide_ending(
 
 
 def watermark_after(before: int | None, chunk: Chunk) -> int | None:
-    """The watermark that a source's chunk moves it to; None where it does not move.
+    """The watermark of a source after a chunk; None where it does not change.
 
     >>> late = Chunk("sales", 7, "", 1, 1, (), 0, watermark=500)
     >>> watermark_after(None, late), watermark_after(499, late), watermark_after(500, late)
@@ -138,13 +138,13 @@ def watermark_after(before: int | None, chunk: Chunk) -> int | None:
 
 
 def check_number(source: str, number: int, least: int) -> None:
-    """Refuse what cannot be a number of a chunk, or their count."""
+    """Raise `InvalidChunkNumber` for an invalid chunk number or count."""
     if not least <= number <= LARGEST:
         raise InvalidChunkNumber(source=source, number=number)
 
 
-def _is_given_up(run: Run) -> bool:
-    """Whoever repeats what is done in a run that ended well need not hear that it is closed."""
+def _is_unsuccessful(run: RunInfo) -> bool:
+    """Repetitions are accepted in a run that ended, and refused in one without a result."""
     return run.state in {RunState.CANCELLED, RunState.FAILED}
 
 

@@ -1,10 +1,9 @@
-"""Deliveries: chunks of a run's sources come in, and END when a source is complete.
+"""Deliveries: record the chunks of a run's sources, and send END when a source is complete.
 
 A chunk is recorded, counted and put on the channels of its tasks in one transaction, under a lock
-on its source. Behind it comes the source's watermark, if the chunk has moved that: on all channels
-of the source, because it is about all of them. Whichever comes last, the last chunk or the word how
-many there are, sends END to all tasks that read the source. So a client may deliver from many
-threads and repeat anything it is not sure of.
+on its source. If it advances the source's watermark, that follows on all channels of the source.
+The last chunk or the declaration of their number, whichever comes last, sends END to all tasks that
+read the source. Clients can deliver from many threads and repeat any call.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from tidegate.faults import crash_point
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.topics import task_topic
-from tidegate.store.runs.channels import Sent, channel_ids, find_channels, put
+from tidegate.store.runs.channels import OutgoingMessage, channel_ids, find_channels, put
 from tidegate.store.runs.chunks import (
     Chunk,
-    Delivery,
+    ChunkDelivery,
     Ending,
     SourceFacts,
     check_number,
@@ -34,21 +33,23 @@ from tidegate.store.runs.chunks import (
     watermark_after,
 )
 from tidegate.store.runs.message_codec import as_json, message_id
-from tidegate.store.runs.runs import ChannelName, Run, RunState, hold
+from tidegate.store.runs.runs import ChannelName, RunInfo, RunState, lock
 
 END_ID = 1
-"""The id of the END of every run: fan-ins compare it with other ENDs of the run only."""
+"""The id of END in every run: fan-ins compare it only with other ENDs of the same run."""
 
-NAMED = 20
-"""How many missing or surplus chunks are named; a client that forgot a million needs no list."""
-
-
-def find_chunk(connection: psycopg.Connection, run: Run, source: str, number: int) -> Chunk | None:
-    """The chunk that was delivered under this number."""
-    return _chunk(_look_for_chunk(connection, run, source, number))
+LISTED = 20
+"""How many missing or surplus chunks are listed."""
 
 
-def number_for(connection: psycopg.Connection, run: Run, source: str, sha256: str) -> int:
+def find_chunk(
+    connection: psycopg.Connection, run: RunInfo, source: str, number: int
+) -> Chunk | None:
+    """The chunk with this number; None before it is delivered."""
+    return _chunk(_select_chunk(connection, run, source, number))
+
+
+def number_for(connection: psycopg.Connection, run: RunInfo, source: str, sha256: str) -> int:
     """The number of the chunk with this content; the next free number if there is none."""
     given = {"run": run.id, "source": source, "sha256": sha256}
     known, free = connection.execute(_SQL["find_content"].sql, given).fetchone() or (None, 1)
@@ -57,74 +58,73 @@ def number_for(connection: psycopg.Connection, run: Run, source: str, sha256: st
 
 def record_chunk(
     connection: psycopg.Connection,
-    run: Run,
+    run: RunInfo,
     chunk: Chunk,
     channels: Sequence[ChannelName],
     ends: Sequence[ChannelName],
 ) -> bool:
-    """Put a chunk on its channels, and END on `ends` if it was the last; False when it was there.
+    """Put a chunk on its channels, and END on `ends` after the last one; False for a repetition.
 
-    `ends` are the channels into all tasks that read the source, on every shard: watermarks go
-    there.
+    `ends` are the channels into all tasks that read the source, on every shard; watermarks go
+    there too.
     """
     check_number(chunk.source, chunk.number, least=1)
     with connection.pipeline():
-        held = _hold(connection, run, chunk.source)
-        known = _look_for_chunk(connection, run, chunk.source, chunk.number)
-        ways = find_channels(connection, run, [*channels, *ends])
-    facts = held.facts(connection, run, chunk.source)
+        locked = _lock(connection, run, chunk.source)
+        known = _select_chunk(connection, run, chunk.source, chunk.number)
+        channel_rows = find_channels(connection, run, [*channels, *ends])
+    facts = locked.facts(connection, run, chunk.source)
     before = _chunk(known)
     delivery = decide_delivery(facts, chunk, before.sha256 if before else None)
-    if delivery is Delivery.REPEATED:
+    if delivery is ChunkDelivery.REPEATED:
         return False
-    ids = channel_ids(ways.fetchall(), run, [*channels, *ends])
+    ids = channel_ids(channel_rows.fetchall(), run, [*channels, *ends])
     events = list(_events(run, chunk, channels, ids))
     behind = list(_watermarks(facts, chunk, ends, ids))
-    if delivery is Delivery.LAST:
+    if delivery is ChunkDelivery.LAST:
         behind += _ends(run, chunk.source, ends, ids)
     with connection.pipeline():
-        _add(connection, run, chunk, is_last=delivery is Delivery.LAST)
+        _add(connection, run, chunk, is_last=delivery is ChunkDelivery.LAST)
         put(connection, [*events, *behind])
-        _wake(connection, run, [*channels, *(ends if behind else ())])
+        _notify(connection, run, [*channels, *(ends if behind else ())])
     crash_point("chunk.before_commit")
     return True
 
 
-def begin_batch(connection: psycopg.Connection, run: Run, source: str, number: int) -> None:
-    """Remember that the chunk of this number is under way from a stream; END waits for it."""
-    asked = {"run": run.id, "source": source, "number": number}
-    connection.execute(_SQL["begin_batch"].sql, asked)
+def begin_batch(connection: psycopg.Connection, run: RunInfo, source: str, number: int) -> None:
+    """Record that a batch of a stream was started; END waits for its chunk."""
+    parameters = {"run": run.id, "source": source, "number": number}
+    connection.execute(_SQL["begin_batch"].sql, parameters)
 
 
 def end_source(
     connection: psycopg.Connection,
-    run: Run,
+    run: RunInfo,
     source: str,
     chunks: int | None,
     ends: Sequence[ChannelName],
 ) -> bool:
-    """Say how many chunks a source has, None for those it has; False when that was said before.
+    """Declare the number of chunks of a source, None for those delivered; False for a repetition.
 
-    END goes to all channels of `ends` if they are all there, otherwise with the last that is
-    missing.
+    END is sent to `ends` now if all chunks are delivered, otherwise after the last one.
     """
     check_number(source, chunks or 0, least=0)
     with connection.pipeline():
-        held = _hold(connection, run, source)
-        beyond = _look_beyond(connection, run, source, chunks)
-        gaps = look_for_gaps(connection, run, source, chunks)
-        ways = find_channels(connection, run, ends)
-    facts = held.facts(connection, run, source)
+        locked = _lock(connection, run, source)
+        beyond = _select_beyond(connection, run, source, chunks)
+        gaps = select_gaps(connection, run, source, chunks)
+        channel_rows = find_channels(connection, run, ends)
+    facts = locked.facts(connection, run, source)
     surplus = tuple(number for (number,) in beyond.fetchall())
     ending = decide_ending(facts, chunks, numbers_in(gaps.fetchall()), surplus)
     if ending is Ending.REPEATED:
         return False
-    ids = channel_ids(ways.fetchall(), run, ends)
+    ids = channel_ids(channel_rows.fetchall(), run, ends)
     with connection.pipeline():
         _declare(connection, facts, chunks, ending)
         if ending is Ending.COMPLETE:
             put(connection, list(_ends(run, source, ends, ids)))
-            _wake(connection, run, ends)
+            _notify(connection, run, ends)
     crash_point("chunk.before_commit")
     return True
 
@@ -133,13 +133,13 @@ def end_source(
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """A run and a source that were asked for and locked; the answers are on their way."""
+class _LockedSource:
+    """The results of the statements that lock a run and a source; read after the pipeline."""
 
     run: psycopg.Cursor[Any]
     source: psycopg.Cursor[Any]
 
-    def facts(self, connection: psycopg.Connection, run: Run, source: str) -> SourceFacts:
+    def facts(self, connection: psycopg.Connection, run: RunInfo, source: str) -> SourceFacts:
         row = self.run.fetchone()
         if row is None:
             raise UnknownRun(run=run.name)
@@ -150,44 +150,46 @@ class _Held:
         return SourceFacts(replace(run, state=RunState(state), cause=cause), source, *counts)
 
 
-def _hold(connection: psycopg.Connection, run: Run, source: str) -> _Held:
-    asked = {"run": run.id, "source": source}
-    return _Held(hold(connection, run), connection.execute(_SQL["hold_source"].sql, asked))
+def _lock(connection: psycopg.Connection, run: RunInfo, source: str) -> _LockedSource:
+    parameters = {"run": run.id, "source": source}
+    return _LockedSource(
+        lock(connection, run), connection.execute(_SQL["lock_source"].sql, parameters)
+    )
 
 
-def _source_names(connection: psycopg.Connection, run: Run) -> str:
+def _source_names(connection: psycopg.Connection, run: RunInfo) -> str:
     rows = connection.execute(_SQL["source_names"].sql, {"run": run.id})
     return ", ".join(name for (name,) in rows)
 
 
-def _look_for_chunk(
-    connection: psycopg.Connection, run: Run, source: str, number: int
+def _select_chunk(
+    connection: psycopg.Connection, run: RunInfo, source: str, number: int
 ) -> psycopg.Cursor[Any]:
-    asked = {"run": run.id, "source": source, "number": number}
-    return connection.execute(_SQL["find_chunk"].sql, asked)
+    parameters = {"run": run.id, "source": source, "number": number}
+    return connection.execute(_SQL["find_chunk"].sql, parameters)
 
 
-def _chunk(answer: psycopg.Cursor[Any]) -> Chunk | None:
-    row = answer.fetchone()
+def _chunk(result: psycopg.Cursor[Any]) -> Chunk | None:
+    row = result.fetchone()
     if row is None:
         return None
     source, number, sha256, rows, size, files, *rest = row
     return Chunk(source, number, sha256, rows, size, tuple(files), *rest)
 
 
-def _look_beyond(
-    connection: psycopg.Connection, run: Run, source: str, count: int | None
+def _select_beyond(
+    connection: psycopg.Connection, run: RunInfo, source: str, count: int | None
 ) -> psycopg.Cursor[Any]:
-    asked = {"run": run.id, "source": source, "count": count, "limit": NAMED}
-    return connection.execute(_SQL["beyond"].sql, asked)
+    parameters = {"run": run.id, "source": source, "count": count, "limit": LISTED}
+    return connection.execute(_SQL["beyond"].sql, parameters)
 
 
-def look_for_gaps(
-    connection: psycopg.Connection, run: Run, source: str, count: int | None
+def select_gaps(
+    connection: psycopg.Connection, run: RunInfo, source: str, count: int | None
 ) -> psycopg.Cursor[Any]:
-    """Ask for ranges of missing numbers: up to the count, or before the largest that is there."""
-    asked = {"run": run.id, "source": source, "count": count, "limit": NAMED}
-    return connection.execute(_SQL["gaps"].sql, asked)
+    """Select the ranges of missing numbers: up to the count, or before the largest number."""
+    parameters = {"run": run.id, "source": source, "count": count, "limit": LISTED}
+    return connection.execute(_SQL["gaps"].sql, parameters)
 
 
 def numbers_in(gaps: Iterable[tuple[Any, ...]]) -> tuple[int, ...]:
@@ -196,42 +198,44 @@ def numbers_in(gaps: Iterable[tuple[Any, ...]]) -> tuple[int, ...]:
     >>> numbers_in([(2, 3), (7, 7)])
     (2, 3, 7)
     """
-    return tuple(islice(chain.from_iterable(range(low, high + 1) for low, high in gaps), NAMED))
+    return tuple(islice(chain.from_iterable(range(low, high + 1) for low, high in gaps), LISTED))
 
 
 # ── writing ──
 
 
 def _events(
-    run: Run, chunk: Chunk, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
-) -> Iterator[Sent]:
+    run: RunInfo, chunk: Chunk, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
+) -> Iterator[OutgoingMessage]:
     event = Event(chunk.batch, run.key)
     for channel in channels:
         id = message_id(run.key, chunk.source, chunk.number, channel.to_task)
-        yield Sent(ids[channel], id, event)
+        yield OutgoingMessage(ids[channel], id, event)
 
 
 def _watermarks(
     facts: SourceFacts, chunk: Chunk, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
-) -> Iterator[Sent]:
+) -> Iterator[OutgoingMessage]:
     time = watermark_after(facts.watermark, chunk)
     if time is None:
         return
     run = facts.run.key
     for channel in channels:
         id = message_id(run, chunk.source, chunk.number, "watermark", channel.to_task)
-        yield Sent(ids[channel], id, Watermark(time, run))
+        yield OutgoingMessage(ids[channel], id, Watermark(time, run))
 
 
 def _ends(
-    run: Run, source: str, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
-) -> Iterator[Sent]:
+    run: RunInfo, source: str, channels: Sequence[ChannelName], ids: dict[ChannelName, int]
+) -> Iterator[OutgoingMessage]:
     end = BarrierKind.END_OF_RUN.with_id(END_ID, run.key)
     for channel in channels:
-        yield Sent(ids[channel], message_id(run.key, source, "end", channel.to_task), end)
+        yield OutgoingMessage(
+            ids[channel], message_id(run.key, source, "end", channel.to_task), end
+        )
 
 
-def _add(connection: psycopg.Connection, run: Run, chunk: Chunk, *, is_last: bool) -> None:
+def _add(connection: psycopg.Connection, run: RunInfo, chunk: Chunk, *, is_last: bool) -> None:
     connection.execute(
         _SQL["add_chunk"].sql,
         {
@@ -264,7 +268,7 @@ def _declare(
     )
 
 
-def _wake(connection: psycopg.Connection, run: Run, channels: Iterable[ChannelName]) -> None:
+def _notify(connection: psycopg.Connection, run: RunInfo, channels: Iterable[ChannelName]) -> None:
     notify(connection, {task_topic(run.pipeline, channel.to_task) for channel in channels})
 
 

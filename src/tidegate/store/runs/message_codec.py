@@ -1,4 +1,4 @@
-"""Stream messages as rows: a kind and a JSON document, and the ids by which they are known."""
+"""Encodes stream messages as rows (a kind and a JSON document) and derives their ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMESPACE = UUID("7469646e-6761-5465-8000-6d6573736167")
 
 
 def message_id(*cause: str | int) -> UUID:
-    """The id of what follows from a cause: the same cause gives the same id, on any machine.
+    """A deterministic id: the same cause gives the same id on any machine.
 
     >>> message_id("march#1", "s1", 7) == message_id("march#1", "s1", 7)
     True
@@ -34,12 +34,12 @@ def message_id(*cause: str | int) -> UUID:
 
 
 def as_json(value: object) -> str:
-    """As JSON; many rows travel to PostgreSQL as one such text far quicker than as arrays."""
+    """A value as JSON. Many rows are sent faster as one JSON text than as arrays."""
     return msgspec.json.encode(value).decode()
 
 
 def encode(message: StreamMessage) -> tuple[str, str]:
-    """Kind and JSON of a message; its run is known by the channel."""
+    """Kind and JSON of a message, without its run, which the channel determines."""
     match message:
         case Event():
             return "event", _json(
@@ -51,8 +51,10 @@ def encode(message: StreamMessage) -> tuple[str, str]:
         case Watermark():
             return "watermark", _json(time=message.time)
         case Barrier():
-            its = message.checkpoint
-            of_checkpoint = {} if its is None else {"epoch": its.epoch, "flags": its.flags}
+            checkpoint = message.checkpoint
+            of_checkpoint = (
+                {} if checkpoint is None else {"epoch": checkpoint.epoch, "flags": checkpoint.flags}
+            )
             kind = message.kind.value
             return "barrier", _json(id=message.id, kind=kind, count=message.count, **of_checkpoint)
         case Instant():
@@ -60,7 +62,7 @@ def encode(message: StreamMessage) -> tuple[str, str]:
 
 
 def decode(kind: str, text: str, run: str) -> StreamMessage:
-    """The message of a run that `encode` gave this kind and JSON."""
+    """The inverse of `encode`, for a message of this run."""
     fields: dict[str, Any] = msgspec.json.decode(text)
     match kind:
         case "event":
@@ -73,7 +75,7 @@ def decode(kind: str, text: str, run: str) -> StreamMessage:
             return _barrier(fields, run)
         case "instant":
             return Instant(fields["id"], InstantKind(fields["kind"]), run, fields["target"])
-    raise ValueError(f"{kind!r} is no kind of message")
+    raise ValueError(f"unknown kind of message: {kind!r}")
 
 
 def _payload(value: object) -> object:
@@ -96,10 +98,10 @@ def decode_state(text: str) -> Payload:
 
 
 def _barrier(fields: dict[str, Any], run: str) -> Barrier:
-    its = None
+    checkpoint = None
     if "epoch" in fields:
-        its = CheckpointBarrier(fields["id"], fields["epoch"], fields["flags"])
-    return Barrier(fields["id"], BarrierKind(fields["kind"]), run, fields["count"], its)
+        checkpoint = CheckpointBarrier(fields["id"], fields["epoch"], fields["flags"])
+    return Barrier(fields["id"], BarrierKind(fields["kind"]), run, fields["count"], checkpoint)
 
 
 def _json(**fields: object) -> str:

@@ -1,7 +1,7 @@
-"""The plans of runs, for those who restore one under another: what they consist of, by hash.
+"""The contents of plans by hash, compared when a run is restored under another plan.
 
-A run names its plan, and so does the manifest of each of its cuts. What is recorded is the text
-that the hash is made from, so it can be compared with any other plan by whoever has that.
+A run names its plan, and so does the manifest of each of its checkpoints. The recorded text is the
+one that the hash is computed from.
 """
 
 from __future__ import annotations
@@ -12,55 +12,55 @@ from dataclasses import dataclass
 import psycopg
 
 from tidegate.store.core.queries import queries
-from tidegate.store.runs.runs import Run
+from tidegate.store.runs.runs import RunInfo
 
 MOST = 4_000_000
-"""Characters of a plan that is recorded; a larger one is known by its hash alone."""
+"""Longest recorded plan in characters; a longer one is identified by its hash only."""
 
 
 def record(connection: psycopg.Connection, plan: str, nodes: str) -> None:
-    """Note what the plan of this hash consists of."""
+    """Record the contents of a plan under its hash."""
     if len(nodes) <= MOST:
         connection.execute(_SQL["record"].sql, {"hash": plan, "nodes": nodes})
 
 
 def recorded(connection: psycopg.Connection, plan: str) -> str | None:
-    """What a plan consists of, if that was recorded."""
+    """The contents of a plan, if recorded."""
     row = connection.execute(_SQL["recorded"].sql, {"hash": plan}).fetchone()
     return str(row[0]) if row else None
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """With which plan a pipeline was served last, and on how many shards."""
+class ServedPlan:
+    """The plan with which a pipeline was served last, and its number of shards."""
 
     plan: str
     shards: int
 
 
-def note_served(connection: psycopg.Connection, pipeline: str, served: Served) -> None:
-    """A pipeline is served with this plan from now on."""
-    asked = {"pipeline": pipeline, "plan": served.plan, "shards": served.shards}
-    connection.execute(_SQL["note_served"].sql, asked)
+def record_served_plan(connection: psycopg.Connection, pipeline: str, served: ServedPlan) -> None:
+    """Record the plan with which a pipeline is served."""
+    parameters = {"pipeline": pipeline, "plan": served.plan, "shards": served.shards}
+    connection.execute(_SQL["record_served"].sql, parameters)
 
 
-def served_last(connection: psycopg.Connection, pipeline: str) -> Served | None:
-    """How a pipeline was served last; None if nobody ever has."""
-    row = connection.execute(_SQL["served_last"].sql, {"pipeline": pipeline}).fetchone()
-    return Served(*row) if row else None
+def last_served_plan(connection: psycopg.Connection, pipeline: str) -> ServedPlan | None:
+    """The plan with which a pipeline was served last; None if it never was."""
+    row = connection.execute(_SQL["last_served"].sql, {"pipeline": pipeline}).fetchone()
+    return ServedPlan(*row) if row else None
 
 
 def remove_unused(connection: psycopg.Connection, seconds: float) -> int:
-    """Forget plans that nobody has served for so long, and no run or cut names; how many."""
+    """Remove plans not served for this long and not named by a run or checkpoint; how many."""
     return connection.execute(_SQL["remove_unused"].sql, {"seconds": seconds}).rowcount
 
 
 def ended_before(
-    connection: psycopg.Connection, run: Run, number: int, tasks: Collection[str]
+    connection: psycopg.Connection, run: RunInfo, number: int, tasks: Collection[str]
 ) -> list[str]:
-    """Which of these tasks had ended before a cut: what they gave is given for good."""
-    asked = {"run": run.id, "number": number, "tasks": list(tasks)}
-    return [task for (task,) in connection.execute(_SQL["ended_before"].sql, asked)]
+    """The tasks that had ended before a checkpoint: their output is final."""
+    parameters = {"run": run.id, "number": number, "tasks": list(tasks)}
+    return [task for (task,) in connection.execute(_SQL["ended_before"].sql, parameters)]
 
 
 _SQL = queries(__name__)

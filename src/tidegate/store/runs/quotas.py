@@ -1,4 +1,4 @@
-"""What the runs of one client take up; their names begin alike."""
+"""Resource use of one client: its runs have names with a common prefix."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import psycopg
 from tidegate.store.core.queries import queries
 
 
-def open_runs_like(connection: psycopg.Connection, beginning: str, pipeline: str, name: str) -> int:
-    """How many open runs have names that begin like this, besides the one of this name."""
-    asked = {"beginning": beginning, "pipeline": pipeline, "name": name}
-    return _number(connection, "open_runs_like", asked)
+def open_runs_like(connection: psycopg.Connection, prefix: str, pipeline: str, name: str) -> int:
+    """The number of open runs with this name prefix, except for one run."""
+    parameters = {"prefix": prefix, "pipeline": pipeline, "name": name}
+    return _number(connection, "open_runs_like", parameters)
 
 
-def open_bytes_like(connection: psycopg.Connection, beginning: str) -> int:
-    """The bytes of all chunks of open runs whose names begin like this."""
-    return _number(connection, "open_bytes_like", {"beginning": beginning})
+def open_bytes_like(connection: psycopg.Connection, prefix: str) -> int:
+    """The size of all chunks of open runs with this name prefix, in bytes."""
+    return _number(connection, "open_bytes_like", {"prefix": prefix})
 
 
-def _number(connection: psycopg.Connection, query: str, asked: dict[str, str]) -> int:
-    (number,) = connection.execute(_SQL[query].sql, asked).fetchone() or (0,)
+def _number(connection: psycopg.Connection, query: str, parameters: dict[str, str]) -> int:
+    (number,) = connection.execute(_SQL[query].sql, parameters).fetchone() or (0,)
     return int(number)
 
 

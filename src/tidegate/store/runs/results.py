@@ -1,8 +1,8 @@
-"""Results: what the sinks of a run gave, and what of a closed run may go.
+"""Results of runs, and removal of what closed runs no longer need.
 
-The step that ends a run writes the results of all its sinks. After that the messages of the run,
-and all files but those of its results, have no reader any more: `reclaim` removes the rows, and a
-sweeper the files that nobody names.
+The step that ends a run writes the results of all its sinks. After that the run's messages and all
+files except those of its results have no reader: `reclaim` removes the rows, the sweeper removes
+files without a reference.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ import psycopg
 
 from tidegate.dataflow import Batch
 from tidegate.store.core.queries import queries
-from tidegate.store.runs.runs import Run
+from tidegate.store.runs.runs import RunInfo
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """What one sink of a run gave."""
+    """The result of one sink of a run."""
 
     rows: int
     batches: list[Batch]
-    """What names the files, as it was published and JSON gives it back."""
+    """File references and counts, decoded from JSON."""
 
 
-def look_again(connection: psycopg.Connection, run: Run) -> Run | None:
-    """This very run as it is now, whoever has its name; None when it was removed."""
-    row = connection.execute(_SQL["look_again"].sql, {"run": run.id}).fetchone()
-    return Run.from_row(*row) if row else None
+def reload_run(connection: psycopg.Connection, run: RunInfo) -> RunInfo | None:
+    """The current state of this run; None when it was removed."""
+    row = connection.execute(_SQL["reload"].sql, {"run": run.id}).fetchone()
+    return RunInfo.from_row(*row) if row else None
 
 
-def results_of(connection: psycopg.Connection, run: Run) -> dict[str, SinkRows]:
-    """What each sink gave; all sinks of a run that ended, none of any other."""
+def results_of(connection: psycopg.Connection, run: RunInfo) -> dict[str, SinkRows]:
+    """The results by sink: all sinks of a run that ended, none otherwise."""
     found = connection.execute(_SQL["results_of"].sql, {"run": run.id})
     return {
         sink: SinkRows(rows, msgspec.convert(batches, list[Batch])) for sink, rows, batches in found
     }
 
 
-def rows_in(connection: psycopg.Connection, run: Run) -> dict[str, int]:
-    """How many rows each source of a run has delivered."""
+def rows_in(connection: psycopg.Connection, run: RunInfo) -> dict[str, int]:
+    """The number of rows delivered by each source of a run."""
     return dict(connection.execute(_SQL["rows_in"].sql, {"run": run.id}).fetchall())
 
 
 def publications(connection: psycopg.Connection) -> dict[str, int]:
-    """By how many transactions each run that ended was published, by its key; it should be one."""
+    """The number of transactions that published each ended run, by run key; must be one."""
     rows = connection.execute(_SQL["publications"].sql)
     return {f"{name}#{id}": number for name, id, number in rows}
 
@@ -56,24 +56,23 @@ def publications(connection: psycopg.Connection) -> dict[str, int]:
 
 
 def unfinished_among(connection: psycopg.Connection, runs: Collection[int]) -> set[int]:
-    """Which of these runs are open."""
+    """The runs that are open."""
     rows = connection.execute(_SQL["unfinished_among"].sql, {"runs": list(runs)})
     return {id for (id,) in rows}
 
 
-def to_reclaim(connection: psycopg.Connection, limit: int = 100) -> list[Run]:
-    """Closed runs that still have their channels, the oldest first."""
+def to_reclaim(connection: psycopg.Connection, limit: int = 100) -> list[RunInfo]:
+    """Closed runs whose channels were not removed yet, the oldest first."""
     rows = connection.execute(_SQL["to_reclaim"].sql, {"limit": limit})
-    return [Run.from_row(*row) for row in rows]
+    return [RunInfo.from_row(*row) for row in rows]
 
 
-def reclaim(connection: psycopg.Connection, run: Run) -> bool:
-    """Remove the channels of a closed run with all their messages; False if there was nothing to
-    do.
+def reclaim(connection: psycopg.Connection, run: RunInfo) -> bool:
+    """Remove the channels and messages of a closed run; False if that was done before.
 
-    Its results, and what is known of its sources, stay until the run is removed.
+    Its results and sources stay until the run is removed.
     """
-    if not connection.execute(_SQL["note_reclaimed"].sql, {"run": run.id}).rowcount:
+    if not connection.execute(_SQL["mark_reclaimed"].sql, {"run": run.id}).rowcount:
         return False
     connection.execute(_SQL["remove_channels"].sql, {"run": run.id})
     connection.execute(_SQL["remove_releases"].sql, {"run": run.id})
@@ -81,10 +80,7 @@ def reclaim(connection: psycopg.Connection, run: Run) -> bool:
 
 
 def files_named(connection: psycopg.Connection, runs: Collection[int]) -> set[str]:
-    """The files of these runs that anything still names; all others have no reader any more.
-
-    Of a closed run only its results count.
-    """
+    """The files of these runs that are still referenced; of a closed run only its results."""
     rows = connection.execute(_SQL["files_named"].sql, {"runs": list(runs)})
     return {file for (file,) in rows}
 

@@ -1,36 +1,36 @@
--- What runs gave, and what of theirs may go.
+-- Results of runs, and removal of what closed runs no longer need.
 
--- name: look_again — What has become of a run.
+-- name: reload — The current state of a run.
 SELECT id, pipeline, name, incarnation, state, cause FROM tidegate.run WHERE id = %(run)s;
 
--- name: results_of — What each sink of a run gave.
+-- name: results_of — The results of a run by sink.
 SELECT sink, rows, batches FROM tidegate.result WHERE run_id = %(run)s ORDER BY sink;
 
--- name: publications — How many transactions wrote the results of each run that ended.
+-- name: publications — The number of transactions that published each ended run.
 SELECT run.name, run.id, count(DISTINCT result.published_at)
 FROM tidegate.run
 LEFT JOIN tidegate.result ON result.run_id = run.id
 WHERE run.state = 'ended'
 GROUP BY run.id;
 
--- name: rows_in — How many rows each source of a run has delivered.
+-- name: rows_in — The number of rows delivered by each source of a run.
 SELECT source.name, coalesce(sum(chunk.rows), 0)::bigint
 FROM tidegate.source
 LEFT JOIN tidegate.chunk ON chunk.run_id = source.run_id AND chunk.source = source.name
 WHERE source.run_id = %(run)s
 GROUP BY source.name;
 
--- name: unfinished_among — Which of these runs are open.
+-- name: unfinished_among — The runs that are open.
 SELECT id FROM tidegate.run WHERE id = ANY(%(runs)s::bigint[]) AND state = 'open';
 
--- name: to_reclaim — Closed runs that still have their channels, the oldest first.
+-- name: to_reclaim — Closed runs whose channels were not removed yet, the oldest first.
 SELECT id, pipeline, name, incarnation, state, cause
 FROM tidegate.run
 WHERE state <> 'open' AND reclaimed_at IS NULL
 ORDER BY id
 LIMIT %(limit)s;
 
--- name: note_reclaimed — Remember that a closed run has no channels any more.
+-- name: mark_reclaimed — Record that the channels of a closed run are removed.
 UPDATE tidegate.run
 SET reclaimed_at = clock_timestamp()
 WHERE id = %(run)s AND state <> 'open' AND reclaimed_at IS NULL;
@@ -41,9 +41,9 @@ DELETE FROM tidegate.channel WHERE run_id = %(run)s;
 -- name: remove_releases — Remove the releases of a run.
 DELETE FROM tidegate.release WHERE run_id = %(run)s;
 
--- name: files_named — The files that results, states and checkpoints name; in open runs also the rest.
--- Runs that were restored from these name files of theirs as well. One that was checkpoint and has not
--- ended may be restored, also when it is closed: it needs its state and the chunks behind its checkpoints.
+-- name: files_named — The files referenced by results, state and checkpoints; in open runs also the rest.
+-- Runs restored from these reference their files too. A run with checkpoints that has not ended can be
+-- restored even when it is closed: it needs its state and the chunks after its checkpoints.
 WITH family AS (
     SELECT
         id, state = 'open' AS is_open,
@@ -52,7 +52,7 @@ WITH family AS (
                 SELECT FROM tidegate.checkpoint
                 WHERE run_id = run.id AND checkpoint.state <> 'aborted'
             )
-        ) AS may_go_on,
+        ) AS is_restorable,
         coalesce((
             SELECT min(number) FROM tidegate.checkpoint
             WHERE run_id = run.id AND checkpoint.state = 'committed'
@@ -71,17 +71,17 @@ FROM (
     SELECT jsonb_array_elements_text(chunk.files)
     FROM family
     JOIN tidegate.chunk ON chunk.run_id = family.id AND chunk.after_checkpoint >= family.oldest
-    WHERE may_go_on
+    WHERE is_restorable
     UNION ALL
-    SELECT jsonb_path_query(kept.files, '$[*].path') #>> '{}'
+    SELECT jsonb_path_query(entry.files, '$[*].path') #>> '{}'
     FROM family
-    JOIN tidegate.task_state AS kept ON kept.run_id = family.id
-    WHERE may_go_on OR kept.payload ? 'sink'
+    JOIN tidegate.task_state AS entry ON entry.run_id = family.id
+    WHERE is_restorable OR entry.payload ? 'sink'
     UNION ALL
     SELECT jsonb_path_query(in_flight_message.payload, '$.**.files[*]') #>> '{}'
     FROM family
     JOIN tidegate.in_flight_message ON in_flight_message.run_id = family.id
-    WHERE may_go_on
+    WHERE is_restorable
     UNION ALL
     SELECT jsonb_path_query(sink_output.files, '$[*].path') #>> '{}'
     FROM family

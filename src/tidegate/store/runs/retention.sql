@@ -1,8 +1,8 @@
--- What of an open run nobody needs any more: old checkpoints, messages that have had their effect, files.
--- A file that loses a name is noted; whether another names it is asked before it is removed.
+-- Retention in open runs: old checkpoints, processed messages, unused files.
+-- A file that loses a reference is recorded; other references are checked before it is removed.
 
--- name: bounds — The oldest checkpoint that is remembered, the oldest that stays, the oldest of the last few.
--- The last few stay, and the last one that sinks show.
+-- name: bounds — The oldest checkpoint, the oldest one to keep, and the oldest of the last few.
+-- The last few are kept, and the last published one.
 SELECT
     min(number),
     least(min(number) FILTER (WHERE position <= %(retained)s), max(number) FILTER (WHERE NOT unpublished)),
@@ -13,7 +13,7 @@ FROM (
     WHERE run_id = %(run)s AND state = 'committed'
 ) AS checkpoint;
 
--- name: note_retired — The files that only retired checkpoints need.
+-- name: record_unused — Record the files that only retired checkpoints need.
 INSERT INTO tidegate.unused_file (run_id, file)
 SELECT %(run)s, file
 FROM (
@@ -36,18 +36,18 @@ FROM (
 ) AS retired (file)
 ON CONFLICT DO NOTHING;
 
--- name: retire — Forget checkpoints before the oldest that stays, and those between it and the rest.
+-- name: retire — Remove checkpoints before the oldest one to keep, and between it and the last few.
 DELETE FROM tidegate.checkpoint
 WHERE run_id = %(run)s
     AND (number < %(oldest)s OR (number > %(oldest)s AND number < %(recent)s));
 
--- name: drop_states — Remove states that no remembered checkpoint needs.
+-- name: drop_states — Remove state that no remaining checkpoint needs.
 DELETE FROM tidegate.task_state WHERE run_id = %(run)s AND removed <= %(oldest)s;
 
--- name: prune — Remove messages that have had their effect some time ago, from the front of channels.
--- What the last watermark said is noted: whoever begins again looks it up. What was made for the last
--- checkpoint that sinks show stays: as long as nothing changes, the next one consists of the same files.
-WITH shown AS (
+-- name: prune — Remove messages that were processed some time ago, from the start of channels.
+-- The last removed watermark is stored for restarted tasks. Messages of the last published checkpoint are
+-- kept: while nothing changes, the next one consists of the same files.
+WITH published AS (
     SELECT coalesce(max(number), 0) AS number
     FROM tidegate.checkpoint
     WHERE run_id = %(run)s AND state = 'committed' AND NOT unpublished
@@ -58,15 +58,15 @@ old AS (
         (SELECT coalesce(max(seq), 0) FROM tidegate.message
          WHERE channel_id = channel.id
             AND sent_at < clock_timestamp() - make_interval(secs => %(seconds)s)),
-        (SELECT min(seq) - 1 FROM tidegate.message, shown
-         WHERE channel_id = channel.id AND kind = 'event' AND shown.number > 0
-            AND (payload ->> 'version')::bigint >= shown.number)
+        (SELECT min(seq) - 1 FROM tidegate.message, published
+         WHERE channel_id = channel.id AND kind = 'event' AND published.number > 0
+            AND (payload ->> 'version')::bigint >= published.number)
     ) AS target
     FROM tidegate.channel
     JOIN tidegate.cursor ON cursor.channel_id = channel.id
     WHERE channel.run_id = %(run)s
 ),
-noted AS (
+advanced AS (
     UPDATE tidegate.channel
     SET pruned = old.target, watermark = coalesce((
         SELECT (payload ->> 'time')::bigint
@@ -79,28 +79,28 @@ noted AS (
     WHERE channel.id = old.id AND old.target > channel.pruned
     RETURNING channel.id, channel.pruned
 ),
-gone AS (
+deleted AS (
     DELETE FROM tidegate.message
-    USING noted
-    WHERE message.channel_id = noted.id AND message.seq <= noted.pruned
+    USING advanced
+    WHERE message.channel_id = advanced.id AND message.seq <= advanced.pruned
     RETURNING message.payload
 ),
-kept AS (
+recorded AS (
     INSERT INTO tidegate.unused_file (run_id, file)
     SELECT DISTINCT %(run)s::bigint, jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
-    FROM gone
+    FROM deleted
     ON CONFLICT DO NOTHING
 )
-SELECT count(*) FROM gone;
+SELECT count(*) FROM deleted;
 
--- name: note — Files that will never have a name.
+-- name: record — Record files that will never be referenced.
 INSERT INTO tidegate.unused_file (run_id, file)
 SELECT given.run_id, given.file
 FROM unnest(%(runs)s::bigint[], %(files)s::text[]) AS given (run_id, file)
 JOIN tidegate.run ON run.id = given.run_id
 ON CONFLICT DO NOTHING;
 
--- name: noted — Files of open runs that have lost a name some time ago.
+-- name: unused — Files of open runs that lost a reference some time ago.
 SELECT unused_file.run_id, unused_file.file
 FROM tidegate.unused_file
 JOIN tidegate.run ON run.id = unused_file.run_id
@@ -109,7 +109,7 @@ WHERE run.state = 'open'
 ORDER BY unused_file.run_id, unused_file.file
 LIMIT %(limit)s;
 
--- name: forget — These were looked at.
+-- name: forget — Forget files that were checked.
 DELETE FROM tidegate.unused_file
-USING unnest(%(runs)s::bigint[], %(files)s::text[]) AS seen (run_id, file)
-WHERE unused_file.run_id = seen.run_id AND unused_file.file = seen.file;
+USING unnest(%(runs)s::bigint[], %(files)s::text[]) AS checked (run_id, file)
+WHERE unused_file.run_id = checked.run_id AND unused_file.file = checked.file;

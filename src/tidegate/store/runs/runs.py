@@ -1,11 +1,11 @@
-"""Runs: one client's data set each, from the moment it is begun until nothing of it is left.
+"""Runs: one client's data set each, from its start until its rows are removed.
 
     open ──▶ ended        its END was collected
-         ──▶ cancelled    somebody asked for it
+         ──▶ cancelled    on request
          ──▶ failed       it cannot be completed; the first cause is kept
 
-A closed run stays closed: nothing more is appended to its channels or read from them. Its name may
-be used again at once, for another incarnation. Its rows are removed later, all of them together.
+A closed run stays closed: nothing more is appended to its channels or read from them. Its name can
+be reused at once, for the next incarnation. Its rows are removed later, all together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegate.store.core.topics import pipelines_topic, run_topic, task_topic
 
 
 def number_of(key: str) -> int:
-    """The id of the run that messages call by this key.
+    """The id of the run with this key.
 
     >>> number_of("march#17")
     17
@@ -35,7 +35,7 @@ def number_of(key: str) -> int:
 
 
 class RunState(Enum):
-    """What has become of a run."""
+    """The state of a run."""
 
     OPEN = "open"
     ENDED = "ended"
@@ -44,8 +44,8 @@ class RunState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A run as it was when it was read."""
+class RunInfo:
+    """A run as read from the database."""
 
     id: int
     pipeline: str
@@ -53,11 +53,11 @@ class Run:
     incarnation: int
     state: RunState
     cause: str | None = None
-    """Why it failed or was cancelled, if that was said."""
+    """Why it failed or was cancelled, if known."""
 
     @classmethod
-    def from_row(cls, *row: object) -> Run:
-        """From the columns that every query lists in this order."""
+    def from_row(cls, *row: object) -> RunInfo:
+        """From the columns that every query returns in this order."""
         id, pipeline, name, incarnation, state, cause = row
         assert isinstance(id, int)
         assert isinstance(incarnation, int)
@@ -66,20 +66,20 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What messages call it: unlike its name, never used again."""
+        """Identifies the run in messages; unlike its name, never reused."""
         return f"{self.name}#{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelName:
-    """Which way a channel goes; `input` is the number of the receiver's edge."""
+    """The sender and receiver of a channel; `input` is the receiver's input edge."""
 
     from_task: str
     to_task: str
     input: int = 0
 
 
-# ── beginning ──
+# ── starting ──
 
 
 def begin_run(  # noqa: PLR0913  all but three have defaults
@@ -94,14 +94,14 @@ def begin_run(  # noqa: PLR0913  all but three have defaults
     deadline: float | None = None,
     request: UUID | None = None,
     body: str | None = None,
-) -> Run:
-    """Open a run with all its channels and sources; the bounds are seconds from here, None is none.
+) -> RunInfo:
+    """Open a run with all its channels and sources; bounds are in seconds from now, None for none.
 
-    Asked again under the same `request`, it answers the run that was begun then. Without one, a
-    repetition finds the name taken. `body` is a digest of what is asked for: the same request with
-    another one raises `IdempotencyConflict`.
+    Repeated with the same `request`, it returns the same run; without one, a repetition raises
+    `RunExists`. `body` is the digest of the request's body: the same request with another body
+    raises `IdempotencyConflict`.
     """
-    asked = {
+    parameters = {
         "pipeline": pipeline,
         "name": name,
         "plan": plan,
@@ -110,30 +110,30 @@ def begin_run(  # noqa: PLR0913  all but three have defaults
         "request": request,
         "body": body,
     }
-    row = connection.execute(_SQL["begin_run"].sql, asked).fetchone() if name else None
+    row = connection.execute(_SQL["begin_run"].sql, parameters).fetchone() if name else None
     if row is None:
-        return _begun_before(connection, name, request, body)
-    run = Run.from_row(*row)
+        return _run_of_request(connection, name, request, body)
+    run = RunInfo.from_row(*row)
     _open_channels(connection, run, list(channels))
     connection.execute(_SQL["open_sources"].sql, {"run": run.id, "sources": list(sources)})
     return run
 
 
-def _begun_before(
+def _run_of_request(
     connection: psycopg.Connection, name: str, request: UUID | None, body: str | None
-) -> Run:
-    row = connection.execute(_SQL["begun_before"].sql, {"request": request}).fetchone()
+) -> RunInfo:
+    row = connection.execute(_SQL["run_of_request"].sql, {"request": request}).fetchone()
     if row is None:
         raise RunExists(run=name)
-    *columns, asked = row
-    run = Run.from_row(*columns)
-    if asked != body and None not in (asked, body):
+    *columns, known_body = row
+    run = RunInfo.from_row(*columns)
+    if known_body != body and None not in (known_body, body):
         raise IdempotencyConflict(run=run.name)
     return run
 
 
 def _open_channels(
-    connection: psycopg.Connection, run: Run, channels: Sequence[ChannelName]
+    connection: psycopg.Connection, run: RunInfo, channels: Sequence[ChannelName]
 ) -> None:
     connection.execute(
         _SQL["open_channels"].sql,
@@ -146,47 +146,47 @@ def _open_channels(
     )
 
 
-# ── looking ──
+# ── reading ──
 
 
-def find_run(connection: psycopg.Connection, pipeline: str, name: str) -> Run | None:
-    """The run that has this name now or had it last."""
+def find_run(connection: psycopg.Connection, pipeline: str, name: str) -> RunInfo | None:
+    """The latest run with this name."""
     row = connection.execute(_SQL["find_run"].sql, {"pipeline": pipeline, "name": name}).fetchone()
-    return Run.from_row(*row) if row else None
+    return RunInfo.from_row(*row) if row else None
 
 
-def open_runs(connection: psycopg.Connection, pipeline: str) -> list[Run]:
+def open_runs(connection: psycopg.Connection, pipeline: str) -> list[RunInfo]:
     """The open runs of a pipeline, the oldest first."""
     rows = connection.execute(_SQL["open_runs"].sql, {"pipeline": pipeline})
-    return [Run.from_row(*row) for row in rows]
+    return [RunInfo.from_row(*row) for row in rows]
 
 
-def overdue_runs(connection: psycopg.Connection, pipeline: str) -> list[Run]:
+def overdue_runs(connection: psycopg.Connection, pipeline: str) -> list[RunInfo]:
     """The open runs of a pipeline whose deadline has passed, by the server's clock."""
     rows = connection.execute(_SQL["overdue_runs"].sql, {"pipeline": pipeline})
-    return [Run.from_row(*row) for row in rows]
+    return [RunInfo.from_row(*row) for row in rows]
 
 
-def tardy_runs(connection: psycopg.Connection, pipeline: str) -> list[Run]:
-    """The open runs of a pipeline whose warning threshold has passed."""
-    rows = connection.execute(_SQL["tardy_runs"].sql, {"pipeline": pipeline})
-    return [Run.from_row(*row) for row in rows]
+def late_runs(connection: psycopg.Connection, pipeline: str) -> list[RunInfo]:
+    """The open runs of a pipeline whose warning time has passed."""
+    rows = connection.execute(_SQL["late_runs"].sql, {"pipeline": pipeline})
+    return [RunInfo.from_row(*row) for row in rows]
 
 
-def plan_of(connection: psycopg.Connection, run: Run) -> str:
-    """What was given as the run's plan when it was begun."""
+def plan_of(connection: psycopg.Connection, run: RunInfo) -> str:
+    """The hash of the plan with which the run was started."""
     row = connection.execute(_SQL["plan_of"].sql, {"run": run.id}).fetchone()
     return str(row[0]) if row else ""
 
 
-def hold(connection: psycopg.Connection, run: Run) -> psycopg.Cursor[Any]:
-    """Ask for the state and cause of a run, which stays as it is until the commit."""
-    return connection.execute(_SQL["hold"].sql, {"run": run.id})
+def lock(connection: psycopg.Connection, run: RunInfo) -> psycopg.Cursor[Any]:
+    """Read the state and cause of a run and lock it until the commit."""
+    return connection.execute(_SQL["lock"].sql, {"run": run.id})
 
 
-def hold_open(connection: psycopg.Connection, run: Run, source: str) -> None:
-    """Raise `RunEnded` unless the run is open, and keep it open until the commit."""
-    row = hold(connection, run).fetchone()
+def lock_open(connection: psycopg.Connection, run: RunInfo, source: str) -> None:
+    """Raise `RunEnded` unless the run is open; locks it until the commit."""
+    row = lock(connection, run).fetchone()
     if row is None:
         raise UnknownRun(run=run.name)
     state, cause = row
@@ -198,37 +198,34 @@ def hold_open(connection: psycopg.Connection, run: Run, source: str) -> None:
 
 
 def close_run(
-    connection: psycopg.Connection, run: Run, state: RunState, cause: str | None = None
+    connection: psycopg.Connection, run: RunInfo, state: RunState, cause: str | None = None
 ) -> bool:
-    """Close a run and tell its tasks; False when it was closed before, whichever way."""
+    """Close a run and notify its tasks; False when it was closed before."""
     assert state is not RunState.OPEN
     stored = None if cause is None else storable(cause)
-    asked = {"run": run.id, "state": state.value, "cause": stored}
-    closed = connection.execute(_SQL["close"].sql, asked).rowcount
+    parameters = {"run": run.id, "state": state.value, "cause": stored}
+    closed = connection.execute(_SQL["close"].sql, parameters).rowcount
     if closed:
         notify(connection, closing_topics(connection, [run.id]))
     return closed == 1
 
 
 def closing_topics(connection: psycopg.Connection, runs: Sequence[int]) -> set[str]:
-    """Who is told when these runs are closed: their tasks, and those who wait for their end.
-
-    Flows are among these where a task of theirs has begun one of the runs.
-    """
-    found = connection.execute(_SQL["tasks_of"].sql, {"runs": list(runs)}).fetchall()
-    tasks = {task_topic(pipeline, task) for pipeline, task in found if task is not None}
-    waiting = {run_topic(pipeline) for pipeline, _ in found}
+    """The topics to notify when these runs are closed: their tasks, waiting clients and flows."""
+    rows = connection.execute(_SQL["tasks_of"].sql, {"runs": list(runs)}).fetchall()
+    tasks = {task_topic(pipeline, task) for pipeline, task in rows if task is not None}
+    waiting = {run_topic(pipeline) for pipeline, _ in rows}
     return tasks | waiting | waiting_flows(connection, runs)
 
 
 def waiting_flows(connection: psycopg.Connection, runs: Sequence[int]) -> set[str]:
-    """The topics of flows with a task that has begun one of these runs."""
+    """The topics of flows with a task that started one of these runs."""
     flows = connection.execute(_SQL["flows_of"].sql, {"runs": list(runs)})
     return {pipelines_topic(flow) for (flow,) in flows}
 
 
 def remove_closed_runs(connection: psycopg.Connection, seconds: float, limit: int = 100) -> int:
-    """Remove runs that were closed this long ago, a few at a time; how many were removed."""
+    """Remove up to `limit` runs that were closed this long ago; returns their number."""
     removed = connection.execute(_SQL["remove_closed"].sql, {"seconds": seconds, "limit": limit})
     return removed.rowcount
 

@@ -1,11 +1,11 @@
--- Runs: begun once, closed once, removed with everything of theirs.
+-- Runs: started once, closed once, removed with all their rows.
 
--- name: begun_before — The run that this very request has begun.
+-- name: run_of_request — The run that was started by this request.
 SELECT id, pipeline, name, incarnation, state, cause, request_digest
 FROM tidegate.run
 WHERE request = %(request)s;
 
--- name: begin_run — Open a run under a name that no open run has; a name used before counts up.
+-- name: begin_run — Open a run; no row if the name is in use. A reused name gets the next incarnation.
 INSERT INTO tidegate.run
     (pipeline, name, incarnation, plan, warn_at, deadline_at, request, request_digest)
 SELECT
@@ -18,7 +18,7 @@ WHERE pipeline = %(pipeline)s AND name = %(name)s
 ON CONFLICT DO NOTHING
 RETURNING id, pipeline, name, incarnation, state, cause;
 
--- name: open_channels — Give a run its channels, each with a cursor at its beginning.
+-- name: open_channels — Create the channels of a run, each with a cursor at the start.
 WITH opened AS (
     INSERT INTO tidegate.channel (run_id, from_task, to_task, input)
     SELECT %(run)s, from_task, to_task, input
@@ -29,11 +29,11 @@ WITH opened AS (
 INSERT INTO tidegate.cursor (channel_id)
 SELECT id FROM opened;
 
--- name: open_sources — Give a run its sources.
+-- name: open_sources — Create the sources of a run.
 INSERT INTO tidegate.source (run_id, name)
 SELECT %(run)s, name FROM unnest(%(sources)s::text[]) AS source (name);
 
--- name: find_run — The last run of a name, whatever became of it.
+-- name: find_run — The latest run with this name, in any state.
 SELECT id, pipeline, name, incarnation, state, cause
 FROM tidegate.run
 WHERE pipeline = %(pipeline)s AND name = %(name)s
@@ -52,16 +52,16 @@ FROM tidegate.run
 WHERE pipeline = %(pipeline)s AND state = 'open' AND deadline_at <= clock_timestamp()
 ORDER BY deadline_at;
 
--- name: tardy_runs — The open runs of a pipeline that somebody wants to be warned of.
+-- name: late_runs — The open runs of a pipeline whose warning time has passed.
 SELECT id, pipeline, name, incarnation, state, cause
 FROM tidegate.run
 WHERE pipeline = %(pipeline)s AND state = 'open' AND warn_at <= clock_timestamp()
 ORDER BY warn_at;
 
--- name: plan_of — What the tasks of a run are made from.
+-- name: plan_of — The hash of a run's plan.
 SELECT plan FROM tidegate.run WHERE id = %(run)s;
 
--- name: hold — A run's state; it stays as it is until the commit.
+-- name: lock — The state of a run, locked until the commit.
 SELECT state, cause FROM tidegate.run WHERE id = %(run)s FOR SHARE;
 
 -- name: close — Close a run that is open.
@@ -69,19 +69,19 @@ UPDATE tidegate.run
 SET state = %(state)s, cause = %(cause)s, closed_at = clock_timestamp()
 WHERE id = %(run)s AND state = 'open';
 
--- name: tasks_of — The tasks that read channels of these runs, with their pipelines; null for a run without.
+-- name: tasks_of — The receiving tasks of these runs, with their pipelines; null for a run without tasks.
 SELECT DISTINCT run.pipeline, channel.to_task
 FROM tidegate.run
 LEFT JOIN tidegate.channel ON channel.run_id = run.id
 WHERE run.id = ANY(%(runs)s::bigint[]);
 
--- name: flows_of — The flows with a task that has begun one of these runs.
+-- name: flows_of — The flows with a task that started one of these runs.
 SELECT DISTINCT flow_run.flow
 FROM tidegate.flow_pipeline
 JOIN tidegate.flow_run ON flow_run.id = flow_pipeline.flow_run_id
 WHERE flow_pipeline.pipeline_run_id = ANY(%(runs)s::bigint[]) AND NOT flow_pipeline.is_settled;
 
--- name: remove_closed — Remove runs closed some time ago, the oldest first, with their channels.
+-- name: remove_closed — Remove runs that were closed some time ago, the oldest first.
 DELETE FROM tidegate.run
 WHERE id IN (
     SELECT id

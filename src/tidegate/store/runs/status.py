@@ -1,4 +1,4 @@
-"""Status: what is known of runs, as values for those who explain it to people."""
+"""Status of runs: the facts that diagnosis, CLI and HTTP present."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import psycopg
 
 from tidegate.store.core.queries import queries
 from tidegate.store.core.topics import task_topic
-from tidegate.store.runs.deliveries import look_for_gaps, numbers_in
-from tidegate.store.runs.runs import Run
+from tidegate.store.runs.deliveries import numbers_in, select_gaps
+from tidegate.store.runs.runs import RunInfo
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One line about a run."""
+    """A summary of a run."""
 
-    run: Run
+    run: RunInfo
     begun_at: datetime
     closed_at: datetime | None
     warn_at: datetime | None
     deadline_at: datetime | None
     delivered: int
     declared: int | None
-    """Chunks, over the sources that have said how many there are."""
+    """Chunks expected, over the sources that have declared them."""
     sources: int
     declared_sources: int
     ended_sources: int
@@ -35,7 +35,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """A source of a run: what it has, what it is to have, which chunks it owes."""
+    """A source of a run: delivered, declared and missing chunks."""
 
     name: str
     delivered: int
@@ -43,16 +43,16 @@ class SourceStatus:
     declared_at: datetime | None
     ended_at: datetime | None
     last_at: datetime
-    """When its last chunk came, or the run was begun."""
+    """When its last chunk was delivered, or the run was started."""
     missing: tuple[int, ...]
-    """The first few chunks that were declared and have not come."""
+    """The first few missing chunks."""
     watermark: int | None = None
-    """Its latest event time less the allowed delay, in milliseconds since 1970, if it has one."""
+    """Latest event time less the allowed delay, in milliseconds since 1970, if there is any."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredChunk:
-    """A chunk that is there, as whoever delivers the rest needs to know it."""
+    """A delivered chunk, as a client that resumes a delivery needs it."""
 
     number: int
     sha256: str
@@ -61,33 +61,33 @@ class DeliveredChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """A channel of a run: how many messages were sent, declared, and have had their effect."""
+    """A channel of a run: sent, declared and processed messages."""
 
     from_task: str
     to_task: str
     input: int
     sent: int
     declared: int | None
-    """How many there are in all; None until END was sent."""
+    """Total number of messages; None until END is sent."""
     cursor: int
     waiting_since: datetime | None
-    gone: tuple[int, ...] = ()
-    """The first few messages that were sent and are not there; there should never be any."""
+    lost: tuple[int, ...] = ()
+    """The first few sent messages that are missing; always empty unless data was lost."""
 
     @property
     def messages(self) -> int:
-        """How many were sent, without END."""
+        """Number of messages sent, without END."""
         return self.sent if self.declared is None else self.declared
 
     @property
     def is_passed(self) -> bool:
-        """Whether its receiver is done with it, END included."""
+        """Whether the receiver has processed everything, END included."""
         return self.declared is not None and self.cursor > self.declared
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who runs a task. `expires_in` is negative when the lease ran out and nobody took it."""
+    """The owner of a lease. `expires_in` is negative when it expired and was not acquired since."""
 
     name: str | None
     epoch: int
@@ -96,35 +96,35 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Everything that tells how far a run has come."""
+    """The progress of a run, as facts."""
 
-    run: Run
+    run: RunInfo
     now: datetime
     sources: tuple[SourceStatus, ...]
     channels: tuple[ChannelStatus, ...]
     released: frozenset[str]
     owners: dict[str, Owner]
-    gates: frozenset[str] = frozenset()
+    release_points: frozenset[str] = frozenset()
     """The tasks at which END waits for the monitor."""
     monitor: Owner | None = None
-    """Who releases there; None when nobody ever has."""
+    """The owner of the monitor's lease; None before the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
-    """A stage of a run, all its shards together; messages without their ENDs."""
+    """A stage of a run, all shards together; messages without END."""
 
     stage: str
     expected: int
     is_all_declared: bool
-    """Whether nothing can be added to what is expected."""
+    """Whether `expected` is final."""
     received: int
     processed: int
     tasks: int
     done: int
-    """Tasks that are done with the run."""
-    gates: int
-    """Tasks at which END waits for the monitor; at none in most stages."""
+    """Tasks that have processed everything of the run."""
+    release_points: int
+    """Tasks at which END waits for the monitor; none in most stages."""
     released: int
 
 
@@ -132,21 +132,22 @@ def overview(
     connection: psycopg.Connection,
     pipeline: str | None = None,
     limit: int = 100,
-    beginning: str = "",
+    prefix: str = "",
 ) -> list[RunSummary]:
-    """The latest runs; those whose names begin like this."""
-    asked = {"pipeline": pipeline, "limit": limit, "beginning": beginning}
-    rows = connection.execute(_SQL["overview"].sql, asked)
-    return [RunSummary(Run.from_row(*row[:6]), *row[6:]) for row in rows]
+    """The latest runs, optionally of one pipeline or with names that have a prefix."""
+    parameters = {"pipeline": pipeline, "limit": limit, "prefix": prefix}
+    rows = connection.execute(_SQL["overview"].sql, parameters)
+    return [RunSummary(RunInfo.from_row(*row[:6]), *row[6:]) for row in rows]
 
 
-def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
-    """All that is known of a run at this moment."""
-    asked = {"run": run.id}
-    sources = connection.execute(_SQL["sources_of"].sql, asked).fetchall()
-    rows = connection.execute(_SQL["all_channels_of"].sql, asked)
-    channels = [replace(ChannelStatus(*row), gone=tuple(gone or ())) for *row, gone in rows]
-    released = connection.execute(_SQL["releases_of"].sql, asked).fetchall()
+def run_facts(connection: psycopg.Connection, run: RunInfo) -> RunFacts:
+    """The progress of a run."""
+    parameters = {"run": run.id}
+    sources = connection.execute(_SQL["sources_of"].sql, parameters).fetchall()
+    rows = connection.execute(_SQL["all_channels_of"].sql, parameters)
+    channels = [replace(ChannelStatus(*row), lost=tuple(lost or ())) for *row, lost in rows]
+    released = connection.execute(_SQL["releases_of"].sql, parameters).fetchall()
+    release_points = connection.execute(_SQL["release_points_of"].sql, parameters).fetchall()
     (now,) = connection.execute(_SQL["now"].sql).fetchone() or (None,)
     assert isinstance(now, datetime)
     return RunFacts(
@@ -156,27 +157,29 @@ def run_facts(connection: psycopg.Connection, run: Run) -> RunFacts:
         tuple(channels),
         frozenset(task for (task,) in released),
         owners(connection, run.pipeline, {channel.to_task for channel in channels}),
-        frozenset(task for (task,) in connection.execute(_SQL["gates_of"].sql, asked)),
-        _held_by(connection, "monitor", [run.pipeline]).get(run.pipeline),
+        frozenset(task for (task,) in release_points),
+        _lease_owners(connection, "monitor", [run.pipeline]).get(run.pipeline),
     )
 
 
 def delivered_chunks(
-    connection: psycopg.Connection, run: Run, source: str, after: int = 0, limit: int = 1000
+    connection: psycopg.Connection, run: RunInfo, source: str, after: int = 0, limit: int = 1000
 ) -> list[DeliveredChunk]:
-    """The first chunks of a source with numbers beyond `after`."""
-    asked = {"run": run.id, "source": source, "after": after, "limit": limit}
-    rows = connection.execute(_SQL["delivered_chunks"].sql, asked)
+    """The first delivered chunks of a source with numbers greater than `after`."""
+    parameters = {"run": run.id, "source": source, "after": after, "limit": limit}
+    rows = connection.execute(_SQL["delivered_chunks"].sql, parameters)
     return [DeliveredChunk(*row) for row in rows]
 
 
-def record_gates(connection: psycopg.Connection, plan: str, tasks: Collection[str]) -> None:
-    """Note at which tasks of a plan END waits for the monitor, for those who ask `run_facts`."""
-    connection.execute(_SQL["record_gates"].sql, {"plan": plan, "tasks": list(tasks)})
+def record_release_points(
+    connection: psycopg.Connection, plan: str, tasks: Collection[str]
+) -> None:
+    """Record the tasks of a plan at which END waits for the monitor."""
+    connection.execute(_SQL["record_release_points"].sql, {"plan": plan, "tasks": list(tasks)})
 
 
 def stages(facts: RunFacts) -> list[StageStatus]:
-    """How far every stage is, in the order in which data goes through them."""
+    """The progress of every stage, in the order of the data flow."""
     channels: dict[str, list[ChannelStatus]] = {}
     for channel in facts.channels:
         channels.setdefault(_stage(channel.to_task), []).append(channel)
@@ -185,10 +188,10 @@ def stages(facts: RunFacts) -> list[StageStatus]:
         for stage in sorted(channels)
     }
     order = TopologicalSorter(before).static_order()
-    return [_of_stage(facts, stage, channels[stage]) for stage in order if stage in channels]
+    return [_stage_status(facts, stage, channels[stage]) for stage in order if stage in channels]
 
 
-def _of_stage(facts: RunFacts, stage: str, channels: list[ChannelStatus]) -> StageStatus:
+def _stage_status(facts: RunFacts, stage: str, channels: list[ChannelStatus]) -> StageStatus:
     tasks = {channel.to_task for channel in channels}
     unfinished = {channel.to_task for channel in channels if not channel.is_passed}
     return StageStatus(
@@ -199,7 +202,7 @@ def _of_stage(facts: RunFacts, stage: str, channels: list[ChannelStatus]) -> Sta
         processed=sum(min(channel.cursor, channel.messages) for channel in channels),
         tasks=len(tasks),
         done=len(tasks - unfinished),
-        gates=len(tasks & facts.gates),
+        release_points=len(tasks & facts.release_points),
         released=len(tasks & facts.released),
     )
 
@@ -211,19 +214,21 @@ def _stage(task: str) -> str:
 def owners(
     connection: psycopg.Connection, pipeline: str, tasks: Collection[str]
 ) -> dict[str, Owner]:
-    """Who runs each of these tasks, as far as anybody does."""
+    """The owners of these tasks; tasks never owned are missing."""
     keys = {task_topic(pipeline, task): task for task in tasks}
-    return {keys[key]: owner for key, owner in _held_by(connection, "task", keys).items()}
+    return {keys[key]: owner for key, owner in _lease_owners(connection, "task", keys).items()}
 
 
-def _held_by(connection: psycopg.Connection, kind: str, keys: Collection[str]) -> dict[str, Owner]:
+def _lease_owners(
+    connection: psycopg.Connection, kind: str, keys: Collection[str]
+) -> dict[str, Owner]:
     rows = connection.execute(_SQL["owners"].sql, {"kind": kind, "keys": list(keys)})
     return {key: Owner(owner, epoch, left) for key, owner, epoch, left in rows}
 
 
 def _source(  # noqa: PLR0913, PLR0917  the columns of a row
     connection: psycopg.Connection,
-    run: Run,
+    run: RunInfo,
     name: str,
     delivered: int,
     declared: int | None,
@@ -234,7 +239,7 @@ def _source(  # noqa: PLR0913, PLR0917  the columns of a row
 ) -> SourceStatus:
     missing: tuple[int, ...] = ()
     if ended_at is None:
-        missing = numbers_in(look_for_gaps(connection, run, name, declared).fetchall())
+        missing = numbers_in(select_gaps(connection, run, name, declared).fetchall())
     counts = (delivered, declared, declared_at, ended_at, last_at)
     return SourceStatus(name, *counts, missing, watermark)
 

@@ -1,6 +1,6 @@
--- How far runs have come, for those who ask.
+-- Status of runs.
 
--- name: overview — All runs, or those of one pipeline or with such names, the youngest first.
+-- name: overview — The latest runs, optionally of one pipeline or with a name prefix.
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
     run.begun_at, run.closed_at, run.warn_at, run.deadline_at,
@@ -10,12 +10,12 @@ SELECT
 FROM tidegate.run
 LEFT JOIN tidegate.source ON source.run_id = run.id
 WHERE (%(pipeline)s::text IS NULL OR run.pipeline = %(pipeline)s)
-    AND starts_with(run.name, %(beginning)s)
+    AND starts_with(run.name, %(prefix)s)
 GROUP BY run.id
 ORDER BY run.id DESC
 LIMIT %(limit)s;
 
--- name: sources_of — The sources of a run, what they have and what they are to have.
+-- name: sources_of — The sources of a run with delivered and declared chunks.
 SELECT source.name, source.delivered, source.declared, source.declared_at, source.ended_at,
     coalesce(
         (SELECT max(delivered_at) FROM tidegate.chunk
@@ -27,15 +27,15 @@ JOIN tidegate.run ON run.id = source.run_id
 WHERE source.run_id = %(run)s
 ORDER BY source.name;
 
--- name: delivered_chunks — The chunks of a source that are there, from some number on.
+-- name: delivered_chunks — The delivered chunks of a source after a number.
 SELECT number, sha256, rows
 FROM tidegate.chunk
 WHERE run_id = %(run)s AND source = %(source)s AND number > %(after)s
 ORDER BY number
 LIMIT %(limit)s;
 
--- name: all_channels_of — The channels of a run: what was sent, declared and taken, and since when it waits.
--- Last come the numbers of messages that were sent and are not there, which should never be.
+-- name: all_channels_of — The channels of a run: sent, declared, processed, and the age of the oldest unread.
+-- The last column lists sent messages that are missing; there are none unless data was lost.
 SELECT
     channel.from_task, channel.to_task, channel.input, channel.sent, channel.declared, cursor.seq,
     (SELECT message.sent_at FROM tidegate.message
@@ -57,10 +57,10 @@ JOIN tidegate.cursor ON cursor.channel_id = channel.id
 WHERE channel.run_id = %(run)s
 ORDER BY channel.id;
 
--- name: releases_of — Where a run was released.
+-- name: releases_of — The tasks at which a run was released.
 SELECT task FROM tidegate.release WHERE run_id = %(run)s;
 
--- name: owners — Who holds the leases of a kind, and how long ago they were renewed for how long.
+-- name: owners — The owners of leases of a kind, and the seconds until they expire.
 SELECT key, owner, epoch, CASE
     WHEN owner IS NULL OR tidegate.lease_is_held(owner, expires_at, seconds)
         THEN extract(epoch FROM expires_at - clock_timestamp())::float8
@@ -69,12 +69,12 @@ END
 FROM tidegate.lease
 WHERE kind = %(kind)s AND key = ANY(%(keys)s::text[]);
 
--- name: record_gates — Note at which tasks of a plan the monitor releases.
+-- name: record_release_points — Record the release points of a plan.
 INSERT INTO tidegate.release_point (plan, task)
 SELECT %(plan)s, unnest(%(tasks)s::text[])
 ON CONFLICT DO NOTHING;
 
--- name: gates_of — At which tasks of a run the monitor releases.
+-- name: release_points_of — The release points of a run.
 SELECT release_point.task
 FROM tidegate.run
 JOIN tidegate.release_point USING (plan)

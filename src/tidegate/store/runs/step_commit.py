@@ -1,9 +1,8 @@
-"""Steps: everything that one step of a task changes, in one transaction or not at all.
+"""Commits everything that one step of a task changes, in one transaction.
 
-`commit_step` moves cursors over the messages that have had their effect, appends what followed
-from them, publishes results and closes runs, under the task's lease. So a message either has had
-its effect or will be read again, and never both. What the step did for runs that were closed in
-the meantime is dropped; the others are not hindered by them.
+`commit_step` advances cursors over the processed messages, appends outputs, publishes results and
+closes runs, under the task's lease. A message is therefore either processed or read again, never
+both. Changes to runs that were closed in the meantime are dropped; other runs are not affected.
 """
 
 from __future__ import annotations
@@ -17,21 +16,26 @@ import psycopg
 from tidegate.dataflow import Batch
 from tidegate.errors import ChannelConflict, Overtaken
 from tidegate.faults import crash_point
-from tidegate.store.checkpoints.checkpoints import Acknowledged, StateUpdate, acknowledge, add_state
+from tidegate.store.checkpoints.checkpoints import (
+    Acknowledgement,
+    StateUpdate,
+    acknowledge,
+    add_state,
+)
 from tidegate.store.checkpoints.unaligned import ask_for_late
-from tidegate.store.core.leases import Lease, check_held, hold_leases
+from tidegate.store.core.leases import Lease, check_held, lock_leases
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
 from tidegate.store.core.text import storable
 from tidegate.store.core.topics import run_topic
-from tidegate.store.runs.channels import Sent, put
+from tidegate.store.runs.channels import OutgoingMessage, put
 from tidegate.store.runs.message_codec import as_json
 from tidegate.store.runs.runs import RunState, closing_topics, waiting_flows
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """A cursor's move over messages that have had their effect."""
+class CursorAdvance:
+    """An advance of a cursor over processed messages."""
 
     channel: int
     origin: int
@@ -39,18 +43,18 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """What a sink of a run gave."""
+class SinkPublication:
+    """The result of a sink of a run."""
 
     run: int
     sink: str
     batches: Collection[Batch]
-    """What names the files; anything that msgspec can write as JSON."""
+    """File references and counts."""
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RunFailure:
     """A run that cannot be completed, and the first cause."""
 
     run: int
@@ -62,47 +66,47 @@ class StepCommit:
     """Everything one step of a task changes."""
 
     lease: Lease
-    advances: tuple[Advance, ...] = ()
-    sent: tuple[Sent, ...] = ()
+    advances: tuple[CursorAdvance, ...] = ()
+    sent: tuple[OutgoingMessage, ...] = ()
     ended_runs: tuple[int, ...] = ()
-    wakes: tuple[str, ...] = ()
-    """The topics that have news by it; `monitor_topic` among them when an END was sent to a task
-    that the monitor releases, or when such a task's cursors move."""
-    published: tuple[Published, ...] = ()
-    failed: tuple[Failed, ...] = ()
+    topics: tuple[str, ...] = ()
+    """The topics to notify; `monitor_topic` among them when END is sent to a release point, or when
+    the cursors of such a task advance."""
+    published: tuple[SinkPublication, ...] = ()
+    failed: tuple[RunFailure, ...] = ()
     also: tuple[Lease, ...] = ()
-    """Further leases under which it is written."""
-    acknowledged: tuple[Acknowledged, ...] = ()
-    """Checkpoints whose barriers leave the task."""
+    """Further leases that must be valid."""
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    """Checkpoints whose barriers the task forwards."""
     state_updates: tuple[StateUpdate, ...] = ()
-    """What becomes part of the task's state without a checkpoint."""
+    """Changes of the task's state outside of checkpoints."""
     runs: tuple[int, ...] = ()
-    """Runs it touches, named here to hear also of those whose channels are gone."""
+    """Affected runs, listed so that runs whose channels were removed are reported as closed."""
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether the step writes anything."""
         return bool(self.advances or self.sent or self.acknowledged or self.closing)
 
     @property
     def closing(self) -> bool:
-        """Whether it closes runs."""
+        """Whether the step closes runs."""
         return bool(self.ended_runs or self.failed)
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """What became of a step."""
+class CommitOutcome:
+    """The outcome of a commit."""
 
     is_new: bool
-    """False when there was nothing left to do: it was committed before, or its runs are closed."""
+    """False when the step was committed before, or all its runs are closed."""
     closed: frozenset[int]
-    """The runs that were closed before, for which it did nothing."""
+    """The runs that were closed before; nothing was changed for them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
-    """What PostgreSQL said to each statement of a step."""
+class _StepResults:
+    """The results of the statements of a step; read after the pipeline."""
 
     leases: list[psycopg.Cursor[Any]]
     runs: psycopg.Cursor[Any]
@@ -112,42 +116,42 @@ class _Answers:
     late: psycopg.Cursor[Any] | None
 
 
-def commit_step(connection: psycopg.Connection, step: StepCommit) -> Committed:
-    """Everything a step changes, or nothing of it, or what of it was left to do.
+def commit_step(connection: psycopg.Connection, step: StepCommit) -> CommitOutcome:
+    """Commit a step; a repetition changes nothing.
 
-    The statements go to the server together, and their answers are looked at afterwards: an error
-    raised here takes everything back. `Overtaken` names runs that have to be read anew.
+    All statements are sent together and their results are checked afterwards: an error raised here
+    rolls everything back. `Overtaken` names runs that have to be read again.
     """
     with connection.pipeline():
-        answers = _write(connection, step)
-    check_held(answers.leases, (step.lease, *step.also))
-    _refuse_late(step, answers)
-    runs = {id: (pipeline, state) for id, pipeline, state in answers.runs.fetchall()}
-    is_new = _is_new(connection, step, answers)
-    closed = {id for (id,) in answers.closed.fetchall()} if answers.closed else set()
+        results = _write(connection, step)
+    check_held(results.leases, (step.lease, *step.also))
+    _refuse_late(step, results)
+    runs = {id: (pipeline, state) for id, pipeline, state in results.runs.fetchall()}
+    is_new = _is_new(connection, step, results)
+    closed = {id for (id,) in results.closed.fetchall()} if results.closed else set()
     if step.closing:
-        notify(connection, {*step.wakes, *_closing_topics(connection, step, closed, runs)})
+        notify(connection, {*step.topics, *_closing_topics(connection, step, closed, runs)})
     if step.published:
         crash_point("publish.before_commit")
     if step.acknowledged:
         crash_point("checkpoint.acknowledge.before_commit")
     crash_point("step.before_commit")
-    return Committed(is_new or bool(closed), _closed_before(step, runs))
+    return CommitOutcome(is_new or bool(closed), _closed_before(step, runs))
 
 
-def fail_runs(connection: psycopg.Connection, failed: Collection[Failed]) -> None:
-    """Close runs that cannot be completed, outside of any step, and tell everybody."""
+def fail_runs(connection: psycopg.Connection, failed: Collection[RunFailure]) -> None:
+    """Close runs that cannot be completed, outside of any step, and notify their topics."""
     causes = {failure.run: failure.cause for failure in failed}
     with connection.pipeline():
-        _hold(connection, channels=(), runs=causes, closing=True)
-        answer = _close(connection, (), causes)
-    closed = [id for (id,) in answer.fetchall()]
+        _lock(connection, channels=(), runs=causes, closing=True)
+        result = _close(connection, (), causes)
+    closed = [id for (id,) in result.fetchall()]
     if closed:
         notify(connection, closing_topics(connection, closed))
 
 
 def closed_among(connection: psycopg.Connection, runs: Collection[int]) -> set[int]:
-    """Which of these runs are no longer open."""
+    """The runs that are no longer open."""
     rows = connection.execute(_SQL["closed_among"].sql, {"runs": list(runs)})
     return {id for (id,) in rows}
 
@@ -155,12 +159,12 @@ def closed_among(connection: psycopg.Connection, runs: Collection[int]) -> set[i
 # ── writing ──
 
 
-def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
-    """Send all statements of a step, in the order in which locks are taken everywhere."""
-    leases = hold_leases(connection, (step.lease, *step.also))
-    runs = _hold_runs(connection, step)
+def _write(connection: psycopg.Connection, step: StepCommit) -> _StepResults:
+    """Send all statements of a step, in the common lock order."""
+    leases = lock_leases(connection, (step.lease, *step.also))
+    runs = _lock_runs(connection, step)
     if step.state_updates:
-        add_state(connection, step.state_updates)  # it looks where cursors stand
+        add_state(connection, step.state_updates)  # reads cursors before they are advanced
     moved = _advance(connection, step.advances) if step.advances else None
     appended = put(connection, step.sent) if step.sent else None
     if step.published:
@@ -171,22 +175,22 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _Answers:
     failed = {failure.run: failure.cause for failure in reversed(step.failed)}
     closed = _close(connection, step.ended_runs, failed) if step.closing else None
     if not step.closing:
-        notify(connection, step.wakes)
-    return _Answers(leases, runs, moved, appended, closed, late)
+        notify(connection, step.topics)
+    return _StepResults(leases, runs, moved, appended, closed, late)
 
 
-def _hold_runs(connection: psycopg.Connection, step: StepCommit) -> psycopg.Cursor[Any]:
+def _lock_runs(connection: psycopg.Connection, step: StepCommit) -> psycopg.Cursor[Any]:
     channels = {move.channel for move in step.advances} | {sent.channel for sent in step.sent}
-    return _hold(connection, channels, _named_runs(step), closing=step.closing)
+    return _lock(connection, channels, _named_runs(step), closing=step.closing)
 
 
-def _hold(
+def _lock(
     connection: psycopg.Connection, channels: Iterable[int], runs: Iterable[int], *, closing: bool
 ) -> psycopg.Cursor[Any]:
-    """Lock runs, all in one way: who would lock some more strongly later could wait in a ring."""
-    query = _SQL["hold_runs_to_close" if closing else "hold_runs"]
-    asked = {"channels": as_json(list(channels)), "runs": as_json(list(runs))}
-    return connection.execute(query.sql, asked)
+    """Lock all runs in one mode: upgrading a lock later could deadlock."""
+    query = _SQL["lock_runs_to_close" if closing else "lock_runs"]
+    parameters = {"channels": as_json(list(channels)), "runs": as_json(list(runs))}
+    return connection.execute(query.sql, parameters)
 
 
 def _named_runs(step: StepCommit) -> set[int]:
@@ -194,11 +198,13 @@ def _named_runs(step: StepCommit) -> set[int]:
     return {*step.runs, *closing, *(result.run for result in step.published)}
 
 
-def _advance(connection: psycopg.Connection, advances: Collection[Advance]) -> psycopg.Cursor[Any]:
+def _advance(
+    connection: psycopg.Connection, advances: Collection[CursorAdvance]
+) -> psycopg.Cursor[Any]:
     return connection.execute(_SQL["advance"].sql, {"moves": as_json(advances)})
 
 
-def _publish(connection: psycopg.Connection, published: Collection[Published]) -> None:
+def _publish(connection: psycopg.Connection, published: Collection[SinkPublication]) -> None:
     connection.execute(
         _SQL["publish"].sql,
         {
@@ -213,56 +219,57 @@ def _publish(connection: psycopg.Connection, published: Collection[Published]) -
 def _close(
     connection: psycopg.Connection, ended: Iterable[int], failed: Mapping[int, str]
 ) -> psycopg.Cursor[Any]:
-    well = [run for run in ended if run not in failed]
+    succeeded = [run for run in ended if run not in failed]
     return connection.execute(
         _SQL["close_runs"].sql,
         {
-            "runs": [*well, *failed],
-            "states": [RunState.ENDED.value] * len(well) + [RunState.FAILED.value] * len(failed),
-            "causes": [None] * len(well) + [storable(cause) for cause in failed.values()],
+            "runs": [*succeeded, *failed],
+            "states": [RunState.ENDED.value] * len(succeeded)
+            + [RunState.FAILED.value] * len(failed),
+            "causes": [None] * len(succeeded) + [storable(cause) for cause in failed.values()],
         },
     )
 
 
-# ── understanding the answers ──
+# ── evaluating results ──
 
 
-def _refuse_late(step: StepCommit, answers: _Answers) -> None:
-    late = tuple(id for (id,) in answers.late.fetchall()) if answers.late else ()
+def _refuse_late(step: StepCommit, results: _StepResults) -> None:
+    late = tuple(id for (id,) in results.late.fetchall()) if results.late else ()
     if late:
         raise Overtaken(step.lease.key, late)
 
 
-def _is_new(connection: psycopg.Connection, step: StepCommit, answers: _Answers) -> bool:
-    """Whether the step was still to be done; under its lease nobody else can have done it."""
-    moved = _is_moved(connection, step, answers.moved)
-    offered, fresh = _counts(answers.put)
+def _is_new(connection: psycopg.Connection, step: StepCommit, results: _StepResults) -> bool:
+    """Whether the step was not committed before; its lease excludes other writers."""
+    moved = _is_moved(connection, step, results.moved)
+    offered, fresh = _counts(results.put)
     if fresh not in {0, offered} or (moved is not None and offered and moved != bool(fresh)):
         reason = (
-            f"{offered - fresh} of {offered} messages have ids that their channels know already"
+            f"{offered - fresh} of {offered} messages have ids that are already on their channels"
         )
         raise ChannelConflict(task=step.lease.key, reason=reason)
     return bool(moved or fresh)
 
 
 def _is_moved(
-    connection: psycopg.Connection, step: StepCommit, answer: psycopg.Cursor[Any] | None
+    connection: psycopg.Connection, step: StepCommit, result: psycopg.Cursor[Any] | None
 ) -> bool | None:
-    """Whether all cursors of open runs moved; None if there were none to move."""
-    moved = dict(answer.fetchall()) if answer else {}
+    """Whether all cursors of open runs were advanced; None without cursors."""
+    moved = dict(result.fetchall()) if result else {}
     if all(moved.values()):
         return True if moved else None
     rows = connection.execute(_SQL["cursors"].sql, {"channels": list(moved)}).fetchall()
-    run_until_stopped: dict[int, int] = dict(rows)
+    positions: dict[int, int] = dict(rows)
     targets = {move.channel: move.target for move in step.advances if move.channel in moved}
-    if any(moved.values()) or run_until_stopped != targets:
-        raise ChannelConflict(task=step.lease.key, reason=f"cursors stand at {run_until_stopped}")
+    if any(moved.values()) or positions != targets:
+        raise ChannelConflict(task=step.lease.key, reason=f"its cursors are at {positions}")
     return False
 
 
-def _counts(answer: psycopg.Cursor[Any] | None) -> tuple[int, int]:
-    """How many messages were for open runs, and how many of those were not there before."""
-    row = answer.fetchone() if answer else None
+def _counts(result: psycopg.Cursor[Any] | None) -> tuple[int, int]:
+    """How many messages were for open runs, and how many of those were new."""
+    row = result.fetchone() if result else None
     return (int(row[0]), int(row[1])) if row else (0, 0)
 
 
@@ -278,7 +285,7 @@ def _closing_topics(
     closed: Iterable[int],
     runs: dict[int, tuple[str, str]],
 ) -> set[str]:
-    """All tasks of a run that failed have something to forget; one that ended has left them."""
+    """Failed runs notify all their tasks, which drop their state; ended runs have left them."""
     now_closed = set(closed)
     failed = [failure.run for failure in step.failed if failure.run in now_closed]
     waiting = {run_topic(pipeline) for id, (pipeline, _) in runs.items() if id in now_closed}

@@ -1,6 +1,6 @@
--- One step of a task. Leases come first, then runs, then channels and cursors: nobody waits in a ring.
+-- Commit of one step of a task. Lock order: leases, runs, channels, cursors.
 
--- name: hold_runs — The runs that a step touches; none of them is closed until the commit.
+-- name: lock_runs — The runs of a step, locked against closing until the commit.
 SELECT id, pipeline, state
 FROM tidegate.run
 WHERE id IN (
@@ -13,7 +13,7 @@ WHERE id IN (
 ORDER BY id
 FOR SHARE;
 
--- name: hold_runs_to_close — The runs of a step that closes some: nobody else holds any of them.
+-- name: lock_runs_to_close — The runs of a step that closes some of them, locked exclusively.
 SELECT id, pipeline, state
 FROM tidegate.run
 WHERE id IN (
@@ -26,8 +26,8 @@ WHERE id IN (
 ORDER BY id
 FOR NO KEY UPDATE;
 
--- name: advance — Move cursors of open runs; says which stood where they were thought to stand.
--- A channel whose sender is at work is not alignment_seconds for: that it was read is noted by a later step.
+-- name: advance — Advance cursors of open runs; returns which were at the expected position.
+-- A channel locked by its sender is skipped: a later step updates its read_at_least.
 WITH move AS (
     SELECT given.channel AS channel_id, given.origin, given.target
     FROM jsonb_to_recordset(%(moves)s::jsonb) AS given (channel bigint, origin bigint, target bigint)
@@ -48,17 +48,17 @@ free AS (
     JOIN tidegate.channel ON channel.id = moved.channel_id
     FOR NO KEY UPDATE OF channel SKIP LOCKED
 ),
-noted AS (
+updated AS (
     UPDATE tidegate.channel SET read_at_least = free.seq FROM free WHERE channel.id = free.id
 )
 SELECT move.channel_id, moved.channel_id IS NOT NULL
 FROM move
 LEFT JOIN moved USING (channel_id);
 
--- name: cursors — Where cursors stand.
+-- name: cursors — The positions of cursors.
 SELECT channel_id, seq FROM tidegate.cursor WHERE channel_id = ANY(%(channels)s::bigint[]);
 
--- name: publish — The results of open runs.
+-- name: publish — Store the results of open runs.
 INSERT INTO tidegate.result (run_id, sink, rows, batches)
 SELECT given.run_id, given.sink, given.rows, given.batches::jsonb
 FROM unnest(%(runs)s::bigint[], %(sinks)s::text[], %(rows)s::bigint[], %(batches)s::text[])
@@ -67,7 +67,7 @@ JOIN tidegate.run ON run.id = given.run_id
 WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
 
--- name: close_runs — Close those that are open; the first cause of a failure is the one kept.
+-- name: close_runs — Close the runs that are open; a run keeps its first cause.
 UPDATE tidegate.run
 SET state = given.state, cause = given.cause, closed_at = clock_timestamp()
 FROM unnest(%(runs)s::bigint[], %(states)s::text[], %(causes)s::text[])
@@ -75,7 +75,7 @@ FROM unnest(%(runs)s::bigint[], %(states)s::text[], %(causes)s::text[])
 WHERE run.id = given.run_id AND run.state = 'open'
 RETURNING run.id;
 
--- name: closed_among — Which of these runs are closed, or gone altogether.
+-- name: closed_among — The runs that are closed or removed.
 SELECT given.id
 FROM unnest(%(runs)s::bigint[]) AS given (id)
 LEFT JOIN tidegate.run USING (id)

@@ -1,9 +1,9 @@
-"""Suspects: runs that may be what a lost worker process was lost by, and how many each has cost.
+"""Finds the run that causes worker processes to be lost.
 
-While no worker is lost, nothing is written here. A lease that is taken from a worker that never
-released it means that the worker was lost. The first time that makes suspects of all runs with
-unread messages at that task. A suspect is processed alone in its process, under a mark
-(`begin_trial`): a worker that is lost under a mark is lost by that run, and by no other.
+Nothing is written here until a worker is lost. Acquiring a lease that its last owner never released
+means that this worker was lost. The first loss isolates all runs with unread messages at that task.
+An isolated run is processed alone in its process, and that is recorded (`begin_isolation`): if the
+worker is lost meanwhile, this run is the cause.
 """
 
 from __future__ import annotations
@@ -19,83 +19,85 @@ from tidegate.store.core.text import storable
 
 
 @dataclass(frozen=True, slots=True)
-class LostWith:
-    """A run that a worker was lost with while it processed nothing else."""
+class WorkerLoss:
+    """A run that was processed alone when a worker was lost."""
 
     run: int
     name: str
     task: str
     error: str | None
-    """What the worker reported before its end, if it could."""
+    """Reported by the worker before it ended, if possible."""
     losses: int
-    """All workers that this run has cost."""
+    """Number of workers lost by this run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A task that was taken, and what that says about its last worker."""
+class TaskAcquisition:
+    """An acquired task, and whether its last worker was lost."""
 
     lease: Lease
-    suspects: dict[int, int]
-    """By run how many workers it has cost."""
+    isolated_runs: dict[int, int]
+    """The number of lost workers by run, for runs to be processed alone."""
     lost_worker: str | None = None
-    """The last worker, if it was lost."""
-    lost_with: tuple[LostWith, ...] = ()
+    """The last owner, if it was lost."""
+    lost_with: tuple[WorkerLoss, ...] = ()
 
 
-def take_task(
-    connection: psycopg.Connection, pipeline: str, task: str, wanted: Lease
-) -> Taken | None:
-    """Acquire the lease of a task; a last owner that never released it was lost with it.
+def acquire_task(
+    connection: psycopg.Connection, pipeline: str, task: str, request: Lease
+) -> TaskAcquisition | None:
+    """Acquire the lease of a task; a last owner that never released it was lost.
 
-    The first task that is taken from a lost worker counts the loss.
+    The first task acquired from a lost worker counts the loss.
     """
-    asked = {"kind": wanted.kind, "key": wanted.key}
-    row = connection.execute(_SQL["last_owner"].sql, asked).fetchone()
-    lease = acquire(connection, wanted.kind, wanted.key, wanted.owner, wanted.seconds)
+    parameters = {"kind": request.kind, "key": request.key}
+    row = connection.execute(_SQL["last_owner"].sql, parameters).fetchone()
+    lease = acquire(connection, request.kind, request.key, request.owner, request.seconds)
     if lease is None:
         return None
-    lost = row[0] if row and row[0] != wanted.owner else None
-    lost_with = _lost(connection, lost, pipeline, task) if lost else ()
-    return Taken(lease, _suspects(connection, pipeline, task), lost, lost_with)
+    lost = row[0] if row and row[0] != request.owner else None
+    lost_with = _count_loss(connection, lost, pipeline, task) if lost else ()
+    return TaskAcquisition(lease, _isolated_runs(connection, pipeline, task), lost, lost_with)
 
 
-def _lost(
+def _count_loss(
     connection: psycopg.Connection, worker: str, pipeline: str, task: str
-) -> tuple[LostWith, ...]:
+) -> tuple[WorkerLoss, ...]:
     counted = connection.execute(_SQL["count_losses"].sql, {"worker": worker}).rowcount
     rows = connection.execute(_SQL["lost_with"].sql, {"worker": worker}).fetchall()
     if not rows:
-        connection.execute(_SQL["suspect_all"].sql, {"pipeline": pipeline, "task": task})
-    return tuple(LostWith(*row) for row in rows) if counted else ()
+        connection.execute(_SQL["isolate_all"].sql, {"pipeline": pipeline, "task": task})
+    return tuple(WorkerLoss(*row) for row in rows) if counted else ()
 
 
-def _suspects(connection: psycopg.Connection, pipeline: str, task: str) -> dict[int, int]:
-    rows = connection.execute(_SQL["suspects_of"].sql, {"pipeline": pipeline, "task": task})
+def _isolated_runs(connection: psycopg.Connection, pipeline: str, task: str) -> dict[int, int]:
+    rows = connection.execute(_SQL["isolated_runs_of"].sql, {"pipeline": pipeline, "task": task})
     return dict(rows.fetchall())
 
 
-def begin_trial(
+def begin_isolation(
     connection: psycopg.Connection, worker: str, run: int, tasks: Sequence[str]
 ) -> None:
-    """Mark a run as the only one that a worker processes."""
-    asked = {"worker": worker, "run": run, "tasks": list(tasks)}
-    connection.execute(_SQL["begin_trial"].sql, asked)
+    """Record that a worker processes this run and no other."""
+    parameters = {"worker": worker, "run": run, "tasks": list(tasks)}
+    connection.execute(_SQL["begin_isolation"].sql, parameters)
 
 
-def end_trial(connection: psycopg.Connection, worker: str, run: int, tasks: Sequence[str]) -> None:
-    """The worker has survived it, so the run is no suspect in these tasks any more."""
-    asked = {"worker": worker, "run": run, "tasks": list(tasks)}
-    connection.execute(_SQL["end_trial"].sql, asked)
+def end_isolation(
+    connection: psycopg.Connection, worker: str, run: int, tasks: Sequence[str]
+) -> None:
+    """Record that the worker has processed the run: it is no longer isolated in these tasks."""
+    parameters = {"worker": worker, "run": run, "tasks": list(tasks)}
+    connection.execute(_SQL["end_isolation"].sql, parameters)
 
 
-def drop_trials(connection: psycopg.Connection, worker: str) -> None:
-    """The process lives although its worker's name is given up: its marks mean nothing."""
-    connection.execute(_SQL["drop_trials"].sql, {"worker": worker})
+def drop_isolations(connection: psycopg.Connection, worker: str) -> None:
+    """Remove the records of a worker whose process continues under another name."""
+    connection.execute(_SQL["drop_isolations"].sql, {"worker": worker})
 
 
 def report_loss(connection: psycopg.Connection, worker: str, error: str) -> None:
-    """Store what ends this worker with what it processes alone."""
+    """Store the error that ends this worker with the run it processes alone."""
     connection.execute(_SQL["report"].sql, {"worker": worker, "error": storable(error)})
 
 
