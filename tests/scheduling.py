@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-DURATIONS = Path(__file__).parent / "durations.txt"
+ROOT = Path(__file__).parents[1]
+DURATIONS = ROOT / "tests" / "durations.txt"
 SEPARATE = ("tests/crash/",)
 UNKNOWN = 5.0
-RECORDED_FROM = 1.0
-"""Seconds; shorter units are listed nowhere and weigh less than unknown ones of this folder."""
+RECORDED_FROM = 2.0
+"""Seconds; shorter units are not listed."""
 QUICK = ("src/", "tests/unit/", "tests/plans/")
+"""Where a unit that is not listed takes no time worth mentioning."""
 OPTION = "--record-durations"
 
 
@@ -38,6 +40,10 @@ def recorded() -> dict[str, float]:
 def weight_of(unit: str, durations: dict[str, float]) -> float:
     """Seconds that a unit is expected to take."""
     return durations.get(unit, 0.0 if unit.startswith(QUICK) else UNKNOWN)
+
+
+def _file_of(unit: str) -> Path:
+    return ROOT / unit.partition("::")[0]
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # published without types
@@ -64,7 +70,13 @@ class DurationRecorder:
         self.seconds[unit_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Write units that take long, the longest first."""
-        listed = sorted(self.seconds.items(), key=lambda entry: (-entry[1], entry[0]))
-        lines = [f"{took:.0f} {unit}\n" for unit, took in listed if took >= RECORDED_FROM]
+        """Write units that take long, the longest first; those that did not run stay as they were.
+
+        A file that is no longer there is no longer listed.
+        """
+        known = {unit: took for unit, took in recorded().items() if _file_of(unit).exists()}
+        ran = {_file_of(unit) for unit in self.seconds}
+        others = {unit: took for unit, took in known.items() if _file_of(unit) not in ran}
+        every = sorted((others | self.seconds).items(), key=lambda entry: (-entry[1], entry[0]))
+        lines = [f"{took:.0f} {unit}\n" for unit, took in every if took >= RECORDED_FROM]
         DURATIONS.write_text("".join(lines))

@@ -39,10 +39,19 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(1500)
-def test_coffee_gives_the_same_results_whatever_is_killed(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("points", "random_kills", "database_losses"),
+    [(QUICK[:2], 0, 0), (QUICK[2:], 1, 1)],
+    ids=["crash points of a step", "crash points of a run, a random kill, PostgreSQL"],
+)
+def test_coffee_gives_the_same_results_whatever_is_killed(
+    points: tuple[str, ...], random_kills: int, database_losses: int, folder: Path
+) -> None:
+    """In two parts, which may run at the same time."""
     data = generated("coffee", folder / "data", seed=3)
-    trials = list(chaos(Subject("coffee", data, folder), 3, QUICK, random_kills=1))
-    assert len(trials) == 1 + len(QUICK) + 2
+    subject = Subject("coffee", data, folder)
+    trials = list(chaos(subject, 3, points, random_kills, database_losses))
+    assert len(trials) == 1 + len(points) + random_kills + database_losses
     died = [trial.fault for trial in trials if trial.deaths]
     assert [fault for fault in died if fault.startswith("crash at")] == [
         trial.fault for trial in trials if trial.fault.startswith("crash at")

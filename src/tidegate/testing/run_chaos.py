@@ -103,7 +103,11 @@ class Trial:
 
 
 def chaos(
-    subject: Subject, seed: int, points: Sequence[str] | None = None, random_kills: int = 3
+    subject: Subject,
+    seed: int,
+    points: Sequence[str] | None = None,
+    random_kills: int = 3,
+    database_losses: int = 1,
 ) -> Iterator[Trial]:
     """Try every fault in turn. Raises `ChaosFailed` at the first that changes anything.
 
@@ -113,11 +117,12 @@ def chaos(
     expected, seconds = _without_faults(subject)
     yield Trial("none", 0, seconds)
     usual = sorted(CRASH_POINTS.keys() - ELSEWHERE - OF_CHECKPOINTS) if points is None else points
-    faults = _faults(usual, chance, random_kills, seconds)
-    for fault in (*faults, _loss(chance, seconds)):
+    faults = [*_faults(usual, chance, random_kills, seconds)]
+    faults += [_loss(chance, seconds) for _ in range(database_losses)]
+    for fault in faults:
         yield _trial(subject, expected, str(fault), fault)
     if points is None:
-        faults = _faults(sorted(OF_CHECKPOINTS), chance, random_kills, LONGER * seconds)
+        faults = [*_faults(sorted(OF_CHECKPOINTS), chance, random_kills, LONGER * seconds)]
         for fault in (*faults, _loss(chance, LONGER * seconds)):
             yield _trial(subject.checkpoint, expected, f"cut, {fault}", fault)
 
