@@ -120,6 +120,13 @@ def url(
 
 
 @pytest.fixture
+def session(url: str) -> Iterator[psycopg.Connection]:
+    """A connection of the test's own, which commits every statement at once."""
+    with psycopg.connect(url, autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
 def database(url: str, server: EmbeddedPostgres) -> Iterator[Database]:
     with Database(url, revive=server.ensure_running).open() as database:
         yield database

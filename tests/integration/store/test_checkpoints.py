@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 
@@ -36,12 +34,6 @@ from tidegate.store.runs.releases import facts_of
 
 INTO, OUT = ChannelName("head", "scan"), ChannelName("scan", "end")
 FILE = FileChecksum("batches/x.parquet", 10, "ab")
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 @pytest.fixture

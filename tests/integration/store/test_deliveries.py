@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -37,12 +36,6 @@ from tidegate.store import (
 from tidegate.store.runs.deliveries import END_ID
 
 SHARDS = [ChannelName("head", "scan/0"), ChannelName("head", "scan/1")]
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 @pytest.fixture

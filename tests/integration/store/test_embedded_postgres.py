@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 
 import psycopg
 import pytest
 
+from tests.waiting import wait_until
 from tidegate.errors import EmbeddedServerElsewhere, EmbeddedServerFailed
 from tidegate.store import EmbeddedPostgres, Listen
 
@@ -62,13 +62,6 @@ def users(folder: Path, number: int) -> Iterator[list[User]]:
     finally:
         for user in started:
             user.kill()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + 30
-    while not condition():
-        assert monotonic() < deadline, "the condition did not come true within 30 s"
-        sleep(0.01)
 
 
 def answer(server: EmbeddedPostgres) -> int | None:

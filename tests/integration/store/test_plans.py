@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 
@@ -14,12 +12,6 @@ from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.runs import plans
 
 CHANNELS = [ChannelName("head", "scan"), ChannelName("scan", "sum")]
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 @pytest.fixture

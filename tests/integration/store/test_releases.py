@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 
@@ -31,12 +29,6 @@ from tidegate.store import (
 from tidegate.store.runs.releases import release
 
 LEFT, RIGHT = ChannelName("map/0", "sum/0"), ChannelName("map/1", "sum/0")
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 @pytest.fixture

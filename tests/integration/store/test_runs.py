@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from uuid import uuid4
 
 import psycopg
@@ -23,12 +22,6 @@ from tidegate.store import (
 )
 
 CHANNELS = [ChannelName("head", "s1"), ChannelName("s1", "s2")]
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 def heard(session: psycopg.Connection) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 
@@ -27,12 +25,6 @@ from tidegate.store.runs.releases import release
 from tidegate.store.runs.status import record_release_points, stages
 
 INTO, OUT = ChannelName("head", "scan/0"), ChannelName("scan/0", "sum/0")
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 @pytest.fixture

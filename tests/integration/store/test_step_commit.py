@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -43,12 +42,6 @@ from tidegate.store import (
 )
 
 INTO, OUT = ChannelName("head", "s1"), ChannelName("s1", "s2")
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 @pytest.fixture

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
-import pytest
 
 from tidegate.dataflow import Event
 from tidegate.store import (
@@ -29,12 +26,6 @@ from tidegate.store.runs.worker_losses import (
 )
 
 FIRST, SECOND = ChannelName("head", "s1"), ChannelName("head", "s2")
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
 
 
 def begin(session: psycopg.Connection, name: str, *channels: ChannelName) -> RunInfo:
