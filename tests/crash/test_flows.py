@@ -134,7 +134,7 @@ def test_what_a_killed_worker_had_in_hand_is_done_within_the_bound_of_its_lease(
     supervisor: ProcessSupervisor,
 ) -> None:
     first, _ = supervisor.hire(), supervisor.hire()
-    wait_until(lambda: all("at work" in it.read_text() for it in supervisor.logs), BOUND)
+    wait_until(lambda: all("stop with Ctrl-C" in it.read_text() for it in supervisor.logs), BOUND)
     run = supervisor.begin(300, seconds=0.02)
     supervisor.wait_at_work(run, 20)
     supervisor.kill_at_work(first, "worker-0")

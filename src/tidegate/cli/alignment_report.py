@@ -1,4 +1,4 @@
-"""What the cuts of a run say about its plan: who came last at each barrier, how long it held."""
+"""Alignment of a run's checkpoints: for each barrier the last upstream and the time waited."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ if TYPE_CHECKING:
     from tidegate.plan import PhysicalPlan
     from tidegate.store.checkpoints.alignment_stats import TaskAlignment
 
-NO_CHECKPOINTS = "This run has no cut: `tidegate checkpoint` takes one."
+NO_CHECKPOINTS = "This run has no checkpoint: `tidegate checkpoint` takes one."
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierStats:
-    """How one barrier of the plan held the cuts of a run, over all its shards."""
+    """Alignment at one barrier of the plan, over all its shards and retained checkpoints."""
 
     checkpoint: int
-    """The latest."""
+    """The latest checkpoint."""
     task: str
-    """The shard that held it longest."""
+    """The shard that waited longest for it."""
     seconds: float
     last: str
-    """Who came last there."""
+    """The upstream that arrived last there."""
     checkpoints: int
-    """How many are remembered."""
+    """Number of retained checkpoints."""
     total: float
-    """Seconds that all shards have held all of them."""
+    """Seconds waited by all shards for all checkpoints."""
     came_last: Mapping[str, int]
-    """How often each was the last, the most frequent first."""
+    """How often each upstream arrived last, the most frequent first."""
 
     def render(self) -> tuple[str, str]:
-        """The latest cut, and all."""
-        who = ", ".join(f"{task} {times}x" for task, times in self.came_last.items())
+        """A line about the latest checkpoint, and one about all."""
+        upstreams = ", ".join(f"{task} {times}x" for task, times in self.came_last.items())
         checkpoints = "1 checkpoint" if self.checkpoints == 1 else f"{self.checkpoints} checkpoints"
-        held = f"held {self.seconds:.3f} s at {self.task}"
+        waited = f"waited {self.seconds:.3f} s at {self.task}"
         return (
-            f"checkpoint {self.checkpoint}: {self.last} came last, {held}",
-            f"{checkpoints}: held {self.total:.3f} s in all; last came {who}",
+            f"checkpoint {self.checkpoint}: {self.last} came last, {waited}",
+            f"{checkpoints}: waited {self.total:.3f} s in all; last {upstreams}",
         )
 
 
 def barrier_stats(plan: PhysicalPlan, found: Sequence[TaskAlignment]) -> dict[str, BarrierStats]:
-    """By the id of each barrier that a cut has passed, how it held."""
+    """The alignment of each barrier that a checkpoint has passed, by its id."""
     by_node: dict[str, list[TaskAlignment]] = defaultdict(list)
-    for it in found:
-        by_node[it.task.partition("/")[0]].append(it)
+    for alignment in found:
+        by_node[alignment.task.partition("/")[0]].append(alignment)
     barriers = (node.id for node in plan.nodes if isinstance(node, PhysicalBarrier))
     return {id: _stats(by_node[id]) for id in barriers if by_node[id]}
 

@@ -1,4 +1,4 @@
-"""`tidegate chaos`: kill a pipeline at every step of its protocol and compare the results."""
+"""`tidegate chaos`: kills a pipeline at every step of its protocol and compares the results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
+from tidegate.cli.options import PipelineArgument
 from tidegate.errors import counted
 
 if TYPE_CHECKING:
@@ -18,41 +19,40 @@ if TYPE_CHECKING:
 
 
 def chaos(
-    pipeline: Annotated[
-        str,
-        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
-    ],
+    pipeline: PipelineArgument,
     data: Annotated[
         Path | None,
-        typer.Option(help="Has DIR/<source>/*.csv; generated for coffee.", metavar="DIR"),
+        typer.Option(
+            help="Read the data from DIR/<source>/*.csv; by default generated (coffee only).",
+            metavar="DIR",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides about the random part of it.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="Only the most telling faults.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the random faults and data.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Inject a few faults only.")] = False,
     processes: Annotated[
         bool,
         typer.Option(
             "--processes",
-            help="Kill and freeze the processes of a whole deployment under three clients.",
+            help="Kill and suspend the processes of a whole deployment with three clients.",
         ),
     ] = False,
 ) -> None:
-    """Kill a pipeline at each crash point and at random, restart it, compare the results.
+    """Kill a pipeline at each crash point and at random times, restart it, compare the results.
 
-    Every trial is a process of its own, killed by SIGKILL; PostgreSQL is killed under load as
+    Each trial runs in a separate process, killed by SIGKILL; PostgreSQL is killed under load as
     well. Results must have the same bytes as without faults, and be published once.
     """
     with reported_errors(as_json=False), TemporaryDirectory(prefix="tidegate-chaos-") as folder:
         find_pipeline(pipeline)
-        place = Path(folder)
-        trials = _of_processes if processes else _of_runs
+        trials = _process_trials if processes else _run_trials
         done = []
-        for trial in trials(pipeline, data, place, seed, quick):
-            typer.echo(_told(trial))
+        for trial in trials(pipeline, data, Path(folder), seed, quick):
+            typer.echo(_line(trial))
             done.append(trial)
         typer.echo(_verdict(done))
 
 
-def _told(trial: Trial) -> str:
+def _line(trial: Trial) -> str:
     deaths = counted(trial.deaths, "death") if trial.deaths else "no death"
     fault = "without faults" if trial.fault == "none" else trial.fault
     return f"{trial.seconds:6.1f} s  same results  {deaths:<9}  {fault}"
@@ -67,28 +67,29 @@ def _verdict(trials: Sequence[Trial]) -> str:
     )
 
 
-def _of_runs(
-    pipeline: str, data: Path | None, place: Path, seed: int, quick: bool
+def _run_trials(
+    pipeline: str, data: Path | None, folder: Path, seed: int, quick: bool
 ) -> Iterator[Trial]:
     from tidegate.testing import QUICK, Subject, chaos, generated
 
-    files = data or generated(pipeline, place / "data", seed)
+    files = data or generated(pipeline, folder / "data", seed)
     points = QUICK if quick else None
-    subject = Subject(pipeline, files.absolute(), place)
+    subject = Subject(pipeline, files.absolute(), folder)
     return chaos(subject, seed, points, random_kills=1 if quick else 5)
 
 
-def _of_processes(
-    pipeline: str, data: Path | None, place: Path, seed: int, quick: bool
+def _process_trials(
+    pipeline: str, data: Path | None, folder: Path, seed: int, quick: bool
 ) -> Iterator[Trial]:
-    """Three clients; with data of their own unless some was given."""
+    """Three clients, each with separate generated data unless data was given."""
     from tidegate.testing import ChaosCluster, Client, chaos_of_processes, generated
 
     def files(number: int) -> Path:
-        return data or generated(pipeline, place / f"data-{number}", seed + number)
+        return data or generated(pipeline, folder / f"data-{number}", seed + number)
 
     def say(fault: str) -> None:
         typer.echo(f"          {fault}")
 
-    clients = [Client(f"client-{it}", files(it).absolute()) for it in range(1, 2 if quick else 4)]
-    return chaos_of_processes(ChaosCluster(pipeline, place, say=say), clients, seed)
+    numbers = range(1, 2 if quick else 4)
+    clients = [Client(f"client-{number}", files(number).absolute()) for number in numbers]
+    return chaos_of_processes(ChaosCluster(pipeline, folder, say=say), clients, seed)

@@ -1,4 +1,4 @@
-"""`tidegate checkpoint`, `checkpoints` and `restore`: the cuts of a run."""
+"""`tidegate checkpoint`, `checkpoints` and `restore`: the checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tidegate.cli.plan_loading import DeclaredAs, Shards, declared_plan
 from tidegate.cli.tables import aligned, clock, json_text, with_times
 
 if TYPE_CHECKING:
+    from tidegate.runtime.ingestion.folder_run import CheckpointReport
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 
@@ -26,18 +27,22 @@ def checkpoint(
         bool,
         typer.Option(
             "--unaligned",
-            help="Do not wait for what is on its way: take it along. Sinks do not show such a cut.",
+            help="Do not wait for barriers: store the messages in flight. Such a checkpoint is not"
+            " published.",
         ),
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=0, help="Wait no longer than this many seconds.")
+        float,
+        typer.Option(
+            min=0, help="Stop waiting after this many seconds (exit code 3).", metavar="SECONDS"
+        ),
     ] = 60.0,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a cut of a run now: one point in all its sources, shown by all its sinks.
+    """Take a checkpoint of a run: one consistent point of all sources, published by all sinks.
 
-    A run can be restored to it.
+    `tidegate restore` restarts a run from it; `tidegate results` reads it.
     """
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.runtime.checkpoints.trigger import take
@@ -46,10 +51,10 @@ def checkpoint(
         found = find_run(opened, run, pipeline)
         with Notifications(opened) as notifications:
             taken = take(opened, notifications, found, timeout, unaligned=unaligned)
-        told = f"cut {taken.number} of run {run!r} is taken: {taken.seconds:.2f} s"
-        told += f", {taken.bytes:,} bytes"
-        told += "" if taken.is_published else "; it can be restored, and sinks do not show it"
-        typer.echo(json_text(asdict(taken)) if as_json else told)
+        text = f"checkpoint {taken.number} of run {run!r} is committed: {taken.seconds:.2f} s"
+        text += f", {taken.bytes:,} bytes"
+        text += "" if taken.is_published else "; not published, for restoring only"
+        typer.echo(json_text(asdict(taken)) if as_json else text)
 
 
 def checkpoints(
@@ -59,7 +64,7 @@ def checkpoints(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the checkpoints of a run that are remembered: how long each took, and for whom."""
+    """List the retained checkpoints of a run: state, duration, size and slowest task."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
@@ -78,7 +83,7 @@ def restore(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
         typer.Option(
             "--checkpoint",
             min=1,
-            help="The cut to go back to; by default the latest.",
+            help="Restart from this checkpoint; by default the latest.",
             metavar="N",
             show_default=False,
         ),
@@ -89,28 +94,47 @@ def restore(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a run again at one of its cuts; what was delivered behind it comes again by itself.
+    """Restart a run from one of its checkpoints; chunks delivered after it are processed again.
 
-    Whether all files of the cut are intact, and whether what it keeps fits the declaration, is
+    All files of the checkpoint, and the compatibility of its state with the declaration, are
     checked before anything is changed.
     """
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         found = find_run(opened, run, pipeline)
         plan = declared_plan(opened, found, declared, shards)
-        # These load Spark, though no session of it is needed.
-        from tidegate.runtime.checkpoints.restore import restore as restored_to
+        # These import pyspark, though no session is started.
+        from tidegate.runtime.checkpoints.restore import restore as restore_run
         from tidegate.runtime.deployment import Deployment
         from tidegate.runtime.task_graph import build_task_graph
         from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
-        place = Deployment(opened, str(deployment.absolute() / "data"))
-        restored = restored_to(place, build_task_graph(plan), found, number)
+        files = Deployment(opened, str(deployment.absolute() / "data"))
+        restored = restore_run(files, build_task_graph(plan), found, number)
         checkpoint = opened.transact(
             lambda connection: checkpoint_store.committed_checkpoint(connection, restored)
         )
         at = checkpoint.number if checkpoint else number
-        told = f"run {run!r} goes on from cut {at}, as incarnation {restored.incarnation}"
-        typer.echo(json_text({"checkpoint": at, "run": asdict(restored)}) if as_json else told)
+        text = (
+            f"run {run!r} is restored from checkpoint {at}, as incarnation {restored.incarnation}"
+        )
+        typer.echo(json_text({"checkpoint": at, "run": asdict(restored)}) if as_json else text)
+
+
+def checkpoint_lines(checkpoints: Sequence[CheckpointReport]) -> list[str]:
+    """The lines about checkpoints in the report of a run; none if it took none."""
+    if not checkpoints:
+        return []
+    first = checkpoints[0].number
+    earlier = [f"    1 to {first - 1} are no longer retained"] if first > 1 else []
+    return [
+        "  checkpoints",
+        *earlier,
+        *(
+            f"    {it.number:<6} {it.state:<10} {it.seconds:>8.2f} s"
+            f"  {'published' if it.is_published else 'not published'}"
+            for it in checkpoints
+        ),
+    ]
 
 
 def _table(known: Sequence[Checkpoint]) -> str:
@@ -126,7 +150,7 @@ def _table(known: Sequence[Checkpoint]) -> str:
 
 
 def _row(it: Checkpoint) -> tuple[str, ...]:
-    kind = "" if it.is_published else " (quiet)" if it.is_aligned else " (unaligned)"
+    kind = "" if it.is_published else " (unpublished)" if it.is_aligned else " (unaligned)"
     return (
         str(it.number),
         it.state.value + kind,

@@ -1,4 +1,4 @@
-"""Every command, in the order of the help."""
+"""All commands, in the order of the help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tidegate.cli.data import data
 from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.flow import flow
+from tidegate.cli.init import init
 from tidegate.cli.monitor import monitor
+from tidegate.cli.results import results
 from tidegate.cli.run import run
 from tidegate.cli.runs import cancel, status, why
 from tidegate.cli.serve import serve
@@ -34,6 +36,7 @@ app = typer.Typer(
 
 COMMANDS = (
     demo,
+    init,
     data,
     explain,
     run,
@@ -45,6 +48,7 @@ COMMANDS = (
     serve,
     status,
     why,
+    results,
     cancel,
     checkpoint,
     checkpoints,
@@ -60,8 +64,8 @@ app.add_typer(flow)
 app.add_typer(cutover)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"tidegate {__version__}")
         raise typer.Exit
 
@@ -70,7 +74,9 @@ def _print_version(asked: bool) -> None:
 def tidegate(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Multi-stage data pipelines on Spark that know exactly when they are done."""

@@ -1,4 +1,4 @@
-"""`tidegate data`: files to try a pipeline with."""
+"""`tidegate data`: writes generated data for a pipeline."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ def data(
     pipeline: Annotated[
         str, typer.Argument(metavar="PIPELINE", help="A pipeline with generated data: coffee.")
     ],
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where DIR/<source>/*.csv are written.")
-    ],
-    seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 1,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Write DIR/<source>/*.csv.")],
+    seed: Annotated[int, typer.Option(help="Seed of the generator.")] = 1,
 ) -> None:
-    """Write generated files to try a pipeline with: `run`, `submit` and `chaos` take them."""
+    """Write generated data for a pipeline, as input for `run`, `submit` and `chaos`."""
     with reported_errors(as_json=False):
         from tidegate.testing import generated
 
         generated(pipeline, folder, seed)
         files = sum(1 for path in folder.rglob("*") if path.is_file())
-        typer.echo(f"{files} files for {pipeline} are in {folder}")
+        typer.echo(f"wrote {files} files for {pipeline} to {folder}")

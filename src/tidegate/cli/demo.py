@@ -1,4 +1,4 @@
-"""`tidegate demo`: something real to look at."""
+"""`tidegate demo`: runs a registered demonstration."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ GROUP = "tidegate.demos"
 def demo(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A registered demo.")] = "coffee",
 ) -> None:
-    """Run coffee for three clients, kill their worker half-way, and check the answers.
+    """Run a demonstration: coffee runs three clients, kills their worker and checks the results.
 
     Starts Spark and PostgreSQL, generates data, and takes about two minutes. `tidegate demo drip`
-    shows a run that goes on: chunks drip in, and every five seconds all answers are cut at one
-    point. `tidegate demo discover` reads a site of unknown size with workers that die, in half a
-    minute and without Spark; `tidegate demo reindex` replaces a search index while people search.
+    shows a continuous run: chunks arrive one by one, with a checkpoint every five seconds.
+    `tidegate demo discover` crawls a site of unknown size while workers are killed, in half a
+    minute and without Spark; `tidegate demo reindex` replaces a search index under its readers.
     """
     with reported_errors(as_json=False):
         registered = {point.name: point for point in entry_points(group=GROUP)}

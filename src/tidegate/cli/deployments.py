@@ -1,4 +1,4 @@
-"""The deployment that a command is about, and the run of it that a name means; without Spark."""
+"""Opens the deployment of a command and finds a run in it by name; without Spark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from tidegate.store import Database, RunInfo
 
 RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="The name of a run, as `status` shows it.")
+    str, typer.Argument(metavar="RUN", help="The name of the run, as `tidegate status` prints it.")
 ]
 PipelineName = Annotated[
     str | None,
-    typer.Option("--pipeline", help="Of this pipeline only.", metavar="NAME", show_default=False),
+    typer.Option(
+        "--pipeline",
+        help="Consider runs of this pipeline only.",
+        metavar="NAME",
+        show_default=False,
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager
@@ -39,7 +44,7 @@ def open_existing(deployment: Path, database: str | None) -> Iterator[Database]:
 
 
 def find_run(database: Database, name: str, pipeline: str | None) -> RunInfo:
-    """The run that has this name now or had it last; see `select_run`."""
+    """The latest run with this name; see `select_run`."""
     from tidegate.store import overview
 
     runs = database.transact(lambda connection: overview(connection, pipeline))
@@ -47,10 +52,10 @@ def find_run(database: Database, name: str, pipeline: str | None) -> RunInfo:
 
 
 def select_run(name: str, runs: Sequence[RunInfo]) -> RunInfo:
-    """The run of this name: the first, which is the latest.
+    """The first run with this name, which is the latest; raises `UnknownRun`, `AmbiguousRun`.
 
-    A name with a number, as `status` prints it, means that very run. Runs that clients of a server
-    have begun are stored as client/name, and the name alone is enough while one client has it.
+    A name with a number, as `status` prints it, selects exactly that run. Runs of a server's
+    clients are stored as client/name; the name alone is enough if only one client has it.
     """
     for run in runs:
         if name in {run.name, run.key}:

@@ -1,6 +1,6 @@
-"""Telling an error: a short block for people, one object for programs, never a traceback.
+"""Output of errors: text for people, one JSON object for programs, never a traceback.
 
-An error may have notes (`add_note`): what the command knows beside it.
+An error may have notes (`add_note`) with what the command adds to it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ FAILED = 1
 USAGE = 2
 TIMED_OUT = 3
 LONGEST = 4000
-"""Characters; what is longer tells of somebody's data."""
+"""Characters of a message that are printed: a longer one contains user data."""
 LATE = (BarrierTimeout, CheckpointPending, FlowTimeout, RunOverdue, RunTimeout)
 
 
 @contextmanager
 def reported_errors(*, as_json: bool, interrupted: str = "interrupted") -> Iterator[None]:
-    """End the command with the right exit code when Tidegate refuses what it was asked.
+    """Print an error and end the command with its exit code.
 
-    So does Ctrl-C; `interrupted` says what has become of what was under way.
+    On Ctrl-C `interrupted` is printed, which states how to resume.
     """
     try:
         yield
@@ -64,48 +64,49 @@ def _exit_code(error: TidegateError) -> int:
 
 
 def error_json(error: TidegateError) -> dict[str, object]:
-    """The condition, its parameters and its sentence."""
+    """The condition, its message and its parameters."""
     parameters = {field.name: getattr(error, field.name) for field in fields(error)}
     plain = {name: _plain(value) for name, value in parameters.items()}
-    told = {"condition": error.condition, "message": str(error), **plain}
-    return {**told, "notes": _notes(error)} if _notes(error) else told
+    body = {"condition": error.condition, "message": str(error), **plain}
+    return {**body, "notes": _notes(error)} if _notes(error) else body
 
 
 def error_text(error: TidegateError) -> str:
-    """What is wrong, the user's line, and what to do about it."""
+    """The message, the line of the declaration if there is one, and what to do."""
     if not isinstance(error, DeclarationError):
         return "\n".join([f"error: {error}", *_notes(error)])
     at = error.at
-    place = [f"  {_near(at)}", *([f"    {at.text}"] if at.text else [])]
-    return "\n".join([f"error: {error.what}", "", *place, "", error.todo]).rstrip()
+    line = [f"  {_relative(at)}", *([f"    {at.text}"] if at.text else [])]
+    return "\n".join([f"error: {error.what}", "", *line, "", error.todo]).rstrip()
 
 
 def printable(text: str) -> str:
-    """A text that does nothing to a terminal but appear on it.
+    """A text without control characters for the terminal, shortened.
 
     >>> print(printable("column \\x1b[2J\\x00, caf\\xe9"))
     column \\x1b[2J\\x00, café
     """
     shown = text[:LONGEST]
     more = f" … and {len(text) - LONGEST:,} characters more" if len(text) > LONGEST else ""
-    return "".join(it if it.isprintable() or it == "\n" else _escaped(it) for it in shown) + more
+    return "".join(map(_visible, shown)) + more
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _visible(character: str) -> str:
+    is_plain = character.isprintable() or character == "\n"
+    return character if is_plain else character.encode("unicode_escape").decode()
 
 
-def _json_text(told: object) -> str:
-    text = json.dumps(told, ensure_ascii=False, default=str)
-    return text if text.isprintable() else json.dumps(told, default=str)
+def _json_text(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if text.isprintable() else json.dumps(value, default=str)
 
 
 def _notes(error: TidegateError) -> list[str]:
     return [*getattr(error, "__notes__", ())]
 
 
-def _near(at: SourceLine) -> str:
-    """A place in a file, from where the user stands."""
+def _relative(at: SourceLine) -> str:
+    """File and line, relative to the current folder if the file is below it."""
     file = Path(at.file)
     here = Path.cwd()
     return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{at.line}"

@@ -1,4 +1,4 @@
-"""`tidegate explain`: what a pipeline would do, without doing it."""
+"""`tidegate explain`: prints the plan of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.alignment_report import NO_CHECKPOINTS, barrier_stats
-from tidegate.cli.deployments import find_run, open_existing
+from tidegate.cli.deployments import AsJson, find_run, open_existing
 from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.options import DatabaseUrl
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Schemas = Mapping[str, Sequence[tuple[str, str]]]
 
 
-NOT_CHECKED = "Columns and types are not checked here: --analyze-schema asks Spark about them."
+NOT_CHECKED = "Columns and types are not checked: --analyze-schema checks them with Spark."
 
 
 def explain(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -47,37 +47,41 @@ def explain(  # noqa: PLR0913, PLR0917  every argument is an option of the comma
         str | None,
         typer.Argument(
             metavar="PIPELINE",
-            help="A registered name, or package.module:attribute. With --analyze, the run's.",
+            help="A registered name, or package.module:attribute; with --analyze, the declaration"
+            " of the run's pipeline.",
             show_default=False,
         ),
     ] = None,
     logical: Annotated[
         bool,
-        typer.Option("--logical/--physical", help="The declaration, or the plan that runs."),
+        typer.Option("--logical/--physical", help="Print the logical or the physical plan."),
     ] = False,
     shards: Annotated[
         int | None, typer.Option(min=1, help="Plan for this many shards.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: AsJson = False,
     analyze_schema: Annotated[
         bool,
-        typer.Option("--analyze-schema", help="Let Spark check all columns and types as well."),
+        typer.Option("--analyze-schema", help="Check all columns and types with Spark."),
     ] = False,
     analyze: Annotated[
         str | None,
         typer.Option(
-            help="Say of each barrier who came last at the cuts of this run, and how long it held.",
+            help="Print for each barrier the last upstream at the checkpoints of this run, and the"
+            " time waited.",
             metavar="RUN",
             show_default=False,
         ),
     ] = None,
     deployment: Annotated[
         Path | None,
-        typer.Option(help="Where that run lives.", metavar="DIR", show_default=False),
+        typer.Option(
+            help="With --analyze: the folder of the deployment.", metavar="DIR", show_default=False
+        ),
     ] = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Show the plan of a pipeline: stages, shards, exchanges, barriers. Nothing runs."""
+    """Print the plan of a pipeline: stages, shards, exchanges, barriers; nothing is run."""
     with reported_errors(as_json=as_json):
         if analyze is not None:
             if deployment is None:
@@ -104,16 +108,18 @@ def _analyzed(
 
     run = find_run(database, name, None)
     plan = plan_of_run(database, run, declared, shards)
-    held = barrier_stats(plan, database.transact(lambda connection: alignments_of(connection, run)))
+    stats = barrier_stats(
+        plan, database.transact(lambda connection: alignments_of(connection, run))
+    )
     if as_json:
-        barriers = {id: asdict(it) for id, it in held.items()}
+        barriers = {id: asdict(each) for id, each in stats.items()}
         return json_text({**physical_json(plan), "run": name, "barriers": barriers})
-    shown = explain_physical(plan, {id: it.render() for id, it in held.items()})
-    return shown if held else f"{shown}\n\n{NO_CHECKPOINTS}"
+    shown = explain_physical(plan, {id: each.render() for id, each in stats.items()})
+    return shown if stats else f"{shown}\n\n{NO_CHECKPOINTS}"
 
 
 def _checked(pipeline: Pipeline) -> Checked:
-    # Loading Spark takes a second, which explaining alone need not pay.
+    # Imported here: loading Spark takes a second.
     from tidegate.spark.analyze.analyze import check
 
     return check(pipeline)

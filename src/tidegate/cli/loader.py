@@ -1,4 +1,4 @@
-"""Which pipeline or flow a name on the command line means."""
+"""Loads the pipeline, flow or cutover that a name on the command line refers to."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ GROUP = "tidegate.pipelines"
 
 
 def find_pipeline(name: str) -> Pipeline:
-    """The pipeline registered under `name`, or the one that `package.module:attribute` names.
+    """The pipeline registered under `name`, or the one at `package.module:attribute`.
 
-    Modules are also looked for in the current folder. Raises `UnknownPipeline`, `BrokenModule`,
-    or the `DeclarationError` that the declaration itself raises.
+    Modules are also searched in the current folder. Raises `UnknownPipeline`, `BrokenModule`,
+    or the `DeclarationError` of the declaration itself.
     """
     registered = {point.name: point.value for point in entry_points(group=GROUP)}
     known = ", ".join(sorted(registered)) or "a registered name"
@@ -47,7 +47,7 @@ def find_pipeline(name: str) -> Pipeline:
 
 
 def find_flow(name: str) -> Flow:
-    """The flow that `package.module:attribute` names, ready to be used."""
+    """The flow at `package.module:attribute`, checked."""
     from tidegate.flows import Flow
 
     try:
@@ -56,12 +56,12 @@ def find_flow(name: str) -> Flow:
         raise UnknownFlow(name, unknown.reason) from unknown
     if not isinstance(found, Flow):
         raise UnknownFlow(name, f"it is a {type(found).__name__}, not a Flow")
-    found.definition  # noqa: B018  which is where mistakes in it are found
+    found.definition  # noqa: B018  raises for an invalid declaration
     return found
 
 
 def find_reindex(name: str) -> Reindex:
-    """The cutover that `package.module:attribute` names."""
+    """The cutover at `package.module:attribute`."""
     from tidegate.cutover import Reindex
 
     try:
@@ -74,18 +74,18 @@ def find_reindex(name: str) -> Reindex:
 
 
 def find_flows(name: str) -> list[Flow]:
-    """That flow, those of that cutover, or all flows of a module."""
+    """The flow or the flows of the cutover at `module:attribute`, or all flows of a module."""
     try:
         given = [_load(name, name, "")] if ":" in name else vars(_module(name, name, "")).values()
     except UnknownPipeline as unknown:
         raise UnknownFlow(name, unknown.reason) from unknown
-    found = {id(flow): flow for it in list(given) for flow in _flows_in(it)}
+    found = {id(flow): flow for value in list(given) for flow in _flows_in(value)}
     if not found and ":" in name:
-        return [find_flow(name)]  # which says what it is instead
+        return [find_flow(name)]  # raises with the type of the value
     if not found:
-        raise UnknownFlow(name, "the module declares none")
+        raise UnknownFlow(name, "the module declares no flow")
     for flow in found.values():
-        flow.definition  # noqa: B018  which is where mistakes in it are found
+        flow.definition  # noqa: B018  raises for an invalid declaration
     return list(found.values())
 
 
@@ -95,7 +95,7 @@ def _flows_in(value: object) -> Sequence[Flow]:
     if isinstance(value, Flow):
         return [value]
     if "tidegate.cutover" not in sys.modules:
-        return []  # whoever declares a cutover has imported it
+        return []  # the declaration of a cutover imports that package
     from tidegate.cutover import Reindex
 
     return value.flows if isinstance(value, Reindex) else []

@@ -1,4 +1,4 @@
-"""A condition that repeats is logged once per second, with how often it was seen meanwhile."""
+"""Throttles repeated log lines to one per second, with the number of suppressed ones."""
 
 from __future__ import annotations
 
@@ -10,48 +10,49 @@ from time import monotonic
 
 SECOND = 1.0
 ALIKE = 10
-"""Lines per second that are made from one template and differ in what they name."""
+"""Lines per second from one template with different arguments."""
 KNOWN = 1_000
-"""Conditions that are remembered; the count of older ones is dropped."""
+"""Conditions that are tracked; the counts of older ones are dropped."""
 
 
 @dataclass
 class Repeats:
-    """How often each key was seen. Pure, apart from what it remembers."""
+    """How often each key was seen."""
 
     most: int = 1
     _seen: dict[Hashable, tuple[float, int, int]] = field(default_factory=dict)
-    """Since when, how many were let through since then, how many were not."""
+    """Begin of the current second, lines passed since then, lines suppressed."""
 
     def note(self, key: Hashable, now: float) -> int | None:
-        """None for one too many within a second; else how many were held back before it."""
-        since, passed, held = self._seen.pop(key, (now, 0, 0))
+        """None if the line is suppressed; else how many were suppressed before it."""
+        since, passed, suppressed = self._seen.pop(key, (now, 0, 0))
         if now - since >= SECOND:
             since, passed = now, 0
         is_passed = passed < self.most
-        self._seen[key] = (since, passed + 1, 0) if is_passed else (since, passed, held + 1)
+        counts = (since, passed + 1, 0) if is_passed else (since, passed, suppressed + 1)
+        self._seen[key] = counts
         if len(self._seen) > KNOWN:
             self._seen.pop(next(iter(self._seen)))
-        return held if is_passed else None
+        return suppressed if is_passed else None
 
 
 class OncePerSecond(logging.Filter):
-    """Filter of a handler: drops lines that it has logged within the last second."""
+    """Filter of a handler: drops lines that it logged within the last second."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._texts, self._templates = Repeats(), Repeats(ALIKE)
-        self._noting = Lock()
+        self._lock = Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is logged; appends how many like it were not."""
         now, text = self._clock(), record.getMessage()
-        with self._noting:
-            held = self._texts.note((record.name, text), now)
-            alike = None if held is None else self._templates.note((record.name, record.msg), now)
-        if held is None or alike is None:
+        with self._lock:
+            same = self._texts.note((record.name, text), now)
+            alike = None if same is None else self._templates.note((record.name, record.msg), now)
+        if same is None or alike is None:
             return False
-        if held or alike:
-            record.msg, record.args = f"{text} ({held + alike} more like this)", ()
+        if same or alike:
+            record.msg, record.args = f"{text} ({same + alike} more like this)", ()
         return True

@@ -19,9 +19,9 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def begin_log(*, is_kept: bool) -> Callable[[str], None]:
-    """Log to standard error; what this returns says something there.
+    """Log to standard error; returns a function that prints a line there.
 
-    Where that is kept in a file, it says when, and more is logged than at a terminal.
+    With `is_kept`, where standard error goes to a file, lines have a time and INFO is logged too.
     """
     _log_to(logging.StreamHandler())
     if not is_kept:
@@ -31,7 +31,7 @@ def begin_log(*, is_kept: bool) -> Callable[[str], None]:
 
 
 def begin_log_in(file: Path) -> Callable[[str], None]:
-    """Log to a file; what this returns says something there, and to whoever watches."""
+    """Log to a file; returns a function that writes a line there and to standard error."""
     settings = Settings.from_environment(environ)
     size, files = settings.log_bytes, settings.log_files
     _log_to(RotatingFileHandler(file, maxBytes=size, backupCount=files, delay=True))

@@ -1,15 +1,11 @@
-"""`tidegate monitor`: watches the runs of a pipeline, or stands by while another does."""
+"""`tidegate monitor`: monitors the runs of a pipeline, or is a standby for another monitor."""
 
 from __future__ import annotations
-
-from typing import Annotated
-
-import typer
 
 from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
 from tidegate.cli.logs import begin_log
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.options import DatabaseUrl, ExistingDeployment, PipelineArgument
 from tidegate.cli.process_commands import (
     GroupAddress,
     ProcessName,
@@ -23,19 +19,16 @@ from tidegate.cli.process_commands import (
 
 
 def monitor(
-    pipeline: Annotated[
-        str,
-        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
-    ],
+    pipeline: PipelineArgument,
     deployment: ExistingDeployment,
     name: ProcessName = None,
     group: GroupAddress = None,
     database: DatabaseUrl = None,
     with_parent: WithParent = False,
 ) -> None:
-    """Release runs that are complete and hold them to their bounds; needs no Spark.
+    """Run a monitor, which releases complete runs and enforces their deadlines; needs no Spark.
 
-    Of several monitors one leads, under a lease. When it dies another goes on where it was.
+    Of several monitors one leads, under a lease. When it fails, another takes over.
     """
     with reported_errors(as_json=False):
         from tidegate.runtime.cluster.roles import MonitorRole
@@ -49,9 +42,9 @@ def monitor(
         called = process_name(name, "monitor")
         say = begin_log(is_kept=with_parent)
         with (
-            open_deployment(deployment, database) as place,
-            Notifications(place.database) as notifications,
-            run_monitor(place, found.name, notifications, called) as watch,
+            open_deployment(deployment, database) as opened,
+            Notifications(opened.database) as notifications,
+            run_monitor(opened, found.name, notifications, called) as watch,
             join_as_peer(deployment, group, called) as peer,
         ):
             run_role(MonitorRole(watch), peer, stopped, say)

@@ -14,8 +14,8 @@ DataFolder = Annotated[
     Path,
     typer.Option(
         "--data",
-        help="Has a folder for each source, whose files are its chunks: *.csv, *.csv.gz, *.csv.bz2,"
-        " *.parquet, *.arrow, *.feather or *.ipc. An empty folder is a source without rows.",
+        help="Read the chunks from DIR/<source>/: *.csv, *.csv.gz, *.csv.bz2, *.parquet, *.arrow,"
+        " *.feather or *.ipc. An empty folder is a source without rows.",
         metavar="DIR",
     ),
 ]
@@ -23,7 +23,7 @@ DeploymentFolder = Annotated[
     Path | None,
     typer.Option(
         "--deployment",
-        help="Where runs live: PostgreSQL and all files. By default gone with the command.",
+        help="The folder of the deployment: PostgreSQL and all files. By default a temporary one.",
         metavar="DIR",
         show_default=False,
     ),
@@ -35,7 +35,7 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(
         "--database",
-        help="A PostgreSQL to use instead of the embedded one.",
+        help="Use this PostgreSQL instead of the embedded one.",
         metavar="URL",
         show_default=False,
     ),
@@ -44,7 +44,7 @@ ListenAt = Annotated[
     str,
     typer.Option(
         "--listen",
-        help="Where clients come by HTTP; port 0 is any free one.",
+        help="Listen for HTTP at this address; port 0 is any free port.",
         metavar="HOST:PORT",
     ),
 ]
@@ -52,19 +52,20 @@ TokensFile = Annotated[
     Path | None,
     typer.Option(
         "--tokens",
-        help="Who may ask: lines of `client: SHA-256 of its token`.",
+        help="A file of clients: lines of `client: SHA-256 of its token`.",
         metavar="FILE",
         show_default=False,
     ),
 ]
 LargestChunk = Annotated[
-    int, typer.Option("--max-chunk-mb", min=1, help="The largest chunk, in megabytes.")
+    int,
+    typer.Option("--max-chunk-mb", min=1, help="Size limit of a chunk in megabytes.", metavar="MB"),
 ]
 GivenSettings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="A setting; `tidegate settings` lists them. May be given several times.",
+        help="Change a setting; `tidegate settings` lists them. May be given several times.",
         metavar="NAME=VALUE",
         show_default=False,
     ),
@@ -74,18 +75,27 @@ SparkCores = Annotated[
     typer.Option(
         "--cores",
         min=1,
-        help="How much of a Spark cluster each worker takes; by default the first takes all.",
+        help="Cores of a Spark cluster for each worker; by default the first takes all.",
         show_default=False,
     ),
 ]
-SparkMaster = Annotated[str, typer.Option("--spark", help="A Spark master, or sc://host:port.")]
+SparkMaster = Annotated[
+    str, typer.Option("--spark", help="The Spark master, or sc://HOST:PORT.", metavar="MASTER")
+]
+ShardCount = Annotated[
+    int | None,
+    typer.Option("--shards", min=1, help="The number of shards per stage.", show_default=False),
+]
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute.")
+]
 UnalignedAfter = Annotated[
     float | None,
     typer.Option(
         "--unaligned-after",
         min=0,
-        help="A cut that has waited this long for barriers takes what is on its way along instead;"
-        " a run can be restored to it, and sinks show the one before. With --checkpoint-every.",
+        help="With --checkpoint-every: a checkpoint that has waited this long for barriers stores"
+        " the messages in flight instead, and is not published.",
         metavar="SECONDS",
         show_default=False,
     ),
@@ -95,7 +105,7 @@ CheckpointEvery = Annotated[
     typer.Option(
         "--checkpoint-every",
         min=0.1,
-        help="Take a cut every so many seconds, if the run begins here.",
+        help="Take a checkpoint every so many seconds, if this command begins the run.",
         metavar="SECONDS",
         show_default=False,
     ),
@@ -103,11 +113,9 @@ CheckpointEvery = Annotated[
 
 
 def checkpoints_option(every: float | None, unaligned_after: float | None) -> Checkpoints | None:
-    """How a run is to be cut, if it is."""
+    """The checkpoint options of a run; None for no periodic checkpoints."""
     from tidegate.checkpoint import Checkpoints
 
     if every is None and unaligned_after is not None:
-        raise typer.BadParameter(
-            "--unaligned-after says how cuts are taken: give --checkpoint-every too"
-        )
+        raise typer.BadParameter("--unaligned-after needs --checkpoint-every")
     return None if every is None else Checkpoints(every=every, unaligned_after=unaligned_after)

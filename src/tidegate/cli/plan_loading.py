@@ -1,4 +1,4 @@
-"""The plan of a run, made again from the declaration of its pipeline."""
+"""The plan of a run, built from the declaration of its pipeline."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DeclaredAs = Annotated[
     str | None,
     typer.Option(
         "--declared",
-        help="Where the run's pipeline is declared, if it is not registered under its name.",
+        help="The declaration of the run's pipeline, if it is not registered by name.",
         metavar="package.module:attribute",
         show_default=False,
     ),
 ]
 Shards = Annotated[
     int | None,
-    typer.Option(min=1, help="The shards that it is served with, if others were given there.",
+    typer.Option(min=1, help="The number of shards that the pipeline is served with.",
                  show_default=False),
 ]  # fmt: skip
 
@@ -34,7 +34,7 @@ Shards = Annotated[
 def plan_of_run(
     database: Database, run: RunInfo, declared: str | None, shards: int | None
 ) -> PhysicalPlan:
-    """The plan that a run was begun with; raises `OtherPlan` if the declaration leads elsewhere."""
+    """The plan that a run was begun with; raises `OtherPlan` if the declaration gives another."""
     from tidegate.store import plan_of
 
     plan = declared_plan(database, run, declared, shards)
@@ -46,31 +46,32 @@ def plan_of_run(
 def declared_plan(
     database: Database, run: RunInfo, declared: str | None, shards: int | None
 ) -> PhysicalPlan:
-    """The plan that the declaration of a run's pipeline leads to, be it another than the run's.
+    """The plan of the declaration, which may differ from the plan of the run.
 
-    Spark is asked only where the plan is another: it may be only for types that the declaration
-    does not tell. Raises `OtherPlan` if the declaration is of another pipeline.
+    Spark is started only if the plans differ: the reason may be types that only Spark's analysis
+    finds. Raises `OtherPlan` if the declaration is of another pipeline.
     """
     from tidegate.store import plan_of
 
-    pipeline = _found(run, declared)
-    wanted = database.transact(lambda connection: plan_of(connection, run))
+    pipeline = declaration_of(run, declared)
+    recorded = database.transact(lambda connection: plan_of(connection, run))
     plan = physical_plan(pipeline, shards=shards)
     if pipeline.name != run.pipeline:
-        other = f"what is declared there is {pipeline.name!r}"
+        other = f"the declaration is of pipeline {pipeline.name!r}"
         raise OtherPlan(run.pipeline, plan_hash(plan), run.name, (), (other,))
-    if plan_hash(plan) != wanted:
+    if plan_hash(plan) != recorded:
         from tidegate.spark.analyze.analyze import check
 
         plan = check(pipeline, shards=shards).plan
     return plan
 
 
-def _found(run: RunInfo, declared: str | None) -> Pipeline:
+def declaration_of(run: RunInfo, declared: str | None) -> Pipeline:
+    """The declaration of a run's pipeline; raises `UnknownPipeline`."""
     try:
         return find_pipeline(declared or run.pipeline)
     except UnknownPipeline as unknown:
         if declared is not None:
             raise
-        where = "say by --declared package.module:attribute where it is declared"
+        where = "name its declaration with --declared package.module:attribute"
         raise UnknownPipeline(run.pipeline, f"{unknown.reason}; {where}", unknown.known) from None

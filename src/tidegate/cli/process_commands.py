@@ -1,4 +1,4 @@
-"""What the commands of a deployment's processes share: signals, and joining the group."""
+"""Shared parts of the commands for deployment processes: signals, and joining the group."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ GroupAddress = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="The group's address, when the deployment's folder does not tell. The secret comes"
-        " in TIDEGATE_SECRET.",
+        help="The group's address, if it is not in the deployment's folder. The secret is read from"
+        " TIDEGATE_SECRET.",
         metavar="ADDRESS",
         show_default=False,
     ),
 ]
 ProcessName = Annotated[
     str | None,
-    typer.Option("--name", help="What this process is called in the group.", show_default=False),
+    typer.Option("--name", help="The name of this process in the group.", show_default=False),
 ]
 Stages = Annotated[
     str | None,
     typer.Option(
         "--stages",
-        help="Run only these stages of the plan, such as s1,s2; others have to run the rest.",
+        help="Run only these stages of the plan, such as s1,s2; other workers run the rest.",
         metavar="LIST",
         show_default=False,
     ),
@@ -51,12 +51,12 @@ WithParent = Annotated[
 
 
 def listed_stages(stages: str | None) -> tuple[str, ...]:
-    """As they were written.
+    """The names in a comma-separated list.
 
     >>> listed_stages("s1, s2")
     ('s1', 's2')
     """
-    return tuple(it.strip() for it in (stages or "").split(",") if it.strip())
+    return tuple(name.strip() for name in (stages or "").split(",") if name.strip())
 
 
 def stop_event(*, with_parent: bool = False, by_interrupt: bool = False) -> Event:
@@ -74,55 +74,55 @@ def stop_event(*, with_parent: bool = False, by_interrupt: bool = False) -> Even
     return stopped
 
 
-def _set_on_signal(asked: signal.Signals, stopped: Event) -> None:
-    signal.signal(asked, lambda *_: stopped.set())
+def _set_on_signal(number: signal.Signals, stopped: Event) -> None:
+    signal.signal(number, lambda *_: stopped.set())
 
 
 def _watch_parent(stopped: Event) -> None:
-    # Not through sys.stdin: a thread that waits in it would keep this process from ending.
+    # Not through sys.stdin: a thread blocked in it would keep this process from ending.
     while os.read(0, 4096):
         pass
     stopped.set()
 
 
 def process_name(name: str | None, role: str) -> str:
-    """What a process of a deployment is called: as it was told, or as no other is."""
+    """The given name of a process, or a unique one."""
     return name or f"{role}-{socket.gethostname()[:32]}-{os.getpid()}"
 
 
 def refuse_taken_name(
     folder: Path, address: str | None, name: str | None, *, with_parent: bool
 ) -> None:
-    """Raise `NameTaken` if a living process of the deployment has the name that was given.
+    """Raise `NameTaken` if a running process of the deployment has the given name.
 
-    Whoever `up` starts may have it: that is one of a kind, and what is left of an earlier crew
-    hands over and ends.
+    A process that `up` starts may take over a name: at most one other process has it, left from an
+    earlier `up`, which hands over and ends.
     """
     from tidegate.runtime.cluster.discovery import find
     from tidegate.runtime.cluster.membership_probe import refuse_used_name
 
-    place = find(folder, address)
-    if place is not None and name is not None and not with_parent:
-        with suppress(CoordinatorUnreachable, NotAdmitted):  # joining says so
-            refuse_used_name(place, name)
+    group = find(folder, address)
+    if group is not None and name is not None and not with_parent:
+        with suppress(CoordinatorUnreachable, NotAdmitted):  # reported by joining
+            refuse_used_name(group, name)
 
 
 @contextmanager
 def join_as_peer(folder: Path, address: str | None, name: str) -> Iterator[GroupPeer | None]:
-    """This process in the group of its deployment, if that has one."""
+    """This process as a member of its deployment's group; None if there is no group."""
     from tidegate.runtime.cluster.discovery import find
     from tidegate.runtime.cluster.peer import GroupPeer
 
-    place = find(folder, address)
-    if place is None:
+    group = find(folder, address)
+    if group is None:
         yield None
         return
     try:
-        peer = GroupPeer.join(name, place)
-    except (CoordinatorUnreachable, NotAdmitted) as trouble:
+        peer = GroupPeer.join(name, group)
+    except (CoordinatorUnreachable, NotAdmitted) as error:
         if address is not None:
             raise
-        log.warning("%s works without its group: %s", name, trouble)
+        log.warning("%s runs without its group: %s", name, error)
         yield None
         return
     try:
@@ -132,15 +132,15 @@ def join_as_peer(folder: Path, address: str | None, name: str) -> Iterator[Group
 
 
 def run_role(
-    duty: Role, peer: GroupPeer | None, stopped: Event, say: Callable[[str], None]
+    role: Role, peer: GroupPeer | None, stopped: Event, say: Callable[[str], None]
 ) -> None:
-    """Stand at a post until told to go, and say how that went."""
+    """Run a role until it is stopped or drained, and print the outcome."""
     from tidegate.runtime.cluster.roles import run_until_stopped
 
     _set_on_signal(signal.SIGINT, stopped)
-    who = f" as {peer.name}" if peer is not None else ""
-    say(f"at work{who}; stop with Ctrl-C")
-    if run_until_stopped(duty, peer, stopped):
-        say("everything at work was finished and handed over")
+    name = f" as {peer.name}" if peer is not None else ""
+    say(f"running{name}; stop with Ctrl-C")
+    if run_until_stopped(role, peer, stopped):
+        say("all running jobs were finished and their tasks handed over")
     else:
-        say("not everything at work was finished in time; others will do it again")
+        say("some running jobs were not finished in time; other workers repeat them")

@@ -1,4 +1,4 @@
-"""How a run is told while it works: a table in motion on a terminal, plain lines elsewhere."""
+"""Progress of a run: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 WIDTH = 30
 GLANCE = 0.5
 LONGEST = 60.0
-"""Seconds between two lines about the same wait, at most."""
+"""Longest pause in seconds between two lines about the same wait."""
 STARTING = "starting Spark, which takes some seconds"
 
 
 class ReportInterval:
-    """When the next line is due: soon at first, then less and less often."""
+    """When the next line is due; the pause doubles up to a limit."""
 
     def __init__(
         self, first: float, longest: float = LONGEST, clock: Callable[[], float] = monotonic
@@ -46,7 +46,7 @@ class ReportInterval:
         return max(0.0, self._at - self._clock())
 
     def is_due(self) -> bool:
-        """Whether a line is due now; then the next pause begins, twice as long."""
+        """Whether a line is due now; if so, the next pause begins, twice as long."""
         if self.left > 0:
             return False
         self._at = self._clock() + self._pause
@@ -55,7 +55,7 @@ class ReportInterval:
 
 
 class LineReporter(ProgressListener):
-    """One line for each thing that happened, with the seconds since the start."""
+    """Prints a line for each event, with the seconds since the start."""
 
     first = ProgressListener.every
     """Seconds after which a wait is reported."""
@@ -68,35 +68,35 @@ class LineReporter(ProgressListener):
         self._interval = self._new_interval()
 
     def report(self, what: str) -> None:
-        """A line with the time."""
+        """Print a line with the time."""
         self._print(what)
 
     def sent(self, chunks: int, of: int) -> None:
-        """How many chunks are there, now and then."""
+        """Print periodically how many chunks are delivered."""
         if monotonic() - self._counted_at >= self.every:
             self._counted_at = monotonic()
             self._count(f"{chunks:,} of {counted(of, 'chunk')} delivered")
 
     def show(self, facts: RunFacts) -> None:
-        """Print periodically why the run is not done."""
+        """Print periodically why the run is not complete."""
         if self._interval.is_due():
             self._print(why(facts))
 
     def report_wait(self, what: str) -> None:
-        """A line with the time."""
+        """Print a line with the time."""
         self._print(what)
 
     @contextmanager
     def during(self, what: Callable[[], str]) -> Iterator[None]:
-        """Report periodically how far the block is."""
+        """Report the progress of the block periodically."""
         over = Event()
-        report_progress = Thread(target=self._repeat, args=(what, over), daemon=True)
-        report_progress.start()
+        reporting = Thread(target=self._repeat, args=(what, over), daemon=True)
+        reporting.start()
         try:
             yield
         finally:
             over.set()
-            report_progress.join()
+            reporting.join()
 
     def _repeat(self, what: Callable[[], str], over: Event) -> None:
         interval = self._new_interval()
@@ -121,19 +121,19 @@ class LineReporter(ProgressListener):
 
 
 class QuietReporter(LineReporter):
-    """Lines about long waits only, for programs that read the report."""
+    """Prints lines about long waits only, for programs that read the report."""
 
     first = 10.0
 
     def report(self, what: str) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def sent(self, chunks: int, of: int) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 class LiveReporter(LineReporter):
-    """Lines that stay, and under them how far each stage has come."""
+    """Prints lines, and below them a live view of the progress of each stage."""
 
     every = GLANCE
     first = GLANCE
@@ -144,9 +144,12 @@ class LiveReporter(LineReporter):
         self._live = live
 
     def show(self, facts: RunFacts) -> None:
-        """A bar for every stage that has something to do."""
-        bars = [Text(f"  {it.stage:<6}{_bar(it)} {it.processed:,} of {it.received:,} messages")
-                for it in stages(facts) if it.received]  # fmt: skip
+        """Draw a bar for every stage that has received messages."""
+        bars = [
+            Text(f"  {each.stage:<6}{_bar(each)} {each.processed:,} of {each.received:,} messages")
+            for each in stages(facts)
+            if each.received
+        ]
         self._live.update(Group(Text(self._line(why(facts)), overflow="ellipsis"), *bars))
 
     def _under_way(self, what: str) -> None:
@@ -158,7 +161,7 @@ class LiveReporter(LineReporter):
 
 @contextmanager
 def report_progress(*, quiet: bool, first: str = STARTING) -> Iterator[ProgressListener]:
-    """What suits the place where stderr goes; begins with what takes a while first."""
+    """The reporter that suits standard error; `first` is reported at once."""
     console = Console(stderr=True, highlight=False)
     if quiet:
         yield QuietReporter(console)

@@ -1,4 +1,4 @@
-"""`tidegate status`, `why` and `cancel`: asking a deployment about its runs, without Spark."""
+"""`tidegate status`, `why` and `cancel`: the runs of a deployment, without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MaybeRunName = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", help="Tell of this run stage by stage.", show_default=False),
+    typer.Argument(metavar="[RUN]", help="Print this run stage by stage.", show_default=False),
 ]
 
 
@@ -32,7 +32,7 @@ def status(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs of a deployment, or tell how far the stages of one are."""
+    """List the runs of a deployment, or print the progress of one run stage by stage."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store import overview
 
@@ -50,7 +50,7 @@ def why(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a run is not done: what is missing, who owes it, since when; stage by stage."""
+    """Print why a run is not complete: what is missing, from which task or source, since when."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.runtime.monitor.diagnosis import reasons
         from tidegate.store import run_facts
@@ -71,14 +71,14 @@ def cancel(
     pipeline: PipelineName = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Give a run up, wherever it is. Its name may be used again at once."""
+    """Cancel a run; its name can be used again at once."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.store import RunState, close_run
 
         found = find_run(opened, run, pipeline)
         if not opened.transact(lambda c: close_run(c, found, RunState.CANCELLED)):
             raise NothingToCancel(run=run, how=found.state.value)
-        typer.echo(f"run {run!r} is cancelled; what it has stored is removed by a worker's sweeper")
+        typer.echo(f"run {run!r} is cancelled; the sweeper of a worker removes its files")
 
 
 def _status_of(database: Database, name: str, pipeline: str | None, *, as_json: bool) -> str:
@@ -89,12 +89,12 @@ def _status_of(database: Database, name: str, pipeline: str | None, *, as_json: 
     facts = database.transact(lambda connection: run_facts(connection, run))
     found = stages(facts)
     if as_json:
-        sources, told = map(asdict, facts.sources), map(asdict, found)
-        return json_text({"run": asdict(run), "sources": list(sources), "stages": list(told)})
+        sources, listed = map(asdict, facts.sources), map(asdict, found)
+        return json_text({"run": asdict(run), "sources": [*sources], "stages": [*listed]})
     return "\n".join(_by_stage(facts, found))
 
 
-# --- telling ---------------------------------------------------------------------------------
+# ── output ──
 
 
 def _table(runs: Sequence[RunSummary]) -> str:
@@ -111,7 +111,7 @@ def _table(runs: Sequence[RunSummary]) -> str:
 
 
 def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
-    """Runs that have had the same name are told apart by their numbers."""
+    """Runs with the same name are printed with their numbers."""
     name = it.run.key if is_repeated else it.run.name
     more = "" if it.declared_sources == it.sources else "+"
     chunks = f"{it.delivered}" if it.declared is None else f"{it.delivered} of {it.declared}{more}"
@@ -123,9 +123,9 @@ def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
 
 
 def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
-    """A source's chunks are what it expects and receives; the rest is messages between stages.
+    """A table: chunks of the sources, and messages between stages.
 
-    Where a source has event time, the last column tells up to when.
+    If a source has event time, the last column is its watermark.
     """
     yield from _headed(facts.run)
     rows: list[tuple[str, ...]] = [("", "expected", "received", "processed", "released", "done")]
@@ -137,7 +137,7 @@ def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
     times = [*(it.watermark for it in facts.sources), *(None for _ in found)]
     yield from (f"  {line}" for line in aligned(with_times(rows, "up to", times)))
     if not found:
-        yield "  its stages are not kept once it is closed"
+        yield "  the stages of a closed run are not retained"
 
 
 def _stage_row(it: StageStatus) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _explained(facts: RunFacts) -> Iterator[str]:
     yield from _headed(facts.run)
     found = reasons(facts)
     if found:
-        yield "  it waits because"
+        yield "  reasons"
         yield from (f"    {reason.told(facts.now)}" for reason in found)
     yield "  sources"
     for source in facts.sources:

@@ -1,4 +1,4 @@
-"""`tidegate serve`: a pipeline at work, for clients that come by HTTP."""
+"""`tidegate serve`: serves a pipeline by HTTP."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tidegate.cli.options import (
     GivenSettings,
     LargestChunk,
     ListenAt,
+    PipelineArgument,
+    ShardCount,
     SparkMaster,
     TokensFile,
 )
@@ -35,30 +37,25 @@ from tidegate.settings import Settings, put
 
 
 def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
-    pipeline: Annotated[
-        str,
-        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
-    ],
+    pipeline: PipelineArgument,
     deployment: ExistingDeployment,
     listen: ListenAt = "127.0.0.1:8420",
     tokens: TokensFile = None,
     most_mb: LargestChunk = 1024,
     database: DatabaseUrl = None,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
-    ] = None,
+    shards: ShardCount = None,
     spark: SparkMaster = "local[*]",
     given: GivenSettings = None,
     tasks: Annotated[
-        bool, typer.Option(help="Run tasks as well, or leave them to workers.")
+        bool, typer.Option(help="Run tasks in this process, or leave them to workers.")
     ] = True,
     name: ProcessName = None,
     group: GroupAddress = None,
     with_parent: WithParent = False,
 ) -> None:
-    """Run the tasks of a pipeline and take its runs by HTTP, until interrupted.
+    """Serve a pipeline by HTTP and run its tasks, until interrupted.
 
-    Without --tokens only programs on this machine are let in.
+    Without --tokens only programs on this machine are served.
     """
     with reported_errors(as_json=False):
         from tidegate.http import HttpLimits, TokenFile, listen_http
@@ -77,20 +74,20 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         say = begin_log(is_kept=with_parent)
         raise_limit()
         known = None if tokens is None else TokenFile(tokens)
-        # Spark takes seconds or minutes to start: meanwhile clients get `ServerStarting`.
+        # Spark may take minutes to start; until then clients get `ServerStarting`.
         limits = HttpLimits.of(Settings.from_environment(os.environ), most_mb << 20)
-        with listen_http(listen, known, limits) as http_server, ExitStack() as held:
-            say(f"listening at {http_server.at.url}; clients wait until Spark has started")
-            place = held.enter_context(open_deployment(deployment, database))
-            session = held.enter_context(session_on(spark))
+        with listen_http(listen, known, limits) as http_server, ExitStack() as resources:
+            say(f"listening at {http_server.at.url}; starting Spark")
+            opened = resources.enter_context(open_deployment(deployment, database))
+            session = resources.enter_context(session_on(spark))
             started = (serve if tasks else serve_frontend)(
-                place, found, session, shards, process=called
+                opened, found, session, shards, process=called
             )
-            service = held.enter_context(started)
-            held.enter_context(http_server.serve(service, place))
-            peer = held.enter_context(join_as_peer(deployment, group, called))
+            service = resources.enter_context(started)
+            resources.enter_context(http_server.serve(service, opened))
+            peer = resources.enter_context(join_as_peer(deployment, group, called))
             say(f"serving {found.name} at {http_server.at.url}")
-            duty: Role = ServerRole(service)
+            role: Role = ServerRole(service)
             if isinstance(service, PipelineService):
-                duty = WorkerRole(service, "server")
-            run_role(duty, peer, stopped, say)
+                role = WorkerRole(service, "server")
+            run_role(role, peer, stopped, say)

@@ -1,4 +1,4 @@
-"""How commands show what they have found: tables for people, JSON for programs."""
+"""Output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def clock(time: datetime) -> str:
-    """A moment, to the second."""
+    """A time, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def with_times(
     rows: Sequence[tuple[str, ...]], title: str, times: Sequence[int | None]
 ) -> list[tuple[str, ...]]:
-    """A table with event times as one more column, unless there are none."""
+    """A table with event times as one more column, unless all are None."""
     if all(time is None for time in times):
         return [*rows]
     column = [title, *map(event_clock, times)]
@@ -42,12 +42,12 @@ def event_clock(time: int | None) -> str:
         return "-"
     try:
         return clock(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time))
-    except OverflowError:  # a year that Python does not have, and Spark does
+    except OverflowError:  # a year that Spark has and Python does not
         return f"{time} ms"
 
 
 def json_text(value: object) -> str:
-    """A value for programs; what JSON does not have is told as text."""
+    """A value as JSON; types that JSON does not have become text."""
     return json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
 
 
@@ -58,7 +58,7 @@ def _plain(value: object) -> object:
 
 
 def count_column(number: int, of: str, width: int) -> str:
-    """A number of things that stands below others.
+    """A number with its unit, in a column of fixed width.
 
     >>> count_column(1, "row", 4), count_column(22, "row", 4)
     ('   1 row ', '  22 rows')

@@ -1,4 +1,4 @@
-"""`tidegate up`: a deployment of several processes; `tidegate drain`: one of them goes."""
+"""`tidegate up`: runs a deployment of several processes; `tidegate drain`: stops a worker."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tidegate.cli.options import (
     GivenSettings,
     LargestChunk,
     ListenAt,
+    PipelineArgument,
+    ShardCount,
     SparkCores,
     SparkMaster,
     TokensFile,
@@ -29,14 +31,11 @@ DRAIN_BOUND = 300.0
 
 
 def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
-    pipeline: Annotated[
-        str,
-        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
-    ],
+    pipeline: PipelineArgument,
     deployment: ExistingDeployment,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that run tasks.")] = 2,
+    workers: Annotated[int, typer.Option(min=0, help="The number of workers.")] = 2,
     monitors: Annotated[
-        int, typer.Option(min=0, help="Processes that watch the runs; one of them leads.")
+        int, typer.Option(min=0, help="The number of monitors, of which one leads.")
     ] = 1,
     listen: ListenAt = "127.0.0.1:8420",
     tokens: TokensFile = None,
@@ -45,34 +44,33 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         str,
         typer.Option(
             "--group",
-            help="Where the processes meet: tcp://HOST:PORT or unix:///PATH.",
+            help="The address of the process group: tcp://HOST:PORT or unix:///PATH.",
             metavar="ADDRESS",
         ),
     ] = "tcp://127.0.0.1:0",
     database: DatabaseUrl = None,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
-    ] = None,
+    shards: ShardCount = None,
     spark: SparkMaster = "local[*]",
     cores: SparkCores = None,
     given: GivenSettings = None,
     stages: Annotated[
         list[str] | None,
         typer.Option(
-            help="Stages of the plan that a worker is for, such as s1,s2. Give it several times to"
-            " deal the lists out to the workers, in turn.",
+            help="Stages of the plan for a worker, such as s1,s2. If given several times, the lists"
+            " are assigned to the workers in turn.",
             metavar="LIST",
             show_default=False,
         ),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=1, help="Seconds for everybody to be at work.")
+        float,
+        typer.Option(min=1, help="Seconds for all processes to start.", metavar="SECONDS"),
     ] = 180.0,
 ) -> None:
-    """Run a pipeline in several processes: a server, monitors and workers.
+    """Run a deployment of several processes: a server, monitors and workers.
 
-    Whoever dies is started again; until then the others have its tasks. `tidegate worker` adds one
-    by hand, also on another host; `tidegate drain` takes one away. Ctrl-C stops all in good order.
+    A process that fails is restarted; until then the other workers run its tasks. `tidegate worker`
+    adds a worker, also on another host; `tidegate drain` stops one. Ctrl-C stops all gracefully.
     """
     with reported_errors(as_json=False):
         from tidegate.http import check_listen_address, read_tokens
@@ -85,22 +83,22 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         found = find_pipeline(pipeline)
         check_listen_address(listen, read_tokens(tokens) if tokens else None)
         if database:
-            os.environ["TIDEGATE_DATABASE"] = database  # a command line is for everybody to read
+            os.environ["TIDEGATE_DATABASE"] = database  # command lines are visible to all users
         is_cluster = spark.startswith("spark://")
         if is_cluster and workers > 1 and cores is None:
             raise ClusterShared(spark, workers)
         split = ["--shards", str(shards)] if shards else []
         work = ["--spark", spark, *split, *(["--cores", str(cores)] if cores else [])]
-        # The server computes next to nothing: it leaves the cluster to those who work.
+        # The server computes little: it leaves the cluster to the workers.
         serve = ["--listen", listen, "--spark", "local[1]" if is_cluster else spark, *split]
         serve += ["--max-chunk-mb", str(most_mb), *(["--tokens", str(tokens)] if tokens else [])]
         os.umask(PRIVATE)
         private_folder(deployment / "logs")
-        # This process holds the deployment open, so that it outlives each of the others.
+        # This process keeps PostgreSQL running when other processes are restarted.
         with exclusive_use(deployment), open_deployment(deployment, database):
             say = begin_log_in(deployment / "logs" / "up.log")
-            wanted = ClusterSpec(pipeline, deployment, workers, monitors, serve, work, stages or ())
-            with local_cluster(wanted, meet_at, say) as at_work:
+            spec = ClusterSpec(pipeline, deployment, workers, monitors, serve, work, stages or ())
+            with local_cluster(spec, meet_at, say) as at_work:
                 supervisor = (
                     f"{counted(workers, 'worker')}, {counted(monitors, 'monitor')} and a server"
                 )
@@ -108,26 +106,32 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
                     f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
                 at_work.wait_until_ready(stopped, wait)
                 if not stopped.is_set():
-                    say(f"everybody is at work; clients: http://{listen}; stop with Ctrl-C")
+                    say(f"all processes are running; clients: http://{listen}; stop with Ctrl-C")
                 at_work.run_until_stopped(stopped)
-                say("stopping: what is at work is finished first")
+                say("stopping: finishing running jobs")
                 for stats in at_work.stop():
                     say(f"  {stats}")
 
 
 def drain(
     worker: Annotated[
-        str, typer.Argument(metavar="WORKER", help="Its name in the group, such as worker-1.")
+        str, typer.Argument(metavar="WORKER", help="The worker's name, such as worker-1.")
     ],
     deployment: ExistingDeployment,
     group: GroupAddress = None,
     bound: Annotated[
-        float, typer.Option("--timeout", min=1, help="Seconds to wait for it.")
+        float,
+        typer.Option(
+            "--timeout",
+            min=1,
+            help="Stop waiting after this many seconds (exit code 3).",
+            metavar="SECONDS",
+        ),
     ] = DRAIN_BOUND,
 ) -> None:
-    """Let one worker of a deployment finish what is at work, hand its tasks over, and end.
+    """Drain a worker: it finishes running jobs, hands its tasks over and ends.
 
-    The runs go on meanwhile. Exit code 3 says that it has not gone in time, 1 that it was lost.
+    Runs continue meanwhile. The exit code is 1 if the worker was lost before it handed over.
     """
     with reported_errors(as_json=False):
         from tidegate.errors import NotUp
@@ -135,21 +139,21 @@ def drain(
         from tidegate.runtime.cluster.membership_probe import require_worker, temporary_member
         from tidegate.runtime.cluster.peer import DRAIN
 
-        place = find(deployment, group)
-        if place is None:
+        address = find(deployment, group)
+        if address is None:
             raise NotUp(str(deployment))
-        with temporary_member(place, "drain") as visitor:
+        with temporary_member(address, "drain") as visitor:
             require_worker(visitor, worker)
             visitor.order(worker, DRAIN)
-            _say(f"{worker} finishes what is at work")
+            _say(f"draining {worker}")
             gone = visitor.wait_until_gone(worker, bound)
         if gone is None:
-            _say(f"{worker} has not gone after {bound:g} s; it goes on finishing")
+            _say(f"{worker} has not ended after {bound:g} s; it is still draining")
             raise typer.Exit(3)
         if gone.last is None:
-            _say(f"{worker} was lost before it could hand over; others take its tasks in seconds")
+            _say(f"{worker} was lost before it handed over; other workers take its tasks")
             raise typer.Exit(1)
-        _say(f"{worker} has handed over and gone")
+        _say(f"{worker} has handed over and ended")
 
 
 def _say(text: str) -> None:

@@ -1,11 +1,8 @@
-"""`tidegate worker`: the tasks of a pipeline, for a deployment that clients deliver to."""
+"""`tidegate worker`: runs tasks of a pipeline."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
-
-import typer
 
 from tidegate.cli.error_output import reported_errors
 from tidegate.cli.loader import find_pipeline
@@ -14,6 +11,8 @@ from tidegate.cli.options import (
     DatabaseUrl,
     ExistingDeployment,
     GivenSettings,
+    PipelineArgument,
+    ShardCount,
     SparkCores,
     SparkMaster,
 )
@@ -34,27 +33,22 @@ from tidegate.settings import put
 
 
 def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the command
-    pipeline: Annotated[
-        str,
-        typer.Argument(metavar="PIPELINE", help="A registered name, or package.module:attribute."),
-    ],
+    pipeline: PipelineArgument,
     deployment: ExistingDeployment,
     name: ProcessName = None,
     group: GroupAddress = None,
     database: DatabaseUrl = None,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Run on this many shards.", show_default=False)
-    ] = None,
+    shards: ShardCount = None,
     spark: SparkMaster = "local[*]",
     cores: SparkCores = None,
     given: GivenSettings = None,
     stages: Stages = None,
     with_parent: WithParent = False,
 ) -> None:
-    """Run tasks of a pipeline until interrupted.
+    """Run a worker, which processes tasks of a pipeline until interrupted.
 
-    Several workers share the tasks evenly. One that is interrupted finishes what is at work and
-    hands its tasks over; those of one that dies go to the others within seconds.
+    Several workers share the tasks evenly. An interrupted worker finishes running jobs and hands
+    its tasks over; the tasks of a worker that fails go to the others within seconds.
     """
     with reported_errors(as_json=False):
         from tidegate.runtime.cluster.roles import WorkerRole
@@ -70,9 +64,9 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
         called = process_name(name, "worker")
         say = begin_log(is_kept=with_parent)
         with (
-            open_deployment(deployment, database) as place,
+            open_deployment(deployment, database) as opened,
             session_on(spark, cores) as session,
-            serve(place, found, session, shards, listed_stages(stages), called) as service,
+            serve(opened, found, session, shards, listed_stages(stages), called) as service,
             join_as_peer(deployment, group, called) as peer,
         ):
             run_role(WorkerRole(service), peer, stopped, say)

@@ -87,9 +87,9 @@ class NoDeployment(UsageError):
 
 @dataclass(eq=False)
 class UnusableFolder(UsageError):
-    """A deployment cannot be where it was asked for."""
+    """A folder cannot be used for a deployment or a project."""
 
-    says = "{folder} cannot hold a deployment: {reason}"
+    says = "{folder} cannot be used: {reason}"
 
     folder: str
     reason: str

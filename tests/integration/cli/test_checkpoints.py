@@ -2,77 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from tests.integration.runtime.shop import BOUND, Client, ask, rows, shop
+from tests.integration.cli.command import DECLARED, Command, dripping
+from tests.integration.runtime.shop import BOUND, Client, ask, rows
 from tidegate.cli import app
 from tidegate.cli.loader import find_pipeline
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session
-from tidegate.store import Database, EmbeddedPostgres
-
-DECLARED = "tests.integration.http.declared:pipeline"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a deployment for all tests of this file; every test has a run of its own."""
-    found = tmp_path_factory.mktemp("deployment")
-    (found / "data").mkdir()
-    return found
-
-
-@pytest.fixture(scope="module")
-def place(
-    template: str, new_database: Callable[[str], str], server: EmbeddedPostgres, folder: Path
-) -> Iterator[Deployment]:
-    with Database(new_database(template), revive=server.ensure_running).open() as database:
-        yield Deployment(database, str(folder / "data"))
-
-
-@pytest.fixture(scope="module")
-def service(place: Deployment, spark: Session) -> Iterator[PipelineService]:
-    with serve(place, shop(), spark) as service:
-        yield service
-
-
-class Command:
-    """The command line of the deployment."""
-
-    def __init__(self, folder: Path, database: Database) -> None:
-        self._where = ["--deployment", str(folder), "--database", database.url]
-
-    def __call__(self, *arguments: str) -> Result:
-        return CliRunner().invoke(app, [*arguments, *self._where])
-
-    def json(self, *arguments: str) -> Any:
-        answer = self(*arguments, "--json")
-        assert answer.exit_code == 0, answer.output
-        return json.loads(answer.stdout)
-
-    def error(self, *arguments: str) -> tuple[int, str]:
-        answer = self(*arguments, "--json")
-        return answer.exit_code, json.loads(answer.stdout)["error"]["condition"]
-
-
-@pytest.fixture
-def command(folder: Path, place: Deployment) -> Command:
-    return Command(folder, place.database)
-
-
-def dripping(service: PipelineService, name: str, folder: Path) -> Client:
-    client = Client(service.server, name, folder)
-    client.items(1, (1, "tea"), (2, "rice"))
-    client.sales(1, (1, 7), (2, 200))
-    return client
 
 
 def test_a_cut_is_taken_listed_and_gone_back_to(
@@ -81,8 +24,8 @@ def test_a_cut_is_taken_listed_and_gone_back_to(
     client = dripping(service, "march", tmp_path)
     taken = command("checkpoint", "march", "--timeout", str(BOUND))
     assert taken.exit_code == 0, taken.output
-    said = r"cut 1 of run 'march' is taken: \d+\.\d\d s, [\d,]+ bytes\n"
-    assert re.fullmatch(said, taken.stdout)
+    text = r"checkpoint 1 of run 'march' is committed: \d+\.\d\d s, [\d,]+ bytes\n"
+    assert re.fullmatch(text, taken.stdout)
     client.sales(2, (1, 300))
     assert command.json("checkpoint", "march", "--timeout", str(BOUND))["number"] == 2
 
@@ -97,7 +40,9 @@ def test_a_cut_is_taken_listed_and_gone_back_to(
     assert all(it["slowest"] for it in listed)
 
     back = command("restore", "march", "--checkpoint", "1", "--declared", DECLARED)
-    assert back.stdout == "run 'march' goes on from cut 1, as incarnation 2\n", back.output
+    assert back.stdout == "run 'march' is restored from checkpoint 1, as incarnation 2\n", (
+        back.output
+    )
     client.sales(3, (2, 400))
     client.end()
     assert rows(spark, place, client.wait()["best"]) == [("rice", 600_000)]
@@ -109,15 +54,17 @@ def test_the_plan_says_who_came_last_at_each_barrier(
 ) -> None:
     dripping(service, "analysed", tmp_path)
     explain = ("explain", DECLARED, "--analyze", "analysed")
-    assert "This run has no cut" in command(*explain).stdout
+    assert "This run has no checkpoint" in command(*explain).stdout
     for _ in range(2):
         assert command("checkpoint", "analysed", "--timeout", str(BOUND)).exit_code == 0
     told = command(*explain)
     assert told.exit_code == 0, told.output
-    held = re.findall(r"checkpoint 2: (\S+) came last, held \d+\.\d{3} s at (\S+)", told.stdout)
+    held = re.findall(r"checkpoint 2: (\S+) came last, waited \d+\.\d{3} s at (\S+)", told.stdout)
     assert len(held) == len(re.findall(r"PhysicalBarrier \S+  upstream", told.stdout))
     assert all(task.startswith("b") and last for last, task in held)
-    assert len(re.findall(r"2 cuts: held \d+\.\d{3} s in all; last came", told.stdout)) == len(held)
+    assert len(re.findall(r"2 checkpoints: waited \d+\.\d{3} s in all; last ", told.stdout)) == len(
+        held
+    )
     barriers = command.json(*explain)["barriers"]
     assert {it["checkpoint"] for it in barriers.values()} == {2}
     service.server.cancel("analysed")
@@ -182,7 +129,9 @@ def test_a_changed_declaration_is_taken_where_it_fits_and_told_where_it_does_not
     assert told.exit_code == 2
     assert "\n  filter quantity > 0 → filter quantity > 1\n" in told.stderr
     back = command(*restore, fitting)
-    assert back.stdout == "run 'changed' goes on from cut 1, as incarnation 2\n", back.output
+    assert back.stdout == "run 'changed' is restored from checkpoint 1, as incarnation 2\n", (
+        back.output
+    )
     with serve(place, find_pipeline(fitting), spark) as service:
         service.server.end("changed")
         best = service.server.wait("changed", BOUND)["best"]

@@ -48,10 +48,12 @@ def test_ctrl_c_lets_a_process_finish_and_say_so(
 ) -> None:
     log = tmp_path / "log"
     with started(log, *asked, "--deployment", str(deployment)) as process:
-        wait_until(lambda: "at work" in log.read_text() or process.poll() is not None, BOUND)
+        wait_until(
+            lambda: "stop with Ctrl-C" in log.read_text() or process.poll() is not None, BOUND
+        )
         process.send_signal(signal.SIGINT)
         assert process.wait(BOUND) == 0, log.read_text()
-    assert "everything at work was finished and handed over" in log.read_text()
+    assert "all running jobs were finished and their tasks handed over" in log.read_text()
 
 
 def test_ctrl_c_ends_a_process_that_only_starts(tmp_path: Path) -> None:

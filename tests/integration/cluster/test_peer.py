@@ -284,7 +284,7 @@ def test_a_worker_is_drained_by_its_name(place: GroupAddress, join: Join, tmp_pa
     done = invoked("drain", "worker-1", "--deployment", tmp_path)
 
     assert done.exit_code == 0, done.stderr
-    assert "worker-1 has handed over and gone" in done.stderr
+    assert "worker-1 has handed over and ended" in done.stderr
     thread.join(30)
 
 

@@ -210,7 +210,7 @@ def test_a_worker_that_is_drained_hands_over_and_the_runs_go_on(
     done = subprocess.run(asked, capture_output=True, text=True, timeout=BOUND, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert "worker-1 has handed over and gone" in done.stderr
+    assert "worker-1 has handed over and ended" in done.stderr
     assert result(at_work, "drained", tmp_path).splitlines()[1:] == ["item 50,201000"]
     wait_until(lambda: len(at_work.holders()) == 1, BOUND)
     assert at_work.member("worker-1") is None  # it left on purpose, so it stays away
@@ -238,9 +238,9 @@ def test_the_logs_of_all_processes_say_when(at_work: AtWork) -> None:
     logs = at_work.company.deployment / "logs"
     time = r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO tidegate\.cli\.logs: "
 
-    assert re.search(rf"{time}everybody is at work", (logs / "up.log").read_text())
+    assert re.search(rf"{time}all processes are running", (logs / "up.log").read_text())
     for name in ("worker-2", "monitor-1", "server"):
-        assert re.search(rf"{time}at work as {name}", (logs / f"{name}.log").read_text())
+        assert re.search(rf"{time}running as {name}", (logs / f"{name}.log").read_text())
 
 
 def test_at_the_end_each_says_what_it_did(at_work: AtWork) -> None:
@@ -249,6 +249,6 @@ def test_at_the_end_each_says_what_it_did(at_work: AtWork) -> None:
     wait_until(lambda: "worker-2 (worker):" in at_work.told(), BOUND)
 
     told = at_work.told()
-    assert "everybody is at work" in told
+    assert "all processes are running" in told
     assert re.search(r"worker-2 \(worker\): [\d,]+ tasks at the end, [\d,]+ jobs", told)
     assert re.search(r"server \(server\): \d+ runs begun, \d+ chunks taken", told)

@@ -144,12 +144,12 @@ def test_ctrl_c_lets_a_worker_finish_and_say_so(command: Command, tmp_path: Path
     with log.open("wb") as opened:
         process = subprocess.Popen(asked, stdout=opened, stderr=opened)
     try:
-        wait_until(lambda: "at work" in log.read_text() or process.poll() is not None, 60)
+        wait_until(lambda: "stop with Ctrl-C" in log.read_text() or process.poll() is not None, 60)
         said = command("run", NUMBERS, "--input", "30", "--wait", "--timeout", "60")
         assert "is completed" in said.output
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0, log.read_text()
-        assert "everything at work was finished and handed over" in log.read_text()
+        assert "all running jobs were finished and their tasks handed over" in log.read_text()
     finally:
         process.kill()
         process.wait()

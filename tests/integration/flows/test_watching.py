@@ -427,7 +427,7 @@ def test_a_worker_serves_figures_while_it_works(command: Command, tmp_path: Path
             [sys.executable, "-m", "tidegate", *asked], stdout=opened, stderr=opened
         )
     try:
-        wait_until(lambda: "at work" in log.read_text() or process.poll() is not None, 60)
+        wait_until(lambda: "stop with Ctrl-C" in log.read_text() or process.poll() is not None, 60)
         found = re.search(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", log.read_text())
         assert found is not None, log.read_text()
         status, _, text = ask(int(found[1]), "/metrics")

@@ -82,7 +82,9 @@ def test_a_server_that_is_killed_between_a_commit_and_its_answer_is_not_noticed_
 def test_a_server_whose_java_was_killed_ends_at_once_and_says_why(deployment: Path) -> None:
     log = deployment / "log"
     with serve(deployment, free_port()) as process:
-        wait_until(lambda: "at work" in log.read_text() or process.poll() is not None, LONG)
+        wait_until(
+            lambda: "stop with Ctrl-C" in log.read_text() or process.poll() is not None, LONG
+        )
         (java,) = [it for it in psutil.Process(process.pid).children() if it.name() == "java"]
         java.kill()
         assert process.wait(30) == 1, log.read_text()

@@ -116,6 +116,7 @@ def test_without_wait_the_run_goes_on_and_the_same_command_with_it_fetches_the_r
     assert first.exit_code == 0, first.output
     assert json.loads(first.stdout) == {
         "pipeline": "shop", "run": "april", "state": "submitted", "rows_out": None,
+        "checkpoints": [],
     }  # fmt: skip
     assert not out.exists()
     second = submit("april", "--wait", "--json")
@@ -165,7 +166,7 @@ def test_other_bytes_in_the_place_of_a_chunk_that_is_there_are_a_conflict(
     (data / "sales" / "3.csv").write_text("item_id,quantity\n1,many\n")
     refused = submit("june")
     assert refused.exit_code == 1
-    assert "give the same command again, or give the run up" in refused.stderr
+    assert "repeat the command, or cancel the run" in refused.stderr
     (data / "sales" / "1.csv").write_text("item_id,quantity\n9,9\n")
     answer = submit("june", "--json")
     assert json.loads(answer.stdout)["error"]["condition"] == "ChunkConflict"

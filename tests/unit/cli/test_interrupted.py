@@ -34,12 +34,12 @@ def test_while_modules_are_loaded_nothing_is_said(tmp_path: Path) -> None:
     assert (command.returncode, said) == (130, "")
 
 
-def test_submit_says_that_it_goes_on_when_it_is_given_again(tmp_path: Path) -> None:
+def test_an_interrupted_submit_reports_how_to_resume(tmp_path: Path) -> None:
     given = ["submit", "shop", "--run", "march", "--data", str(tmp_path)]
     with answering(LOST) as stub, started(*given, "--server", stub.url) as command:
         wait_until(lambda: bool(stub.asked), BOUND)
         command.send_signal(signal.SIGINT)
         _, said = command.communicate(timeout=BOUND)
     assert command.returncode == 130
-    assert said.splitlines()[-1] == "interrupted: give the same command again to go on"
+    assert said.splitlines()[-1] == "interrupted: repeat the command to resume"
     assert "Traceback" not in said

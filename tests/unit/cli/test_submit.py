@@ -40,6 +40,7 @@ class Hostile:
     results: Sequence[str] | None = None
     """By default those of the sinks."""
     state: str = "ended"
+    checkpoints: Sequence[Mapping[str, object]] = ()
     url: str = ""
     asked: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Hostile:
             "pipelines": {"pipelines": [{**served, "most_chunk_bytes": 1 << 20}]},
             "state": {"run": run, "has_this_plan": True},
             "results": {"results": dict.fromkeys(rows, 1)},
+            "checkpoints": {"checkpoints": [*self.checkpoints]},
             "1": {"is_new": True},
             "end": {},
         }
@@ -242,3 +244,28 @@ def test_a_token_is_sent_within_this_machine_with_tls_and_where_that_is_allowed(
 ) -> None:
     error = json.loads(token_to(url, *more).stdout)["error"]
     assert error["condition"] == "ServerUnreachable"
+
+
+TAKEN: Mapping[str, object] = {
+    "number": 3,
+    "id": "00000000-0000-0000-0000-000000000003",
+    "epoch": 1,
+    "state": "committed",
+    "triggered_at": "2025-03-01T06:00:00Z",
+    "seconds": 0.25,
+    "waited": 0.1,
+    "bytes": 10,
+    "slowest": None,
+    "reason": None,
+    "offender": None,
+}
+
+
+def test_the_report_lists_the_checkpoints_that_were_taken(folders: Path) -> None:
+    taken = [TAKEN, {**TAKEN, "number": 4, "is_published": False}]
+    with listening(Hostile(sinks=["best"], checkpoints=taken)) as hostile:
+        done = submit(hostile, folders)
+    assert json.loads(done.stdout)["checkpoints"] == [
+        {"number": 3, "state": "committed", "seconds": 0.25, "is_published": True},
+        {"number": 4, "state": "committed", "seconds": 0.25, "is_published": False},
+    ]

@@ -1,4 +1,4 @@
-"""A server that answers by a script: what it is told to, or nothing at all."""
+"""A server with scripted responses."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tidegate.http.error_mapping import error_body, status_of
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `checkpoint` sends less than it announces, `is_lost` nothing."""
+    """A response; `missing` bytes of it are not sent, of a lost one nothing."""
 
     status: int = 200
     body: bytes = b"{}"
-    checkpoint: int = 0
+    missing: int = 0
     is_lost: bool = False
     location: str = ""
 
@@ -47,7 +47,7 @@ class Asked:
 
 @dataclass
 class Stub:
-    """Answers with what is next; the last answer is for everybody after."""
+    """Sends the replies in turn, the last one repeatedly."""
 
     replies: list[Reply]
     url: str = ""
@@ -74,7 +74,7 @@ def answering(*replies: Reply) -> Iterator[Stub]:
             if reply.location:
                 self.send_header("location", reply.location)
             self.end_headers()
-            self.wfile.write(reply.body[: len(reply.body) - reply.checkpoint])
+            self.wfile.write(reply.body[: len(reply.body) - reply.missing])
 
         do_GET = do_POST = do_PUT = answer  # noqa: N815  as the standard library wants it
 

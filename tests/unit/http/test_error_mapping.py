@@ -49,7 +49,7 @@ def test_every_error_has_a_status(kind: type[TidegateError]) -> None:
 
 def test_what_a_client_does_wrong_is_never_the_servers_fault() -> None:
     ours = {errors.ServerUnreachable, errors.RefusedByServer, errors.ServerFailed, ServeError}
-    ours |= {errors.UntrustedName}
+    ours |= {errors.UntrustedName, errors.FilesOnServer}
     clients = [it for it in EVERY if issubclass(it, ServeError) and it not in ours]
     assert [it for it in clients if it not in STATUS] == []
 

@@ -26,7 +26,7 @@ from tidegate.http import HttpClient
     "trouble",
     [
         LOST,
-        Reply(body=b'{"a": 1}', checkpoint=3),
+        Reply(body=b'{"a": 1}', missing=3),
         Reply(502, b"<html>"),
         refusal(NoSpace("a disk")),
     ],
@@ -133,7 +133,7 @@ def test_a_file_is_sent_from_its_beginning_every_time(tmp_path: Path) -> None:
 
 
 def test_a_result_that_is_cut_off_is_taken_from_its_beginning() -> None:
-    with answering(Reply(body=b"a" * 10, checkpoint=4), Reply(body=b"b" * 10)) as stub:
+    with answering(Reply(body=b"a" * 10, missing=4), Reply(body=b"b" * 10)) as stub:
         assert HttpClient(stub.url).fetch("/x", b"".join) == b"b" * 10
 
 

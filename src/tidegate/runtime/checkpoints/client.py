@@ -10,12 +10,12 @@ barrier at each source, and from none behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoint import CheckpointState
-from tidegate.dataflow import Batch, SinkResult
+from tidegate.dataflow import Batch
 from tidegate.errors import UnknownCheckpoint, listed
 from tidegate.plan import PhysicalResultCollect
 from tidegate.runtime.checkpoints import trigger
@@ -35,6 +35,14 @@ class CheckpointResults:
     manifest: Mapping[str, Any]
     results: Mapping[str, list[Batch]]
     """For every sink what it shows there."""
+
+
+@dataclass(frozen=True)
+class Collector:
+    """The node of a plan that collects the results of all sinks."""
+
+    id: str
+    sinks: tuple[str, ...]
 
 
 class CheckpointClient:
@@ -71,7 +79,8 @@ class CheckpointClient:
     def read(self, run: str, number: int | None = None) -> CheckpointResults:
         """What all sinks show at one cut, by default at the latest; or `UnknownCheckpoint`."""
         found = self._known(run)
-        return self._database.transact(lambda c: self._read(c, found, number))
+        collector = collector_of(self._plan)
+        return self._database.transact(lambda c: read_checkpoint(c, found, collector, number))
 
     def taken(self, run: str, number: int, timeout: float) -> Checkpoint:
         """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
@@ -84,25 +93,30 @@ class CheckpointClient:
         self.taken(run, number, timeout)
         return self.read(run, number)
 
-    def _read(self, connection: Connection, run: RunInfo, number: int | None) -> CheckpointResults:
-        checkpoint = checkpoint_store.committed_checkpoint(connection, run, number, published=True)
-        if checkpoint is None:
-            known = [it for it in checkpoint_store.checkpoints_of(connection, run)
-                     if it.state is CheckpointState.COMMITTED and it.is_published]  # fmt: skip
-            wanted = "any cut" if number is None else f"cut {number}"
-            raise UnknownCheckpoint(
-                run.name, wanted, listed([str(it.number) for it in known] or ["none"])
-            )
-        given = checkpoint_store.sink_results(
-            connection, run, self._plan.root.id, checkpoint.number
-        )
-        return CheckpointResults(checkpoint.number, checkpoint.manifest, self._by_sink(given))
 
-    def _by_sink(self, results: Sequence[SinkResult]) -> dict[str, list[Batch]]:
-        """An empty result is a result too."""
-        collector = self._plan.root
-        assert isinstance(collector, PhysicalResultCollect)
-        found: dict[str, list[Batch]] = {sink: [] for sink in collector.sinks}
-        for result in results:
-            found[result.sink].append(result.batch)
-        return found
+def read_checkpoint(
+    connection: Connection, run: RunInfo, collector: Collector, number: int | None
+) -> CheckpointResults:
+    """The results of all sinks at a published checkpoint, by default the latest.
+
+    Raises `UnknownCheckpoint`.
+    """
+    checkpoint = checkpoint_store.committed_checkpoint(connection, run, number, published=True)
+    if checkpoint is None:
+        known = [it for it in checkpoint_store.checkpoints_of(connection, run)
+                 if it.state is CheckpointState.COMMITTED and it.is_published]  # fmt: skip
+        wanted = "a published checkpoint" if number is None else f"a published checkpoint {number}"
+        numbers = listed([str(it.number) for it in known] or ["none"])
+        raise UnknownCheckpoint(run.name, wanted, numbers)
+    given = checkpoint_store.sink_results(connection, run, collector.id, checkpoint.number)
+    # A sink without rows has a result, too.
+    found: dict[str, list[Batch]] = {sink: [] for sink in collector.sinks}
+    for result in given:
+        found[result.sink].append(result.batch)
+    return CheckpointResults(checkpoint.number, checkpoint.manifest, found)
+
+
+def collector_of(plan: PhysicalPlan) -> Collector:
+    """The collecting node of a plan."""
+    assert isinstance(plan.root, PhysicalResultCollect)
+    return Collector(plan.root.id, plan.root.sinks)

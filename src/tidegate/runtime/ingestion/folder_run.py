@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tidegate.runtime.service import PipelineService
     from tidegate.spark import Session
     from tidegate.store import RunFacts, RunInfo
+    from tidegate.store.checkpoints.checkpoints import Checkpoint
 
 COMPRESSED = (".csv.gz", ".csv.bz2")
 ENDINGS = (".csv", *COMPRESSED, ".parquet", ".arrow", ".feather", ".ipc")
@@ -127,6 +128,17 @@ class StageReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """A checkpoint that a run has taken and retained."""
+
+    number: int
+    state: str
+    seconds: float
+    is_published: bool
+    """Whether sinks show it; else it is for restoring only."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """What went in, what came out, and where the time went."""
 
@@ -138,6 +150,7 @@ class RunReport:
     rows_out: Mapping[str, int]
     stages: tuple[StageReport, ...]
     seconds: float
+    checkpoints: tuple[CheckpointReport, ...] = ()
 
 
 def chunks_in(data: Path, pipeline: Pipeline) -> dict[str, list[Path]]:
@@ -224,7 +237,16 @@ def run_folder(
             rows_out=rows_out,
             stages=_stage_reports(service),
             seconds=monotonic() - started,
+            checkpoints=checkpoint_reports(server.checkpoints.all(wanted.name)),
         )
+
+
+def checkpoint_reports(checkpoints: Iterable[Checkpoint]) -> tuple[CheckpointReport, ...]:
+    """The checkpoints of a run, for its report."""
+    return tuple(
+        CheckpointReport(it.number, it.state.value, round(it.seconds, 3), it.is_published)
+        for it in checkpoints
+    )
 
 
 def send(

@@ -57,13 +57,13 @@ def write_csv(
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not any(batch.files for batch in batches):
-        _write_lines([csv_header(schema.names)], path)
+        write_lines([csv_header(schema.names)], path)
         return
     lines = small_lines(root, batches, schema)
     if lines is None:
         write_csv_by_spark(session, root, batches, schema, path)
     else:
-        _write_lines(lines, path)
+        write_lines(lines, path)
 
 
 def small_lines(root: str, batches: Sequence[Batch], schema: StructType) -> list[str] | None:
@@ -151,7 +151,8 @@ def _with_header(header: str, part: Path) -> Path:
     return whole
 
 
-def _write_lines(lines: Sequence[str], path: Path) -> None:
+def write_lines(lines: Sequence[str], path: Path) -> None:
+    """Write lines to a file, which appears whole or not at all."""
     unfinished = _beside(path)
     unfinished.write_bytes("".join(f"{line}\n" for line in lines).encode())
     unfinished.replace(path)
