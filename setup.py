@@ -15,7 +15,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-ROOM = Path("src/tidegate/dataflow")
+PACKAGE = Path("src/tidegate/dataflow")
 COMPILED = (
     "aligner",
     "bell",
@@ -27,13 +27,14 @@ COMPILED = (
     "injector",
     "value",
 )
-"""Not `messages`: generic classes lose their slots. Not `checkpoint_id`: it extends a library's."""
+"""Not `messages`: generic classes lose their slots. Not `checkpoint_id`, which extends `UUID`, nor
+`batch`, whose frozen dataclasses would not stay frozen."""
 
-READ = (*map(str, sorted(Path("src/tidegate/errors").glob("*.py"))), str(ROOM / "messages.py"))
-"""What the compiled modules import: looked at for its types."""
+READ = (*map(str, sorted(Path("src/tidegate/errors").glob("*.py"))), str(PACKAGE / "messages.py"))
+"""What the compiled modules import: read for its types."""
 
 OPTIONS = ("--config-file=", "--follow-imports=skip")
-"""The rest of the package, and what it needs in turn, is none of the compiler's business."""
+"""The compiler ignores the rest of the package and its dependencies."""
 
 FLAGS = ("-fvisibility=hidden",)
 """Lets the C compiler inline calls between the modules, which all are in one library."""
@@ -42,10 +43,10 @@ BUILDS = frozenset({"bdist_wheel", "build", "build_ext", "install"})
 
 
 def extensions(more: Iterable[str] = (), group: str = "tidegate_dataflow") -> list[Extension]:
-    """The room as extension modules, together with the Python files `more`."""
+    """The package as extension modules, together with the Python files `more`."""
     from mypyc.build import mypycify
 
-    paths = [*(str(ROOM / f"{name}.py") for name in COMPILED), *more]
+    paths = [*(str(PACKAGE / f"{name}.py") for name in COMPILED), *more]
     built = mypycify([*OPTIONS, *paths, *READ], only_compile_paths=paths, group_name=group)
     for extension in built:
         extension.extra_compile_args.extend(FLAGS)
@@ -53,7 +54,7 @@ def extensions(more: Iterable[str] = (), group: str = "tidegate_dataflow") -> li
 
 
 class BuildIfPossible(build_ext):
-    """Builds all extensions, or none and says so."""
+    """Builds all extensions, or none with a message."""
 
     def run(self) -> None:
         try:
@@ -85,7 +86,7 @@ def extensions_if_possible() -> list[Extension]:
         return []
     try:
         return extensions()
-    except (Exception, SystemExit) as cause:  # mypyc leaves the process over a mistake
+    except (Exception, SystemExit) as cause:  # mypyc exits the process on an error
         if insists():
             raise
         leave_plain(cause)
@@ -93,7 +94,7 @@ def extensions_if_possible() -> list[Extension]:
 
 
 def leave_plain(cause: BaseException) -> None:
-    """Say why the package works, but not at its best."""
+    """Report why the package is not compiled."""
     sys.stderr.write(f"tidegate.dataflow stays plain Python, which is slower: {cause!r}\n")
 
 

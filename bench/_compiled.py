@@ -49,7 +49,7 @@ def why_not() -> str | None:
     return None
 
 
-def compile_room(folder: Path, loops: Sequence[Path] = ()) -> Path:
+def compile_package(folder: Path, loops: Sequence[Path] = ()) -> Path:
     """Compile a copy of the package, and these modules with it; what to put on the path."""
     plain = shutil.ignore_patterns("__pycache__", "*.so")
     shutil.copytree(ROOT / "src/tidegate", folder / "src/tidegate", ignore=plain)

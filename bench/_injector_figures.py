@@ -1,7 +1,7 @@
 """Measures the loops of `bench.injector` in this process and prints the figures as JSON.
 
-`compiled` as argument measures the loops that are compiled with the room; without it they are
-interpreted, over whichever form of the room this process finds.
+`compiled` as argument measures the loops that are compiled with the package; without it they are
+interpreted, over whichever form of the package this process finds.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def filled(name: str) -> Channel:
 
 def loops_of(loops: Any) -> dict[str, Loop]:
     """Every loop by its name; each is called with a number of turns."""
-    told, numbers = BarrierInjector("bench"), Numbers()
-    handle, unheard = told.handle(), BarrierInjector("bench").handle()
+    injector, numbers = BarrierInjector("bench"), Numbers()
+    handle, unpolled = injector.handle(), BarrierInjector("bench").handle()
     empty, one, other = Channel("bench"), filled("one"), Channel("other")
     untimed, timed, timed_each = BarrierInjector("bench"), periodic(32), periodic(1)
     turns = loops.Turns()
@@ -71,9 +71,9 @@ def loops_of(loops: Any) -> dict[str, Loop]:
         "empty poll": lambda count: loops.poll(untimed, count),
         "empty poll, timed": lambda count: loops.poll(timed, count),
         "empty poll, clock": lambda count: loops.poll(timed_each, count),
-        "inject": lambda count: loops.inject_only(unheard, 1, count),
+        "inject": lambda count: loops.inject_only(unpolled, 1, count),
         "inject and poll": lambda count: loops.inject_and_poll(
-            told, handle, numbers.take(count), count
+            injector, handle, numbers.take(count), count
         ),
         "push and pop": lambda count: loops.push_and_pop(empty, BARRIER, count),
         "receive and forward": lambda count: loops.receive_and_forward(one, other, count),
@@ -95,7 +95,7 @@ def measure(loops: Any, count: int) -> dict[str, list[float]]:
 
 
 def nanoseconds(loop: Loop, count: int) -> float:
-    """Processor time: others on the machine are none of the loop's business, and it never waits."""
+    """Processor time: independent of other processes, as the loop never waits."""
     started = process_time()
     loop(count)
     return (process_time() - started) / count * 1e9
@@ -122,15 +122,15 @@ def size(message: StreamMessage) -> int:
 
 
 def allocations(loops: Any) -> dict[str, int]:
-    """How often memory was asked for during so many polls in vain."""
+    """How many allocations so many empty polls make."""
     counter = import_module("allocations")
-    asked = {}
+    allocated = {}
     for name, injector in {"empty poll": BarrierInjector("bench"), "timed": periodic(32)}.items():
         loops.poll(injector, POLLS // 10)
         counter.start()
         loops.poll(injector, POLLS)
-        asked[name] = counter.stop()
-    return asked
+        allocated[name] = counter.stop()
+    return allocated
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The loops that `bench.injector` measures. They are compiled together with the room.
+"""The loops that `bench.injector` measures. They are compiled together with the package.
 
 Each makes `count` turns. Whatever a turn gives is looked at, so that nothing can be left out.
 """
@@ -49,7 +49,7 @@ def poll(injector: BarrierInjector, count: i64) -> int:
 
 
 def inject_only(handle: InjectorHandle, first: i64, count: i64) -> int:
-    """Publish again and again; nobody polls."""
+    """Publish repeatedly without a poll."""
     turn: i64 = 0
     while turn < count:
         handle.inject(first + turn, first + turn)

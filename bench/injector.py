@@ -1,8 +1,8 @@
-"""What injecting a checkpoint barrier costs, in the compiled room and from interpreted Python.
+"""What injecting a checkpoint barrier costs, in the compiled package and from interpreted Python.
 
-The room and the loops around it are compiled into a temporary folder. Each figure is the processor
+The package and the loops around it are compiled into a temporary folder. Each figure is the CPU
 time of one turn of its loop, the loop included; the floor is a loop that calls something that does
-nothing. Beside it: the same loop interpreted over the compiled room, and all of it interpreted.
+nothing. Beside it: the same loop interpreted over the compiled package, and all of it interpreted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench._compiled import ROOT, compile_room, on_path, why_not
+from bench._compiled import ROOT, compile_package, on_path, why_not
 from bench._injector_figures import POLLS
 from bench._measure import _print_table
 
@@ -68,7 +68,7 @@ HEADER = ("", "compiled", "half of all rounds", "called from Python", "all in Py
 
 
 def figures(environment: dict[str, str], *arguments: str) -> Any:
-    """What another process measures, which finds the room by its environment."""
+    """What another process measures, which finds the package by its environment."""
     command = [sys.executable, "-m", "bench._injector_figures", *arguments]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
@@ -143,7 +143,7 @@ def met(is_met: bool) -> str:
 def measure() -> list[Row]:
     """Everything, in processes of their own."""
     with TemporaryDirectory(prefix="tidegate-") as folder:
-        here = on_path(compile_room(Path(folder), [LOOPS]))
+        here = on_path(compile_package(Path(folder), [LOOPS]))
         compiled, called = figures(here, "compiled"), figures(here)
     plain = figures(dict(os.environ))
     assert compiled["compiled"], "the loops were not compiled"

@@ -14,7 +14,7 @@ compiled into installed packages (docs/adr/0011-dataflow-is-compiled-where-possi
 The package is pure: it uses neither Spark nor PostgreSQL and starts no threads.
 """
 
-from tidegate.dataflow.aligner import Aligner, Delivery, Edge, Pending
+from tidegate.dataflow.aligner import Aligner, Arrival, Edge, Pending
 from tidegate.dataflow.batch import Batch, Payload, SinkResult
 from tidegate.dataflow.bell import Bell
 from tidegate.dataflow.channel import Channel
@@ -38,6 +38,7 @@ __all__ = [
     "EMPTY_COMMAND",
     "WHOLE_PIPELINE",
     "Aligner",
+    "Arrival",
     "Barrier",
     "BarrierEmitter",
     "BarrierInjector",
@@ -50,7 +51,6 @@ __all__ = [
     "CheckpointId",
     "CheckpointIds",
     "ControlSignal",
-    "Delivery",
     "Edge",
     "Event",
     "InjectBarrier",

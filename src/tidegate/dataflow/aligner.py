@@ -74,7 +74,7 @@ class Edge(Value):
 
 
 @final
-class Delivery(Value):
+class Arrival(Value):
     """A message and the edge that it arrived by."""
 
     __slots__ = ("edge", "message")
@@ -191,11 +191,11 @@ class Aligner:
         channel = self._channel(edge)
         return not (channel.delivered or channel.ending)
 
-    def accept(self, edge: Edge, message: StreamMessage) -> list[Delivery]:
+    def accept(self, edge: Edge, message: StreamMessage) -> list[Arrival]:
         """Accept one message; what is forwarded because of it."""
         channel = self._channel(edge)
         if isinstance(message, Instant):
-            return [Delivery(edge, message)]
+            return [Arrival(edge, message)]
         if channel.ending and message.run == self.run:
             raise InputClosed(upstream=str(edge), message=str(message), closed_by=str(self._end))
         if channel.delivered:
@@ -203,7 +203,7 @@ class Aligner:
             return []
         return self._pass(channel, message)
 
-    def abort(self, barrier_id: int) -> list[Delivery]:
+    def abort(self, barrier_id: int) -> list[Arrival]:
         """Withdraw a barrier: held messages are forwarded, late copies are ignored."""
         if self._last is not None and barrier_id <= self._last.id:
             return []
@@ -213,7 +213,7 @@ class Aligner:
         self._last = self._pending
         return self._clear_pending()
 
-    def abort_up_to(self, barrier_id: int) -> list[Delivery]:
+    def abort_up_to(self, barrier_id: int) -> list[Arrival]:
         """Withdraw all barriers up to one, as `abort` does."""
         self._void = max(self._void, barrier_id)
         if self._pending is None or self._pending.id > barrier_id:
@@ -221,7 +221,7 @@ class Aligner:
         self._last = self._pending
         return self._clear_pending()
 
-    def discard(self) -> list[Delivery]:
+    def discard(self) -> list[Arrival]:
         """Drop held messages and the pending barrier of a cancelled run; only ENDs still count."""
         if self._pending is not None:
             self._aborted.add(self._pending.id)
@@ -263,7 +263,7 @@ class Aligner:
             raise self._regressed(channel, barrier, self._pending)
         raise self._overlap(channel, barrier)
 
-    def _pass(self, channel: _Channel, message: StreamMessage) -> list[Delivery]:
+    def _pass(self, channel: _Channel, message: StreamMessage) -> list[Arrival]:
         if message.run == self.run:
             if isinstance(message, Watermark):
                 return self._advance(channel, message.time)
@@ -273,9 +273,9 @@ class Aligner:
                     if message.is_end
                     else self._arrive(channel, message)
                 )
-        return [Delivery(channel.edge, message)]
+        return [Arrival(channel.edge, message)]
 
-    def _arrive(self, channel: _Channel, barrier: Barrier) -> list[Delivery]:
+    def _arrive(self, channel: _Channel, barrier: Barrier) -> list[Arrival]:
         if self._is_withdrawn(barrier):
             return []
         self._check_order(channel, barrier)
@@ -293,20 +293,20 @@ class Aligner:
         if self._pending is not None and not barrier.is_copy_of(self._pending):
             raise self._overlap(channel, barrier)
 
-    def _complete_if_aligned(self) -> list[Delivery]:
+    def _complete_if_aligned(self) -> list[Arrival]:
         if self._pending is None or any(self._owes(channel) for channel in self._channels):
             return []
-        completed = Delivery(self._arrived[-1], self._pending)
+        completed = Arrival(self._arrived[-1], self._pending)
         self._last = self._pending
         # A channel that delivered this barrier, or is closed, cannot deliver an earlier one.
         self._aborted = {aborted for aborted in self._aborted if aborted > self._last.id}
         return [completed, *self._clear_pending()]
 
-    def _clear_pending(self) -> list[Delivery]:
+    def _clear_pending(self) -> list[Arrival]:
         """Clear the pending barrier and forward what was held behind it."""
         self._pending = None
         self._arrived.clear()
-        drained: list[Delivery] = []
+        drained: list[Arrival] = []
         for channel in self._channels:
             channel.delivered = False
         for channel in self._channels:
@@ -315,14 +315,14 @@ class Aligner:
                 drained.extend(self._pass(channel, message))
         return drained
 
-    def _close(self, channel: _Channel, end: Barrier) -> list[Delivery]:
+    def _close(self, channel: _Channel, end: Barrier) -> list[Arrival]:
         self._note_end(channel, end)
         channel.closed = True
         out = self._raise_watermark(channel.edge)
         out.extend(self._complete_if_aligned())
         if not self._end_forwarded and not self.open_edges:
             self._end_forwarded = True
-            out.append(Delivery(channel.edge, end))
+            out.append(Arrival(channel.edge, end))
         return out
 
     def _note_end(self, channel: _Channel, end: Barrier) -> None:
@@ -332,12 +332,12 @@ class Aligner:
         self._end = end
         channel.ending = True
 
-    def _advance(self, channel: _Channel, time: int) -> list[Delivery]:
+    def _advance(self, channel: _Channel, time: int) -> list[Arrival]:
         if channel.watermark is None or time > channel.watermark:
             channel.watermark = time
         return self._raise_watermark(channel.edge)
 
-    def _raise_watermark(self, edge: Edge) -> list[Delivery]:
+    def _raise_watermark(self, edge: Edge) -> list[Arrival]:
         low: int | None = None
         for channel in self._channels:
             if channel.closed:
@@ -348,7 +348,7 @@ class Aligner:
         if low is None or (self._watermark is not None and low <= self._watermark):
             return []
         self._watermark = low
-        return [Delivery(edge, Watermark(low, self.run))]
+        return [Arrival(edge, Watermark(low, self.run))]
 
     def _overlap(self, channel: _Channel, barrier: Barrier) -> BarrierOverlap:
         waiting = ", ".join(str(owing.edge) for owing in self._channels if self._owes(owing))

@@ -63,7 +63,7 @@ class Source:
 
 
 class Stage:
-    """An operator in a thread; it keeps what it had seen when a barrier passed."""
+    """An operator on a thread; it records what it had seen when a barrier passed."""
 
     def __init__(self, taken: Channel, forward: Sequence[Channel]) -> None:
         self.seen: list[object] = []
@@ -90,7 +90,7 @@ class Stage:
 
 
 class Coordinator:
-    """Gives numbers to whoever asks, one checkpoint at a time, and injects it everywhere."""
+    """Assigns numbers on request, one checkpoint at a time, and injects it at every source."""
 
     def __init__(self) -> None:
         self.handles: list[InjectorHandle] = []
@@ -168,7 +168,7 @@ def test_events_before_and_after_a_barrier_stay_before_and_after_it() -> None:
     assert drain(last) == [*events[:2], barrier(1), events[2]]
 
 
-def test_a_coordinator_triggers_a_cut_over_two_sources_that_a_fan_in_aligns() -> None:
+def test_a_coordinator_triggers_a_checkpoint_over_two_sources_that_a_fan_in_aligns() -> None:
     bell = Bell()
     channels = [Channel(f"channel{number}", arrivals=bell) for number in range(2)]
     sources = [Source(name, [channel]) for name, channel in zip("ab", channels, strict=True)]
@@ -186,9 +186,9 @@ def test_periodic_sources_under_load_share_numbers_that_only_grow() -> None:
     bell = Bell()
     channels = [Channel(f"channel{number}", arrivals=bell) for number in range(2)]
     coordinator = Coordinator()
-    asked: list[str] = []
+    requests: list[str] = []
     sources = [
-        Source(name, [channel], ask=partial(asked.append, name))
+        Source(name, [channel], ask=partial(requests.append, name))
         for name, channel in zip("ab", channels, strict=True)
     ]
     coordinator.handles += [source.handle for source in sources]
@@ -196,8 +196,8 @@ def test_periodic_sources_under_load_share_numbers_that_only_grow() -> None:
         source.start()
 
     def begin_when_asked() -> None:
-        wait_until(lambda: bool(asked))
-        asked.clear()
+        wait_until(lambda: bool(requests))
+        requests.clear()
         coordinator.begin()
 
     forwarded = align_until(channels, bell, begin=begin_when_asked, barriers=5, in_background=True)

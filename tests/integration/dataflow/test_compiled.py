@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from bench._compiled import ROOT, compile_room, on_path, why_not
+from bench._compiled import ROOT, compile_package, on_path, why_not
 
 REASON = why_not()
 pytestmark = [
@@ -29,7 +29,7 @@ BOUND = 300
 
 CHASE = """
 import json, sys, threading
-import tidegate.dataflow.injector as room, _injector_loops as loops
+import tidegate.dataflow.injector as module, _injector_loops as loops
 from tidegate.dataflow import BarrierInjector
 
 injector = BarrierInjector("sales")
@@ -42,7 +42,7 @@ publisher.start()
 polls, taken = loops.poll_until(injector, 50)
 publisher.join(60)
 json.dump({
-    "files": [room.__file__, loops.__file__],
+    "files": [module.__file__, loops.__file__],
     "published": published[0],
     "polls": polls,
     "taken": [(b.checkpoint_id, b.epoch, b.is_unaligned) for b in taken],
@@ -73,7 +73,7 @@ json.dump({
 @pytest.fixture(scope="module")
 def compiled() -> Iterator[Path]:
     with TemporaryDirectory(prefix="tidegate-") as folder:
-        yield compile_room(Path(folder), [LOOPS])
+        yield compile_package(Path(folder), [LOOPS])
 
 
 def run(code: str, compiled: Path) -> dict[str, object]:
@@ -86,11 +86,11 @@ def run(code: str, compiled: Path) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said: dict[str, object] = json.loads(done.stdout)
-    return said
+    report: dict[str, object] = json.loads(done.stdout)
+    return report
 
 
-def test_the_tests_of_the_room_pass_on_the_compiled_modules(compiled: Path) -> None:
+def test_the_unit_tests_pass_on_the_compiled_modules(compiled: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *TESTS],
         cwd=ROOT,
@@ -107,24 +107,24 @@ def test_the_tests_of_the_room_pass_on_the_compiled_modules(compiled: Path) -> N
 
 
 def test_compiled_loops_let_each_other_run_and_see_whole_barriers(compiled: Path) -> None:
-    """Neither loop ever pauses by itself: without giving way one of them would spin for ever."""
-    said = run(CHASE, compiled)
-    assert all(str(file).endswith(".so") for file in _list(said["files"]))
-    taken = _list(said["taken"])
+    """Neither loop ever pauses by itself: without giving way one of them would spin without end."""
+    report = run(CHASE, compiled)
+    assert all(str(file).endswith(".so") for file in _list(report["files"]))
+    taken = _list(report["taken"])
     ids = [id for id, _, _ in taken]
     assert len(ids) == 50
     assert ids == sorted(set(ids))
     assert all((epoch, unaligned) == (id * 3, id % 2 == 1) for id, epoch, unaligned in taken)
-    assert _number(said["published"]) >= ids[-1] >= 50
-    assert _number(said["polls"]) >= 50
+    assert _number(report["published"]) >= ids[-1] >= 50
+    assert _number(report["polls"]) >= 50
 
 
 def test_a_compiled_poll_in_vain_asks_for_no_memory(compiled: Path) -> None:
-    said = run(COUNT, compiled)
-    assert _number(said["control"]) >= 1000, "what counts does count"
+    report = run(COUNT, compiled)
+    assert _number(report["control"]) >= 1000, "the counter works"
     few = 10  # for the call of the loop itself
-    assert _number(said["plain"]) <= few
-    assert _number(said["periodic"]) <= few
+    assert _number(report["plain"]) <= few
+    assert _number(report["periodic"]) <= few
 
 
 def _list(value: object) -> list[tuple[int, int, bool]]:

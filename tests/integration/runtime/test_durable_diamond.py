@@ -1,4 +1,4 @@
-"""The same processors over durable channels: whatever is killed, the outcome is the same."""
+"""A diamond of tasks over durable channels: whatever is killed, the output is the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPECTED = [
     ("event", sorted(TAGGED[7] + TAGGED[8])),
     ("barrier", 99),
 ]
-"""What arrives at the end, in order: a cut holds exactly what was sent before it."""
+"""What arrives at the end, in order: a checkpoint has exactly what was sent before it."""
 
 
 def run_process(url: str, crash_at: str = "") -> int:

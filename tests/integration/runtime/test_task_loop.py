@@ -1,6 +1,4 @@
-"""One task over durable channels, step by step: what it holds back, what it recalls, who may
-write.
-"""
+"""The loop of one task over durable channels, step by step."""
 
 from __future__ import annotations
 
@@ -44,10 +42,10 @@ LEFT, RIGHT = ChannelName("left", "meet", 0), ChannelName("right", "meet", 1)
 class Rig:
     """One run of a graph, and the channels around one of its tasks."""
 
-    def __init__(self, database: Database, links: Sequence[TaskEdge], name: str = "march") -> None:
+    def __init__(self, database: Database, edges: Sequence[TaskEdge], name: str = "march") -> None:
         self.database = database
-        self.links = links
-        channels = channel_names(links, ())
+        self.edges = edges
+        channels = channel_names(edges, ())
         self.run: RunInfo = database.transact(lambda c: begin_run(c, "test", name, channels))
         self._numbers = count()
 
@@ -56,16 +54,16 @@ class Rig:
         self.database.transact(lambda c: append(c, self.run, channel, sent))
 
     def work(self, processor: Processor) -> TaskLoop:
-        """Take the task over and do all that can be done."""
+        """Take the task over and run it until it is idle."""
         owned = Ownership(self.own(processor.name))
-        loop = TaskLoop(self.database, "test", processor, self.links, owned)
+        loop = TaskLoop(self.database, "test", processor, self.edges, owned)
         while (step := loop.fetch()) is not None:
             loop.commit(step, processor.process(step))
         return loop
 
     def meet(self) -> None:
-        """A worker for the fan-in comes, does what can be done, and dies."""
-        self.work(InputGate("meet", edges_into(self.links, "meet")))
+        """Run the fan-in until it is idle, then drop it."""
+        self.work(InputGate("meet", edges_into(self.edges, "meet")))
 
     def own(self, task: str) -> Lease:
         key, owner = task_topic("test", task), str(uuid4())
@@ -106,7 +104,7 @@ def fan_in(database: Database) -> Rig:
     return Rig(database, FAN_IN)
 
 
-def test_what_comes_after_a_barrier_stays_on_its_channel_until_all_have_delivered_it(
+def test_messages_behind_a_barrier_stay_on_their_channel_until_all_have_delivered_it(
     fan_in: Rig,
 ) -> None:
     later = [fan_in.event("a2"), fan_in.barrier(2), fan_in.event("a3"), fan_in.end]
@@ -132,7 +130,7 @@ def test_a_watermark_from_before_a_crash_still_counts(fan_in: Rig) -> None:
     assert fan_in.sent_to("after") == ["a", 5, "b"]
 
 
-def test_a_watermark_that_an_end_let_forward_does_not_go_forward_again(fan_in: Rig) -> None:
+def test_a_watermark_that_an_end_released_is_not_forwarded_again(fan_in: Rig) -> None:
     key = fan_in.run.key
     fan_in.send(LEFT, Watermark(5, key))
     fan_in.send(RIGHT, Watermark(9, key))
@@ -169,7 +167,7 @@ def test_same_input_gives_same_ids(template: str, new_database: Callable[[str], 
     assert len(set(first)) == len(first) == 4
 
 
-def test_who_lost_the_task_while_it_worked_writes_nothing(fan_in: Rig) -> None:
+def test_a_loop_that_lost_its_lease_writes_nothing(fan_in: Rig) -> None:
     fan_in.send(LEFT, fan_in.event("a"))
     processor = InputGate("meet", edges_into(FAN_IN, "meet"))
     lease = fan_in.own("meet")
@@ -255,7 +253,7 @@ class Gathering(SmallSteps):
         return True
 
 
-def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Database) -> None:
+def test_data_gathers_until_there_is_enough_or_a_signal_follows(database: Database) -> None:
     channel = ChannelName("before", "op")
     rig = Rig(database, EXCHANGE)
     operator = Gathering("op")
@@ -269,10 +267,10 @@ def test_data_is_left_to_gather_until_it_is_much_or_somebody_waits(database: Dat
     loop.wake()
     step = loop.fetch()
     assert step is not None
-    assert len(step.messages) == 4, "END is somebody who waits"
+    assert len(step.messages) == 4, "END is taken at once"
 
 
-def test_data_that_nothing_follows_is_taken_after_a_while(database: Database) -> None:
+def test_data_that_nothing_follows_is_taken_after_some_time(database: Database) -> None:
     rig = Rig(database, EXCHANGE)
     operator = Gathering("op")
     loop = TaskLoop(database, "test", operator, EXCHANGE, Ownership(rig.own("op")))
@@ -281,39 +279,39 @@ def test_data_that_nothing_follows_is_taken_after_a_while(database: Database) ->
     started = monotonic()
     while loop.fetch() is None:
         loop.wait(timeout=60)
-    assert monotonic() - started < 30, "it slept until the data was ripe, not longer"
+    assert monotonic() - started < 30, "it slept until the data was ready, not longer"
 
 
 class Slow(Operator):
-    """Works on in the background for a run called slow, until it is told to stop."""
+    """Runs jobs in the background for a run called slow, until the test ends them."""
 
     def __init__(self) -> None:
         super().__init__("op")
-        self.at_work: list[StepInput] = []
+        self.in_progress: list[StepInput] = []
         self.job_done: Callable[[], None] = lambda: None
 
     def on_job_done(self, callback: Callable[[], None]) -> None:
         self.job_done = callback
 
     def is_blocked(self, edge: Edge, run: str) -> bool:
-        return any(message.run == run for step in self.at_work for message in step.messages)
+        return any(message.run == run for step in self.in_progress for message in step.messages)
 
     def process(self, step: StepInput) -> StepOutput:
         slow = tuple(message for message in step.messages if message.run.startswith("slow"))
         quick = tuple(message for message in step.messages if message not in slow)
         output = super().process(StepInput(step.edge, quick))
         if slow:
-            self.at_work.append(StepInput(step.edge, slow))
+            self.in_progress.append(StepInput(step.edge, slow))
             output.deferred = {message.run for message in slow}
         return output
 
-    def end_work(self) -> list[tuple[StepInput, StepOutput]]:
-        done = [(step, super(Slow, self).process(step)) for step in self.at_work]
-        self.at_work.clear()
+    def end_jobs(self) -> list[tuple[StepInput, StepOutput]]:
+        done = [(step, super(Slow, self).process(step)) for step in self.in_progress]
+        self.in_progress.clear()
         return done
 
 
-def test_work_that_goes_on_for_one_run_holds_up_no_other_and_is_committed_by_itself(
+def test_a_job_of_one_run_delays_no_other_and_is_committed_separately(
     database: Database,
 ) -> None:
     channel = ChannelName("before", "op")
@@ -327,16 +325,16 @@ def test_work_that_goes_on_for_one_run_holds_up_no_other_and_is_committed_by_its
     loop.wake()
     while (step := loop.fetch()) is not None:
         loop.commit(step, operator.process(step))
-    assert slow.sent_to("next/0") == ["q", 99], "the other run is through"
-    for step, output in operator.end_work():
+    assert slow.sent_to("next/0") == ["q", 99], "the other run has ended"
+    for step, output in operator.end_jobs():
         loop.commit(step, output)
     assert sorted(map(str, slow.sent_to("next/0"))) == ["99", "a", "b", "q"]
     step = loop.fetch()
-    assert step is not None, "what came meanwhile is next"
+    assert step is not None, "messages that arrived meanwhile are next"
     assert [message.payload for message in step.messages if isinstance(message, Event)] == ["c"]
 
 
-def test_who_dies_while_work_goes_on_finds_it_on_the_channel_again(database: Database) -> None:
+def test_after_a_crash_during_a_job_its_messages_are_read_again(database: Database) -> None:
     rig = Rig(database, EXCHANGE, "slow")
     rig.send(ChannelName("before", "op"), rig.event("a", 0), rig.end)
     rig.work(Slow())
@@ -345,12 +343,12 @@ def test_who_dies_while_work_goes_on_finds_it_on_the_channel_again(database: Dat
     assert rig.sent_to("next/0") == ["a", 99]
 
 
-def test_work_that_is_done_wakes_the_loop_whenever_it_ends(database: Database) -> None:
+def test_a_finished_job_wakes_the_loop(database: Database) -> None:
     rig = Rig(database, EXCHANGE, "slow")
     operator = Slow()
     loop = rig.work(operator)
     operator.job_done()
-    assert loop.fetch() is None, "reading does not forget it"
+    assert loop.fetch() is None, "fetching does not clear it"
     started = monotonic()
     loop.wait(timeout=30)
     assert monotonic() - started < 10

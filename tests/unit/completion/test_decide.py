@@ -81,9 +81,9 @@ def test_complete_so_far_is_not_complete() -> None:
     assert decide(facts) == Wait(("p",))
 
 
-def test_nothing_is_released_to_a_shard_that_nobody_feeds() -> None:
+def test_a_shard_without_producers_is_not_released() -> None:
     assert decide(ShardFacts((), {})) == Wait(())
 
 
-def test_a_shard_with_zero_work_is_released_once_everybody_said_so() -> None:
+def test_a_shard_with_zero_work_is_released_once_all_producers_declared_it() -> None:
     assert decide(ShardFacts((Producer("p", 0), Producer("q", 0)), {})) == Release()

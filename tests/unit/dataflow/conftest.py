@@ -1,4 +1,4 @@
-"""Says in the head of the report which form of the room is tested."""
+"""Shows in the report header which modules of the package are compiled."""
 
 from __future__ import annotations
 

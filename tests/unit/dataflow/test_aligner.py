@@ -79,7 +79,7 @@ def test_an_instant_passes_at_once_even_behind_a_pending_barrier() -> None:
     assert feed(aligner(), (A, sync(1)), (A, quick)) == [quick]
 
 
-def test_pending_tells_who_delivered_in_order_and_who_did_not() -> None:
+def test_pending_names_the_edges_that_delivered_in_order_and_those_missing() -> None:
     three = aligner(A, B, C)
     feed(three, (C, sync(1)), (A, sync(1)))
     assert three.pending is not None
@@ -87,7 +87,7 @@ def test_pending_tells_who_delivered_in_order_and_who_did_not() -> None:
     assert three.pending.missing == (B,)
 
 
-# ── the cut ──
+# ── what a barrier separates ──
 
 
 def test_what_follows_a_delivered_barrier_waits_and_goes_after_it() -> None:
@@ -104,7 +104,7 @@ def test_held_watermarks_wait_behind_held_events() -> None:
     assert feed(both, (B, sync(1))) == [sync(1), event("late"), Watermark(8, RUN)]
 
 
-def test_room_tells_how_much_more_is_held_of_an_upstream() -> None:
+def test_room_is_how_much_more_is_held_of_an_upstream() -> None:
     small = Aligner((A, B), RUN, hold=2)
     feed(small, (A, sync(1)), (A, event(1)))
     assert (small.room(A), small.room(B)) == (1, 2)
@@ -114,7 +114,7 @@ def test_room_tells_how_much_more_is_held_of_an_upstream() -> None:
     assert small.room(A) == 2
 
 
-# ── who breaks the rules ──
+# ── messages that break the rules ──
 
 
 def test_the_same_upstream_twice_is_an_error_and_never_completes_a_barrier() -> None:

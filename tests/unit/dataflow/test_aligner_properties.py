@@ -99,12 +99,12 @@ class Play:
 
     @property
     def due(self) -> set[int]:
-        """By plain counting: somebody delivered it, and nobody who still lives has not."""
+        """By plain counting: every upstream that is still open has delivered it."""
         known = set().union(*self.delivered) - {END.id}
         return {id for id in known if all({id, END.id} & ids for ids in self.delivered)}
 
     def _maybe_repeat_pending(self) -> None:
-        """Who has delivered a barrier delivers it again, which never counts for somebody else."""
+        """An upstream delivers a barrier again, which never counts for another one."""
         pending = self.aligner.pending
         if pending is not None and self._data.draw(st.integers(0, 5)) == 0:
             again = self._data.draw(st.sampled_from(pending.arrived))
@@ -138,7 +138,7 @@ def test_a_barrier_completes_once_when_the_last_distinct_upstream_delivered(
 
 
 @given(scripts(), st.data())
-def test_no_event_crosses_a_cut_in_either_direction(
+def test_no_event_crosses_a_barrier_in_either_direction(
     script_of: list[list[StreamMessage]], data: st.DataObject
 ) -> None:
     play = Play(script_of, data)

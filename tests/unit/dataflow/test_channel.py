@@ -1,4 +1,4 @@
-"""The bounded channel: room, order, places for signals, closing without loss."""
+"""The bounded channel: space, order, slots for signals, closing without loss."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_messages_come_out_in_the_order_they_went_in() -> None:
     assert drain(channel) == sent
 
 
-def test_an_event_waits_for_room_and_gives_up_at_its_deadline() -> None:
+def test_an_event_waits_for_space_until_its_deadline() -> None:
     channel = Channel("channel", capacity=1)
     channel.put(event(1))
     started = monotonic()
@@ -55,7 +55,7 @@ def test_an_event_waits_for_room_and_gives_up_at_its_deadline() -> None:
     assert drain(channel) == [event(1)]
 
 
-def test_an_event_that_waits_is_accepted_as_soon_as_there_is_room() -> None:
+def test_a_waiting_event_is_accepted_as_soon_as_there_is_space() -> None:
     channel = Channel("channel", capacity=1)
     channel.put(event(1))
     putter = in_background(lambda: channel.put(event(2), timeout=30))
@@ -65,7 +65,7 @@ def test_an_event_that_waits_is_accepted_as_soon_as_there_is_room() -> None:
     assert not putter.is_alive()
 
 
-def test_a_barrier_is_accepted_while_events_wait_and_keeps_its_place() -> None:
+def test_a_barrier_is_accepted_while_events_wait_and_keeps_its_position() -> None:
     channel = Channel("channel", capacity=2)
     channel.put(event(1))
     channel.put(event(2))
@@ -87,7 +87,7 @@ def test_taking_from_an_empty_channel_gives_up_at_its_deadline() -> None:
         Channel("channel").take(timeout=0.02)
 
 
-def test_what_was_accepted_can_be_taken_after_closing_and_then_the_end_is_told() -> None:
+def test_accepted_messages_can_be_taken_after_closing_and_then_the_channel_is_drained() -> None:
     channel = Channel("channel")
     channel.put(event(1))
     channel.close()
@@ -159,7 +159,7 @@ def take_until_closed(channel: Channel, taken: list[object]) -> None:
 
 
 def test_an_accepted_message_is_delivered_even_when_closing_races_with_putting() -> None:
-    """Each message is either taken or refused to its putter, whoever wins."""
+    """Each message is either taken or refused, whichever thread wins."""
     for _ in range(100):
         channel = Channel("channel", capacity=64)
         accepted: list[object] = []
@@ -185,6 +185,6 @@ def test_depth_never_exceeds_capacity_by_events_nor_the_reserve_by_signals(
         message = BARRIER if is_signal else event(number)
         if channel.offer(message):
             accepted.append(message)
-        room = capacity + reserve if is_signal else capacity
-        assert (channel.depth > before) == (before < room)
+        limit = capacity + reserve if is_signal else capacity
+        assert (channel.depth > before) == (before < limit)
     assert drain(channel) == accepted

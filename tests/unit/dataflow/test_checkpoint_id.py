@@ -28,7 +28,7 @@ def test_ids_of_one_process_only_grow_also_within_a_millisecond() -> None:
 
 
 @given(st.lists(st.integers(0, 2**47), min_size=2, max_size=20))
-def test_ids_only_grow_whatever_the_clock_says(milliseconds: list[int]) -> None:
+def test_ids_only_increase_whatever_the_clock_does(milliseconds: list[int]) -> None:
     times = iter(milliseconds)
     ids = CheckpointIds(clock=lambda: next(times) * 1_000_000)
     taken = [ids.take() for _ in milliseconds]
@@ -36,7 +36,7 @@ def test_ids_only_grow_whatever_the_clock_says(milliseconds: list[int]) -> None:
     assert all(id.version == 7 for id in taken)
 
 
-def test_an_id_tells_when_it_was_made() -> None:
+def test_an_id_has_its_creation_time() -> None:
     ids = CheckpointIds(clock=lambda: 1_700_000_000_123_456_789)
     assert ids.take().milliseconds == 1_700_000_000_123
 

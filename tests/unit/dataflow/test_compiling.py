@@ -1,4 +1,4 @@
-"""Which builds compile the room: wheels do, editable installations do not, and users may insist."""
+"""Wheels are compiled, editable installations are not, and an environment variable decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECIPE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[3] / "setup.p
 
 
 @pytest.mark.parametrize(
-    ("command", "asked", "is_compiled"),
+    ("command", "variable", "is_compiled"),
     [
         ("bdist_wheel", None, True),
         ("bdist_wheel", "1", True),
@@ -28,18 +28,18 @@ RECIPE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[3] / "setup.p
     ],
 )
 def test_the_kind_of_build_and_the_user_decide(
-    command: str, asked: str | None, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+    command: str, variable: str | None, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["setup.py", command])
-    if asked is None:
+    if variable is None:
         monkeypatch.delenv("TIDEGATE_COMPILE", raising=False)
     else:
-        monkeypatch.setenv("TIDEGATE_COMPILE", asked)
+        monkeypatch.setenv("TIDEGATE_COMPILE", variable)
     decide: Callable[[], bool] = RECIPE["is_to_be_compiled"]
     assert decide() is is_compiled
 
 
 def test_every_compiled_module_exists() -> None:
-    files = [RECIPE["ROOM"] / f"{name}.py" for name in RECIPE["COMPILED"]]
+    files = [RECIPE["PACKAGE"] / f"{name}.py" for name in RECIPE["COMPILED"]]
     root = Path(__file__).parents[3]
     assert [file for file in [*files, *RECIPE["READ"]] if not (root / file).exists()] == []

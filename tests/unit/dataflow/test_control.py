@@ -39,7 +39,7 @@ def test_the_same_barrier_on_two_channels_may_declare_different_counts() -> None
     assert not end.is_copy_of(BarrierKind.SYNC_TEST.with_id(3, run="march"))
 
 
-def test_signals_say_what_they_are_and_of_which_run() -> None:
+def test_signals_are_shown_with_kind_id_and_run() -> None:
     assert str(BarrierKind.SYNC_TEST.with_id(7, run="march")) == "sync_test #7 of run 'march'"
     assert str(BarrierKind.GRACEFUL_END.with_id(8)) == "graceful_end #8"
     assert str(InstantKind.ABORT.with_id(9, target=7)) == "abort #9 of barrier #7"

@@ -1,4 +1,4 @@
-"""The end of a read loop: barriers between batches, ahead of what waits, and who is told if not."""
+"""The emitter: barriers between batches, ahead of waiting events, and reported failures."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Source:
         ]
         self.injector = BarrierInjector("sales", bell=bell)
         self.handle = self.injector.handle()
-        self.told: list[BarrierInjectionFailed] = []
+        self.failures: list[BarrierInjectionFailed] = []
         self.emitter = BarrierEmitter(
-            "march", self.channels, self.injector, self.told.append, patience, bell
+            "march", self.channels, self.injector, self.failures.append, patience, bell
         )
 
     def drained(self) -> list[list[StreamMessage]]:
@@ -90,7 +90,7 @@ def test_a_barrier_uses_a_reserved_place_when_the_channel_is_full() -> None:
     assert source.drained() == [[event(1), barrier(1)]]
 
 
-def test_a_barrier_goes_ahead_of_an_event_that_waits_for_room_on_every_channel() -> None:
+def test_a_barrier_overtakes_an_event_that_waits_for_space_on_every_channel() -> None:
     source = Source(channels=2, capacity=1)
     full, _ = source.channels
     full.put(event("in the way"))
@@ -107,7 +107,7 @@ def test_a_barrier_goes_ahead_of_an_event_that_waits_for_room_on_every_channel()
     sender.join(30)
 
 
-def test_a_barrier_waits_for_room_when_the_reserve_is_taken_too() -> None:
+def test_a_barrier_waits_for_space_when_the_reserve_is_full_too() -> None:
     source = Source(capacity=1, reserve=1)
     (channel,) = source.channels
     channel.put(event(1))
@@ -123,7 +123,7 @@ def test_a_barrier_waits_for_room_when_the_reserve_is_taken_too() -> None:
     emitting.join(30)
 
 
-def test_a_closed_channel_fails_the_source_by_name_and_tells_the_coordinator() -> None:
+def test_a_closed_channel_fails_the_source_by_name_and_notifies_the_coordinator() -> None:
     source = Source()
     source.channels[0].close()
     source.handle.inject(3, 3)
@@ -133,11 +133,11 @@ def test_a_closed_channel_fails_the_source_by_name_and_tells_the_coordinator() -
     assert "checkpoint #3" in failed.value.barrier
     assert "channel0" in failed.value.reason
     assert isinstance(failed.value.__cause__, ChannelClosed)
-    assert source.told == [failed.value]
+    assert source.failures == [failed.value]
     assert source.emitter.failed is failed.value
 
 
-def test_a_barrier_that_finds_no_room_within_its_bound_fails_the_source() -> None:
+def test_a_barrier_that_finds_no_space_within_its_bound_fails_the_source() -> None:
     source = Source(capacity=1, reserve=1, patience=0.02)
     source.channels[0].put(event(1))
     source.channels[0].put(barrier(1))
@@ -145,10 +145,10 @@ def test_a_barrier_that_finds_no_room_within_its_bound_fails_the_source() -> Non
     with pytest.raises(BarrierInjectionFailed) as failed:
         source.emitter.turn()
     assert isinstance(failed.value.__cause__, ChannelTimeout)
-    assert source.told == [failed.value]
+    assert source.failures == [failed.value]
 
 
-def test_a_failed_source_injects_nothing_any_more_and_tells_once() -> None:
+def test_a_failed_source_injects_nothing_more_and_notifies_once() -> None:
     source = Source(channels=2)
     source.channels[1].close()
     for id in (1, 2):
@@ -156,7 +156,7 @@ def test_a_failed_source_injects_nothing_any_more_and_tells_once() -> None:
         with pytest.raises(BarrierInjectionFailed):
             source.emitter.turn()
     assert drain(source.channels[0]) == [barrier(1)]
-    assert len(source.told) == 1
+    assert len(source.failures) == 1
 
 
 def test_an_event_gives_up_at_its_deadline_and_is_on_no_channel() -> None:

@@ -1,4 +1,4 @@
-"""The injector: what is published is injected once, the latest wins, and it never makes ids."""
+"""The injector: a published barrier is injected once, the latest wins, ids are not assigned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.errors import InvalidCheckpointBarrier
 
 
 class Clock:
-    """A clock that stands still until it is moved, and counts who looks at it."""
+    """A clock that the test sets; it counts its readings."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -29,23 +29,23 @@ class Clock:
 
 
 class Coordinator:
-    """Counts how often it was asked, and answers with the next number when it is told to."""
+    """Counts requests, and publishes the next number when the test wants it."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
 
     def ask(self) -> None:
-        self.asked += 1
+        self.requests += 1
 
 
 def periodic(clock: Clock, coordinator: Coordinator, look_every: int = 1) -> BarrierInjector:
     return BarrierInjector("sales", coordinator.ask, 10.0, clock, look_every)
 
 
-# ── told by a coordinator ──
+# ── requested by a coordinator ──
 
 
-def test_nothing_is_injected_until_a_coordinator_says_so() -> None:
+def test_nothing_is_injected_until_a_coordinator_requests_it() -> None:
     injector = BarrierInjector("sales")
     assert [injector.poll_barrier() for _ in range(20_000)] == [None] * 20_000
     assert injector.barriers_injected == 0
@@ -175,12 +175,12 @@ def test_injected_numbers_only_grow_and_everything_taken_is_accounted_for(
 # ── asking when one is due ──
 
 
-def test_a_periodic_injector_asks_when_its_interval_has_passed_and_makes_no_id_itself() -> None:
+def test_a_periodic_injector_requests_when_its_interval_has_passed_and_assigns_no_id() -> None:
     clock, coordinator = Clock(), Coordinator()
     injector = periodic(clock, coordinator)
     clock.now += 10.0
     assert injector.poll_barrier() is None
-    assert (coordinator.asked, injector.requests, injector.barriers_injected) == (1, 1, 0)
+    assert (coordinator.requests, injector.requests, injector.barriers_injected) == (1, 1, 0)
 
 
 def test_a_periodic_injector_does_not_ask_early() -> None:
@@ -189,16 +189,16 @@ def test_a_periodic_injector_does_not_ask_early() -> None:
     clock.now += 9.99
     for _ in range(10):
         injector.poll_barrier()
-    assert coordinator.asked == 0
+    assert coordinator.requests == 0
 
 
-def test_what_the_coordinator_says_goes_before_asking() -> None:
+def test_a_published_barrier_comes_before_a_request() -> None:
     clock, coordinator = Clock(), Coordinator()
     injector = periodic(clock, coordinator)
     injector.handle().inject(1, 1)
     clock.now += 10.0
     assert injector.poll_barrier() == CheckpointBarrier(1, 1)
-    assert coordinator.asked == 0
+    assert coordinator.requests == 0
 
 
 def test_a_barrier_begins_the_interval_anew() -> None:
@@ -210,10 +210,10 @@ def test_a_barrier_begins_the_interval_anew() -> None:
     injector.poll_barrier()
     clock.now += 9.0
     injector.poll_barrier()
-    assert coordinator.asked == 0
+    assert coordinator.requests == 0
     clock.now += 1.0
     injector.poll_barrier()
-    assert coordinator.asked == 1
+    assert coordinator.requests == 1
 
 
 def test_a_question_without_an_answer_is_repeated_after_the_interval() -> None:
@@ -223,7 +223,7 @@ def test_a_question_without_an_answer_is_repeated_after_the_interval() -> None:
         clock.now += 10.0
         for _ in range(5):
             injector.poll_barrier()
-    assert coordinator.asked == 3
+    assert coordinator.requests == 3
 
 
 def test_epochs_of_periodic_barriers_grow_as_the_coordinator_counts() -> None:
@@ -235,8 +235,8 @@ def test_epochs_of_periodic_barriers_grow_as_the_coordinator_counts() -> None:
         clock.now += 5.0
         if (barrier := injector.poll_barrier()) is not None:
             taken.append(barrier.epoch)
-        elif coordinator.asked > len(taken):
-            handle.inject(coordinator.asked, coordinator.asked)
+        elif coordinator.requests > len(taken):
+            handle.inject(coordinator.requests, coordinator.requests)
     assert taken == [1, 2, 3]
     assert injector.epoch_mismatches == 0
 
@@ -273,7 +273,7 @@ def test_a_question_is_late_by_a_bounded_number_of_turns() -> None:
     clock.now += 10.0
     for _ in range(32):
         injector.poll_barrier()
-    assert coordinator.asked == 1
+    assert coordinator.requests == 1
 
 
 @pytest.mark.parametrize(("interval", "look_every"), [(0.0, 1), (-1.0, 1), (1.0, 0)])
@@ -285,7 +285,7 @@ def test_an_interval_or_a_pace_that_is_none_is_refused(interval: float, look_eve
 # ── what the loop pays ──
 
 
-@pytest.mark.skipif(sys.gettrace() is not None, reason="who traces the loop uses memory as well")
+@pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer allocates memory as well")
 def test_polling_in_vain_leaves_nothing_on_the_heap() -> None:
     injector = BarrierInjector("sales", ask=lambda: None)
     poll = injector.poll_barrier

@@ -1,4 +1,4 @@
-"""What every message can be asked, and what a value promises, be the room compiled or not."""
+"""The methods of all messages, and the promises of a value, compiled or not."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from tidegate.dataflow import (
+    Arrival,
     Barrier,
     BarrierKind,
     CheckpointBarrier,
-    Delivery,
     Edge,
     Event,
     InjectBarrier,
@@ -39,7 +39,7 @@ VALUES: list[object] = [
     CHECKPOINT,
     InjectBarrier(7, 3),
     EDGE,
-    Delivery(EDGE, BARRIER),
+    Arrival(EDGE, BARRIER),
     Pending(BARRIER, (EDGE,), ()),
 ]
 
@@ -136,7 +136,7 @@ def test_values_can_be_matched_by_name_and_by_place() -> None:
         case Barrier(7, BarrierKind.CHECKPOINT, checkpoint=CheckpointBarrier(epoch=epoch)):
             assert epoch == 3
         case _:
-            pytest.fail("the pattern describes it")
+            pytest.fail("the pattern must match")
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=kinds([*MESSAGES]))

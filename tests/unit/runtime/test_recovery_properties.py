@@ -37,7 +37,7 @@ def channels(draw: st.DrawFn) -> list[list[StreamMessage]]:
 
 
 class Bench:
-    """What a task's durable channels do, over lists; `sent` and `cursors` are all that survives."""
+    """A task loop over lists; only `sent` and `cursors` survive a crash."""
 
     def __init__(self, channels: Sequence[Sequence[StreamMessage]]) -> None:
         self.channels = channels
@@ -84,7 +84,7 @@ class Bench:
     channels=channels(),
     schedule=st.lists(st.tuples(st.sampled_from(EDGES), st.integers(1, 4), st.booleans())),
 )
-def test_a_crash_at_any_moment_changes_nothing(
+def test_a_crash_at_any_point_changes_nothing(
     channels: list[list[StreamMessage]], schedule: list[tuple[Edge, int, bool]]
 ) -> None:
     bench = Bench(channels)

@@ -1,4 +1,4 @@
-"""A stage as a processor: when it hands work in, for which run, and what it makes of the answer."""
+"""A stage as a processor: when it submits jobs, for which run, and what follows from the output."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ FIRST = FinalTop(1, (), ())
 
 
 class Spark:
-    """Stands for a job: remembers its shares; one batch each, or one per shard of the reader."""
+    """Stands for a job: records its inputs; one batch each, or one per shard of the reader."""
 
     def __init__(self, shards: Sequence[int | None] = (None,)) -> None:
-        self.shares: list[JobInput] = []
+        self.inputs: list[JobInput] = []
         self.fails_for: set[int] = set()
         self._shards = shards
 
-    def __call__(self, shares: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
-        for share in shares:
-            if share.run in self.fails_for:
+    def __call__(self, inputs: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
+        for each in inputs:
+            if each.run in self.fails_for:
                 raise StageFailed("s1", "BROKEN", "it is broken")
-        self.shares.extend(shares)
+        self.inputs.extend(inputs)
         return [
-            {shard: Batch((f"run={share.run}",), share.rows) for shard in self._shards}
-            for share in shares
+            {shard: Batch((f"run={each.run}",), each.rows) for shard in self._shards}
+            for each in inputs
         ]
 
 
@@ -83,7 +83,7 @@ def stage(*steps: PhysicalOperator, inputs: int = 1, route: Route | None = None)
 
 
 def handle(operator: StageProcessor, *messages: StreamMessage) -> StepOutput:
-    """What follows from a step, its jobs awaited."""
+    """The output of a step, its jobs awaited."""
     worked = Semaphore(0)
     operator.on_job_done(worked.release)
     outcome = operator.process(StepInput(CHANNEL, messages))
@@ -110,7 +110,7 @@ def payloads(outcome: StepOutput) -> list[object]:
     return [message.payload for message in outcome.messages if isinstance(message, Event)]
 
 
-def test_a_narrow_stage_answers_every_step_once_for_each_run(
+def test_a_stateless_stage_runs_a_job_for_each_run_of_a_step(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     narrow = StageProcessor("s1/1", 1, stage(FILTER), batcher)
@@ -122,7 +122,7 @@ def test_a_narrow_stage_answers_every_step_once_for_each_run(
         Event(batch("c"), MAY),
         END.with_id(1, MAY),
     )
-    assert {(share.run, share.shard, share.inputs) for share in spark.shares} == {
+    assert {(each.run, each.shard, each.inputs) for each in spark.inputs} == {
         (1, 1, ((batch("a"), batch("c")),)),
         (2, 1, ((batch("b"),),)),
     }
@@ -133,17 +133,17 @@ def test_a_narrow_stage_answers_every_step_once_for_each_run(
     ]
 
 
-def test_nobody_waits_for_the_job_of_another_run(spark: Spark) -> None:
-    """The large job of one run is at work; what comes of another has its effect at once."""
+def test_no_run_waits_for_the_job_of_another(spark: Spark) -> None:
+    """The large job of one run is in progress; messages of another are processed at once."""
     started, goes_on, worked = Flag(), Flag(), Semaphore(0)
 
-    def perform(shares: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
-        if shares[0].run == 1:
+    def run_job(inputs: Sequence[JobInput]) -> list[dict[int | None, Batch]]:
+        if inputs[0].run == 1:
             started.set()
             assert goes_on.wait(WAIT)
-        return spark(shares)
+        return spark(inputs)
 
-    with closing(JobBatcher("s1", perform)) as batcher:
+    with closing(JobBatcher("s1", run_job)) as batcher:
         narrow = StageProcessor("s1/0", 0, stage(FILTER), batcher)
         narrow.on_job_done(worked.release)
         large = Event(Batch(("a.parquet",), batchers.ALONE_ROWS), MAY)
@@ -164,9 +164,7 @@ def test_nobody_waits_for_the_job_of_another_run(spark: Spark) -> None:
         assert not narrow.is_blocked(CHANNEL, MAY)
 
 
-def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(
-    spark: Spark, batcher: JobBatcher
-) -> None:
+def test_the_output_for_a_run_that_was_closed_is_dropped(spark: Spark, batcher: JobBatcher) -> None:
     worked = Semaphore(0)
     narrow = StageProcessor("s1/0", 0, stage(FILTER), batcher)
     narrow.on_job_done(worked.release)
@@ -177,7 +175,7 @@ def test_what_a_job_makes_for_a_run_that_was_given_up_is_dropped(
     assert narrow.finished() == ()
 
 
-def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
+def test_exchanged_batches_go_to_the_shard_that_the_job_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with closing(JobBatcher("s1", Spark(shards=(0, 3)))) as batcher:
@@ -186,7 +184,7 @@ def test_what_is_exchanged_goes_to_the_shard_that_the_job_says(
     assert [event.shard for event in outcome.messages if isinstance(event, Event)] == [0, 3]
 
 
-def test_a_stateful_stage_keeps_batches_by_input_until_end(
+def test_a_stateful_stage_collects_batches_by_input_until_end(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     join = StageProcessor("s1/0", 0, stage(PhysicalJoin(("a",), "inner"), inputs=2), batcher)
@@ -196,24 +194,26 @@ def test_a_stateful_stage_keeps_batches_by_input_until_end(
     assert join.uncommitted(CHANNEL, MAY) == 3
     assert join.uncommitted(CHANNEL, JUNE) == 0
     rows, watermark, end = handle(join, END.with_id(1, MAY)).messages
-    assert spark.shares == [JobInput(1, 0, ((batch("left"),), (batch("right"),)))]
+    assert spark.inputs == [JobInput(1, 0, ((batch("left"),), (batch("right"),)))]
     assert (rows, end) == (Event(Batch(("run=1",), 2), MAY), END.with_id(1, MAY))
     assert watermark == Watermark(7, MAY)
     assert join.uncommitted(CHANNEL, MAY) == 0
 
 
-def test_a_watermark_goes_on_behind_the_next_answer_and_once(batcher: JobBatcher) -> None:
+def test_a_watermark_is_forwarded_once_behind_the_next_output(batcher: JobBatcher) -> None:
     top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
     assert handle(top, Watermark(5, MAY), Event(batch("a"), MAY), Watermark(7, MAY)).messages == []
     first, second = checkpoint(1), checkpoint(2)
     rows, *behind = handle(top, first).messages
     assert isinstance(rows, Event)
     assert behind == [Watermark(7, MAY), first]
-    assert [it for it in handle(top, second).messages if not isinstance(it, Event)] == [second]
+    assert [each for each in handle(top, second).messages if not isinstance(each, Event)] == [
+        second
+    ]
     assert top.uncommitted(CHANNEL, MAY) == 0
 
 
-def test_a_quiet_checkpoint_has_no_answer_so_the_watermark_waits_for_the_next_one(
+def test_an_unpublished_checkpoint_has_no_output_so_the_watermark_waits_for_the_next_one(
     batcher: JobBatcher,
 ) -> None:
     top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
@@ -224,7 +224,7 @@ def test_a_quiet_checkpoint_has_no_answer_so_the_watermark_waits_for_the_next_on
 
 
 @pytest.mark.parametrize(("forwarded", "goes_on"), [(None, True), (3, True), (5, False)])
-def test_a_stage_that_is_built_anew_knows_the_watermark_that_has_not_gone_on(
+def test_a_restarted_stage_restores_the_watermark_that_was_not_forwarded(
     batcher: JobBatcher, forwarded: int | None, goes_on: bool
 ) -> None:
     top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
@@ -232,23 +232,23 @@ def test_a_stage_that_is_built_anew_knows_the_watermark_that_has_not_gone_on(
     assert (Watermark(5, MAY) in handle(top, checkpoint(2)).messages) is goes_on
 
 
-def test_end_without_any_rows_is_still_handed_in_because_a_count_of_nothing_is_a_row(
+def test_end_without_any_rows_is_a_job_because_a_count_of_nothing_is_a_row(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
     assert payloads(handle(top, END.with_id(1, MAY))) == [Batch(("run=1",), 0)]
 
 
-def test_a_stage_that_changes_nothing_passes_batches_on_without_a_job(
+def test_a_stage_that_changes_nothing_forwards_batches_without_a_job(
     spark: Spark, batcher: JobBatcher
 ) -> None:
     sink = StageProcessor("s1", 0, stage(WriteSink("totals")), batcher)
     assert payloads(handle(sink, Event(batch("a"), MAY))) == [SinkResult("totals", batch("a"))]
-    assert spark.shares == []
+    assert spark.inputs == []
 
 
 @pytest.mark.parametrize("step", [FILTER, FIRST])
-def test_what_is_no_batch_fails_its_run_and_no_other(
+def test_a_payload_that_is_not_a_batch_fails_its_run_and_no_other(
     step: PhysicalOperator, spark: Spark, batcher: JobBatcher
 ) -> None:
     operator = StageProcessor("s1/0", 0, stage(step), batcher)
@@ -284,13 +284,13 @@ def test_only_the_run_whose_job_fails_is_named_and_the_others_go_on(
     assert outcome.messages == [Event(Batch(("run=2",), 1), JUNE), END.with_id(1, JUNE)]
 
 
-def test_a_run_that_was_given_up_leaves_nothing_behind(spark: Spark, batcher: JobBatcher) -> None:
+def test_a_closed_run_leaves_nothing_behind(spark: Spark, batcher: JobBatcher) -> None:
     top = StageProcessor("s1/0", 0, stage(FIRST), batcher)
     handle(top, Event(batch("lost"), MAY))
     top.forget(MAY)
     assert top.uncommitted(CHANNEL, MAY) == 0
     handle(top, END.with_id(3, MAY))
-    assert spark.shares == [JobInput(1, 0, ((),))]
+    assert spark.inputs == [JobInput(1, 0, ((),))]
 
 
 def test_a_step_that_took_long_makes_the_next_one_smaller(

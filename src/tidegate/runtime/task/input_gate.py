@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
-from tidegate.dataflow import Aligner, Barrier, Delivery, Edge, Event, Pending, StreamMessage
+from tidegate.dataflow import Aligner, Arrival, Barrier, Edge, Event, Pending, StreamMessage
 from tidegate.runtime.task.processor import (
     Processor,
     Snapshot,
@@ -51,20 +51,20 @@ class InputGate(Processor):
         run, aligner = message.run, self._aligner(message.run)
         if isinstance(message, Barrier) and message.is_checkpoint:
             self._first_copies.setdefault(run, monotonic())
-        for delivery in aligner.accept(edge, message):
-            self._forward(delivery, output)
+        for arrival in aligner.accept(edge, message):
+            self._forward(arrival, output)
         if aligner.pending is None:
             self._first_copies.pop(run, None)  # it was a late copy of a withdrawn barrier
 
-    def _forward(self, delivery: Delivery, output: StepOutput) -> None:
-        message = delivery.message
+    def _forward(self, arrival: Arrival, output: StepOutput) -> None:
+        message = arrival.message
         if isinstance(message, Event):
-            message = message.arriving_by(delivery.edge.port)
+            message = message.arriving_by(arrival.edge.port)
         elif isinstance(message, Barrier) and message.is_end:
             del self._aligners[message.run]
         elif isinstance(message, Barrier) and message.is_checkpoint:
             waited = monotonic() - self._first_copies.pop(message.run, monotonic())
-            output.snapshots[message.run] = Snapshot(waited=waited, last=delivery.edge.upstream)
+            output.snapshots[message.run] = Snapshot(waited=waited, last=arrival.edge.upstream)
         output.messages.append(message)
 
     def _aligner(self, run: str) -> Aligner:

@@ -21,7 +21,7 @@ NO_ID = bytes(2) + b"\x07" + bytes(13)
 REFUSED = [(0, 0), (-1, 0), (2**64, 0), (2**64 + 7, 0), (1, -1), (1, 2**48), (1, 2**64)]
 
 
-def test_a_barrier_is_aligned_unless_it_says_otherwise() -> None:
+def test_a_barrier_is_aligned_by_default() -> None:
     barrier = CheckpointBarrier(7, 3)
     assert barrier == CheckpointBarrier.aligned(7, 3)
     assert (barrier.is_aligned, barrier.is_unaligned, barrier.flags) == (True, False, 0)
@@ -61,7 +61,7 @@ def test_numbers_that_do_not_fit_are_refused_and_never_bent(checkpoint_id: int, 
         assert (refused.value.checkpoint_id, refused.value.epoch) == (checkpoint_id, epoch)
 
 
-def test_a_quiet_barrier_is_aligned_all_the_same() -> None:
+def test_an_unpublished_barrier_is_aligned_too() -> None:
     barrier = CheckpointBarrier(7, 3, UNPUBLISHED)
     assert (barrier.is_unpublished, barrier.is_aligned) == (True, True)
     assert not CheckpointBarrier.unaligned(7, 3).is_unpublished
@@ -116,7 +116,7 @@ def test_a_packed_command_has_each_field_in_its_place() -> None:
     assert InjectBarrier(5, 9, is_unpublished=True).word & 0xFFFF == 1 << 14
 
 
-def test_the_empty_command_says_that_there_is_none() -> None:
+def test_the_empty_command_unpacks_to_none() -> None:
     assert InjectBarrier.unpack(EMPTY_COMMAND) is None
 
 
@@ -136,7 +136,7 @@ def test_bytes_that_are_no_command_are_refused(data: bytes) -> None:
         InjectBarrier.unpack(data)
 
 
-def test_a_barrier_says_what_it_is() -> None:
+def test_a_barrier_is_shown_with_id_and_epoch() -> None:
     assert str(CheckpointBarrier.unaligned(7, 3)) == "unaligned checkpoint 7 of epoch 3"
     assert (
         repr(InjectBarrier(7, 3))
