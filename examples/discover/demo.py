@@ -70,7 +70,7 @@ def _kill_whoever_discovers(hall: Hall, run: FlowRun, workers: Workers) -> None:
 
 def _discoverer(run: FlowRun, workers: Workers) -> Popen[bytes] | None:
     """The process that runs the generator, if one does."""
-    for it in run.inspect().holdings:
+    for it in run.inspect().in_flight:
         if it.step == discover.name and not it.is_items:
             return workers[it.worker.partition("-")[0]]
     return None

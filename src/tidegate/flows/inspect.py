@@ -1,4 +1,4 @@
-"""A run of a flow as it is seen at one moment, and how fast it moves between two."""
+"""Inspection of a flow run at one point in time, and rates between inspections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.store.flows.events import (
-    count_flow_workers,
     flow_ready,
     flow_waits,
     tasks_by_worker,
@@ -22,48 +21,48 @@ if TYPE_CHECKING:
     from tidegate.store.flows.events import FlowWait, WorkerTasks
     from tidegate.store.flows.runs import FlowRunInfo, StepProgress
 
-SPAN = 5.0
-"""Seconds over which a rate is taken."""
-SOON = 5.0
-"""Seconds within which a worker takes what is ready, if one is there and has nothing else to do."""
+RATE_WINDOW = 5.0
+"""Seconds over which a rate is measured."""
+CLAIM_BOUND = 5.0
+"""Seconds within which an idle worker claims a ready task."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInspection:
-    """What is known of a run."""
+    """Everything that is known of a run."""
 
     run: FlowRunInfo
     steps: list[StepProgress]
     state: dict[str, StateValue]
     waits: list[FlowWait]
-    holdings: list[WorkerTasks]
+    in_flight: list[WorkerTasks]
     at: float = field(default_factory=monotonic)
     signals: list[str] = field(default_factory=list)
-    """Steps that wait for nothing but their signal."""
+    """Steps that wait only for their signal."""
     ready: dict[str, float] = field(default_factory=dict)
-    """Seconds for which steps have had something to do that nobody does."""
+    """By step, seconds for which a task has been ready and not claimed."""
     workers: int = 0
-    """How many are alive, whichever flows they work for."""
+    """Workers with a valid lease, of any flow."""
 
     @property
-    def not_taken(self) -> dict[str, float]:
-        """The steps of `ready` that should have been taken by this time.
+    def unclaimed(self) -> dict[str, float]:
+        """The steps of `ready` that a worker should have claimed by now.
 
-        A step that waits for the state is ready for a moment whenever it looks again.
+        A step that waits for state is ready briefly whenever its gate is evaluated again.
         """
         return {
             step: seconds
             for step, seconds in self.ready.items()
-            if seconds >= SOON and (self.workers == 0 or not self.wait_of(step))
+            if seconds >= CLAIM_BOUND and (self.workers == 0 or not self.wait_of(step))
         }
 
     def done(self, step: str) -> int:
-        """Items of a step that nothing more happens to."""
-        return sum(it.spawned - it.in_flight for it in self.steps if it.name == step)
+        """Items of a step that are terminal."""
+        return sum(found.spawned - found.in_flight for found in self.steps if found.name == step)
 
     def wait_of(self, step: str) -> list[FlowWait]:
-        """What the step itself waits for."""
-        return [it for it in self.waits if it.step == step and it.position < 0]
+        """What the step's own function waits for."""
+        return [wait for wait in self.waits if wait.step == step and wait.position < 0]
 
 
 def inspect(connection: Connection, run: int) -> RunInspection:
@@ -78,23 +77,24 @@ def inspect(connection: Connection, run: int) -> RunInspection:
 
 
 class RateMeter:
-    """How fast numbers of a run have grown in the last seconds."""
+    """Measures how fast numbers of a run grow, over the last `RATE_WINDOW` seconds."""
 
     def __init__(self) -> None:
-        self._sights: deque[RunInspection] = deque()
+        self._inspections: deque[RunInspection] = deque()
 
-    def add(self, sight: RunInspection) -> None:
-        """The latest sight; forgets those that are too old."""
-        self._sights.append(sight)
-        while len(self._sights) > 2 and sight.at - self._sights[1].at >= SPAN:  # noqa: PLR2004
-            self._sights.popleft()
+    def add(self, inspection: RunInspection) -> None:
+        """Add the latest inspection; drops those outside of the window."""
+        found = self._inspections
+        found.append(inspection)
+        while len(found) > 2 and inspection.at - found[1].at >= RATE_WINDOW:  # noqa: PLR2004
+            found.popleft()
 
     def rate(self, number: Callable[[RunInspection], float | None]) -> float | None:
-        """By how much a number grows in a second; None where that is not known yet."""
-        if len(self._sights) == 0:
+        """Growth of a number per second; None if it is not known yet."""
+        if len(self._inspections) == 0:
             return None
-        first, last = self._sights[0], self._sights[-1]
-        begin, end = number(first), number(last)
-        if begin is None or end is None or last.at <= first.at:
+        first, last = self._inspections[0], self._inspections[-1]
+        start, end = number(first), number(last)
+        if start is None or end is None or last.at <= first.at:
             return None
-        return max((end - begin) / (last.at - first.at), 0.0)
+        return max((end - start) / (last.at - first.at), 0.0)

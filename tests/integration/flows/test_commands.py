@@ -70,7 +70,7 @@ def test_waiting_says_how_it_ended(command: Command, work: Callable[..., Works])
     work(numbers)
     said = command("run", NUMBERS, "--input", "30", "--wait", "--timeout", "60")
     assert said.exit_code == 0
-    assert said.stdout.endswith("is completed; total gave 870\n")
+    assert said.stdout.endswith("is completed; total returned 870\n")
 
 
 def test_a_wait_that_takes_too_long_has_its_own_exit_code(command: Command) -> None:
@@ -93,7 +93,7 @@ def test_a_run_is_shown_step_by_step(command: Command, hand: Hand) -> None:
 
 def test_a_run_is_signalled_paused_resumed_and_cancelled(command: Command) -> None:
     run = str(command.json("run", APPROVED, "--input", '"now?"')["id"])
-    assert "has its signal" in command("signal", run, "act", "true").output
+    assert "received its signal" in command("signal", run, "act", "true").output
     assert "is paused" in command("pause", run).output
     assert "is running" in command("resume", run).output
     assert "is canceled: enough" in command("cancel", run, "--reason", "enough").output

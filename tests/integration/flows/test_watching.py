@@ -176,16 +176,16 @@ def test_workers_that_take_other_things_are_not_said_to_be_dead(
     grow_old(hand, run)
     shown = command("show", str(run)).output
     assert "count_up has been ready for 1 min" in shown
-    assert "no worker takes it; the worker that is alive may be busy" in shown
+    assert "no worker claims it; the only worker may be busy" in shown
 
 
 def test_items_that_nobody_takes_are_told_and_not_those_behind_others(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(3))
     grow_old(hand, run)
-    assert flow_run(hand.database, run).inspect().not_taken["count_up"] >= 60
+    assert flow_run(hand.database, run).inspect().unclaimed["count_up"] >= 60
     hand.claim(ITEMS, room=1)  # somebody works on them
-    assert flow_run(hand.database, run).inspect().not_taken == {}
+    assert flow_run(hand.database, run).inspect().unclaimed == {}
 
 
 def test_a_run_that_is_paused_or_over_waits_for_no_worker(hand: Hand) -> None:
@@ -204,7 +204,7 @@ def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Ha
     grow_old(hand, run)
     hand.do(store.set_external_state, run, "offset", "3", "a feed")  # which wakes it
     sight = flow_run(hand.database, run).inspect()
-    assert (sight.ready["switch"] >= 60, sight.not_taken) == (True, {})
+    assert (sight.ready["switch"] >= 60, sight.unclaimed) == (True, {})
 
 
 def test_state_and_times_are_told_to_programs_as_they_are(command: Command, hand: Hand) -> None:
@@ -242,7 +242,7 @@ def test_several_last_steps_are_told_apart(command: Command, work: Start) -> Non
     ]
     assert command("result", run, "other").output == "null\n"
     shown = command("show", run, "--watch").stdout
-    assert shown.endswith(f"`tidegate flow result {run}` prints what it gave\n")
+    assert shown.endswith(f"`tidegate flow result {run}` prints its results\n")
 
 
 def test_a_result_does_nothing_to_a_terminal(command: Command, hand: Hand) -> None:
@@ -298,7 +298,7 @@ def test_items_that_failed_are_listed_with_their_first_and_last_errors(
         {"step": "count_up", "position": 0, "key": None, "attempts": 2, "cause": "no such\nrow",
          "last_error": "gone"}
     ]  # fmt: skip
-    assert command("failed", str(run), "--step", "total").output == "nothing has failed\n"
+    assert command("failed", str(run), "--step", "total").output == "no failed items\n"
     assert command.refused("failed", str(run), "--step", "nostep") == (1, "UnknownRunStep")
     assert command.refused("failed", "404") == (1, "UnknownFlowRun")
 

@@ -28,8 +28,8 @@ def step(name: str, state: StepState, generating: str | None = None, **counts: i
     )  # fmt: skip
 
 
-def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> RunInspection:
-    """A run with a generator at work and a step at its gate."""
+def inspection(at: float, succeeded: int, position: int, age: float = 0.2) -> RunInspection:
+    """A run with a running generator and a step at its gate."""
     condition = Condition("consumer_offset", "target_watermark")
     standing = Standing(condition, str(position), "5000", "consume", age)
     until = NOW + timedelta(minutes=10)
@@ -48,10 +48,7 @@ def sight(at: float, succeeded: int, position: int, age: float = 0.2) -> RunInsp
             FlowWait("switch", -1, NOW, 12.0, until, Standing(Condition("backfill_done"), None)),
             FlowWait("copied", 7, NOW, 1.0, None, None),
         ],
-        [
-            WorkerTasks("worker-1", "backfill", True, 12),
-            WorkerTasks("worker-1", "backfill", False, 1),
-        ],
+        [WorkerTasks("worker-1", "backfill", each, n) for each, n in ((True, 12), (False, 1))],
         at,
     )  # fmt: skip
 
@@ -69,18 +66,18 @@ def line(lines: list[str], start: str) -> str:
 
 
 def test_items_are_told_with_what_is_in_flight_failed_and_done_in_a_second() -> None:
-    told = line(drawn(sight(0.0, 1000, 0), sight(2.0, 1100, 0)), "backfill")
+    told = line(drawn(inspection(0.0, 1000, 0), inspection(2.0, 1100, 0)), "backfill")
     assert told == "  backfill  running    1,103 of 1,200+ items, 97 in flight, 3 failed, 50/s"
 
 
 def test_a_bar_is_drawn_where_the_end_is_known() -> None:
-    told = line(drawn(sight(0.0, 0, 0)), "copied")
+    told = line(drawn(inspection(0.0, 0, 0)), "copied")
     assert "█████░░░░░░░░░░░░░░░ 10 of 40 items, 30 in flight, 1 waiting" in told
 
 
 def test_a_gate_is_told_with_how_far_how_fast_and_for_how_long() -> None:
-    lines = drawn(sight(0.0, 0, 3000), sight(10.0, 0, 4000, age=0.2))
-    assert line(lines, "switch").startswith("  switch    waits, for 12 s, ")
+    lines = drawn(inspection(0.0, 0, 3000), inspection(10.0, 0, 4000, age=0.2))
+    assert line(lines, "switch").startswith("  switch    waits for 12 s, ")
     assert line(lines, "consumer_offset") == (
         "    consumer_offset is 4,000 of 5,000 (target_watermark): 1,000 behind, 100/s,"
         " 10 s to go, written by consume 0.2 s ago"
@@ -89,18 +86,20 @@ def test_a_gate_is_told_with_how_far_how_fast_and_for_how_long() -> None:
 
 
 def test_a_gate_that_stalls_says_since_when() -> None:
-    told = line(drawn(sight(0.0, 0, 4000), sight(9.0, 0, 4000, age=75.0)), "consumer_offset")
+    told = line(
+        drawn(inspection(0.0, 0, 4000), inspection(9.0, 0, 4000, age=75.0)), "consumer_offset"
+    )
     assert told.endswith("1,000 behind, written by consume 1 min 15 s ago")
 
 
 def test_errors_and_workers_are_told() -> None:
-    lines = drawn(sight(0.0, 0, 0))
+    lines = drawn(inspection(0.0, 0, 0))
     assert line(lines, "last error") == "  last error of backfill: ValueError: no such row"
-    assert line(lines, "at work") == "  at work  worker-1: 12 of backfill, backfill"
+    assert line(lines, "in flight") == "  in flight  worker-1: 12 of backfill, backfill"
 
 
 def test_a_signal_that_is_awaited_is_told_with_how_to_give_it() -> None:
-    lines = drawn(replace(sight(0.0, 0, 0), signals=["drain"]))
+    lines = drawn(replace(inspection(0.0, 0, 0), signals=["drain"]))
     assert line(lines, "drain") == (
         "  drain     waits for its signal: `tidegate flow signal 17 drain JSON`"
     )
@@ -111,14 +110,14 @@ def test_a_signal_that_is_awaited_is_told_with_how_to_give_it() -> None:
     [
         (4.0, 0, None),
         (185.0, 0, "ready for 3 min 5 s: no worker is alive; start one with"),
-        (7.0, 1, "ready for 7.0 s: no worker takes it; the worker that is alive may be busy"),
-        (7.0, 3, "no worker takes it; the 3 workers that are alive may be busy"),
+        (7.0, 1, "ready for 7.0 s: no worker claims it; the only worker may be busy"),
+        (7.0, 3, "no worker claims it; the 3 workers may be busy"),
     ],
 )
 def test_a_step_that_nobody_takes_says_so_after_some_seconds(
     seconds: float, workers: int, told: str | None
 ) -> None:
-    lines = drawn(replace(sight(0.0, 0, 0), ready={"copied": seconds}, workers=workers))
+    lines = drawn(replace(inspection(0.0, 0, 0), ready={"copied": seconds}, workers=workers))
     found = [it for it in lines if "has been ready" in it]
     assert (told is None and not found) or (told is not None and told in found[0])
 
@@ -126,11 +125,11 @@ def test_a_step_that_nobody_takes_says_so_after_some_seconds(
 def test_a_rate_is_that_of_the_last_seconds() -> None:
     pace = RateMeter()
     for at, done in ((0.0, 0), (100.0, 10), (103.0, 40), (106.0, 70)):
-        pace.add(sight(at, done, 0))
+        pace.add(inspection(at, done, 0))
     assert pace.rate(lambda it: it.done("backfill")) == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    lines = drawn(sight(0.0, 0, 3000), sight(2.0, 0, 3100), width=width)
+    lines = drawn(inspection(0.0, 0, 3000), inspection(2.0, 0, 3100), width=width)
     assert max(map(len, lines)) <= width

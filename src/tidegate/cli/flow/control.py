@@ -14,7 +14,7 @@ from msgspec import Raw
 from tidegate.cli.deployments import open_existing
 from tidegate.cli.error_output import printable, reported_errors
 from tidegate.cli.flow.render import sentence, tolerated
-from tidegate.cli.flow.run import RunNumber, flow, json_given
+from tidegate.cli.flow.run import RunNumber, checked_json, flow
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.errors import StateUndeclared, listed
 from tidegate.flows.model.policies import Tolerate
@@ -27,33 +27,35 @@ if TYPE_CHECKING:
 @flow.command()
 def signal(
     run: RunNumber,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that waits for it.")],
-    value: Annotated[str, typer.Argument(metavar="JSON", help="What it is to be given.")],
+    step: Annotated[
+        str, typer.Argument(metavar="STEP", help="The step that waits for the signal.")
+    ],
+    value: Annotated[str, typer.Argument(metavar="JSON", help="The value of the signal.")],
     deployment: ExistingDeployment,
     database: DatabaseUrl = None,
 ) -> None:
-    """Give a step the signal that it waits for."""
+    """Deliver the signal that a step waits for."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.flows.client import flow_run
 
-        flow_run(opened, run).signal(step, Raw(json_given(value).encode()), getpass.getuser())
-        typer.echo(f"step {step!r} of run {run} has its signal")
+        flow_run(opened, run).signal(step, Raw(checked_json(value).encode()), getpass.getuser())
+        typer.echo(f"step {step!r} of run {run} received its signal")
 
 
 @flow.command(name="set")
 def set_(
     run: RunNumber,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A key that is declared external.")],
-    value: Annotated[str, typer.Argument(metavar="JSON", help="What it is to be.")],
+    value: Annotated[str, typer.Argument(metavar="JSON", help="The new value.")],
     deployment: ExistingDeployment,
     database: DatabaseUrl = None,
 ) -> None:
-    """Write a key of a run's state from outside, and wake who waits for it."""
+    """Write an external state key of a run, and wake the steps that wait for it."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.flows.client import flow_run
 
-        text = json_given(value)
-        with _noting_who_may_write(opened, run, key):
+        text = checked_json(value)
+        with _explain_refusal(opened, run, key):
             flow_run(opened, run).set_state(key, Raw(text.encode()), getpass.getuser())
         typer.echo(printable(f"state {key!r} of run {run} is {text}"))
 
@@ -64,21 +66,21 @@ def tolerate(
     step: Annotated[str, typer.Argument(metavar="STEP", help="A step with items.")],
     deployment: ExistingDeployment,
     count: Annotated[
-        int | None, typer.Option(min=0, help="So many items may fail.", show_default=False)
+        int | None, typer.Option(min=0, help="Number of items that may fail.", show_default=False)
     ] = None,
     share: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Such a share may fail, 0 to 1.", show_default=False),
+        typer.Option(min=0, max=1, help="Share that may fail, 0 to 1.", show_default=False),
     ] = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Change how many items of a step may fail, while it runs; without options, none."""
+    """Change how many items of a step may fail; without options, none."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.flows.client import flow_run
 
         flow_run(opened, run).tolerate(step, Tolerate(count, share))
-        told = f"step {step!r} of run {run} tolerates {tolerated(count, share)}"
-        typer.echo(printable(told))
+        text = f"step {step!r} of run {run} tolerates {tolerated(count, share)}"
+        typer.echo(printable(text))
 
 
 @flow.command()
@@ -87,11 +89,11 @@ def cancel(
     deployment: ExistingDeployment,
     reason: Annotated[
         str | None,
-        typer.Option(help="Why, for whoever looks at it later.", show_default="who asked for it"),
+        typer.Option(help="The reason, kept with the run.", show_default="the user"),
     ] = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Give a run up; what is at work is told, and nothing else is begun."""
+    """Cancel a run: tasks in flight are notified, no other is started."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.flows.client import flow_run
 
@@ -102,7 +104,7 @@ def cancel(
 
 @flow.command()
 def pause(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
-    """Finish what is at work for a run, and begin nothing more."""
+    """Pause a run: tasks in flight finish, no other is started."""
     from tidegate.flows.client import FlowRun
 
     _control(FlowRun.pause, run, deployment, database)
@@ -110,7 +112,7 @@ def pause(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl 
 
 @flow.command()
 def resume(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
-    """Go on with a run that was paused."""
+    """Resume a paused run."""
     from tidegate.flows.client import FlowRun
 
     _control(FlowRun.resume, run, deployment, database)
@@ -118,29 +120,29 @@ def resume(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl
 
 @flow.command()
 def retry(run: RunNumber, deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
-    """Try everything of a failed run again that did not succeed."""
+    """Retry a failed run: everything that did not succeed runs again."""
     from tidegate.flows.client import FlowRun
 
     _control(FlowRun.retry, run, deployment, database)
 
 
 @contextmanager
-def _noting_who_may_write(database: Database, run: int, key: str) -> Iterator[None]:
+def _explain_refusal(database: Database, run: int, key: str) -> Iterator[None]:
     try:
         yield
     except StateUndeclared as error:
-        error.add_note(_may_write(database, run, key))
+        error.add_note(_explanation(database, run, key))
         raise
 
 
-def _may_write(database: Database, run: int, key: str) -> str:
+def _explanation(database: Database, run: int, key: str) -> str:
     from tidegate.store.flows.runs import flow_state
 
     _, state = database.transact(lambda c: flow_state(c, run))
     if key not in state:
         known = f"its keys are: {listed(list(state))}" if state else "its flow declares none"
         return f"Run {run} has no key {key!r}; {known}."
-    return "From outside only keys are written that the flow has declared with external=True."
+    return "Only keys that the flow declares with external=True can be set."
 
 
 def _control(

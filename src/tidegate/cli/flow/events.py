@@ -1,4 +1,4 @@
-"""`tidegate flow events`: what has happened to a run, for people and for log shippers."""
+"""`tidegate flow events`: the events of a run, for people and for log shippers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from tidegate.cli.deployments import open_existing
 from tidegate.cli.error_output import printable, reported_errors
-from tidegate.cli.flow.render import happening, on_one_line
+from tidegate.cli.flow.render import on_one_line, render_event
 from tidegate.cli.flow.run import RunNumber, flow
 from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.tables import clock
@@ -23,15 +23,13 @@ def events(
     run: RunNumber,
     deployment: ExistingDeployment,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until the run has ended.")
+        bool, typer.Option("--follow", help="Follow until the run has ended.")
     ] = False,
-    after: Annotated[
-        int, typer.Option(min=0, help="Only what comes behind the event of this number.")
-    ] = 0,
+    after: Annotated[int, typer.Option(min=0, help="Only events after the one with this id.")] = 0,
     database: DatabaseUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Tell what has happened to a run: its states, steps, signals, state and waits."""
+    """Print the events of a run: its states, steps, signals, state keys and waits."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.flows.client import flow_run
 
@@ -40,7 +38,7 @@ def events(
 
 
 def _line(event: FlowEvent) -> str:
-    return printable(f"{clock(event.at)}  {on_one_line(happening(event))}")
+    return printable(f"{clock(event.at)}  {on_one_line(render_event(event))}")
 
 
 def _json(event: FlowEvent) -> str:

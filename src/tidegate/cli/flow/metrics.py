@@ -1,4 +1,4 @@
-"""`tidegate flow metrics`: the figures of open runs, once, as a textfile collector takes them."""
+"""`tidegate flow metrics`: metrics of open runs, for a textfile collector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.cli.options import DatabaseUrl, ExistingDeployment
 
 @flow.command()
 def metrics(deployment: ExistingDeployment, database: DatabaseUrl = None) -> None:
-    """Print the figures of open runs in the text format of Prometheus."""
+    """Print the metrics of open runs in the text format of Prometheus."""
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         from tidegate.flows.metrics import metrics_text
 

@@ -1,4 +1,4 @@
-"""What a run of a flow gave: the results of its steps, as the JSON that is stored."""
+"""The results of a flow run, as the stored JSON."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from tidegate.store.flows.events import StepOutcome
     from tidegate.store.flows.runs import FlowRunInfo
 
-LONGEST = 200
-"""Characters of a result that are told beside a run."""
+MAX_INLINE = 200
+"""Characters of a result that are printed beside a run."""
 NOTHING = "null"
 ENDED_WELL = (StepState.COMPLETED, StepState.SKIPPED)
 
 
 def results(database: Database, run: int, step: str | None = None) -> Iterator[str]:
-    """Lines of JSON: what a step gave, or each of its items.
+    """Lines of JSON: the result of a step, or of each of its items.
 
-    Without a step, those that no other depends on; where there are several, each with its name.
+    Without a step, of all steps that no other depends on; several are printed with their names.
     """
     chosen = [outcome_of(database, run, step)] if step else _last(database, run)
     for it in chosen:
         if it.state not in ENDED_WELL:
             raise StepNotCompleted(run, it.step, it.state.value)
     for it in chosen:
-        for text in map(_printable, _given(database, run, it)):
+        for text in map(_printable, _results_of(database, run, it)):
             yield text if len(chosen) == 1 else _named(it.step, text)
 
 
 def outcome_of(database: Database, run: int, step: str) -> StepOutcome:
-    """What became of a step; raises `UnknownRunStep` where the run has none of this name."""
+    """The outcome of a step; raises `UnknownRunStep` if the run has no such step."""
     found = _outcomes(database, run)
     for it in found:
         if it.step == step:
@@ -45,18 +45,19 @@ def outcome_of(database: Database, run: int, step: str) -> StepOutcome:
 
 
 def ended(database: Database, run: FlowRunInfo) -> str:
-    """What has become of a run that was completed, and what it gave, or how that is printed."""
+    """A completed run in one line, with its result or the command that prints it."""
     last = _last(database, run.id)
     if len(last) != 1 or last[0].has_items:
-        return f"{sentence(run)}; `tidegate flow result {run.id}` prints what it gave"
-    (text,) = map(_printable, _given(database, run.id, last[0]))
-    if len(text) > LONGEST:
-        told = f"`tidegate flow result {run.id}` prints what {last[0].step} gave"
-        return f"{sentence(run)}; {told}"
-    return sentence(run) if text == NOTHING else f"{sentence(run)}; {last[0].step} gave {text}"
+        return f"{sentence(run)}; `tidegate flow result {run.id}` prints its results"
+    (text,) = map(_printable, _results_of(database, run.id, last[0]))
+    if len(text) > MAX_INLINE:
+        return (
+            f"{sentence(run)}; `tidegate flow result {run.id}` prints the result of {last[0].step}"
+        )
+    return sentence(run) if text == NOTHING else f"{sentence(run)}; {last[0].step} returned {text}"
 
 
-def _given(database: Database, run: int, of: StepOutcome) -> Iterator[str]:
+def _results_of(database: Database, run: int, of: StepOutcome) -> Iterator[str]:
     from tidegate.store.flows.runs import all_item_results, step_result
 
     if of.has_items:
@@ -74,7 +75,7 @@ def _outcomes(database: Database, run: int) -> list[StepOutcome]:
     from tidegate.store.flows.events import flow_outcomes
     from tidegate.store.flows.runs import flow_run
 
-    database.transact(lambda c: flow_run(c, run))  # says so if there is none
+    database.transact(lambda c: flow_run(c, run))  # raises if there is none
     return database.transact(lambda c: flow_outcomes(c, run))
 
 
@@ -83,7 +84,7 @@ def _named(step: str, text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """The same JSON, without anything that a terminal would obey."""
+    """The same JSON with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(it if it.isprintable() else json.dumps(it)[1:-1] for it in text)

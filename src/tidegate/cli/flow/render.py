@@ -1,4 +1,4 @@
-"""How runs of flows are told: a sentence, a table, everything about one of them."""
+"""Renders flow runs as text: one line, a table, or everything about one run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ NO_WORKER = "no worker is alive; start one with `tidegate flow worker FLOW`"
 
 
 def sentence(run: FlowRunInfo) -> str:
-    """What has become of a run."""
+    """The state of a run in one line."""
     because = f": {run.cause}" if run.cause else ""
     return printable(f"run {run.id} of flow {run.flow!r} is {run.state.value}{because}")
 
 
 def table(runs: Sequence[FlowRunInfo]) -> str:
-    """Many runs."""
+    """Runs as a table."""
     if not runs:
         return "no runs"
-    rows: list[tuple[str, ...]] = [("run", "flow", "key", "state", "begun", "cause")]
+    rows: list[tuple[str, ...]] = [("run", "flow", "key", "state", "started", "cause")]
     rows += [
         (str(it.id), it.flow, it.key, it.state.value, clock(it.begun_at), short(it.cause))
         for it in runs
@@ -42,25 +42,25 @@ def table(runs: Sequence[FlowRunInfo]) -> str:
     return printable("\n".join(aligned(rows)))
 
 
-def whole(sight: RunInspection) -> str:
+def whole(inspection: RunInspection) -> str:
     """Everything about one run."""
-    return printable("\n".join(_whole(sight)))
+    return printable("\n".join(_whole(inspection)))
 
 
-def _whole(sight: RunInspection) -> Iterator[str]:
-    yield sentence(sight.run)
+def _whole(inspection: RunInspection) -> Iterator[str]:
+    yield sentence(inspection.run)
     rows: list[tuple[str, ...]] = [
         ("step", "kind", "state", "items", "succeeded", "failed", "in flight", "last error")
     ]
-    rows += [_step_row(it) for it in sight.steps]
+    rows += [_step_row(it) for it in inspection.steps]
     yield from (f"  {line}" for line in aligned(rows))
-    yield from _state(sight.state)
-    yield from waits(sight.waits)
-    yield from (f"  {step} {signal_awaited(sight, step)}" for step in sight.signals)
-    yield from (f"  {step} {not_taken(sight, step)}" for step in sight.not_taken)
-    if sight.holdings:
-        yield "  at work"
-        yield from (f"    {line}" for line in workers(sight.holdings))
+    yield from _state(inspection.state)
+    yield from waits(inspection.waits)
+    yield from (f"  {step} {signal_awaited(inspection, step)}" for step in inspection.signals)
+    yield from (f"  {step} {unclaimed(inspection, step)}" for step in inspection.unclaimed)
+    if inspection.in_flight:
+        yield "  in flight"
+        yield from (f"    {line}" for line in workers(inspection.in_flight))
 
 
 def _step_row(it: StepProgress) -> tuple[str, ...]:
@@ -76,82 +76,80 @@ def _step_row(it: StepProgress) -> tuple[str, ...]:
 def _state(state: dict[str, StateValue]) -> Iterator[str]:
     if state:
         yield "  state"
-        told = [
+        rows = [
             (key, short(it.json), it.writer or "-", "-" if it.age is None else lasting(it.age))
             for key, it in state.items()
         ]
-        keys: list[tuple[str, ...]] = [("key", "value", "written by", "ago"), *told]
+        keys: list[tuple[str, ...]] = [("key", "value", "written by", "ago"), *rows]
         yield from (f"    {line}" for line in aligned(keys))
 
 
 def waits(found: Sequence[FlowWait]) -> Iterator[str]:
-    """What is waited for, since when, until when."""
+    """What tasks wait for, since when and until when."""
     if found:
         yield "  waiting"
     last: tuple[str, int] | None = None
     for it in found:
         if (it.step, it.position) != last:
             last = (it.step, it.position)
-            yield f"    {whose(it)}, since {clock(it.waiting_since)}{bound(it)}"
+            yield f"    {task_of(it)}, since {clock(it.waiting_since)}{bound(it)}"
         if it.standing is not None:
             yield f"      {it.standing}"
         if it.pipeline_run is not None:
             yield f"      run {it.pipeline_run} of a pipeline: `tidegate why {it.pipeline_run}`"
 
 
-def signal_awaited(sight: RunInspection, step: str) -> str:
-    """What a step waits for, and how it is given that."""
-    return f"waits for its signal: `tidegate flow signal {sight.run.id} {step} JSON`"
+def signal_awaited(inspection: RunInspection, step: str) -> str:
+    """That a step waits for its signal, and the command that delivers it."""
+    return f"waits for its signal: `tidegate flow signal {inspection.run.id} {step} JSON`"
 
 
-def not_taken(sight: RunInspection, step: str) -> str:
-    """For how long a step has been ready, and why no worker takes it."""
-    since = f"has been ready for {lasting(sight.not_taken[step])}"
-    if sight.workers == 0:
+def unclaimed(inspection: RunInspection, step: str) -> str:
+    """For how long a step has been ready, and why no worker claims it."""
+    since = f"has been ready for {lasting(inspection.unclaimed[step])}"
+    if inspection.workers == 0:
         return f"{since}: {NO_WORKER}"
-    those = (
-        "the worker that is" if sight.workers == 1 else f"the {sight.workers:,} workers that are"
-    )
-    return f"{since}: no worker takes it; {those} alive may be busy, or work for other flows"
+    alive = "the only worker" if inspection.workers == 1 else f"the {inspection.workers:,} workers"
+    return f"{since}: no worker claims it; {alive} may be busy, or serve other flows"
 
 
-def whose(it: FlowWait) -> str:
-    """The task that waits."""
+def task_of(it: FlowWait) -> str:
+    """The waiting task."""
     return it.step if it.position < 0 else f"{it.step} item {it.position}"
 
 
 def bound(it: FlowWait) -> str:
-    """How long it may."""
+    """For how much longer a task may wait."""
     if it.wait_until is None:
-        return ", for as long as it takes"
+        return ", without a timeout"
     left = (it.wait_until - datetime.now(UTC)).total_seconds()
-    return f", {lasting(left)} more at most" if left > 0 else ", and its bound has passed"
+    return f", {lasting(left)} more at most" if left > 0 else ", its timeout has passed"
 
 
-def workers(holdings: Sequence[WorkerTasks]) -> Iterator[str]:
-    """Which worker has what in hand, a line each."""
-    for worker in dict.fromkeys(it.worker for it in holdings):
-        tasks = [_held(it) for it in holdings if it.worker == worker]
+def workers(in_flight: Sequence[WorkerTasks]) -> Iterator[str]:
+    """The tasks in flight, one line per worker."""
+    for worker in dict.fromkeys(it.worker for it in in_flight):
+        tasks = [_tasks_of(it) for it in in_flight if it.worker == worker]
         yield f"{worker}: {', '.join(tasks)}"
 
 
-def _held(it: WorkerTasks) -> str:
+def _tasks_of(it: WorkerTasks) -> str:
     return f"{it.number:,} of {it.step}" if it.is_items else it.step
 
 
-def happening(event: FlowEvent) -> str:
-    """An event in words."""
+def render_event(event: FlowEvent) -> str:
+    """An event as one sentence."""
     detail, name = event.detail, event.name
     match event.kind:
         case "signal":
-            return f"step {name!r} has its signal, from {detail['by']}"
+            return f"step {name!r} received its signal from {detail['by']}"
         case "state":
             value = short(readable(_text(detail["value"]))) if "value" in detail else "a long value"
-            return f"state {name!r} is {value}, by {detail.get('by', 'nobody')}"
+            return f"state {name!r} is {value}, by {detail.get('by', 'unknown')}"
         case "policy":
             return f"step {name!r} tolerates {tolerated(detail.get('count'), detail.get('share'))}"
         case "wait" if detail["to"] == "begun":
-            return f"step {name!r} waits for {', '.join(detail['keys']) or 'something'}"
+            return f"step {name!r} waits for {', '.join(detail['keys']) or 'a condition'}"
         case "wait":
             return f"the wait of step {name!r} is {detail['to']}"
     ended_well = detail["to"] == "completed"  # although some items may have failed
@@ -160,18 +158,18 @@ def happening(event: FlowEvent) -> str:
 
 
 def tolerated(count: int | None, share: float | None) -> str:
-    """A failure policy in words.
+    """A failure policy as text.
 
     >>> tolerated(None, None), tolerated(1, None), tolerated(50, 0.25)
     ('no failed item', '1 failed item', '50 failed items and 25 % of all items')
     """
-    told = [] if count is None else [counted(count, "failed item")]
-    told += [] if share is None else [f"{share * 100:g} % of all items"]
-    return " and ".join(told) or "no failed item"
+    parts = [] if count is None else [counted(count, "failed item")]
+    parts += [] if share is None else [f"{share * 100:g} % of all items"]
+    return " and ".join(parts) or "no failed item"
 
 
 def lasting(seconds: float) -> str:
-    """A time that something takes.
+    """A duration as text.
 
     >>> lasting(0.26), lasting(12.3), lasting(75), lasting(7500)
     ('0.3 s', '12 s', '1 min 15 s', '2 h 5 min')
@@ -187,7 +185,7 @@ def lasting(seconds: float) -> str:
 
 
 def short(text: str | None) -> str:
-    """The first line of a text, if that is not too long; behind a colon also the last one.
+    """The first line of a text, shortened; after a colon also the last line.
 
     >>> short("PythonException: in a worker:\\n  Traceback …\\nKeyError: 'price'\\n")
     "PythonException: in a worker: KeyError: 'price'"
@@ -198,7 +196,7 @@ def short(text: str | None) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """A text for a log, which has a line for each thing.
+    """A text on one line, for a log.
 
     >>> on_one_line("in a worker:\\n  Traceback …\\nKeyError: 'price'\\n")
     "in a worker: Traceback … KeyError: 'price'"

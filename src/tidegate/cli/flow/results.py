@@ -1,4 +1,4 @@
-"""`tidegate flow result` and `failed`: what a run gave, and what of it did not succeed."""
+"""`tidegate flow result` and `failed`: the results of a run, and its failed items."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def result(
     step: Annotated[
         str | None,
         typer.Argument(
-            metavar="STEP", help="Of this step, and not of the last ones.", show_default=False
+            metavar="STEP", help="Of this step instead of the last ones.", show_default=False
         ),
     ] = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Print what a run gave, as JSON: a line for a step, or one for each item that succeeded.
+    """Print results as JSON: one line for a step, or one for each successful item.
 
-    Without STEP it is what those steps gave that no other depends on.
+    Without STEP, the results of the steps that no other step depends on.
     """
     with reported_errors(as_json=False), open_existing(deployment, database) as opened:
         for line in results(opened, run, step):
@@ -46,16 +46,16 @@ def failed(
     run: RunNumber,
     deployment: ExistingDeployment,
     step: Annotated[str | None, typer.Option(help="Of this step only.", show_default=False)] = None,
-    most: Annotated[int, typer.Option(min=1, help="The first so many.")] = 1000,
+    most: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the items of a run that have failed for good, with their first and last errors."""
+    """List the items of a run that have failed finally, with first and last error."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.store.flows.events import failed_tasks
         from tidegate.store.flows.runs import flow_run
 
-        opened.transact(lambda c: flow_run(c, run))  # says so if there is none
+        opened.transact(lambda c: flow_run(c, run))  # raises if there is none
         if step is not None:
             outcome_of(opened, run, step)
         number, tasks = opened.transact(lambda c: failed_tasks(c, run, step, most))
@@ -64,13 +64,13 @@ def failed(
 
 
 def printable_table(number: int, tasks: Sequence[FailedTask]) -> str:
-    """A line for each, and how many there are where that is more."""
+    """A line for each, and the total if that is more."""
     return "\n".join(printable(line) for line in _table(number, tasks))
 
 
 def _table(number: int, tasks: Sequence[FailedTask]) -> Iterator[str]:
     if not tasks:
-        yield "nothing has failed"
+        yield "no failed items"
         return
     rows: list[tuple[str, ...]] = [
         ("step", "position", "key", "attempts", "first cause", "last error")

@@ -1,4 +1,4 @@
-"""`tidegate flow run`, `list`, `show`: beginning and watching runs of flows, without Spark."""
+"""`tidegate flow run`, `list`, `show`: starts and inspects flow runs, without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 flow = typer.Typer(
     name="flow",
-    help="Durable flows: work for them, begin runs, see how far they are, and steer them.",
+    help="Durable flows: run workers, start runs, inspect and control them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -39,7 +39,7 @@ FlowName = Annotated[
     str, typer.Argument(metavar="FLOW", help="A flow, as package.module:attribute.")
 ]
 RunNumber = Annotated[
-    int, typer.Argument(metavar="RUN", help="The number of a run, as `flow list` shows it.")
+    int, typer.Argument(metavar="RUN", help="The id of a run, as `flow list` shows it.")
 ]
 
 
@@ -48,11 +48,11 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     name: FlowName,
     deployment: ExistingDeployment,
     value: Annotated[
-        str, typer.Option("--input", help="What the flow begins with, as JSON.", metavar="JSON")
+        str, typer.Option("--input", help="The input of the flow, as JSON.", metavar="JSON")
     ] = "null",
     key: Annotated[
         str | None,
-        typer.Option(help="Begin it once: the same key is the same run.", show_default=False),
+        typer.Option(help="Start it once: the same key is the same run.", show_default=False),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
     timeout: Annotated[
@@ -61,31 +61,31 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a run of a flow and say its number."""
+    """Start a run of a flow and print its id."""
     with reported_errors(as_json=as_json):
         found = find_flow(name)
         with created(deployment, database) as opened:
             from tidegate.flows.client import start_flow
 
-            with told_as_usage(found.name, value):
-                given = found.definition.input.decode(json_given(value))
-                started = start_flow(opened, found, given, key)
+            with as_usage_error(found.name, value):
+                input_ = found.definition.input.decode(checked_json(value))
+                started = start_flow(opened, found, input_, key)
             if not as_json:
                 _warn_without_workers(started)
             if wait:
                 watch_run(started, timeout, quiet=as_json)
             info = started.status()
-            told = sentence(info) if as_json or not wait else ended(opened, info)
-            typer.echo(json_text(to_builtins(info)) if as_json else told)
+            text = sentence(info) if as_json or not wait else ended(opened, info)
+            typer.echo(json_text(to_builtins(info)) if as_json else text)
 
 
 @flow.command(name="list")
 def list_(
     deployment: ExistingDeployment,
     name: Annotated[
-        str | None, typer.Option("--flow", help="Of this flow only.", show_default=False)
+        str | None, typer.Option("--flow", help="Only runs of this flow.", show_default=False)
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="The latest so many.")] = 100,
+    most: Annotated[int, typer.Option(min=1, help="At most this many.")] = 100,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,25 +101,23 @@ def list_(
 def show(
     run: RunNumber,
     deployment: ExistingDeployment,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Go on showing it until it has ended.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Watch it until it has ended.")] = False,
     timeout: Annotated[
         float, typer.Option(min=0, help="Watch no longer than this many seconds.")
     ] = 86_400.0,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how far a run is: its steps, their items, its state, and what it waits for."""
+    """Show a run: its steps and their items, its state keys, and what it waits for."""
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
         from tidegate.flows.client import flow_run
 
         found = flow_run(opened, run)
         if watch:
             watch_run(found, timeout, quiet=as_json)
-        sight = found.inspect()
-        told = ended(opened, sight.run) if watch else whole(sight)
-        typer.echo(json_text(_seen(sight)) if as_json else told)
+        inspection = found.inspect()
+        text = ended(opened, inspection.run) if watch else whole(inspection)
+        typer.echo(json_text(_as_json(inspection)) if as_json else text)
 
 
 def watch_run(run: FlowRun, timeout: float, *, quiet: bool) -> None:
@@ -130,30 +128,30 @@ def watch_run(run: FlowRun, timeout: float, *, quiet: bool) -> None:
         run.wait(timeout, on_change=look)
 
 
-def _seen(sight: RunInspection) -> dict[str, object]:
+def _as_json(inspection: RunInspection) -> dict[str, object]:
     return {
-        "run": to_builtins(sight.run),
-        "steps": to_builtins(sight.steps),
-        "state": {key: _valued(value) for key, value in sight.state.items()},
-        "waits": [_waited(it) for it in sight.waits],
-        "awaited_signals": sight.signals,
-        "at_work": to_builtins(sight.holdings),
-        "ready_seconds": sight.ready,
-        "workers": sight.workers,
+        "run": to_builtins(inspection.run),
+        "steps": to_builtins(inspection.steps),
+        "state": {key: _state_json(value) for key, value in inspection.state.items()},
+        "waits": [_wait_json(it) for it in inspection.waits],
+        "awaited_signals": inspection.signals,
+        "in_flight": to_builtins(inspection.in_flight),
+        "ready_seconds": inspection.ready,
+        "workers": inspection.workers,
     }
 
 
-def _valued(stored: StateValue) -> dict[str, object]:
-    told: dict[str, object] = to_builtins(stored)
-    return {"value": _value(told.pop("json")), **told}
+def _state_json(stored: StateValue) -> dict[str, object]:
+    fields: dict[str, object] = to_builtins(stored)
+    return {"value": _value(fields.pop("json")), **fields}
 
 
-def _waited(wait: FlowWait) -> dict[str, object]:
-    told: dict[str, object] = to_builtins(wait)
+def _wait_json(wait: FlowWait) -> dict[str, object]:
+    fields: dict[str, object] = to_builtins(wait)
     standing = wait.standing
     if standing is None:
-        return {**told, "behind": None}
-    far = {
+        return {**fields, "behind": None}
+    progress = {
         **to_builtins(standing),
         "value": _value(standing.value),
         "target": _value(standing.target),
@@ -161,11 +159,11 @@ def _waited(wait: FlowWait) -> dict[str, object]:
             **to_builtins(standing.condition), "target": _value(standing.condition.target),
         },
     }  # fmt: skip
-    return {**told, "standing": far, "behind": standing.behind}
+    return {**fields, "standing": progress, "behind": standing.behind}
 
 
 def _value(text: object) -> object:
-    """What is stored as JSON, as it is; what Python does not read, as it is written."""
+    """A stored JSON value; its text if Python cannot read it."""
     try:
         return None if text is None else json.loads(str(text))
     except ValueError:  # more digits than Python reads
@@ -181,24 +179,24 @@ def _warn_without_workers(run: FlowRun) -> None:
 
 @contextmanager
 def created(deployment: Path, database: str | None) -> Iterator[Database]:
-    """The database of a deployment, which need not have been there."""
+    """The database of a deployment, which is created if it does not exist."""
     from tidegate.runtime.deployment import open_deployment
 
-    with open_deployment(deployment, database) as place:
-        yield place.database
+    with open_deployment(deployment, database) as opened:
+        yield opened.database
 
 
 @contextmanager
-def told_as_usage(flow: str, given: str) -> Iterator[None]:
-    """An input of another type is as wrong as one that is no JSON."""
+def as_usage_error(flow: str, text: str) -> Iterator[None]:
+    """Report an input of the wrong type as a usage error, like invalid JSON."""
     try:
         yield
     except InvalidFlowValue as error:
-        raise InvalidFlowInput(flow, f"{given:.200}", error.reason) from error
+        raise InvalidFlowInput(flow, f"{text:.200}", error.reason) from error
 
 
-def json_given(text: str) -> str:
-    """The text, when it is JSON."""
+def checked_json(text: str) -> str:
+    """The text, if it is JSON."""
     try:
         msgspec.json.decode(text)
     except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""`tidegate flow worker`: a process that performs the tasks of flows."""
+"""`tidegate flow worker`: a process that executes the tasks of flows."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
     threads: Annotated[int, typer.Option(min=1, help="Handlers that run at the same time.")] = 8,
     lease: Annotated[
         float,
-        typer.Option(min=0.5, help="Seconds after which a silent worker is taken for dead."),
+        typer.Option(min=0.5, help="Seconds without a heartbeat after which a worker has failed."),
     ] = 6.0,
     name: Annotated[
-        str | None, typer.Option(help="What this process is called.", show_default=False)
+        str | None, typer.Option(help="The name of this process.", show_default=False)
     ] = None,
     metrics: Annotated[
         int | None,
@@ -41,20 +41,20 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             max=65_535,
             metavar="PORT",
             show_default=False,
-            help="Answer http://127.0.0.1:PORT/metrics for Prometheus.",
+            help="Serve http://127.0.0.1:PORT/metrics for Prometheus.",
         ),
     ] = None,
     database: DatabaseUrl = None,
     with_parent: WithParent = False,
 ) -> None:
-    """Perform the tasks of flows until interrupted.
+    """Execute the tasks of flows until interrupted.
 
-    Any number of workers may work for the same flows. What one that dies had in hand is done by
-    the others once its lease has expired; one that is interrupted finishes what is at work.
+    Any number of workers may serve the same flows. Tasks of a failed worker are executed by the
+    others once its lease has expired; an interrupted worker finishes its tasks in flight.
     """
     with reported_errors(as_json=False):
         stopped = stop_event(with_parent=with_parent)
-        flows = [flow for it in names for flow in find_flows(it)]
+        flows = [flow for name_ in names for flow in find_flows(name_)]
         say = begin_log(is_kept=with_parent)
         from tidegate.flows.worker.role import FlowWorkerRole
         from tidegate.flows.worker.worker import FlowWorker
@@ -63,12 +63,12 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
 
         called = process_name(name, "flow-worker")
         with (
-            open_deployment(deployment, database) as place,
-            Notifications(place.database) as notifications,
+            open_deployment(deployment, database) as opened,
+            Notifications(opened.database) as notifications,
             FlowWorker(
-                place.database, flows, notifications, threads, lease, called, root=place.root
+                opened.database, flows, notifications, threads, lease, called, root=opened.root
             ) as working,
-            _metrics(place.database, metrics, say),
+            _metrics(opened.database, metrics, say),
         ):
             run_role(FlowWorkerRole(working), None, stopped, say)
 

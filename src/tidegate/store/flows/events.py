@@ -123,7 +123,7 @@ def flow_waits(connection: psycopg.Connection, run: int, most: int = PAGE) -> li
 
 def tasks_by_worker(connection: psycopg.Connection, run: int) -> list[WorkerTasks]:
     """Which workers have tasks of a run in hand."""
-    rows = connection.execute(_SQL["holdings"].sql, {"run": run})
+    rows = connection.execute(_SQL["claimed_tasks"].sql, {"run": run})
     return [
         WorkerTasks(worker, queue.removesuffix("[]"), queue.endswith("[]"), number)
         for worker, queue, number in rows

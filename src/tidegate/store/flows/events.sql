@@ -21,7 +21,7 @@ WHERE run_id = %(run)s AND NOT is_target
 ORDER BY position, step, key
 LIMIT %(most)s;
 
--- name: holdings — Which workers have tasks of a run in hand.
+-- name: claimed_tasks — Which workers have claimed tasks of a run.
 SELECT owner, substr(queue, strpos(queue, '/') + 1), count(*)
 FROM tidegate.flow_task
 WHERE state = 'claimed' AND run_id = %(run)s
