@@ -23,9 +23,9 @@ from time import monotonic
 import psycopg
 
 from tidegate.cutover import Limits, PostgresTable, PostgresTarget
-from tidegate.cutover.backfill import fill
-from tidegate.cutover.change_consumer import IDLE, ConsumerLoop
-from tidegate.cutover.source import Source
+from tidegate.cutover.backfill import backfill
+from tidegate.cutover.change_consumer import IDLE, ChangeApplier
+from tidegate.cutover.source import TableSource
 from tidegate.cutover.targets import Indexes
 from tidegate.cutover.values import Portion
 from tidegate.spark import open_session
@@ -65,32 +65,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(database, TABLE.format(name="articles"), TABLE.format(name="unlogged"))
         for name in ("articles", "unlogged"):
             _run(database, ROWS.format(name=name, rows=given.rows))
-        offset = source.begin_log()
+        offset = source.start_log()
         _fill(database, source, indexes, given.rows)
         _writers(database, given.rows)
-        follower = ConsumerLoop(source, indexes, "v1", offset)
+        follower = ChangeApplier(source, indexes, "v1", offset)
         _follow(database, follower, given.rows)
         _staleness(database, indexes, follower, given.rows)
 
 
-def _fill(database: Database, source: Source, indexes: Indexes, rows: int) -> None:
+def _fill(database: Database, source: TableSource, indexes: Indexes, rows: int) -> None:
     portion, limits = Portion("v1", None, None), Limits()
     open_session("local[2]")
     _make(source, indexes, "warm")
-    fill(source, TARGET, database, Portion("warm", None, ("100",)), limits.piece, "local[2]")
+    backfill(source, TARGET, database, Portion("warm", None, ("100",)), limits.piece, "local[2]")
     _make(source, indexes, "v1")
-    ours = _timed(lambda: fill(source, TARGET, database, portion, limits.piece, "local[2]"))
+    ours = _timed(lambda: backfill(source, TARGET, database, portion, limits.piece, "local[2]"))
     _run(database, FLOOR.format(number=1))
     floor = _timed(lambda: _run(database, COPY.format(number=1)))
     _print("filling an index with Spark", rows / ours, rows / floor, "rows", "INSERT … SELECT")
 
 
-def _make(source: Source, indexes: Indexes, index: str) -> None:
+def _make(source: TableSource, indexes: Indexes, index: str) -> None:
     indexes.create(index, source.shape())
     source.register(indexes.identity(index))
 
 
-def _follow(database: Database, follower: ConsumerLoop, rows: int) -> None:
+def _follow(database: Database, follower: ChangeApplier, rows: int) -> None:
     follower.catch_up()
     changed = min(rows, 50_000)
     _run(database, f"UPDATE public.articles SET price = price + 1 WHERE id <= {changed}")
@@ -117,7 +117,7 @@ def _writers(database: Database, rows: int) -> None:
     _print("writing to a table that is logged", logged, unlogged, "updates", "one that is not")
 
 
-def _staleness(database: Database, indexes: Indexes, follower: ConsumerLoop, rows: int) -> None:
+def _staleness(database: Database, indexes: Indexes, follower: ChangeApplier, rows: int) -> None:
     indexes.switch("v1", SwitchRecord("the benchmark"), database.transact)
     with (
         _following(follower),
@@ -147,7 +147,7 @@ def _probe(url: str) -> list[float]:
 
 
 @contextmanager
-def _following(follower: ConsumerLoop) -> Iterator[None]:
+def _following(follower: ChangeApplier) -> Iterator[None]:
     with _thread(follower.catch_up, IDLE):
         yield
 

@@ -92,7 +92,7 @@ def _cut_over(hall: Hall, index: str, run: FlowRun) -> Cutover:
 
 
 def _far(hall: Hall, run: FlowRun) -> str:
-    step = hall.step(run, "fill")
+    step = hall.step(run, "backfill")
     return f": {step.succeeded} of {step.spawned} portions are filled"
 
 
@@ -108,7 +108,7 @@ def _replace(hall: Hall, seen: Seen) -> None:
     """Another index, by workers that die."""
     mortal = hall.hire(STEMMED)
     run = start_cutover(hall.database, stemmed, "articles_v2")
-    hall.until("filling articles_v2", lambda: hall.step(run, "fill").succeeded >= 1)
+    hall.until("backfilling articles_v2", lambda: hall.step(run, "backfill").succeeded >= 1)
     mortal.kill()
     hall.teller.tell("a worker is killed while it fills articles_v2; another goes on")
     before = seen.found

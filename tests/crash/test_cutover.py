@@ -238,10 +238,10 @@ def test_readers_are_moved_while_everything_goes_wrong(
     assert first.index == "search.articles_v1"
     with traffic(shop, seed=6) as going:
         run = hall.begin("articles_v2")
-        wait_until(lambda: hall.progress(run, "fill") >= 1, BOUND)
+        wait_until(lambda: hall.progress(run, "backfill") >= 1, BOUND)
         hall.hire()
         hall.workers[0].kill()
-        wait_until(lambda: hall.progress(run, "fill") >= 2, BOUND)
+        wait_until(lambda: hall.progress(run, "backfill") >= 2, BOUND)
         _refuse(shop, "articles_v2")
         wait_until(lambda: "out of order" in (hall.state(run, "held_up_by") or ""), BOUND)
         _accept(shop, "articles_v2")

@@ -1,4 +1,4 @@
-"""`tidegate cutover …`: making an index, moving readers to it and back, and removing old ones."""
+"""`tidegate cutover …`: create an index, switch readers to it and back, remove old ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 cutover = typer.Typer(
     name="cutover",
-    help="Cutovers: make an index of a table, move readers to it without downtime, and back.",
+    help="Cutovers: create an index, switch readers to it without downtime, and back.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -40,15 +40,15 @@ def start(
     name: ReindexName,
     index: IndexName,
     deployment: ExistingDeployment,
-    wait: Annotated[bool, typer.Option("--wait", help="Show it until it has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Watch it until it has ended.")] = False,
     timeout: Annotated[
         float, typer.Option(min=0, help="Wait no longer than this many seconds.")
     ] = 86_400.0,
     database: DatabaseUrl = None,
 ) -> None:
-    """Make an index and switch readers to it; `flow worker` does the work.
+    """Create an index and switch readers to it; `flow worker` does the work.
 
-    Begun again under the same name, it is the same run; an alias has one cutover at a time.
+    The same name is the same run; an alias has one cutover at a time.
     """
     with reported_errors(as_json=False):
         found = find_reindex(name)
@@ -60,7 +60,7 @@ def start(
                 watch_run(run, timeout, quiet=False)
             typer.echo(sentence(run.status()))
             if wait:
-                typer.echo(_told(asdict(run.result("finish"))))
+                typer.echo(_summary(asdict(run.result("finish"))))
 
 
 @cutover.command()
@@ -70,15 +70,15 @@ def show(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell which index readers see, which others there are, and how fresh each is."""
+    """Show the indexes: which one readers use, and how fresh each is."""
     with reported_errors(as_json=as_json):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
             from tidegate.cutover import indexes_of
 
             known = indexes_of(opened, found)
-            told = json_text([asdict(it) for it in known])
-            typer.echo(told if as_json else _table(found.target.alias, known))
+            text = json_text([asdict(index) for index in known])
+            typer.echo(text if as_json else _table(found.target.alias, known))
 
 
 @cutover.command()
@@ -86,22 +86,22 @@ def reverse(
     name: ReindexName,
     deployment: ExistingDeployment,
     bound: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait until the index before is fresh.")
+        float, typer.Option(min=0, help="Seconds to wait until the previous index is fresh.")
     ] = 30.0,
     stale: Annotated[
-        bool, typer.Option("--stale", help="Go back at once, also to an index that is behind.")
+        bool, typer.Option("--stale", help="Switch at once, also to an index that is behind.")
     ] = False,
     database: DatabaseUrl = None,
 ) -> None:
-    """Let readers go back to the index before, once that has all changes."""
+    """Switch readers back to the previous index, once it has all changes."""
     with reported_errors(as_json=False):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
-            from tidegate.cutover import reverse as go_back
+            from tidegate.cutover import reverse as switch_back
 
             by = getpass.getuser()
-            index = go_back(opened, found, by=by, bound=bound, is_stale_borne=stale)
-            typer.echo(f"{found.target.alias} stands for {index}")
+            index = switch_back(opened, found, by=by, bound=bound, allow_stale=stale)
+            typer.echo(f"{found.target.alias} points to {index}")
 
 
 @cutover.command()
@@ -111,7 +111,7 @@ def retire(
     deployment: ExistingDeployment,
     database: DatabaseUrl = None,
 ) -> None:
-    """Remove an index that readers do not see, and end what keeps it fresh."""
+    """Remove an index that readers do not use, and its feed."""
     with reported_errors(as_json=False):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
@@ -128,53 +128,53 @@ def feed(
     deployment: ExistingDeployment,
     database: DatabaseUrl = None,
 ) -> None:
-    """Keep an index fresh again that nobody keeps so; `flow worker` does the work."""
+    """Start a feed for an index that has none; `flow worker` does the work."""
     with reported_errors(as_json=False):
         found = find_reindex(name)
         with open_existing(deployment, database) as opened:
-            from tidegate.cutover import feed as keep_fresh
+            from tidegate.cutover import feed as start_feed
 
-            typer.echo(f"run {keep_fresh(opened, found, index).id} keeps {index} fresh")
+            typer.echo(f"run {start_feed(opened, found, index).id} keeps {index} fresh")
 
 
-# --- telling ---------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------
 
 
 def _table(alias: str, known: Sequence[IndexStatus]) -> str:
     if not known:
-        return f"{alias} has no index; `tidegate cutover begin` makes one"
+        return f"{alias} has no index; `tidegate cutover start` creates one"
     rows: list[tuple[str, ...]] = [
         ("index", "readers", "kept fresh by", "pending", "behind", "switched to")
     ]
     rows += [_row(it) for it in known if it.is_here]
-    troubles = [f"  {told}" for it in known if (told := _trouble(it))]
-    return printable("\n".join([alias, *(f"  {line}" for line in aligned(rows)), *troubles]))
+    notes = [f"  {note}" for it in known if (note := _note(it))]
+    return printable("\n".join([alias, *(f"  {line}" for line in aligned(rows)), *notes]))
 
 
-def _trouble(it: IndexStatus) -> str:
+def _note(it: IndexStatus) -> str:
     if not it.is_here:
-        return f"the log is kept for {it.index} as well, which is not here"
+        return f"the log is also retained for {it.index}, which is not an index of this deployment"
     if it.held_up_by:
-        return f"{it.index} is held up: {it.held_up_by}"
+        return f"{it.index} is blocked: {it.held_up_by}"
     if it.is_current and it.run is None:
-        return f"readers see {it.index}, which nobody keeps fresh: `tidegate cutover feed`"
+        return f"readers use {it.index}, which has no feed: `tidegate cutover feed`"
     return ""
 
 
 def _row(it: IndexStatus) -> tuple[str, ...]:
     return (
         it.index,
-        "see it" if it.is_current else "-",
-        f"run {it.run} of {it.flow}" if it.run else "nobody",
+        "current" if it.is_current else "-",
+        f"run {it.run} of {it.flow}" if it.run else "-",
         "-" if it.pending is None else f"{it.pending:,}",
         "-" if it.behind is None else f"{it.behind:.1f} s",
         clock(it.switched_at) if it.switched_at else "-",
     )
 
 
-def _told(made: dict[str, object]) -> str:
+def _summary(cutover: dict[str, object]) -> str:
     return printable(
-        "{index}: {rows:,} rows compared, {changes:,} changes followed; at the switch"
+        "{index}: {rows:,} rows verified, {changes:,} changes consumed; at the switch"
         " {pending_at_switch:,} were pending, the oldest {staleness_at_switch:.2f} s old."
-        " Run {feed} keeps it fresh.".format_map(made)
+        " Run {feed} keeps it fresh.".format_map(cutover)
     )

@@ -1,14 +1,14 @@
-"""Cutovers: readers move from one index to another without noticing, and can move back.
+"""Cutovers: replace an index of a table without downtime, and reverse that.
 
-    create ──┬─▶ fill ─▶ compare ─▶ switch ──┐
-             └─▶ follow ─────────────────────┴─▶ finish        a `Reindex` is this flow
+    create ──┬─▶ backfill ─▶ verify ─▶ switch ──┐
+             └─▶ consume changes ───────────────┴─▶ finish        a `Reindex` is this flow
 
-A `PostgresTable` is what is indexed; its changes are logged by triggers from the first step on. A
-`Target` holds versioned indexes and one alias that readers use. Spark fills the new index by ranges
-of the key while a follower applies the changes, in any order and any number of times: a row never
-overwrites a newer one. The alias is switched when everything was filled and compared, and the
-follower has passed what was committed when the switch was wanted. From then on a *feed*, a flow of
-its own, keeps the index fresh; that of the index before goes on as well, so that one can go back.
+A `PostgresTable` is the source; triggers log its changes from the first step on. A `Target` holds
+versioned indexes and one alias that readers use. Spark backfills the new index by key ranges while
+a change consumer applies the log, in any order and any number of times: a row never overwrites a
+newer one. The alias is switched when the backfill is complete and verified, and the consumer has
+passed what was committed when the switch was requested. From then on a *feed*, a flow of its own,
+keeps the index fresh; the feed of the previous index continues, so that the switch can be reversed.
 """
 
 from tidegate.cutover.operations import feed, indexes_of, retire, reverse, start_cutover

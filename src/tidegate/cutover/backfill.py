@@ -1,7 +1,7 @@
-"""Filling an index: one Spark job for each portion of the table, its ranges in parallel.
+"""Backfill of an index: one Spark job per portion of the table, with its key ranges in parallel.
 
-Spark's workers read a range each, with the versions of its rows, and write it. Whatever is done
-twice changes nothing, so a job may die at any moment and is run again.
+Each Spark task reads a range with the versions of its rows and writes it. Writes are idempotent, so
+a failed job is simply run again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from tidegate.store import Database
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.cutover.source import Source
+    from tidegate.cutover.source import TableSource
     from tidegate.cutover.targets import Target
     from tidegate.cutover.values import Portion
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Writes batches of rows to an index, in a worker of Spark's."""
+    """Writes batches of rows to an index, in a Spark task."""
 
     url: str
     target: Target
     index: str
     identity: str
-    """Of the index that rows are read for; a job may outlive it, and its name be given again."""
+    """Of the index that rows are read for; a job may outlive it, and its name be reused."""
 
     def __call__(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -39,10 +39,10 @@ class Write:
             indexes.write(self.index, batch, self.identity)
 
 
-def fill(
-    source: Source, target: Target, own: Database, portion: Portion, piece: int, master: str
+def backfill(
+    source: TableSource, target: Target, own: Database, portion: Portion, piece: int, master: str
 ) -> int:
-    """Write the rows of a portion to its index, in pieces of so many rows; how many there were."""
+    """Write the rows of a portion to its index, in pieces of so many rows; returns their number."""
     from tidegate.spark import open_session
     from tidegate.spark.key_range_source import Reading, write_each
 

@@ -1,8 +1,8 @@
-"""Following a table: its changes are applied to an index, again and again, in order.
+"""Change consumer: applies the change log of a table to an index, in order.
 
-Everything up to the oldest transaction that is still running is read, page by page. A page is a
-list of keys; their rows are read as they are at that moment, so many changes of one row are one
-write. The offset is told after the write, never before: whoever takes over repeats a little.
+The log is read page by page up to the oldest running transaction. A page is a list of keys, whose
+current rows are read, so many changes of one row are one write. The offset is stored after the
+write, never before: after a failure a few changes are applied again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidegate.cutover.decide import Patience, is_worth_telling
+from tidegate.cutover.decide import RetryBudget, should_store_offset
 from tidegate.errors import (
     ClaimLost,
     FlowCancelled,
@@ -25,41 +25,41 @@ from tidegate.errors import (
 from tidegate.faults import crash_point
 
 if TYPE_CHECKING:
-    from tidegate.cutover.source import Source
+    from tidegate.cutover.source import TableSource
     from tidegate.cutover.targets import Indexes
     from tidegate.store.cutover.tables import TableShape
 
 log = logging.getLogger(__name__)
 
 PAGE = 1000
-"""Changes that are applied at once."""
+"""Changes that are applied together."""
 IDLE = 0.1
-"""Seconds between two looks at a log in which nothing was."""
+"""Seconds between two reads of an empty log."""
 STALL = 5.0
-"""Seconds without movement after which it is said who holds it up."""
+"""Seconds without progress after which the blocking transaction is reported."""
 TRIM_EVERY, TRIM_FOR = 5.0, 1.0
-"""Seconds from one shortening of the log to the next, and for which changes wait behind it."""
+"""Seconds between two trims of the log, and the longest that changes wait behind one."""
 ENDS = (ClaimLost, FlowCancelled, FlowRunClosed, IndexDiffers, NotFollowed, OffsetAhead)
-"""What ends a follower at once: the work is somebody else's, or nobody's, or of no use."""
+"""Errors that end a consumer at once: its claim or run is gone, or the index is unusable."""
 
 
-class ConsumerLoop:
+class ChangeApplier:
     """Applies the changes of a table to one index, from an offset on."""
 
-    def __init__(self, source: Source, indexes: Indexes, index: str, offset: int) -> None:
+    def __init__(self, source: TableSource, indexes: Indexes, index: str, offset: int) -> None:
         self._source = source
         self._indexes = indexes
         self.index = index
         self.identity = indexes.identity(index)
         self.offset = offset
-        """All changes of transactions before it are in the index."""
+        """The index has all changes of earlier transactions."""
         self.applied = 0
         self._shape: TableShape | None = None
 
     def catch_up(self, on_page: Callable[[int], None] = lambda _: None) -> int:
-        """Apply everything that can be read; `on_page` hears of every page, with its changes.
+        """Apply everything that can be read; calls `on_page` with the size of each full page.
 
-        Raises `OffsetAhead` where the table's server has not come as far as the index.
+        Raises `OffsetAhead` if the log of the table ends before the offset of the index.
         """
         after, before = -1, self.applied
         while True:
@@ -75,7 +75,7 @@ class ConsumerLoop:
             on_page(len(found.rows))
 
     def _check_bound(self, bound: int) -> None:
-        """An offset is a bound that was read before, and on one server bounds never go back."""
+        """Offsets are earlier bounds, and on one server bounds never decrease."""
         if bound < self.offset:
             raise OffsetAhead(self.index, str(self._source.table), self.offset, bound)
 
@@ -85,7 +85,7 @@ class ConsumerLoop:
         try:
             rows = self._source.rows_of(keys, self._shape)
         except TableChanged:
-            self._shape = None  # asked for again when the changes are tried again
+            self._shape = None  # read again with the next attempt
             raise
         crash_point("cutover.apply.before_write")
         self._indexes.write(self.index, rows, self.identity)
@@ -93,86 +93,86 @@ class ConsumerLoop:
 
 
 class ChangeConsumer:
-    """Lets a follower work until it is told to end, bears refusals, and tells how far it is."""
+    """Runs a `ChangeApplier` in rounds: retries failures, stores offsets, reports blockers."""
 
     def __init__(
         self,
-        follower: ConsumerLoop,
-        source: Source,
-        tell: Callable[[int], None],
-        complain: Callable[[str], None],
+        applier: ChangeApplier,
+        source: TableSource,
+        store_offset: Callable[[int], None],
+        report_blocked: Callable[[str], None],
         patience: float,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._follower = follower
+        self._applier = applier
         self._source = source
-        self._tell = tell
-        self._complain = complain
+        self._store_offset = store_offset
+        self._report_blocked = report_blocked
         self._check = check
-        self._patience = Patience(follower.index, patience)
-        self._told = follower.offset
-        self._told_at = self._moved_at = monotonic()
+        self._retries = RetryBudget(applier.index, patience)
+        self._stored = applier.offset
+        self._stored_at = self._moved_at = monotonic()
         self._trimmed_at = 0.0
-        self._complaint: str | None = None
-        """What was said last; nobody knows at first what another has said before it died."""
+        self._blocked_by: str | None = None
+        """What was reported last; unknown at first, since an earlier attempt may have reported."""
 
     def round(self, watermark: int | None) -> float:
-        """Apply what there is; answers for how long to wait until the next round.
+        """Apply all available changes; returns how long to wait before the next round.
 
-        `watermark` is what somebody waits for, if anybody does. However much there is, `check` is
-        called every now and then, and may raise to end it.
+        `watermark` is the offset that the switch waits for, if any. `check` is called after each
+        page and may raise to end the round.
         """
-        before = self._follower.offset
+        before = self._applier.offset
         try:
-            applied = self._follower.catch_up(lambda page: self._turn(page, watermark))
-            self._say(applied, watermark)
-            self._look(before)
+            applied = self._applier.catch_up(lambda page: self._on_page(page, watermark))
+            self._store(applied, watermark)
+            self._check_progress(before)
             self._trim()
         except ENDS:
             raise
-        except Exception as refusal:  # noqa: BLE001  whatever a source or a target refuses with
-            pause = self._patience.bear(refusal, monotonic())
-            log.warning("%s: changes wait, %s", self._follower.index, refusal)
-            self._set_complaint(f"{type(refusal).__name__}: {refusal}")
+        except Exception as error:  # noqa: BLE001  sources and targets raise anything
+            pause = self._retries.pause_after(error, monotonic())
+            log.warning("%s: retrying changes after %s", self._applier.index, error)
+            self._set_blocked(f"{type(error).__name__}: {error}")
             return pause
-        self._patience.relieve()
+        self._retries.reset()
         return IDLE
 
-    def _turn(self, applied: int, watermark: int | None) -> None:
-        """A page is over. The offset stays where it is within a transaction of many pages."""
+    def _on_page(self, applied: int, watermark: int | None) -> None:
+        """After a page; within a transaction of many pages the offset does not move."""
         self._check()
-        self._say(applied, watermark)
+        self._store(applied, watermark)
 
-    def _say(self, applied: int, watermark: int | None) -> None:
-        offset, now = self._follower.offset, monotonic()
-        if is_worth_telling(self._told, offset, applied, now - self._told_at, watermark):
-            self._tell(offset)
-            self._told, self._told_at = offset, now
+    def _store(self, applied: int, watermark: int | None) -> None:
+        offset, now = self._applier.offset, monotonic()
+        if should_store_offset(self._stored, offset, applied, now - self._stored_at, watermark):
+            self._store_offset(offset)
+            self._stored, self._stored_at = offset, now
 
-    def _look(self, before: int) -> None:
-        """Say who holds it up when it does not move although there is something ahead."""
+    def _check_progress(self, before: int) -> None:
+        """Report the blocking transaction if there are changes ahead and no progress."""
         now = monotonic()
-        if self._follower.offset > before:
+        if self._applier.offset > before:
             self._moved_at = now
-            self._set_complaint("")
-        elif self._complaint is None:
-            self._set_complaint("")
+            self._set_blocked("")
+        elif self._blocked_by is None:
+            self._set_blocked("")
         elif now - self._moved_at > STALL:
             self._moved_at = now
-            is_behind = self._source.head() > self._follower.offset
-            self._set_complaint(self._source.holder() if is_behind else "")
+            is_behind = self._source.head() > self._applier.offset
+            self._set_blocked(self._source.holder() if is_behind else "")
 
-    def _set_complaint(self, text: str) -> None:
-        if text != self._complaint:
-            self._complain(text)
-            self._complaint = text
+    def _set_blocked(self, text: str) -> None:
+        if text != self._blocked_by:
+            self._report_blocked(text)
+            self._blocked_by = text
 
     def _trim(self) -> None:
-        begun = monotonic()
-        if begun - self._trimmed_at <= TRIM_EVERY:
+        started = monotonic()
+        if started - self._trimmed_at <= TRIM_EVERY:
             return
-        while self._source.tell_offset(self._follower.identity, self._told):
+        while self._source.advance(self._applier.identity, self._stored):
             self._check()
-            if monotonic() - begun > TRIM_FOR:
-                return  # changes come first; the next round goes on with it
-        self._trimmed_at = begun
+            if monotonic() - started > TRIM_FOR:
+                return  # changes come first; the next round continues
+        self._trimmed_at = started

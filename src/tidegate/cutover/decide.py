@@ -1,4 +1,4 @@
-"""Decisions of a cutover, from values alone."""
+"""Pure decisions of a cutover."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from tidegate.cutover.values import BackfilledPortion
 from tidegate.errors import PortionsApart, StreamStalled
 from tidegate.store.cutover.tables import Key
 
-QUIET = 1.0
-"""Seconds after which an offset is told although nothing was changed."""
+STORE_IDLE_AFTER = 1.0
+"""Seconds after which an offset is stored although no change was applied."""
 RETRIES = Backoff(first=0.2, longest=5.0, jitter=0.0)
 
 
-def is_worth_telling(
-    told: int, offset: int, applied: int, seconds: float, watermark: int | None
+def should_store_offset(
+    stored: int, offset: int, applied: int, seconds: float, watermark: int | None
 ) -> bool:
-    """Whether the state should know of an offset: it moves with every transaction, also of others.
+    """Whether to store an offset, which moves with every transaction of the server.
 
-    >>> is_worth_telling(told=5, offset=9, applied=0, seconds=0.1, watermark=None)
+    >>> should_store_offset(stored=5, offset=9, applied=0, seconds=0.1, watermark=None)
     False
-    >>> is_worth_telling(told=5, offset=9, applied=0, seconds=0.1, watermark=8)
+    >>> should_store_offset(stored=5, offset=9, applied=0, seconds=0.1, watermark=8)
     True
     """
-    opens = watermark is not None and told < watermark <= offset
-    return offset > told and (applied > 0 or seconds >= QUIET or opens)
+    opens = watermark is not None and stored < watermark <= offset
+    return offset > stored and (applied > 0 or seconds >= STORE_IDLE_AFTER or opens)
 
 
 def rows_of_whole(filled: Iterable[BackfilledPortion]) -> int:
-    """The rows of all portions, in order, which have to leave out nothing; else `PortionsApart`.
+    """The rows of all portions; raises `PortionsApart` if those leave out a key range.
 
     >>> from tidegate.cutover.values import Portion
     >>> parts = [Portion("v1", None, ("7",)), Portion("v1", ("7",), None)]
@@ -48,12 +48,12 @@ def rows_of_whole(filled: Iterable[BackfilledPortion]) -> int:
 
 
 def _shown(key: Key | None, is_over: bool = False) -> str:
-    """A key for a sentence; None is the first, or the last where all is over."""
+    """A key as text; None is the first, or the last if `is_over`."""
     return "/".join(key) if key else "the end" if is_over else "the beginning"
 
 
 def differing(source: Mapping[Key, int], index: Mapping[Key, int]) -> dict[Key, str]:
-    """The keys whose rows are not the same, and how.
+    """The keys whose rows differ, and how.
 
     >>> differing({("1",): 7, ("2",): 8}, {("2",): 9, ("3",): 1})
     {('1',): 'missing', ('2',): 'different', ('3',): 'too much'}
@@ -67,7 +67,7 @@ def differing(source: Mapping[Key, int], index: Mapping[Key, int]) -> dict[Key, 
 
 
 def examples(differences: Mapping[Key, str], most: int = 3) -> str:
-    """Some of them for a sentence.
+    """Some differences as text.
 
     >>> examples({("1",): "missing", ("a", "2"): "different"})
     '1 is missing, a/2 is different'
@@ -77,8 +77,8 @@ def examples(differences: Mapping[Key, str], most: int = 3) -> str:
 
 
 @dataclass
-class Patience:
-    """For how long a source or a target may refuse before its follower gives up."""
+class RetryBudget:
+    """Bounds how long failures of a source or a target are retried."""
 
     index: str
     bound: float
@@ -86,7 +86,7 @@ class Patience:
     since: float = 0.0
     times: int = 0
 
-    def bear(self, error: BaseException, now: float) -> float:
+    def pause_after(self, error: BaseException, now: float) -> float:
         """The pause before the next attempt; raises `StreamStalled` from the first error."""
         if self.first is None:
             self.first, self.since = error, now
@@ -96,6 +96,6 @@ class Patience:
         self.times += 1
         return RETRIES.pause(self.times)
 
-    def relieve(self) -> None:
-        """Something went well."""
+    def reset(self) -> None:
+        """Called after a success."""
         self.first, self.times = None, 0

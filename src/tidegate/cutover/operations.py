@@ -1,4 +1,4 @@
-"""Beginning cutovers, and after one: which indexes there are, going back, removing old ones."""
+"""Operations on cutovers: start, status of the indexes, reverse, retire, feed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tidegate.cutover.reindex import Reindex
-    from tidegate.cutover.source import Source
+    from tidegate.cutover.source import TableSource
     from tidegate.cutover.targets import Indexes
     from tidegate.store import Connection, Database
     from tidegate.store.cutover.change_log import Lag
@@ -39,34 +39,34 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 0.1
+POLL_EVERY = 0.1
 END_BOUND = 30.0
-"""Seconds for which it is waited that a feed ends."""
+"""Seconds to wait for the end of a feed."""
 LAG_BOUND = 3.0
-"""Seconds for which a source is asked how stale an index is that is switched to all the same."""
+"""Seconds to wait for the source before switching to a possibly stale index."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """An index of an alias: what it is to readers, and how fresh it is."""
+    """An index of an alias: whether readers use it, and how fresh it is."""
 
     index: str
     is_current: bool
     run: int | None
-    """Of the flow that makes it or keeps it fresh; None: nobody does."""
+    """The run that creates it or keeps it fresh; None if there is none."""
     flow: str | None
     offset: int | None
-    """Up to where it has all changes; the log is kept from there on."""
+    """It has all changes up to here; the log is retained from here on."""
     pending: int | None
-    """Changes that it does not have, of 10,000 at most."""
+    """Changes that it lacks, counted up to 10,000."""
     behind: float | None
-    """Seconds since the oldest of those was made."""
+    """Seconds since the oldest of them."""
     switched_at: datetime | None
     held_up_by: str = ""
-    """What keeps changes from it, for people."""
+    """What blocks its changes, as text."""
     is_here: bool = True
-    """Otherwise the log is kept for it, and `index` is its identity: it is another deployment's,
-    or was dropped by hand."""
+    """Otherwise only the log is retained for it, and `index` is its identity: it belongs to another
+    deployment or was dropped manually."""
 
 
 def start_cutover(database: Database, reindex: Reindex, index: str) -> FlowRun:
@@ -92,27 +92,29 @@ def start_cutover(database: Database, reindex: Reindex, index: str) -> FlowRun:
 
 def _check_alone(connection: Connection, reindex: Reindex, indexes: Indexes, index: str) -> None:
     if index == indexes.alias:
-        raise CutoverRefused(index, "that is the name of the alias itself; give it another one")
+        raise CutoverRefused(index, "that is the name of the alias; choose another one")
     for name, run in _keepers(connection, reindex, indexes):
         if run.flow == reindex.name and name != index:
-            reason = f"run {run.id} is moving readers to {name}; wait for it, or cancel it"
+            reason = f"run {run.id} is switching readers to {name}; wait for it, or cancel it"
             raise CutoverRefused(index, reason)
 
 
 def _check_not_removed(run: FlowRunInfo, indexes: Indexes, index: str) -> None:
     is_over = run.state in {FlowState.COMPLETED, FlowState.CANCELED}
     if is_over and not indexes.is_there(index):
-        raise CutoverRefused(index, f"run {run.id} had this name, and is over; give it another one")
+        raise CutoverRefused(
+            index, f"run {run.id} has used this name and is over; choose another one"
+        )
 
 
 def indexes_of(database: Database, reindex: Reindex) -> list[IndexStatus]:
-    """The indexes of an alias, and whatever else the log of its table is kept for."""
+    """The indexes of an alias, and other consumers that the log of its table is retained for."""
     with reindex.opened(database) as (source, indexes):
         current = indexes.current()
         found = database.transact(lambda c: switches(c, indexes.alias))
         times = {it.index: it.at for it in reversed(found)}
-        keeping = _all_keeping(database, reindex, source, indexes)
-        ordered = sorted(keeping.items(), key=lambda it: it[0] != current)
+        keepers = _all_keepers(database, reindex, source, indexes)
+        ordered = sorted(keepers.items(), key=lambda it: it[0] != current)
         return [
             _status(source, name, it, is_current=name == current, switched_at=times.get(name))
             for name, it in ordered
@@ -125,33 +127,34 @@ def reverse(
     *,
     by: str,
     bound: float = 30.0,
-    is_stale_borne: bool = False,
+    allow_stale: bool = False,
 ) -> str:
-    """Let readers go back to the index before; answers which that is.
+    """Switch readers back to the previous index; returns its name.
 
-    First it is waited until that one has everything that was committed when this was asked for.
+    First waits until that index has everything that was committed at the time of the call.
     """
     with reindex.opened(database) as (source, indexes):
         previous = _previous(database, indexes)
         offset = partial(_offset, database, reindex, indexes, previous)
-        trouble = partial(_trouble, database, reindex, indexes, previous)
-        if not is_stale_borne:
-            _wait_fresh(source, previous, offset, bound, trouble)
-        lag = _lag_if_told(source, offset())
+        blocked_by = partial(_blocked_by, database, reindex, indexes, previous)
+        if not allow_stale:
+            _wait_fresh(source, previous, offset, bound, blocked_by)
+        lag = _lag_or_none(source, offset())
         indexes.switch(previous, SwitchRecord(by, lag=lag), database.transact)
         return previous
 
 
 def retire(database: Database, reindex: Reindex, index: str) -> None:
-    """Remove an index that readers do not use, and what keeps it fresh.
+    """Remove an index that readers do not use, and its feed.
 
-    Given up first, forgotten then, and dropped last: after a crash it can be done again.
+    Excluded from switches first, then unregistered, and dropped last: after a failure it can be
+    repeated.
     """
     with reindex.opened(database) as (source, indexes):
         name = indexes.qualified(index)
         for run in _give_up(database, reindex, indexes, name):
             _wait_ended(database, name, run)
-        source.forget_follower(indexes.identity(name))
+        source.forget_consumer(indexes.identity(name))
         indexes.drop(name)
 
 
@@ -178,18 +181,18 @@ def feed(database: Database, reindex: Reindex, index: str) -> FlowRun:
 def _check_unfed(
     connection: Connection, reindex: Reindex, indexes: Indexes, index: str, key: str
 ) -> None:
-    """A run under this key is the one that is begun: its transaction was repeated."""
+    """A run under this key is the one being started: its transaction was repeated."""
     indexes.check_usable(index)
     for run in _keepers_of(connection, reindex, indexes, index):
         if run.key != key:
             raise FeedRefused(index, f"run {run.id} of {run.flow} keeps it fresh")
     if not was_shown(connection, indexes.alias, index):
-        reason = "readers never saw it, so it may lack rows; retire it, and begin another index"
+        reason = "it was never switched to, so it may lack rows; retire it and create another index"
         raise FeedRefused(index, reason)
 
 
 def _give_up(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> list[int]:
-    """Let nobody switch to an index any more, and end its feeds; or nothing of both."""
+    """Exclude an index from switches and cancel its feeds, in one transaction."""
     ended: list[int] = []
 
     def together(work: Callable[[Any], None]) -> None:
@@ -207,7 +210,7 @@ def _end_feeds(connection: Connection, reindex: Reindex, indexes: Indexes, index
     keepers = _keepers_of(connection, reindex, indexes, index)
     for run in keepers:
         if run.flow == reindex.name:
-            raise IndexInUse(index, f"run {run.id} is making it; cancel that first")
+            raise IndexInUse(index, f"run {run.id} is creating it; cancel that first")
         store.cancel_flow(connection, run.id, "its index is retired")
     return [it.id for it in keepers]
 
@@ -216,21 +219,21 @@ def _previous(database: Database, indexes: Indexes) -> str:
     alias = indexes.alias
     found = database.transact(lambda c: switches(c, alias, 1))
     if not found or found[0].previous is None:
-        raise NothingToReverse(alias, "it never stood for another index")
+        raise NothingToReverse(alias, "it has never pointed to another index")
     previous = found[0].previous
     if previous == indexes.current():
-        raise NothingToReverse(alias, f"it stands for {previous} already")
+        raise NothingToReverse(alias, f"it points to {previous} already")
     if not indexes.is_there(previous):
         raise NothingToReverse(alias, f"{previous} was removed")
     return previous
 
 
 def _wait_fresh(
-    source: Source,
+    source: TableSource,
     index: str,
     offset: Callable[[], int | None],
     bound: float,
-    trouble: Callable[[], str],
+    blocked_by: Callable[[], str],
 ) -> None:
     watermark, deadline = source.head(), monotonic() + bound
     while (known := offset()) is None or known < watermark:
@@ -239,46 +242,46 @@ def _wait_fresh(
         if monotonic() > deadline:
             lag = source.lag(known)
             changes = counted(lag.changes, "change")
-            raise IndexBehind(index, changes, lag.seconds, bound, trouble())
-        sleep(LOOK_EVERY)
+            raise IndexBehind(index, changes, lag.seconds, bound, blocked_by())
+        sleep(POLL_EVERY)
 
 
 def _wait_ended(database: Database, index: str, run: int) -> None:
     deadline = monotonic() + END_BOUND
     while database.transact(lambda c: store.flow_run(c, run)).closed_at is None:
         if monotonic() > deadline:
-            raise IndexInUse(index, f"its feed, run {run}, does not end; is its worker frozen?")
-        sleep(LOOK_EVERY)
+            raise IndexInUse(index, f"its feed, run {run}, does not end; check its worker")
+        sleep(POLL_EVERY)
 
 
-def _lag_if_told(source: Source, offset: int | None) -> Lag | None:
-    """Whoever goes back may do so because the source is in trouble; that is no reason not to."""
+def _lag_or_none(source: TableSource, offset: int | None) -> Lag | None:
+    """The lag, or None if the source does not answer, which must not prevent a reverse."""
     if offset is None:
         return None
     try:
         return source.lag(offset, LAG_BOUND)
-    except Exception as trouble:  # noqa: BLE001  whatever a source refuses with
-        log.warning("%s does not say how stale the index is: %s", source.table, trouble)
+    except Exception as error:  # noqa: BLE001  a source raises anything
+        log.warning("cannot read the lag of %s: %s", source.table, error)
         return None
 
 
-# ── what keeps indexes fresh ──
+# ── runs that keep indexes fresh ──
 
 
 @dataclass(frozen=True, slots=True)
-class _Keeping:
-    """What is done for an index: by which run, and how far that is."""
+class _Keeper:
+    """The run that keeps an index fresh, and how far it is."""
 
     run: FlowRunInfo | None = None
     offset: int | None = None
-    trouble: str = ""
+    blocked_by: str = ""
     is_here: bool = True
 
 
 def _keepers(
     connection: Connection, reindex: Reindex, indexes: Indexes
 ) -> list[tuple[str, FlowRunInfo]]:
-    """The open runs that make indexes or keep them fresh."""
+    """The open runs that create indexes or keep them fresh."""
     names = [reindex.feed.name, reindex.name]
     found = store.open_flows_by_input(connection, names, "index")
     return [(indexes.qualified(name), run) for name, run in found]
@@ -291,47 +294,47 @@ def _keepers_of(
 
 
 def _offset(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> int | None:
-    """How far an index is; None when nobody keeps it fresh."""
+    """How far an index is; None if no run keeps it fresh."""
     found = database.transact(lambda c: _keepers_of(c, reindex, indexes, index))
-    return max((_keeping(database, it).offset or 0 for it in found), default=None)
+    return max((_read_keeper(database, it).offset or 0 for it in found), default=None)
 
 
-def _trouble(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> str:
-    """What keeps changes from an index, as far as its keepers say."""
+def _blocked_by(database: Database, reindex: Reindex, indexes: Indexes, index: str) -> str:
+    """What blocks the changes of an index, as its runs report."""
     found = database.transact(lambda c: _keepers_of(c, reindex, indexes, index))
-    told = [_keeping(database, it).trouble for it in found]
-    return "; ".join(it for it in told if it) or "see that workers for its feed are alive"
+    reasons = [_read_keeper(database, run).blocked_by for run in found]
+    return "; ".join(filter(None, reasons)) or "check that workers for its feed are running"
 
 
-def _keeping(database: Database, run: FlowRunInfo) -> _Keeping:
+def _read_keeper(database: Database, run: FlowRunInfo) -> _Keeper:
     _, values = database.transact(lambda c: store.flow_state(c, run.id))
     found = {key: msgspec.json.decode(it.json) for key, it in values.items() if it.json is not None}
-    return _Keeping(run, found.get("consumer_offset"), found.get("held_up_by") or "")
+    return _Keeper(run, found.get("consumer_offset"), found.get("held_up_by") or "")
 
 
-def _all_keeping(
-    database: Database, reindex: Reindex, source: Source, indexes: Indexes
-) -> dict[str, _Keeping]:
-    """Of each index, and under its identity of what is none here and still keeps the log."""
-    known, followers = indexes.known(), source.followers()
+def _all_keepers(
+    database: Database, reindex: Reindex, source: TableSource, indexes: Indexes
+) -> dict[str, _Keeper]:
+    """By index; and by identity for consumers that are no index of this alias."""
+    known, consumers = indexes.known(), source.consumers()
     keepers = database.transact(lambda c: _keepers(c, reindex, indexes))
-    strangers = followers.keys() - set(known.values())
+    foreign = consumers.keys() - set(known.values())
     return {
-        **{name: _Keeping(offset=followers.get(it)) for name, it in known.items()},
-        **{name: _keeping(database, run) for name, run in keepers},
-        **{it: _Keeping(offset=followers[it], is_here=False) for it in sorted(strangers)},
+        **{name: _Keeper(offset=consumers.get(it)) for name, it in known.items()},
+        **{name: _read_keeper(database, run) for name, run in keepers},
+        **{it: _Keeper(offset=consumers[it], is_here=False) for it in sorted(foreign)},
     }
 
 
 def _status(
-    source: Source,
+    source: TableSource,
     index: str,
-    keeping: _Keeping,
+    keeper: _Keeper,
     *,
     is_current: bool,
     switched_at: datetime | None,
 ) -> IndexStatus:
-    run, offset = keeping.run, keeping.offset
+    run, offset = keeper.run, keeper.offset
     lag = source.lag(offset) if offset is not None else None
     return IndexStatus(
         index=index,
@@ -342,6 +345,6 @@ def _status(
         pending=lag.changes if lag else None,
         behind=lag.seconds if lag else None,
         switched_at=switched_at,
-        held_up_by=keeping.trouble,
-        is_here=keeping.is_here,
+        held_up_by=keeper.blocked_by,
+        is_here=keeper.is_here,
     )

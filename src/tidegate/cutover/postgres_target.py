@@ -1,6 +1,6 @@
-"""PostgreSQL as a target: tables with full text, in the database of the flow itself.
+"""PostgreSQL as a target: tables with full-text search, in the database of the flow.
 
-There the alias is switched in the transaction that writes the flow's state.
+The alias is switched in the transaction that writes the flow's state.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class PostgresTarget:
     alias: str
     """The view that readers use, as schema.name."""
     text: tuple[str, ...] = ()
-    """The columns whose words are to be found by `document @@ to_tsquery(…)`."""
+    """The columns that `document @@ to_tsquery(…)` searches."""
     language: str = "simple"
-    """By the rules of which language: a text search configuration of PostgreSQL."""
+    """The text search configuration of PostgreSQL."""
 
     @contextmanager
     def open(self, own: Database) -> Iterator[PostgresIndexes]:
-        """Use it."""
+        """Open it."""
         search = SearchColumns(self.text, self.language)
         yield PostgresIndexes(own, TableName.parse(self.alias), search)
 
 
 class PostgresIndexes:
-    """Indexes that are being used."""
+    """The open target."""
 
     def __init__(self, database: Database, alias: TableName, search: SearchColumns) -> None:
         self._database = database
@@ -51,46 +51,46 @@ class PostgresIndexes:
 
     @property
     def alias(self) -> str:
-        """The whole name of the alias."""
+        """The qualified name of the alias."""
         return str(self._alias)
 
     def qualified(self, index: str) -> str:
-        """The whole name of an index: it is in the schema of its alias."""
+        """The qualified name of an index, which is in the schema of its alias."""
         return str(self._name(index))
 
     def create(self, index: str, shape: TableShape) -> None:
-        """Make an index for rows of this shape."""
+        """Create an index for rows of this shape."""
         name = self._name(index)
         shape.only(self._search.columns, index)
 
-        def made(connection: Connection) -> None:
+        def create(connection: Connection) -> None:
             create_index(connection, name, shape, self._search, self._alias)
             indexes.check_alias(connection, self._alias, name)
 
-        self._database.transact(made)
+        self._database.transact(create)
 
     def is_there(self, index: str) -> bool:
-        """Whether there is an index of this name."""
+        """Whether an index of this name exists."""
         return self._database.transact(lambda c: indexes.exists(c, self._name(index)))
 
     def columns(self, index: str) -> tuple[str, ...]:
-        """The columns that rows of an index have to bring."""
+        """The columns that rows of an index need."""
         return tuple(it.name for it in self._shape(index).columns)
 
     def identity(self, index: str) -> str:
-        """What tells an index from all others, also from those that had its name before."""
+        """An identifier that is unique to this index, also among reused names."""
         return self._database.transact(lambda c: indexes.identity(c, self._name(index)))
 
     def known(self) -> dict[str, str]:
-        """The indexes that were made for the alias, each with its identity."""
+        """The indexes of the alias, each with its identity."""
         return self._database.transact(lambda c: indexes.known(c, self._alias))
 
     def is_empty(self, index: str) -> bool:
-        """Whether nothing was ever written to an index."""
+        """Whether an index was never written to."""
         return self._database.transact(lambda c: indexes.is_empty(c, self._name(index)))
 
     def check_usable(self, index: str) -> None:
-        """Raise when this is no index of the alias, or was given up."""
+        """Raise if this is not an index of the alias, or is retired."""
         self._database.transact(lambda c: indexes.check_usable(c, self._name(index), self._alias))
 
     def write(self, index: str, rows: pa.Table, identity: str | None = None) -> int:
@@ -99,7 +99,7 @@ class PostgresIndexes:
         return self._database.transact(lambda c: indexes.write(c, name, shape, rows, identity))
 
     def digest(self, index: str, within: KeyRange, shape: TableShape) -> RangeDigest:
-        """What the rows of a range come to that are not deleted."""
+        """Count and checksum of the rows of a range that are not deleted."""
         return self._database.transact(
             lambda c: tables.digest(c, self._name(index), shape, within, LIVE)
         )
@@ -111,11 +111,11 @@ class PostgresIndexes:
         )
 
     def current(self) -> str | None:
-        """The index that the alias stands for."""
+        """The index that the alias points to."""
         return self._database.transact(lambda c: indexes.current(c, self._alias))
 
     def switch(self, index: str, noted: SwitchRecord, together: Together) -> None:
-        """Let the alias stand for an index, in one transaction with what is done together."""
+        """Point the alias to an index, in one transaction with `together`."""
         name = self._name(index)
 
         def switched(connection: Connection) -> None:
@@ -124,7 +124,7 @@ class PostgresIndexes:
         together(switched)
 
     def give_up(self, index: str, together: Together) -> None:
-        """Let the alias never stand for an index again, and hold it for what is done together."""
+        """Exclude an index from later switches, and lock the alias for `together`."""
         name = self._name(index)
 
         def given_up(connection: Connection) -> None:

@@ -1,7 +1,7 @@
-"""The canonical cutover as a flow, ready to use, and the feed that keeps an index fresh after it.
+"""The cutover as a flow, and the feed that keeps an index fresh after it.
 
-Functions of a flow are run again after a crash, from their first line: everything here may be
-repeated, and what must not move in between is in the flow's state.
+Step functions run again after a failure, from their first line: everything here may be repeated.
+Values that must not change between attempts are in the flow's state.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from tidegate.cutover.backfill import fill
-from tidegate.cutover.change_consumer import ChangeConsumer, ConsumerLoop
+from tidegate.cutover.backfill import backfill
+from tidegate.cutover.change_consumer import ChangeApplier, ChangeConsumer
 from tidegate.cutover.decide import rows_of_whole
 from tidegate.cutover.targets import Indexes, Target
 from tidegate.cutover.values import (
@@ -29,7 +29,7 @@ from tidegate.cutover.values import (
     Switched,
     VerifiedPortion,
 )
-from tidegate.cutover.verify import compare
+from tidegate.cutover.verify import verify
 from tidegate.errors import CutoverRefused, GateClosed
 from tidegate.faults import crash_point
 from tidegate.flows import Backoff, Context, Flow, all_of, is_set, reached
@@ -38,31 +38,31 @@ from tidegate.store.cutover.indexes import SwitchRecord, switch_of, switches
 from tidegate.store.flows.runs import flow_state
 
 if TYPE_CHECKING:
-    from tidegate.cutover.source import PostgresTable, Source
+    from tidegate.cutover.source import PostgresTable, TableSource
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.store import Connection, Database
 
 OFTEN = Backoff(first=0.2, longest=5.0)
 RETRIES = 100
-"""Of a portion, or of the switch: a target may refuse for some minutes."""
+"""Of a portion, or of the switch: a target may be unavailable for some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How a cutover is cut into pieces, and for how long it waits."""
+    """Sizes and timeouts of a cutover."""
 
     portion: int = 200_000
-    """Rows that one Spark job fills in; what is done again when a worker dies with it."""
+    """Rows that one Spark job backfills, and repeats after a failure."""
     piece: int = 20_000
-    """Rows that one of Spark's workers has in its memory at once."""
+    """Rows that one Spark task holds in memory."""
     gate_timeout: float = 3600.0
-    """Seconds for which the switch waits for the follower."""
+    """Seconds for which the switch waits for the change consumer."""
     patience: float = 600.0
-    """Seconds for which a source or a target may refuse before a follower gives up."""
+    """Seconds for which failures of a source or a target are retried."""
 
 
 class Reindex:
-    """A cutover of one alias, declared: `flow` makes an index and switches to it, `feed` follows.
+    """The declaration of a cutover: `flow` creates an index and switches, `feed` keeps it fresh.
 
     Reindex("articles", PostgresTable("shop.articles"), PostgresTarget("search.articles"))
     """
@@ -82,7 +82,7 @@ class Reindex:
         self._master = master
         self.feed = Flow(f"{name}-feed")
         self.feed_offset = self.feed.state("consumer_offset", int, monotonic=True)
-        self._feed_trouble = self.feed.state("held_up_by", str)
+        self._feed_blocked_by = self.feed.state("held_up_by", str)
         self.flow = Flow(name)
         self.backfill_done = self.flow.state("backfill_done", bool)
         self.consumer_offset = self.flow.state("consumer_offset", int, monotonic=True)
@@ -90,7 +90,7 @@ class Reindex:
         self.switch_done = self.flow.state("switch_done", bool)
         self.previous_index = self.flow.state("previous_index", str)
         self.drain_watermark = self.flow.state("drain_watermark", int)
-        self._trouble = self.flow.state("held_up_by", str)
+        self._blocked_by = self.flow.state("held_up_by", str)
         self._gate = all_of(
             is_set(self.backfill_done), reached(self.consumer_offset, self.target_watermark)
         )
@@ -99,7 +99,7 @@ class Reindex:
 
     @property
     def flows(self) -> tuple[Flow, Flow]:
-        """What a worker works for."""
+        """The flows that a worker has to serve."""
         return self.flow, self.feed
 
     def _declare_feed(self) -> None:
@@ -108,38 +108,40 @@ class Reindex:
             retries=RETRIES,
             backoff=OFTEN,
             resumable=True,
-            writes=(self.feed_offset, self._feed_trouble),
+            writes=(self.feed_offset, self._feed_blocked_by),
         )(self._keep_fresh)
 
     def _declare_flow(self) -> None:
         flow = self.flow
         create = flow.step(name="create", retries=5, backoff=OFTEN)(self._create)
-        portions = flow.generator(name="fill", depends_on=create, retries=20, backoff=OFTEN)(
+        portions = flow.generator(name="backfill", depends_on=create, retries=20, backoff=OFTEN)(
             self._portions
         )
-        portions.handler(name="fill_portion", retries=RETRIES, backoff=OFTEN, concurrency=1)(
-            self._fill
+        portions.handler(name="backfill_portion", retries=RETRIES, backoff=OFTEN, concurrency=1)(
+            self._backfill
         )
-        filled = flow.reduce(portions, name="filled", writes=self.backfill_done)(self._filled)
-        follow = flow.step(
-            name="follow",
+        backfilled = flow.reduce(portions, name="backfilled", writes=self.backfill_done)(
+            self._backfilled
+        )
+        consume = flow.step(
+            name="consume",
             depends_on=create,
             retries=RETRIES,
             backoff=OFTEN,
             resumable=True,
-            writes=(self.consumer_offset, self.drain_watermark, self._trouble),
+            writes=(self.consumer_offset, self.drain_watermark, self._blocked_by),
             reads=(self.switch_done, self.target_watermark),
-        )(self._follow)
-        compared = flow.map_step(
-            name="compare",
-            depends_on=(portions, filled),
+        )(self._consume)
+        verified = flow.map_step(
+            name="verify",
+            depends_on=(portions, backfilled),
             retries=3,
             backoff=OFTEN,
             reads=self.consumer_offset,
-        )(self._compare)
+        )(self._verify)
         switch = flow.step(
             name="switch",
-            depends_on=(create, compared),
+            depends_on=(create, verified),
             retries=RETRIES,
             backoff=OFTEN,
             writes=(self.target_watermark, self.switch_done, self.previous_index),
@@ -150,23 +152,23 @@ class Reindex:
                 self.switch_done,
             ),
         )(self._switch)
-        flow.step(name="finish", depends_on=(switch, follow), retries=20, backoff=OFTEN)(
+        flow.step(name="finish", depends_on=(switch, consume), retries=20, backoff=OFTEN)(
             self._finish
         )
 
     # ── steps of the flow ──
 
-    def _create(self, context: Context, wanted: CutoverRequest) -> Created:
+    def _create(self, context: Context, request: CutoverRequest) -> Created:
         with self._open(context) as (source, indexes):
-            source.begin_log()
-            indexes.create(wanted.index, source.shape())
-            identity = indexes.identity(wanted.index)
-            if not indexes.is_empty(wanted.index):
-                source.registered(identity)  # what is in it can only be followed from there
-            return Created(wanted.index, source.register(identity))
+            source.start_log()
+            indexes.create(request.index, source.shape())
+            identity = indexes.identity(request.index)
+            if not indexes.is_empty(request.index):
+                source.registered(identity)  # its rows are only up to date from there on
+            return Created(request.index, source.register(identity))
 
     def _portions(self, context: Context, created: Created) -> Iterator[Portion]:
-        """Each bound is saved before it is used: rows come and go, and it is not found again."""
+        """Each bound is saved before it is used, since concurrent changes would move it."""
         with self._open(context) as (source, _):
             if context.cursor is None:
                 high = source.bound_after(None, self._limits.portion)
@@ -181,61 +183,61 @@ class Reindex:
                 high = source.bound_after(portion.high, self._limits.portion)
                 portion = Portion(created.index, portion.high, high)
 
-    def _fill(self, context: Context, portion: Portion) -> BackfilledPortion:
+    def _backfill(self, context: Context, portion: Portion) -> BackfilledPortion:
         own = _task(context).database
         with self.source.open(own) as source:
-            rows = fill(source, self.target, own, portion, self._limits.piece, self._master)
+            rows = backfill(source, self.target, own, portion, self._limits.piece, self._master)
         return BackfilledPortion(portion, rows)
 
-    def _filled(self, context: Context, filled: Iterator[BackfilledPortion]) -> int:
-        rows = rows_of_whole(filled)
+    def _backfilled(self, context: Context, portions: Iterator[BackfilledPortion]) -> int:
+        rows = rows_of_whole(portions)
         context.set_state(self.backfill_done, True)
         return rows
 
-    def _follow(self, context: Context, created: Created) -> ConsumedChanges:
+    def _consume(self, context: Context, created: Created) -> ConsumedChanges:
         with self._open(context) as (source, indexes):
             offset = context.set_state_once(self.consumer_offset, created.offset)
-            follower = ConsumerLoop(source, indexes, indexes.qualified(created.index), offset)
+            applier = ChangeApplier(source, indexes, indexes.qualified(created.index), offset)
             self._until(
-                context, follower, source, lambda: self._is_drained(context, source, follower)
+                context, applier, source, lambda: self._is_drained(context, source, applier)
             )
-            return ConsumedChanges(follower.applied, follower.offset)
+            return ConsumedChanges(applier.applied, applier.offset)
 
-    def _is_drained(self, context: Context, source: Source, follower: ConsumerLoop) -> bool:
-        """Whether everything is applied that was committed when the switch was noticed."""
+    def _is_drained(self, context: Context, source: TableSource, applier: ChangeApplier) -> bool:
+        """Whether everything is applied that was committed when the switch was seen."""
         if not context.get_state(self.switch_done):
             return False
         drained = context.get_state(self.drain_watermark)
         if drained is None:
             drained = context.set_state_once(self.drain_watermark, source.head())
-        return follower.offset >= drained
+        return applier.offset >= drained
 
-    def _compare(self, context: Context, filled: BackfilledPortion, _: int) -> VerifiedPortion:
+    def _verify(self, context: Context, backfilled: BackfilledPortion, _: int) -> VerifiedPortion:
         with self._open(context) as (source, indexes):
-            return compare(
+            return verify(
                 source,
                 indexes,
-                filled.portion,
+                backfilled.portion,
                 lambda: context.get_state(self.consumer_offset) or 0,
             )
 
     def _switch(
-        self, context: Context, created: Created, compared: Iterator[VerifiedPortion]
+        self, context: Context, created: Created, verified: Iterator[VerifiedPortion]
     ) -> Switched:
-        """Once: readers who went back since then are left where they are."""
+        """Switch once: a later reverse is left as it is."""
         with self._open(context) as (source, indexes):
             index = indexes.qualified(created.index)
             if not context.get_state(self.switch_done):
                 self._wait_and_switch(context, index, source, indexes)
                 crash_point("cutover.switch.after_commit")
-        rows = sum(it.rows for it in compared)
-        made = _task(context).database.transact(lambda c: switch_of(c, context.run))
-        if made is None:  # somebody had switched by hand
+        rows = sum(portion.rows for portion in verified)
+        switch = _task(context).database.transact(lambda c: switch_of(c, context.run))
+        if switch is None:  # the alias was switched manually
             return Switched(index, None, rows, 0, 0.0)
-        return Switched(index, made.previous, rows, made.pending or 0, made.staleness or 0.0)
+        return Switched(index, switch.previous, rows, switch.pending or 0, switch.staleness or 0.0)
 
     def _wait_and_switch(
-        self, context: Context, index: str, source: Source, indexes: Indexes
+        self, context: Context, index: str, source: TableSource, indexes: Indexes
     ) -> None:
         context.set_state_once(self.target_watermark, source.head())
         context.wait_for_state(self._gate, timeout=self._limits.gate_timeout)
@@ -249,24 +251,24 @@ class Reindex:
     def _together(
         self, context: Context, index: str, alias: str, work: Callable[[Any], None]
     ) -> None:
-        def proven(connection: Connection) -> None:
-            self._prove(connection, context.run, index)
+        def checked(connection: Connection) -> None:
+            self._check_gate(connection, context.run, index)
             self._check_latest(connection, context.run, index, alias)
             work(connection)
             crash_point("cutover.switch.before_commit")
 
-        context.with_state({self.switch_done: True}, proven)
+        context.with_state({self.switch_done: True}, checked)
 
     def _check_latest(self, connection: Connection, run: int, index: str, alias: str) -> None:
-        """One that failed and is tried again does not take readers back to an older index."""
+        """A retried cutover does not switch readers back to an older index."""
         later = [
             it.run for it in switches(connection, alias) if it.run is not None and it.run > run
         ]
         if later:
             raise CutoverRefused(index, f"run {max(later)} has switched {alias} since")
 
-    def _prove(self, connection: Connection, run: int, index: str) -> None:
-        """The gate holds in the transaction that switches, whatever was seen before it."""
+    def _check_gate(self, connection: Connection, run: int, index: str) -> None:
+        """Check the gate again in the transaction that switches."""
         _, values = flow_state(connection, run)
         known = {name: it.json for name, it in values.items()}
         done, offset, target = (
@@ -278,8 +280,8 @@ class Reindex:
             raise GateClosed(self.target.alias, index, reason)
 
     def _finish(self, context: Context, switched: Switched, followed: ConsumedChanges) -> Cutover:
-        feeding = FeedRequest(switched.index, followed.offset)
-        feed = start_flow(_task(context).database, self.feed, feeding, key=context.identity)
+        request = FeedRequest(switched.index, followed.offset)
+        feed = start_flow(_task(context).database, self.feed, request, key=context.identity)
         return Cutover(
             switched.index,
             switched.previous,
@@ -292,50 +294,50 @@ class Reindex:
 
     # ── the feed ──
 
-    def _keep_fresh(self, context: Context, feeding: FeedRequest) -> None:
+    def _keep_fresh(self, context: Context, request: FeedRequest) -> None:
         with self._open(context) as (source, indexes):
-            offset = context.set_state_once(self.feed_offset, feeding.offset)
-            follower = ConsumerLoop(source, indexes, feeding.index, offset)
-            self._until(context, follower, source, lambda: False)
+            offset = context.set_state_once(self.feed_offset, request.offset)
+            applier = ChangeApplier(source, indexes, request.index, offset)
+            self._until(context, applier, source, lambda: False)
 
-    # ── how ──
+    # ── helpers ──
 
     def _until(
         self,
         context: Context,
-        follower: ConsumerLoop,
-        source: Source,
+        applier: ChangeApplier,
+        source: TableSource,
         is_over: Callable[[], bool],
     ) -> None:
-        following = ChangeConsumer(
-            follower,
+        consumer = ChangeConsumer(
+            applier,
             source,
-            tell=lambda offset: context.set_state("consumer_offset", offset),
-            complain=lambda text: context.set_state("held_up_by", text),
+            store_offset=lambda offset: context.set_state("consumer_offset", offset),
+            report_blocked=lambda text: context.set_state("held_up_by", text),
             patience=self._limits.patience,
             check=context.check,
         )
-        is_gated = context.step == "follow"
+        is_gated = context.step == "consume"
         while True:
             context.check()
             watermark = context.get_state(self.target_watermark) if is_gated else None
-            pause = following.round(watermark)
+            pause = consumer.round(watermark)
             if is_over():
                 return
             _task(context).wait_cancelled(pause)
 
     @contextmanager
-    def _open(self, context: Context) -> Iterator[tuple[Source, Indexes]]:
+    def _open(self, context: Context) -> Iterator[tuple[TableSource, Indexes]]:
         with self.opened(_task(context).database) as both:
             yield both
 
     @contextmanager
-    def opened(self, own: Database) -> Iterator[tuple[Source, Indexes]]:
-        """The source and the target, on the database of the flow."""
+    def opened(self, own: Database) -> Iterator[tuple[TableSource, Indexes]]:
+        """Open the source and the target."""
         with self.source.open(own) as source, self.target.open(own) as indexes:
             yield source, indexes
 
 
 def _task(context: Context) -> TaskContext:
-    """In a worker a context is always this; the protocol keeps databases from users' functions."""
+    """In a worker every context is one; the protocol hides the database from user code."""
     return cast("TaskContext", context)

@@ -1,4 +1,4 @@
-"""The table that is indexed, and the log of its changes."""
+"""The source table of a cutover, and its change log."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 BUSY_BOUND = 60.0
-"""Seconds for which a moment without writers is looked for."""
+"""Seconds to wait for a lock on the table."""
 BUSY_PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresTable:
-    """A table of PostgreSQL, with a primary key, whose rows are to be found in an index."""
+    """A table of PostgreSQL with a primary key, to be indexed."""
 
     table: str
     """As schema.table; without a schema, in `public`."""
     columns: tuple[str, ...] = ()
-    """Those that the index holds, beside the key; by default all."""
+    """The columns of the index beside the key; by default all."""
     url: str | None = None
-    """Of its database; by default it is in the database of the flow."""
+    """The URL of its database; by default the database of the flow."""
 
     @contextmanager
-    def open(self, own: Database) -> Iterator[Source]:
-        """Use it; `own` is the database of the flow."""
+    def open(self, own: Database) -> Iterator[TableSource]:
+        """Open it; `own` is the database of the flow."""
         if self.url is None:
-            yield Source(own, TableName.parse(self.table), self.columns)
+            yield TableSource(own, TableName.parse(self.table), self.columns)
             return
         with Database(self.url).attach() as database:
-            yield Source(database, TableName.parse(self.table), self.columns)
+            yield TableSource(database, TableName.parse(self.table), self.columns)
 
 
-class Source:
-    """A table that is being used."""
+class TableSource:
+    """An open source table."""
 
     def __init__(self, database: Database, table: TableName, columns: tuple[str, ...]) -> None:
         self._database = database
@@ -58,53 +58,53 @@ class Source:
 
     @property
     def url(self) -> str:
-        """Of its database."""
+        """The URL of its database."""
         return self._database.url
 
     def shape(self, columns: Sequence[str] = ()) -> TableShape:
-        """Its key and those of its columns that are wanted."""
-        whole = self._ask(tables.shape_of)
-        wanted = columns or self._columns
-        shape = whole.only(wanted, str(self.table)) if wanted else whole
+        """Its key and the requested columns."""
+        whole = self._run(tables.shape_of)
+        chosen = columns or self._columns
+        shape = whole.only(chosen, str(self.table)) if chosen else whole
         shape.check_types(str(self.table))
         return shape
 
     # ── rows ──
 
     def bound_after(self, low: Key | None, rows: int) -> Key | None:
-        """The key so many rows behind another; None when there are fewer."""
-        return self._ask(tables.bound_after, self.shape(), low, rows)
+        """The key that many rows after another; None if there are fewer."""
+        return self._run(tables.bound_after, self.shape(), low, rows)
 
     def pieces(self, within: KeyRange, rows: int) -> list[KeyRange]:
-        """A range in pieces of so many rows."""
-        bounds = self._ask(tables.bounds_within, self.shape(), within, rows)
+        """A range split into pieces of so many rows."""
+        bounds = self._run(tables.bounds_within, self.shape(), within, rows)
         ends = [within.low, *(it for it in bounds if it != within.high), within.high]
         return [KeyRange(low, high) for low, high in pairwise(ends)]
 
     def digest(self, within: KeyRange, shape: TableShape) -> RangeDigest:
-        """What the rows of a range come to."""
-        return self._ask(tables.digest, shape, within, "true")
+        """Count and checksum of the rows of a range."""
+        return self._run(tables.digest, shape, within, "true")
 
     def checksums(self, within: KeyRange, shape: TableShape) -> dict[Key, int]:
         """The checksum of every row of a range."""
-        return self._ask(tables.checksums, shape, within, "true")
+        return self._run(tables.checksums, shape, within, "true")
 
     def rows_of(self, keys: Sequence[Key], shape: TableShape) -> pa.Table:
-        """The rows of these keys as they are, with their versions."""
-        return self._ask(change_log.rows_of, shape, keys)
+        """The current rows of these keys, with their versions."""
+        return self._run(change_log.rows_of, shape, keys)
 
     # ── changes ──
 
-    def begin_log(self, bound: float = BUSY_BOUND) -> int:
-        """Log changes from now on; answers the offset from which on an index has to follow them.
+    def start_log(self, bound: float = BUSY_BOUND) -> int:
+        """Start logging changes; returns the offset from which on an index needs them.
 
-        Raises `TableBusy` when there is no moment without writers for as long as that.
+        Raises `TableBusy` if the table cannot be locked within the bound.
         """
         shape = self.shape()
         deadline = monotonic() + bound
         while True:
             try:
-                self._ask(change_capture.ensure_log, shape)
+                self._run(change_capture.ensure_log, shape)
                 return self._database.transact(change_log.bound)
             except TableBusy:
                 if monotonic() > deadline:
@@ -112,50 +112,50 @@ class Source:
             sleep(BUSY_PAUSE)
 
     def head(self) -> int:
-        """The offset behind which everything is that was committed so far."""
+        """The offset after everything that is committed now."""
         return self._database.transact(change_log.head)
 
     def changes(self, offset: int, after: int, most: int) -> ChangeBatch:
-        """The next changes from an offset on, behind a number."""
-        return self._ask(change_log.changes, offset, after, most)
+        """The next changes from an offset on, after a number."""
+        return self._run(change_log.changes, offset, after, most)
 
     def pending_among(self, offset: int, keys: Sequence[Key]) -> set[Key]:
-        """Which of these keys were changed from an offset on."""
-        return self._ask(change_log.pending_among, offset, keys)
+        """Which of these keys have changed from an offset on."""
+        return self._run(change_log.pending_among, offset, keys)
 
     def lag(self, offset: int, bound: float | None = None) -> Lag:
-        """How much was changed that is not behind an offset; its server may be away so long."""
+        """How far an offset is behind the log; `bound` limits the wait for the server."""
         return self._database.transact(lambda c: change_log.lag(c, self.table, offset), bound)
 
     def holder(self) -> str:
-        """Who keeps the log from being read any further, for people."""
+        """A description of the transaction that blocks reading the log."""
         return str(self._database.transact(change_log.holder))
 
-    def register(self, follower: str) -> int:
-        """Keep changes for a follower, from now on or as before; answers where it begins."""
-        return self._ask(change_log.register_consumer, follower)
+    def register(self, consumer: str) -> int:
+        """Retain changes for a consumer, from now on or as before; returns its offset."""
+        return self._run(change_log.register_consumer, consumer)
 
-    def registered(self, follower: str) -> int:
-        """From where on changes are kept for a follower; raises `NotFollowed` when they are not."""
-        return self._ask(change_log.start_offset, follower)
+    def registered(self, consumer: str) -> int:
+        """The offset from which changes are retained for a consumer; raises `NotFollowed`."""
+        return self._run(change_log.start_offset, consumer)
 
-    def followers(self) -> dict[str, int]:
-        """For whom changes are kept, and from which offset on."""
-        return self._ask(change_log.consumers)
+    def consumers(self) -> dict[str, int]:
+        """The registered consumers and their offsets."""
+        return self._run(change_log.consumers)
 
-    def tell_offset(self, follower: str, offset: int) -> bool:
-        """Say how far a follower is, and remove some of what nobody needs; whether more is left."""
-        return self._ask(change_log.commit_offset, follower, offset) >= change_log.TRIMMED
+    def advance(self, consumer: str, offset: int) -> bool:
+        """Store the offset of a consumer and trim the log; whether there is more to trim."""
+        return self._run(change_log.commit_offset, consumer, offset) >= change_log.TRIMMED
 
-    def forget_follower(self, follower: str) -> None:
-        """Keep nothing for a follower any more."""
-        self._ask(change_log.remove_consumer, follower)
+    def forget_consumer(self, consumer: str) -> None:
+        """Retain nothing for a consumer any more."""
+        self._run(change_log.remove_consumer, consumer)
 
-    def _ask(
+    def _run(
         self,
         work: Callable[Concatenate[Connection, TableName, P], T],
         *given: P.args,
         **named: P.kwargs,
     ) -> T:
-        """Do work on this table, in a transaction of its own."""
+        """Run an operation on this table, in a transaction of its own."""
         return self._database.transact(lambda c: work(c, self.table, *given, **named))

@@ -1,7 +1,7 @@
-"""What a cutover needs of the place where indexes are: one small protocol.
+"""The protocol of a target, which holds the indexes of a cutover.
 
-PostgreSQL fulfils it (`postgres`). A search engine would with its own versions: `write` as
-`external_gte`, `switch` as an atomic change of aliases, followed by `together`.
+`postgres_target` implements it. A search engine would implement `write` with external versions
+(`external_gte`) and `switch` as an atomic change of aliases, followed by `together`.
 """
 
 from __future__ import annotations
@@ -22,68 +22,68 @@ Together = Callable[[Callable[[Any], None]], None]
 
 
 class Target(Protocol):
-    """Where indexes are, as declared. Spark takes it to its workers, so it can be pickled."""
+    """The declaration of a target; Spark ships it to its tasks, so it can be pickled."""
 
     @property
     def alias(self) -> str:
-        """What readers use."""
+        """The name that readers use."""
         ...
 
     def open(self, own: Database) -> AbstractContextManager[Indexes]:
-        """Use it; `own` is the database of the flow."""
+        """Open it; `own` is the database of the flow."""
         ...
 
 
 class Indexes(Protocol):
-    """A target that is being used. Everything may be repeated."""
+    """An open target. Every operation may be repeated."""
 
     @property
     def alias(self) -> str:
-        """The whole name of the alias, under which switches are kept."""
+        """The qualified name of the alias, under which switches are recorded."""
         ...
 
     def qualified(self, index: str) -> str:
-        """The whole name of an index."""
+        """The qualified name of an index."""
         ...
 
     def create(self, index: str, shape: TableShape) -> None:
-        """Make an index for rows of this shape, and check that it can stand behind the alias."""
+        """Create an index for rows of this shape, and check that the alias can point to it."""
         ...
 
     def is_there(self, index: str) -> bool:
-        """Whether there is an index of this name."""
+        """Whether an index of this name exists."""
         ...
 
     def columns(self, index: str) -> tuple[str, ...]:
-        """The columns that rows of an index have to bring."""
+        """The columns that rows of an index need."""
         ...
 
     def identity(self, index: str) -> str:
-        """What tells an index from all others, also elsewhere or with its name before it."""
+        """An identifier that is unique to this index, also among deployments and reused names."""
         ...
 
     def is_empty(self, index: str) -> bool:
-        """Whether nothing was ever written to an index."""
+        """Whether an index was never written to."""
         ...
 
     def known(self) -> dict[str, str]:
-        """The indexes that were made for the alias and are there, each with its identity."""
+        """The existing indexes of the alias, each with its identity."""
         ...
 
     def check_usable(self, index: str) -> None:
-        """Raise `IndexDiffers` when this is no index of the alias, or was given up."""
+        """Raise `IndexDiffers` if this is not an index of the alias, or is retired."""
         ...
 
     def write(self, index: str, rows: pa.Table, identity: str | None = None) -> int:
-        """Write rows with their versions, never over a newer one; deleted rows are marked so.
+        """Write rows with their versions, never over a newer one; deleted rows are marked.
 
-        Refused when the index has another identity than the one that is given. Answers how many
-        were not older than what was there.
+        Refused if the index has another identity than the given one. Returns how many rows were
+        not older than the stored ones.
         """
         ...
 
     def digest(self, index: str, within: KeyRange, shape: TableShape) -> RangeDigest:
-        """What the rows of a range come to that are not deleted."""
+        """Count and checksum of the rows of a range that are not deleted."""
         ...
 
     def checksums(self, index: str, within: KeyRange, shape: TableShape) -> dict[Key, int]:
@@ -91,24 +91,23 @@ class Indexes(Protocol):
         ...
 
     def current(self) -> str | None:
-        """The index that the alias stands for."""
+        """The index that the alias points to."""
         ...
 
     def switch(self, index: str, noted: SwitchRecord, together: Together) -> None:
-        """Let the alias stand for an index, at once for all readers, and do `together` with it.
+        """Point the alias to an index atomically for all readers, and do `together` with it.
 
-        What is done together keeps the switch (`store.indexes.note_switch`), which is how going
-        back finds the index before. Where the alias stands for the index already, an earlier try
-        has switched it, and `noted.previous` is what it stood for.
+        `together` records the switch (`store.indexes.note_switch`), by which `reverse` finds the
+        previous index. If the alias already points to the index, an earlier attempt has switched
+        it, and `noted.previous` is what it pointed to.
         """
         ...
 
     def give_up(self, index: str, together: Together) -> None:
-        """Let the alias never stand for an index again, and do `together` with it.
+        """Exclude an index from later switches, and do `together` with it.
 
-        Raises `IndexInUse` when it stands for it. Until what is done together has ended, nobody
-        switches the alias (`store.indexes.held`): nothing is taken from an index that readers come
-        to see.
+        Raises `IndexInUse` if the alias points to it. The alias is locked until `together` has
+        ended (`store.indexes.held`), so that it cannot be switched to the index meanwhile.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What the steps of a cutover hand to each other; JSON in the database, so plain values."""
+"""Values that the steps of a cutover pass on; plain values, stored as JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tidegate.store.cutover.tables import Key, KeyRange
 
 @dataclass(frozen=True, slots=True)
 class CutoverRequest:
-    """What a cutover is begun with: the name of the index to be made."""
+    """The input of a cutover: the name of the index to create."""
 
     index: str
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """An index that is there and empty, and the offset from which on it has to follow changes."""
+    """An empty index, and the offset from which on it needs changes."""
 
     index: str
     offset: int
@@ -24,7 +24,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A range of keys to be filled in by one Spark job."""
+    """A key range that one Spark job backfills."""
 
     index: str
     low: Key | None
@@ -32,13 +32,13 @@ class Portion:
 
     @property
     def within(self) -> KeyRange:
-        """The range alone."""
+        """The range without the index."""
         return KeyRange(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfilledPortion:
-    """A portion that is in the index, and how many rows the source had there."""
+    """A portion that is in the index, and the number of its rows in the source."""
 
     portion: Portion
     rows: int
@@ -46,11 +46,11 @@ class BackfilledPortion:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPortion:
-    """A portion that is in the index as it is in the source."""
+    """A portion that is the same in the index and in the source."""
 
     rows: int
-    under_way: int
-    """Rows that differed only because a change of them was being applied."""
+    pending: int
+    """Rows that differed only because a change of them was not applied yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,16 @@ class Switched:
     index: str
     previous: str | None
     rows: int
-    """That were compared."""
+    """Verified rows."""
     pending: int
-    """Changes that were committed and not yet applied."""
+    """Changes committed and not applied yet."""
     staleness: float
-    """Seconds since the oldest of them was made; 0 where there was none."""
+    """Seconds since the oldest of them; 0 if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumedChanges:
-    """How many changes a follower has applied, and up to which offset."""
+    """How many changes the consumer has applied, and up to which offset."""
 
     changes: int
     offset: int
@@ -77,7 +77,7 @@ class ConsumedChanges:
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """What a feed is begun with: an index, and the offset up to which it has all changes."""
+    """The input of a feed: an index, and the offset up to which it has all changes."""
 
     index: str
     offset: int
@@ -85,7 +85,7 @@ class FeedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Cutover:
-    """What a whole cutover came to."""
+    """The result of a cutover."""
 
     index: str
     previous: str | None
@@ -94,4 +94,4 @@ class Cutover:
     pending_at_switch: int
     staleness_at_switch: float
     feed: int
-    """The run of the feed that keeps it fresh."""
+    """The run of its feed."""

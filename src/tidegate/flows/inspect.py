@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidegate.store.flows.events import (
+    count_flow_workers,
     flow_ready,
     flow_waits,
     tasks_by_worker,

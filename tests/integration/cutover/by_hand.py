@@ -58,17 +58,17 @@ class Steps:
         """Everything up to the comparison."""
         self.begin()
         self.perform("create")
-        self.perform("fill")
+        self.perform("backfill")
         self.fill_portions()
 
     def fill_portions(self) -> None:
         """What was yielded is in the index, and is to be compared."""
-        for claim in self.hand.claim("articles/fill[]"):
+        for claim in self.hand.claim("articles/backfill[]"):
             portion = msgspec.json.decode(claim.payload or "", type=Portion)
             filled = BackfilledPortion(portion, self._write(portion))
             self.hand.complete([claim], msgspec.json.encode(filled).decode())
-        self.perform("filled")
-        self.perform("compare")
+        self.perform("backfilled")
+        self.perform("verify")
 
     def _write(self, portion: Portion) -> int:
         with self.reindex.opened(self.shop.database) as (source, indexes):
@@ -81,13 +81,13 @@ class Steps:
 
     def compare(self) -> list[TaskOutcome]:
         definition, database = self.reindex.flow.definition, self.shop.database
-        claims = self.hand.claim("articles/compare[]")
+        claims = self.hand.claim("articles/verify[]")
         return [self.settle(TaskContext(database, definition, it)) for it in claims]
 
     @contextmanager
     def following(self) -> Iterator[Thread]:
         """The follower at work, at least until the block is left."""
-        (claim,) = self.hand.claim("articles/follow")
+        (claim,) = self.hand.claim("articles/consume")
         context = TaskContext(self.shop.database, self.reindex.flow.definition, claim)
         thread = Thread(target=self.settle, args=(context,), daemon=True)
         thread.start()

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.cutover.conftest import SOURCE, Shop
 from tidegate.cutover import PostgresTable
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.errors import LoggedTwice
 from tidegate.store import Database
 from tidegate.store.cutover import change_capture, change_log
@@ -25,10 +25,10 @@ CREATE TABLE shop.{name}_2 PARTITION OF shop.{name} FOR VALUES FROM (10) TO (20)
 
 
 @contextmanager
-def logged(database: Database, table: str) -> Iterator[tuple[Source, int]]:
+def logged(database: Database, table: str) -> Iterator[tuple[TableSource, int]]:
     """A table whose log has begun, and the offset from which on it is read."""
     with PostgresTable(table).open(database) as source:
-        yield source, source.begin_log()
+        yield source, source.start_log()
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def role(shop: Shop, name: str, *rights: str) -> Iterator[None]:
         shop.do(f"REASSIGN OWNED BY {name} TO CURRENT_USER; DROP OWNED BY {name}; DROP ROLE {name}")
 
 
-def keys(source: Source, offset: int) -> list[str]:
+def keys(source: TableSource, offset: int) -> list[str]:
     return [it.key[0] for it in source.changes(offset, -1, 1000).rows]
 
 
@@ -93,7 +93,7 @@ def test_a_trigger_that_was_turned_off_on_one_partition_is_turned_on(
     shop.do(PARTITIONED.format(name="t"))
     with logged(database, "shop.t") as (source, _):
         shop.do(f"ALTER TABLE shop.t_1 {how} TRIGGER {trigger}")
-        offset = source.begin_log()
+        offset = source.start_log()
         shop.do("SET session_replication_role = replica; INSERT INTO shop.t VALUES (1, 1)")
         shop.do("SET session_replication_role = origin; TRUNCATE shop.t_1")
         assert keys(source, offset) == ["1", "1"]
@@ -115,7 +115,7 @@ def test_a_partition_is_not_logged_by_itself_and_with_its_table(
 def test_a_log_that_was_dropped_by_hand_is_made_again(shop: Shop, database: Database) -> None:
     with logged(database, "shop.articles") as (source, _):
         shop.do('DROP TABLE tidegate_log."shop.articles"')
-        offset = source.begin_log()
+        offset = source.start_log()
         shop.add(1, 1)
         assert keys(source, offset) == ["1"]
 
@@ -133,7 +133,7 @@ def test_long_names_of_many_bytes_have_a_log_each(shop: Shop, database: Database
         first.register("index")
         other.register("index")
         shop.do(f"INSERT INTO {first.table.sql.as_string(None)} VALUES (1)")
-        other.tell_offset("index", other.head())
+        other.advance("index", other.head())
         assert keys(first, offset) == ["1"]
         assert keys(other, offset) == []
 
@@ -207,7 +207,7 @@ def test_a_function_of_an_earlier_release_is_made_again_beside_writers(
         shop.do(f"COMMENT ON {function} IS NULL")
         with psycopg.connect(shop.url) as writer:
             writer.execute("INSERT INTO shop.articles (id, title) VALUES (1, 'x')")
-            source.begin_log(bound=0.0)
+            source.start_log(bound=0.0)
     (settings,) = shop.do("SELECT proconfig FROM pg_proc WHERE proname = 'shop.articles'")
     assert settings == (["search_path=pg_catalog, pg_temp", "row_security=off"],)
 
@@ -223,7 +223,7 @@ def test_a_role_needs_no_right_to_make_a_schema_that_is_there(
     with role(shop, "owner_of_shop", *rights):
         url = make_conninfo(shop.url, options="-c role=owner_of_shop")
         with PostgresTable("shop.articles", url=url).open(database) as source:
-            offset = source.begin_log()
+            offset = source.start_log()
             shop.add(1, 1)
             assert keys(source, offset) == ["1"]
 
@@ -233,9 +233,9 @@ def test_a_role_needs_no_right_to_make_a_schema_that_is_there(
 
 def test_what_another_server_has_logged_is_forgotten(shop: Shop, database: Database) -> None:
     with SOURCE.open(database) as source:
-        source.begin_log()
+        source.start_log()
         shop.do("INSERT INTO tidegate_log.\"shop.articles\" (xid, key) VALUES ('999999999', '{7}')")
-        offset = source.begin_log()
+        offset = source.start_log()
         assert source.lag(offset).changes == 0
         assert source.pending_among(offset, [("7",)]) == set()
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.integration.cutover.conftest import SOURCE, Shop
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.errors import GeneratedKey, NoPrimaryKey, NotFollowed, TableBusy, UnknownTable
 from tidegate.store import Database
 from tidegate.store.cutover import change_capture, change_log
@@ -21,9 +21,9 @@ TABLE = TableName("shop", "articles")
 
 
 @pytest.fixture
-def source(shop: Shop, database: Database) -> Iterator[Source]:
+def source(shop: Shop, database: Database) -> Iterator[TableSource]:
     with SOURCE.open(database) as opened:
-        opened.begin_log()
+        opened.start_log()
         yield opened
 
 
@@ -36,7 +36,7 @@ def begun(shop: Shop, *statements: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def keys(source: Source, offset: int) -> list[str]:
+def keys(source: TableSource, offset: int) -> list[str]:
     return [it.key[0] for it in source.changes(offset, -1, 1000).rows]
 
 
@@ -49,7 +49,7 @@ def insert(at: int) -> str:
 
 
 def test_nothing_is_read_behind_a_transaction_that_is_still_running(
-    shop: Shop, source: Source
+    shop: Shop, source: TableSource
 ) -> None:
     offset = source.head()
     with begun(shop, insert(1)) as slow:
@@ -60,7 +60,7 @@ def test_nothing_is_read_behind_a_transaction_that_is_still_running(
     assert keys(source, offset) == ["1", "2"]
 
 
-def test_a_transaction_that_commits_late_is_not_skipped(shop: Shop, source: Source) -> None:
+def test_a_transaction_that_commits_late_is_not_skipped(shop: Shop, source: TableSource) -> None:
     offset = source.head()
     with begun(shop, insert(1)):
         shop.do(insert(2))
@@ -71,7 +71,7 @@ def test_a_transaction_that_commits_late_is_not_skipped(shop: Shop, source: Sour
 
 
 def test_the_head_is_reached_when_all_that_was_running_has_ended(
-    shop: Shop, source: Source
+    shop: Shop, source: TableSource
 ) -> None:
     with begun(shop, insert(1)):
         shop.do(insert(2))
@@ -80,14 +80,14 @@ def test_the_head_is_reached_when_all_that_was_running_has_ended(
     assert source.changes(0, -1, 10).bound >= watermark
 
 
-def test_what_is_rolled_back_was_never_there(shop: Shop, source: Source) -> None:
+def test_what_is_rolled_back_was_never_there(shop: Shop, source: TableSource) -> None:
     offset = source.head()
     with begun(shop, insert(1)) as connection:
         connection.rollback()
     assert keys(source, offset) == []
 
 
-def test_pages_follow_each_other_within_one_transaction(shop: Shop, source: Source) -> None:
+def test_pages_follow_each_other_within_one_transaction(shop: Shop, source: TableSource) -> None:
     offset, after, seen = source.head(), -1, []
     shop.add(1, 25)
     while page := source.changes(offset, after, 10).rows:
@@ -96,7 +96,7 @@ def test_pages_follow_each_other_within_one_transaction(shop: Shop, source: Sour
     assert seen == [str(at) for at in range(1, 26)]
 
 
-def test_a_row_is_read_with_the_number_of_its_last_change(shop: Shop, source: Source) -> None:
+def test_a_row_is_read_with_the_number_of_its_last_change(shop: Shop, source: TableSource) -> None:
     shop.do(insert(1))
     first = versions(source.rows_of([("1",)], source.shape()))["1"]
     shop.do("UPDATE shop.articles SET title = 'y' WHERE id = 1")
@@ -113,7 +113,7 @@ def test_rows_that_were_there_before_the_log_have_version_zero(
 ) -> None:
     shop.add(1, 3)
     with SOURCE.open(database) as source:
-        source.begin_log()
+        source.start_log()
         shop.do("UPDATE shop.articles SET title = 'y' WHERE id = 2")
         rows = database.transact(
             lambda c: change_log.rows_within(c, TABLE, source.shape(), KeyRange())
@@ -123,21 +123,21 @@ def test_rows_that_were_there_before_the_log_have_version_zero(
     assert found["2"] > 0
 
 
-def test_a_changed_key_is_a_row_that_is_gone_and_another(shop: Shop, source: Source) -> None:
+def test_a_changed_key_is_a_row_that_is_gone_and_another(shop: Shop, source: TableSource) -> None:
     shop.do(insert(1))
     offset = source.head()
     shop.do("UPDATE shop.articles SET id = 9 WHERE id = 1")
     assert keys(source, offset) == ["1", "9"]
 
 
-def test_a_table_that_is_emptied_logs_every_row(shop: Shop, source: Source) -> None:
+def test_a_table_that_is_emptied_logs_every_row(shop: Shop, source: TableSource) -> None:
     shop.add(1, 3)
     offset = source.head()
     shop.do("TRUNCATE shop.articles")
     assert sorted(keys(source, offset)) == ["1", "2", "3"]
 
 
-def test_writers_need_no_rights_to_the_log(shop: Shop, source: Source) -> None:
+def test_writers_need_no_rights_to_the_log(shop: Shop, source: TableSource) -> None:
     shop.do("CREATE ROLE clerk_of_shop")
     try:
         shop.do(
@@ -153,35 +153,37 @@ def test_writers_need_no_rights_to_the_log(shop: Shop, source: Source) -> None:
 
 
 def test_the_log_is_kept_until_the_slowest_follower_has_it_behind_it(
-    shop: Shop, source: Source
+    shop: Shop, source: TableSource
 ) -> None:
     begin = source.register("slow")
     source.register("quick")
     shop.add(1, 5)
     end = source.head()
-    source.tell_offset("quick", end)
+    source.advance("quick", end)
     assert len(keys(source, begin)) == 5
-    source.tell_offset("slow", end)
+    source.advance("slow", end)
     assert keys(source, begin) == []
 
 
-def test_a_follower_that_is_forgotten_keeps_nothing(shop: Shop, source: Source) -> None:
+def test_a_follower_that_is_forgotten_keeps_nothing(shop: Shop, source: TableSource) -> None:
     begin = source.register("gone")
     source.register("quick")
     shop.add(1, 5)
-    source.forget_follower("gone")
-    source.tell_offset("quick", source.head())
+    source.forget_consumer("gone")
+    source.advance("quick", source.head())
     assert keys(source, begin) == []
 
 
-def test_a_follower_that_is_forgotten_does_not_come_back(shop: Shop, source: Source) -> None:
+def test_a_follower_that_is_forgotten_does_not_come_back(shop: Shop, source: TableSource) -> None:
     offset = source.register("gone")
-    source.forget_follower("gone")
+    source.forget_consumer("gone")
     with pytest.raises(NotFollowed):
-        source.tell_offset("gone", offset)
+        source.advance("gone", offset)
 
 
-def test_a_follower_that_registers_again_begins_where_it_was(shop: Shop, source: Source) -> None:
+def test_a_follower_that_registers_again_begins_where_it_was(
+    shop: Shop, source: TableSource
+) -> None:
     offset = source.register("late")
     shop.add(1, 5)
     assert source.register("late") == offset
@@ -192,21 +194,21 @@ def test_logging_does_not_begin_while_somebody_writes_for_long(
     shop: Shop, database: Database
 ) -> None:
     with SOURCE.open(database) as source, begun(shop, insert(1)), pytest.raises(TableBusy):
-        source.begin_log(bound=0.1)
+        source.start_log(bound=0.1)
 
 
-def test_logging_that_has_begun_waits_for_nobody(shop: Shop, source: Source) -> None:
+def test_logging_that_has_begun_waits_for_nobody(shop: Shop, source: TableSource) -> None:
     with begun(shop, insert(1)):
-        source.begin_log(bound=0.0)
+        source.start_log(bound=0.0)
 
 
 def test_numbers_go_on_when_a_log_is_made_again(
-    shop: Shop, source: Source, database: Database
+    shop: Shop, source: TableSource, database: Database
 ) -> None:
     shop.do(insert(1))
     first = versions(source.rows_of([("1",)], source.shape()))["1"]
     database.transact(lambda c: change_capture.drop_log(c, TABLE))
-    source.begin_log()
+    source.start_log()
     shop.do("UPDATE shop.articles SET title = 'y' WHERE id = 1")
     assert versions(source.rows_of([("1",)], source.shape()))["1"] > first
 
@@ -238,7 +240,7 @@ def test_columns_that_a_key_includes_are_not_of_it(shop: Shop, database: Databas
     assert shape.key_first == ("a", "b", "c")
 
 
-def test_ranges_cut_a_table_without_gaps(shop: Shop, source: Source) -> None:
+def test_ranges_cut_a_table_without_gaps(shop: Shop, source: TableSource) -> None:
     shop.add(1, 100)
     pieces = source.pieces(KeyRange(("10",), ("90",)), rows=30)
     assert pieces == [

@@ -10,9 +10,9 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.change_consumer import ConsumerLoop
+from tidegate.cutover.change_consumer import ChangeApplier
 from tidegate.cutover.postgres_target import PostgresIndexes
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.errors import ColumnReserved, IndexDiffers
 from tidegate.store import Database
 from tidegate.store.core.postgres_binaries import programs
@@ -23,24 +23,24 @@ MANY_WORDS = (
 
 
 @pytest.fixture
-def source(shop: Shop, database: Database) -> Iterator[Source]:
+def source(shop: Shop, database: Database) -> Iterator[TableSource]:
     shop.add(1, 10)
     with SOURCE.open(database) as opened:
-        opened.begin_log()
+        opened.start_log()
         yield opened
 
 
 @pytest.fixture
-def indexes(source: Source, database: Database) -> Iterator[PostgresIndexes]:
+def indexes(source: TableSource, database: Database) -> Iterator[PostgresIndexes]:
     with TARGET.open(database) as opened:
         opened.create("v1", source.shape())
         yield opened
 
 
 def test_a_row_with_too_many_words_is_found_by_the_first_and_stops_no_other(
-    shop: Shop, source: Source, indexes: PostgresIndexes
+    shop: Shop, source: TableSource, indexes: PostgresIndexes
 ) -> None:
-    follower = ConsumerLoop(source, indexes, "v1", source.register(indexes.identity("v1")))
+    follower = ChangeApplier(source, indexes, "v1", source.register(indexes.identity("v1")))
     shop.do(f"UPDATE shop.articles SET body = {MANY_WORDS} WHERE id = 1")
     shop.do("UPDATE shop.articles SET title = 'innocent' WHERE id = 2")
     follower.catch_up()
@@ -97,7 +97,7 @@ def test_columns_that_an_index_has_of_its_own_are_refused(
     ],
 )
 def test_an_index_that_searches_otherwise_is_not_taken(
-    source: Source, indexes: PostgresIndexes, database: Database, other: PostgresTarget
+    source: TableSource, indexes: PostgresIndexes, database: Database, other: PostgresTarget
 ) -> None:
     indexes.create("v1", source.shape())
     with other.open(database) as others, pytest.raises(IndexDiffers, match="searches other"):

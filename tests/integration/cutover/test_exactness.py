@@ -9,9 +9,9 @@ import pytest
 
 from tests.integration.cutover.conftest import Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.change_consumer import ConsumerLoop
+from tidegate.cutover.change_consumer import ChangeApplier
 from tidegate.cutover.values import Portion
-from tidegate.cutover.verify import compare
+from tidegate.cutover.verify import verify
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
 from tidegate.store.cutover.tables import BLOCK, KeyRange
@@ -137,9 +137,9 @@ def test_an_index_is_as_its_table(name: str, shop: Shop, database: Database) -> 
     shop.do(case.made)
     shop.do(case.rows)
     with PostgresTable(case.table).open(database) as source, TARGET.open(database) as indexes:
-        offset = source.begin_log()
+        offset = source.start_log()
         indexes.create("v1", source.shape())
-        follower = ConsumerLoop(source, indexes, "v1", offset)
+        follower = ChangeApplier(source, indexes, "v1", offset)
         shape = source.shape(indexes.columns("v1"))
         for piece in source.pieces(KeyRange(), 2):
             rows = database.transact(
@@ -149,8 +149,8 @@ def test_an_index_is_as_its_table(name: str, shop: Shop, database: Database) -> 
         for change in case.changes:
             shop.do(change)
             assert follower.catch_up() > 0
-        found = compare(source, indexes, Portion("v1", None, None), lambda: follower.offset)
-        assert found.under_way == 0
+        found = verify(source, indexes, Portion("v1", None, None), lambda: follower.offset)
+        assert found.pending == 0
         unversioned = "SELECT 1 FROM search.v1 WHERE tidegate_version = 0 AND tidegate_deleted"
         assert shop.do(unversioned) == []
 
@@ -160,7 +160,7 @@ def test_a_change_has_its_number_whatever_the_session_of_its_writer(
 ) -> None:
     shop.do("CREATE TABLE shop.t (k timestamptz PRIMARY KEY)")
     with PostgresTable("shop.t").open(database) as source:
-        offset = source.begin_log()
+        offset = source.start_log()
         shop.do("SET timezone = 'Asia/Tokyo'; INSERT INTO shop.t VALUES ('2026-03-02 10:00Z')")
         (change,) = source.changes(offset, -1, 10).rows
         rows = source.rows_of([change.key], source.shape())
@@ -172,7 +172,7 @@ def test_a_table_is_not_emptied_by_who_does_not_see_all_its_rows(
 ) -> None:
     shop.add(1, 3)
     with PostgresTable("shop.articles").open(database) as source:
-        source.begin_log()
+        source.start_log()
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="READ COMMITTED"):
             shop.do("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE shop.articles; COMMIT")
     assert len(shop.do("SELECT 1 FROM shop.articles")) == 3
@@ -182,9 +182,9 @@ def test_triggers_that_were_turned_off_are_turned_on_by_the_next_cutover(
     shop: Shop, database: Database
 ) -> None:
     with PostgresTable("shop.articles").open(database) as source:
-        source.begin_log()
+        source.start_log()
         shop.do("ALTER TABLE shop.articles DISABLE TRIGGER ALL")
-        offset = source.begin_log()
+        offset = source.start_log()
         shop.add(1, 1)
         assert len(source.changes(offset, -1, 10).rows) == 1
 
@@ -198,7 +198,7 @@ def test_rows_that_a_policy_hides_are_not_taken_for_deleted(shop: Shop, database
     )
     try:
         with PostgresTable("shop.articles").open(database) as source:
-            source.begin_log()
+            source.start_log()
             shape, table = source.shape(), source.table
         shop.do("GRANT USAGE ON SCHEMA tidegate_log TO guest_of_shop")
         shop.do("GRANT SELECT ON ALL TABLES IN SCHEMA tidegate_log TO guest_of_shop")

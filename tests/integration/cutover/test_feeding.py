@@ -119,7 +119,7 @@ def test_an_index_whose_changes_were_not_kept_is_given_no_feed(left: Steps) -> N
 
 
 def test_an_index_that_is_being_retired_is_given_no_feed(left: Steps) -> None:
-    reverse(left.shop.database, reindex, by="a clerk", is_stale_borne=True)
+    reverse(left.shop.database, reindex, by="a clerk", allow_stale=True)
     with reindex.opened(left.shop.database) as (_, indexes):
         indexes.give_up("v2", left.shop.database.transact)
     with pytest.raises(IndexDiffers, match="being retired"):

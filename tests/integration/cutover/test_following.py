@@ -13,11 +13,11 @@ from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover import change_consumer as module
-from tidegate.cutover.change_consumer import ChangeConsumer, ConsumerLoop
+from tidegate.cutover.change_consumer import ChangeApplier, ChangeConsumer
 from tidegate.cutover.postgres_target import PostgresIndexes
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.cutover.values import Portion
-from tidegate.cutover.verify import compare
+from tidegate.cutover.verify import verify
 from tidegate.errors import FlowCancelled, OffsetAhead, RowsDiffer, StreamStalled
 from tidegate.flows.worker.executor import TaskExecutor, TaskReturned
 from tidegate.flows.worker.task_context import TaskContext
@@ -30,9 +30,9 @@ WHOLE = Portion("v1", None, None)
 
 @dataclass
 class Both:
-    source: Source
+    source: TableSource
     indexes: PostgresIndexes
-    follower: ConsumerLoop
+    follower: ChangeApplier
 
     def fill(self, shop: Shop) -> None:
         """What Spark does, in one go."""
@@ -43,18 +43,18 @@ class Both:
 
     def compare(self, offset: int | None = None) -> tuple[int, int]:
         at = self.follower.offset if offset is None else offset
-        found = compare(self.source, self.indexes, WHOLE, lambda: at)
-        return found.rows, found.under_way
+        found = verify(self.source, self.indexes, WHOLE, lambda: at)
+        return found.rows, found.pending
 
 
 @pytest.fixture
 def both(shop: Shop, database: Database) -> Iterator[Both]:
     shop.add(1, 100)
     with SOURCE.open(database) as source, TARGET.open(database) as indexes:
-        offset = source.begin_log()
+        offset = source.start_log()
         indexes.create("v1", source.shape())
         source.register(indexes.identity("v1"))
-        yield Both(source, indexes, ConsumerLoop(source, indexes, "v1", offset))
+        yield Both(source, indexes, ChangeApplier(source, indexes, "v1", offset))
 
 
 def test_filling_and_following_in_any_order_give_the_table(shop: Shop, both: Both) -> None:
@@ -75,7 +75,7 @@ def test_a_follower_that_begins_again_repeats_and_changes_nothing(shop: Shop, bo
     shop.do("DELETE FROM shop.articles WHERE id < 50")
     both.follower.catch_up()
     before = shop.versions("v1")
-    again = ConsumerLoop(both.source, both.indexes, "v1", begin)
+    again = ChangeApplier(both.source, both.indexes, "v1", begin)
     assert again.catch_up() == both.follower.applied
     assert shop.versions("v1") == before
     assert shop.differences("v1") == []
@@ -211,7 +211,7 @@ def test_an_offset_is_never_ahead_while_transactions_come_and_go(shop: Shop, bot
 
 
 def cancelled() -> None:
-    raise FlowCancelled(1, "follow", "the test says so")
+    raise FlowCancelled(1, "consume", "the test says so")
 
 
 def test_a_transaction_of_many_pages_can_be_left(
@@ -235,7 +235,7 @@ def test_a_run_that_is_cancelled_leaves_a_transaction_of_many_pages(
     steps.begin()
     steps.perform("create")
     shop.add(1, 50)
-    (claim,) = hand.claim("articles/follow")
+    (claim,) = hand.claim("articles/consume")
     context = TaskContext(shop.database, steps.reindex.flow.definition, claim)
     write = PostgresIndexes.write
 

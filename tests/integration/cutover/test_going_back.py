@@ -96,9 +96,9 @@ def test_readers_do_not_go_back_to_an_index_that_is_behind(alias: Alias) -> None
     with pytest.raises(IndexBehind) as behind:
         reverse(alias.database, reindex, by="a clerk", bound=0.2)
     assert (behind.value.index, behind.value.changes) == ("search.v1", "3 changes")
-    assert behind.value.held_up_by == "see that workers for its feed are alive"
+    assert behind.value.held_up_by == "check that workers for its feed are running"
     assert alias.shown() == "search.v2"
-    assert reverse(alias.database, reindex, by="a clerk", is_stale_borne=True) == "search.v1"
+    assert reverse(alias.database, reindex, by="a clerk", allow_stale=True) == "search.v1"
     assert alias.shown() == "search.v1"
 
 
@@ -128,7 +128,7 @@ def test_an_alias_without_a_schema_goes_back_as_well(
     plain = Reindex("articles", SOURCE, PostgresTarget("found"))
     for index in ("v1", "v2"):
         Steps(shop, hand, plain, index).cut_over()
-    assert reverse(shop.database, plain, by="a clerk", is_stale_borne=True) == "public.v1"
+    assert reverse(shop.database, plain, by="a clerk", allow_stale=True) == "public.v1"
     statuses = indexes_of(shop.database, plain)
     assert [it.index for it in statuses] == ["public.v1", "public.v2"]
     assert all(it.switched_at for it in statuses)
@@ -141,7 +141,7 @@ def test_readers_go_back_to_a_stale_index_while_the_source_is_down(
     unreachable = PostgresTable("shop.articles", url="host=127.0.0.1 port=1 connect_timeout=1")
     down = Reindex("articles", unreachable, reindex.target)
     begun = monotonic()
-    assert reverse(alias.database, down, by="a clerk", is_stale_borne=True) == "search.v1"
+    assert reverse(alias.database, down, by="a clerk", allow_stale=True) == "search.v1"
     assert monotonic() - begun < 30
     noted = "SELECT index, pending FROM tidegate.alias_switch ORDER BY id DESC LIMIT 1"
     assert alias.shop.do(noted) == [("search.v1", None)]

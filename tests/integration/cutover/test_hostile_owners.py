@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.integration.cutover.conftest import Shop
 from tidegate.cutover import PostgresTable, PostgresTarget
-from tidegate.cutover.change_consumer import ConsumerLoop
+from tidegate.cutover.change_consumer import ChangeApplier
 from tidegate.errors import CodeRefused, IndexDiffers, TypeRefused, WriterTooStrong
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
@@ -72,7 +72,7 @@ def test_the_owner_of_a_followed_table_does_not_become_superuser_by_changing_it(
         " END $$",
     )
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
     # The type of the key is hers to change after the log has begun.
     as_owner(
         hers,
@@ -85,10 +85,10 @@ def test_the_owner_of_a_followed_table_does_not_become_superuser_by_changing_it(
 
 def test_columns_are_read_without_the_casts_of_their_types(hers: Shop, database: Database) -> None:
     with PostgresTable("hers.t").open(database) as source, TARGET.open(database) as indexes:
-        offset = source.begin_log()
+        offset = source.start_log()
         as_owner(hers, "INSERT INTO hers.t VALUES (1, 'calm'), (2, 'wild'), (3, NULL)")
         indexes.create("v1", source.shape())
-        assert ConsumerLoop(source, indexes, "v1", offset).catch_up() == 3
+        assert ChangeApplier(source, indexes, "v1", offset).catch_up() == 3
         shape = source.shape(indexes.columns("v1"))
         rows = database.transact(
             lambda c: change_log.rows_within(c, source.table, shape, KeyRange())
@@ -111,7 +111,7 @@ def test_rows_are_read_by_the_functions_and_operators_of_postgresql(
         "CREATE OPERATOR public.> (FUNCTION = hers.eq, LEFTARG = integer, RIGHTARG = integer)",
     )
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
         as_owner(hers, "INSERT INTO hers.t VALUES (1, 'calm'), (2, 'wild')")
         shape = source.shape()
         hers.do(
@@ -127,7 +127,7 @@ def test_rows_are_read_by_the_functions_and_operators_of_postgresql(
 
 def test_a_view_in_the_place_of_a_table_is_not_read(hers: Shop, database: Database) -> None:
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
         shape = source.shape()
         as_owner(
             hers,
@@ -162,7 +162,7 @@ def test_a_key_that_becomes_one_of_her_types_is_not_compared(
         "CREATE CAST (hers.mood AS integer) WITH FUNCTION hers.mood_number(hers.mood) AS IMPLICIT",
     )
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
         shape = source.shape()
         as_owner(hers, "ALTER TABLE hers.t ALTER k TYPE hers.mood USING 'calm'")
         as_owner(hers, "INSERT INTO hers.t VALUES ('calm', 'calm')")
@@ -181,7 +181,7 @@ def test_a_key_of_a_type_of_its_owner_is_refused(
         f"CREATE TYPE hers.pair AS (a integer); CREATE TABLE hers.u (k {type_} PRIMARY KEY)",
     )
     with PostgresTable("hers.u").open(database) as source, pytest.raises(TypeRefused) as refused:
-        source.begin_log()
+        source.start_log()
     assert refused.value.column == "k"
 
 
@@ -212,10 +212,10 @@ def test_a_domain_of_its_owner_is_read_as_what_it_is_made_of(
         "CREATE TABLE hers.u (k hers.checked PRIMARY KEY, v hers.checked)",
     )
     with PostgresTable("hers.u").open(database) as source, TARGET.open(database) as indexes:
-        offset = source.begin_log()
+        offset = source.start_log()
         as_owner(hers, "INSERT INTO hers.u VALUES (1, 2)")
         indexes.create("v1", source.shape())
-        assert ConsumerLoop(source, indexes, "v1", offset).catch_up() == 1
+        assert ChangeApplier(source, indexes, "v1", offset).catch_up() == 1
         assert len(source.checksums(KeyRange(("0",), ("5",)), source.shape())) == 1
     assert strangers(hers) == []
 
@@ -245,7 +245,7 @@ def test_a_superuser_does_not_plan_with_expressions_of_the_owner(
 ) -> None:
     as_owner(hers, made)
     with PostgresTable("hers.t").open(database) as source, pytest.raises(CodeRefused) as refused:
-        source.begin_log()
+        source.start_log()
     assert refused.value.function == "hers.sly(text)"
     assert refused.value.owner == OWNER
     assert strangers(hers) == []
@@ -253,7 +253,7 @@ def test_a_superuser_does_not_plan_with_expressions_of_the_owner(
 
 def test_a_table_in_the_place_of_an_index_is_not_written_to(hers: Shop, database: Database) -> None:
     with PostgresTable("hers.t").open(database) as source, TARGET.open(database) as indexes:
-        source.begin_log()
+        source.start_log()
         indexes.create("v1", source.shape())
         identity, columns = indexes.identity("v1"), indexes.columns("v1")
         hers.do(f"ALTER SCHEMA search OWNER TO {OWNER}")
@@ -283,7 +283,7 @@ def test_changes_are_logged_by_a_role_that_may_do_nothing_else(
     hers: Shop, database: Database
 ) -> None:
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
     log = 'tidegate_log."hers.t"'
     owner = hers.do("SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE prosecdef")
     assert owner == [(WRITER,)]
@@ -315,7 +315,7 @@ def test_only_the_owner_of_a_table_can_use_the_function_of_its_log(
     hers: Shop, database: Database
 ) -> None:
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
     hers.do("CREATE ROLE bystander; GRANT USAGE ON SCHEMA tidegate_log TO bystander")
     try:
         may = hers.do(
@@ -337,7 +337,7 @@ def test_the_owner_of_a_partitioned_table_adds_partitions_while_it_is_followed(
         "CREATE TABLE hers.p1 PARTITION OF hers.p FOR VALUES FROM (0) TO (10)",
     )
     with PostgresTable("hers.p").open(database) as source:
-        offset = source.begin_log()
+        offset = source.start_log()
         as_owner(
             hers,
             "CREATE TABLE hers.p2 PARTITION OF hers.p FOR VALUES FROM (10) TO (20);"
@@ -351,12 +351,12 @@ def test_a_role_that_is_no_superuser_hands_the_function_over_where_it_may(
     hers: Shop, database: Database
 ) -> None:
     with PostgresTable("shop.articles").open(database) as source:
-        source.begin_log()  # which makes the writer
+        source.start_log()  # which makes the writer
     hers.do(f"CREATE SCHEMA IF NOT EXISTS tidegate_log; GRANT {WRITER} TO {OWNER}")
     hers.do(f"ALTER SCHEMA tidegate_log OWNER TO {OWNER}; DROP TABLE tidegate_log.follower")
     url = make_conninfo(hers.url, options=f"-c role={OWNER}")
     with PostgresTable("hers.t", url=url).open(database) as source:
-        offset = source.begin_log()
+        offset = source.start_log()
         as_owner(hers, "INSERT INTO hers.t VALUES (1, 'calm'); TRUNCATE hers.t")
         assert len(source.changes(offset, -1, 10).rows) == 2
     owner = hers.do("SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE proname = 'hers.t'")
@@ -365,11 +365,11 @@ def test_a_role_that_is_no_superuser_hands_the_function_over_where_it_may(
 
 def test_a_writer_with_other_rights_is_refused(hers: Shop, database: Database) -> None:
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
         hers.do(f"ALTER ROLE {WRITER} LOGIN")
         try:
             with pytest.raises(WriterTooStrong) as refused:
-                source.begin_log()
+                source.start_log()
         finally:
             hers.do(f"ALTER ROLE {WRITER} NOLOGIN")
     assert refused.value.role == WRITER
@@ -379,7 +379,7 @@ def test_a_table_whose_policies_hide_rows_is_not_truncated_unseen(
     hers: Shop, database: Database
 ) -> None:
     with PostgresTable("hers.t").open(database) as source:
-        source.begin_log()
+        source.start_log()
     as_owner(hers, "INSERT INTO hers.t VALUES (1); ALTER TABLE hers.t ENABLE ROW LEVEL SECURITY")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
         as_owner(hers, "TRUNCATE hers.t")
@@ -390,7 +390,7 @@ def test_following_the_table_of_another_role_as_superuser_is_warned_of(
 ) -> None:
     for table in ("shop.articles", "hers.t"):
         with PostgresTable(table).open(database) as source:
-            source.begin_log()
+            source.start_log()
     (warning,) = [it.getMessage() for it in caplog.records if "superuser" in it.getMessage()]
     assert "hers.t" in warning
     assert OWNER in warning
@@ -401,7 +401,7 @@ def test_names_of_tables_are_not_taken_for_more_than_names(hers: Shop, database:
     quoted = TableName("hers", name).sql.as_string(None)
     as_owner(hers, f"CREATE TABLE {quoted} (k integer PRIMARY KEY)")
     with PostgresTable(f"hers.{name}").open(database) as source:
-        offset = source.begin_log()
+        offset = source.start_log()
         as_owner(hers, f"INSERT INTO {quoted} VALUES (1); TRUNCATE {quoted}")
         assert len(source.changes(offset, -1, 10).rows) == 2
     assert hers.do("SELECT rolsuper FROM pg_roles WHERE rolname = %s", OWNER) == [(False,)]

@@ -115,7 +115,7 @@ def test_values_of_any_type_arrive_exactly(shop: Shop, database: Database) -> No
     )
     table, target = PostgresTable("shop.things"), PostgresTarget("search.things", text=("t",))
     with table.open(database) as source, target.open(database) as indexes:
-        source.begin_log()
+        source.start_log()
         indexes.create("things_v1", source.shape())
         shape = source.shape(indexes.columns("things_v1"))
         keys = [("a,b", "1"), ("a", "2"), ("ü", "-3")]

@@ -8,9 +8,9 @@ import pytest
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop, declared
 from tidegate.cutover import PostgresTarget, retire
-from tidegate.cutover.change_consumer import ConsumerLoop
+from tidegate.cutover.change_consumer import ChangeApplier
 from tidegate.cutover.postgres_target import PostgresIndexes
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.errors import AliasDiffers, IndexDiffers, NotFollowed
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
@@ -18,15 +18,15 @@ from tidegate.store.cutover.tables import KeyRange
 
 
 @pytest.fixture
-def source(shop: Shop, database: Database) -> Iterator[Source]:
+def source(shop: Shop, database: Database) -> Iterator[TableSource]:
     shop.add(1, 10)
     with SOURCE.open(database) as opened:
-        opened.begin_log()
+        opened.start_log()
         yield opened
 
 
 @pytest.fixture
-def indexes(source: Source, database: Database) -> Iterator[PostgresIndexes]:
+def indexes(source: TableSource, database: Database) -> Iterator[PostgresIndexes]:
     with TARGET.open(database) as opened:
         opened.create("v1", source.shape())
         source.register(opened.identity("v1"))
@@ -34,7 +34,7 @@ def indexes(source: Source, database: Database) -> Iterator[PostgresIndexes]:
 
 
 def test_rows_that_were_read_for_an_index_are_not_written_to_its_successor(
-    shop: Shop, source: Source, indexes: PostgresIndexes, database: Database
+    shop: Shop, source: TableSource, indexes: PostgresIndexes, database: Database
 ) -> None:
     shape, identity = source.shape(), indexes.identity("v1")
     late = database.transact(lambda c: change_log.rows_within(c, source.table, shape, KeyRange()))
@@ -47,22 +47,22 @@ def test_rows_that_were_read_for_an_index_are_not_written_to_its_successor(
 
 
 def test_a_follower_of_an_index_that_was_retired_does_not_follow_its_successor(
-    shop: Shop, source: Source, indexes: PostgresIndexes, database: Database
+    shop: Shop, source: TableSource, indexes: PostgresIndexes, database: Database
 ) -> None:
-    stale = ConsumerLoop(source, indexes, "v1", source.head())
+    stale = ChangeApplier(source, indexes, "v1", source.head())
     retire(database, declared(), "v1")
     indexes.create("v1", source.shape())
     shop.do("UPDATE shop.articles SET title = 'new'")
     with pytest.raises(IndexDiffers):
         stale.catch_up()
     with pytest.raises(NotFollowed):
-        source.tell_offset(stale.identity, stale.offset)
+        source.advance(stale.identity, stale.offset)
 
 
 def test_a_follower_of_an_index_that_was_retired_hears_that_there_is_none(
-    shop: Shop, source: Source, indexes: PostgresIndexes, database: Database
+    shop: Shop, source: TableSource, indexes: PostgresIndexes, database: Database
 ) -> None:
-    late = ConsumerLoop(source, indexes, "v1", source.head())
+    late = ChangeApplier(source, indexes, "v1", source.head())
     indexes.columns("v1")  # which it knows already, as one that is at work does
     shop.do("UPDATE shop.articles SET title = 'new'")
     retire(database, declared(), "v1")
@@ -71,7 +71,7 @@ def test_a_follower_of_an_index_that_was_retired_hears_that_there_is_none(
 
 
 def test_indexes_of_one_name_in_two_databases_are_followed_each_by_itself(
-    source: Source, indexes: PostgresIndexes, shop: Shop
+    source: TableSource, indexes: PostgresIndexes, shop: Shop
 ) -> None:
     """As another deployment would have it: the same table, and an index called the same."""
     first = indexes.identity("v1")
@@ -88,7 +88,7 @@ def test_only_indexes_are_retired(shop: Shop, indexes: PostgresIndexes, database
 
 
 def test_an_index_of_another_alias_is_neither_taken_nor_retired(
-    source: Source, indexes: PostgresIndexes, database: Database
+    source: TableSource, indexes: PostgresIndexes, database: Database
 ) -> None:
     with PostgresTarget("search.others").open(database) as others:
         with pytest.raises(IndexDiffers, match=r"not made for search\.others"):
@@ -101,7 +101,7 @@ def test_an_index_of_another_alias_is_neither_taken_nor_retired(
     "made", ["CREATE TABLE search.articles (id integer)", "CREATE VIEW search.articles AS SELECT 1"]
 )
 def test_what_somebody_made_under_the_name_of_an_alias_is_left_alone(
-    shop: Shop, source: Source, indexes: PostgresIndexes, made: str
+    shop: Shop, source: TableSource, indexes: PostgresIndexes, made: str
 ) -> None:
     shop.do(made)
     with pytest.raises(AliasDiffers):

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import Shop, declared
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.flows.worker.executor import TaskExecutor
 from tidegate.flows.worker.task_context import TaskContext
 from tidegate.store.cutover.tables import Key
@@ -38,24 +38,24 @@ def test_bounds_that_are_not_found_again_leave_no_gap(
     steps = Steps(shop, hand, declared(portion=100))
     steps.begin()
     steps.perform("create")
-    (claim,) = hand.claim("articles/fill")
+    (claim,) = hand.claim("articles/backfill")
     context = TaskContext(shop.database, steps.reindex.flow.definition, claim)
     found: list[Key | None] = []
 
-    def counted(self: Source, low: Key | None, rows: int) -> Key | None:
+    def counted(self: TableSource, low: Key | None, rows: int) -> Key | None:
         found.append(bound_after(self, low, rows))
         if len(found) == BOUNDS:
             what_happens(context)
         return found[-1]
 
-    bound_after = Source.bound_after
+    bound_after = TableSource.bound_after
     with monkeypatch.context() as patched:
-        patched.setattr(Source, "bound_after", counted)
+        patched.setattr(TableSource, "bound_after", counted)
         TaskExecutor(shop.database).execute(context)
     hand.do(flow_tasks.put_back, hand.name, [claim])
     assert len(found) == BOUNDS
     shop.do("DELETE FROM shop.articles WHERE id <= 90 OR id BETWEEN 150 AND 289")
-    steps.perform("fill")
+    steps.perform("backfill")
     steps.fill_portions()
     steps.go_on()
     assert shop.differences("articles_v1") == []

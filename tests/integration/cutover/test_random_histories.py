@@ -12,9 +12,9 @@ import pytest
 from psycopg import errors
 
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
-from tidegate.cutover.change_consumer import ConsumerLoop
+from tidegate.cutover.change_consumer import ChangeApplier
 from tidegate.cutover.postgres_target import PostgresIndexes
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
 from tidegate.store.cutover.tables import KeyRange
@@ -76,13 +76,15 @@ class Writer:
 class Keeper:
     """Follows, trims, and fills with what was read some time ago, in any order."""
 
-    def __init__(self, source: Source, indexes: PostgresIndexes, offset: int, seed: int) -> None:
+    def __init__(
+        self, source: TableSource, indexes: PostgresIndexes, offset: int, seed: int
+    ) -> None:
         self._source = source
         self._indexes = indexes
         self._chance = random.Random(seed)
         self._read: list[pa.Table] = []
         self._begin = offset
-        self.follower = ConsumerLoop(source, indexes, "v1", offset)
+        self.follower = ChangeApplier(source, indexes, "v1", offset)
 
     def work(self, database: Database, over: Event) -> None:
         steps = (self._follow, self._follow, self._trim, self._write, self._take_over)
@@ -104,7 +106,7 @@ class Keeper:
 
     def _trim(self) -> None:
         self._begin = self.follower.offset
-        self._source.tell_offset(self.follower.identity, self._begin)
+        self._source.advance(self.follower.identity, self._begin)
 
     def _write(self) -> None:
         if self._read:
@@ -113,7 +115,7 @@ class Keeper:
 
     def _take_over(self) -> None:
         """Another follower, which knows what was told and not what was done since."""
-        self.follower = ConsumerLoop(self._source, self._indexes, "v1", self._begin)
+        self.follower = ChangeApplier(self._source, self._indexes, "v1", self._begin)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -127,7 +129,7 @@ def test_whatever_happens_an_index_is_as_its_table(
         TARGET.open(database) as indexes,
         ThreadPoolExecutor(WRITERS + 1) as threads,
     ):
-        source.begin_log()
+        source.start_log()
         indexes.create("v1", source.shape())
         keeper = Keeper(source, indexes, source.register(indexes.identity("v1")), seed)
         keeper.read(database)

@@ -14,7 +14,7 @@ from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover import indexes_of, operations, retire, reverse
 from tidegate.cutover.postgres_target import PostgresIndexes
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.errors import IndexDiffers, IndexInUse
 from tidegate.flows.worker.worker import flow_worker
 from tidegate.store import Database
@@ -38,7 +38,7 @@ def keeper_of(shop: Shop, index: str) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(Source, "forget_follower"), (PostgresIndexes, "drop")]
+    ("where", "name"), [(TableSource, "forget_consumer"), (PostgresIndexes, "drop")]
 )
 def test_retiring_goes_on_where_a_crash_has_left_it(
     alias: Shop, monkeypatch: pytest.MonkeyPatch, where: type, name: str
@@ -60,7 +60,7 @@ def test_readers_are_not_led_to_an_index_whose_feed_is_ending(
     alias: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(*_: object) -> None:
-        reverse(alias.database, reindex, by="somebody else", is_stale_borne=True)
+        reverse(alias.database, reindex, by="somebody else", allow_stale=True)
 
     monkeypatch.setattr(operations, "_wait_ended", meanwhile)
     with flow_worker(alias.database, reindex.feed), pytest.raises(IndexDiffers) as refused:
@@ -75,7 +75,7 @@ def test_the_feed_goes_on_of_an_index_that_readers_came_to_meanwhile(
     give_up = PostgresIndexes.give_up
 
     def late(*given: object) -> None:
-        reverse(alias.database, reindex, by="somebody else", is_stale_borne=True)
+        reverse(alias.database, reindex, by="somebody else", allow_stale=True)
         give_up(*given)  # type: ignore[arg-type]
 
     feed = keeper_of(alias, "search.v1")

@@ -17,7 +17,7 @@ from tests.integration.cutover.conftest import SOURCE, Shop
 from tests.integration.cutover.test_following import Both, both  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cutover import PostgresTable
-from tidegate.cutover.source import Source
+from tidegate.cutover.source import TableSource
 from tidegate.store import Database
 from tidegate.store.cutover import change_log
 from tidegate.store.cutover.change_log import DELETED
@@ -39,12 +39,12 @@ def during_rewrite(shop: Shop, read: Callable[[], T]) -> T:
 
 
 @pytest.fixture(params=["read committed", "repeatable read"])
-def source(request: pytest.FixtureRequest, shop: Shop, database: Database) -> Iterator[Source]:
+def source(request: pytest.FixtureRequest, shop: Shop, database: Database) -> Iterator[TableSource]:
     shop.add(1, 5)
     level = request.param.replace(" ", "\\ ")
     url = make_conninfo(shop.url, options=f"-c default_transaction_isolation={level}")
     with SOURCE.open(database) as own:
-        own.begin_log()
+        own.start_log()
     with PostgresTable("shop.articles", url=url).open(database) as opened:
         yield opened
 
@@ -59,13 +59,13 @@ def test_a_follower_keeps_the_rows_of_a_table_that_is_rewritten(
     assert shop.differences("v1") == []
 
 
-def test_rows_of_keys_are_there_after_a_rewrite(shop: Shop, source: Source) -> None:
+def test_rows_of_keys_are_there_after_a_rewrite(shop: Shop, source: TableSource) -> None:
     shape = source.shape()
     rows = during_rewrite(shop, lambda: source.rows_of([("1",), ("2",)], shape))
     assert rows[DELETED].to_pylist() == ["f", "f"]
 
 
-def test_rows_of_a_range_are_there_after_a_rewrite(shop: Shop, source: Source) -> None:
+def test_rows_of_a_range_are_there_after_a_rewrite(shop: Shop, source: TableSource) -> None:
     shape = source.shape()
     with Database(source.url).attach() as database:
 
@@ -78,7 +78,7 @@ def test_rows_of_a_range_are_there_after_a_rewrite(shop: Shop, source: Source) -
 
 
 def test_a_comparison_sees_the_rows_of_a_table_that_is_rewritten(
-    shop: Shop, source: Source
+    shop: Shop, source: TableSource
 ) -> None:
     shape = source.shape()
     before = source.digest(KeyRange(), shape), source.checksums(KeyRange(), shape)

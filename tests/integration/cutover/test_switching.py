@@ -159,7 +159,7 @@ def test_a_switch_that_is_run_again_leaves_readers_who_went_back(second: Steps) 
     with second.following():
         claim = ready_to_switch(second)
         performed(second, claim)
-        back = reverse(second.shop.database, second.reindex, by="somebody", is_stale_borne=True)
+        back = reverse(second.shop.database, second.reindex, by="somebody", allow_stale=True)
         performed(second, claim)
     assert back == second.shown() == "search.articles_v1"
 
