@@ -1,4 +1,4 @@
-"""`pytest tests/plans --update-plans` writes what EXPLAIN says today as what is expected."""
+"""`pytest tests/plans --update-plans` rewrites the expected EXPLAIN texts."""
 
 from __future__ import annotations
 

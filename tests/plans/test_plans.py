@@ -1,4 +1,4 @@
-"""One file per pipeline, and beside it what EXPLAIN says or which mistake it is."""
+"""One file per pipeline, and beside it the text of EXPLAIN or of its error."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_a_pipeline_is_explained_as_expected(declaration: Path, update_plans: bo
 
 
 @pytest.mark.parametrize("declaration", MISTAKES, ids=name)
-def test_a_mistake_is_told_as_expected(
+def test_a_mistake_is_reported_as_expected(
     declaration: Path, update_plans: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(declaration.parent)
     with pytest.raises(DeclarationError) as raised:
         physical_plan(runpy.run_path(str(declaration))["pipeline"])
-    told = error_text(raised.value).replace(f"{declaration.parent}/", "")
-    compare(declaration, f"{raised.value.condition}\n{told}\n", update_plans)
+    rendered = error_text(raised.value).replace(f"{declaration.parent}/", "")
+    compare(declaration, f"{raised.value.condition}\n{rendered}\n", update_plans)
 
 
 def compare(declaration: Path, text: str, update: bool) -> None:

@@ -1,4 +1,4 @@
-"""Splitting aggregates so that they can be computed from partial results.
+"""Splits aggregates so that they can be computed from partial results.
 
 An aggregate such as `avg(price) filter (where price > 0)` becomes
 
@@ -46,7 +46,7 @@ _SIMPLE = re.compile(r"\s*(\w+)\s*\(\s*(\w+|\*)\s*\)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What all columns of one aggregate have in common."""
+    """What all columns of one aggregate share."""
 
     at: SourceLine
     by: tuple[str, ...]
@@ -54,7 +54,7 @@ class Grouping:
 
 
 class _Span(NamedTuple):
-    """Where one aggregate call stands in the text, and what it is made of."""
+    """The position of one aggregate call in the text, and its parts."""
 
     start: int
     end: int
@@ -66,8 +66,8 @@ class _Span(NamedTuple):
 def split_columns(columns: Mapping[str, str], grouping: Grouping) -> tuple[AggregateColumn, ...]:
     """Every column split into partial, merge and finish.
 
-    Raises `InvalidSql`, `ForbiddenSql`, `UnmergeableAggregate`, or `InexactAggregate` for what
-    is approximate whatever its input.
+    Raises `InvalidSql`, `ForbiddenSql`, `UnmergeableAggregate`, or `InexactAggregate` for an
+    aggregate that is approximate for any input.
     """
     taken = {name.casefold() for name in (*grouping.by, *columns)}
     return tuple(_split(name, sql, grouping, taken) for name, sql in columns.items())
@@ -87,7 +87,7 @@ def _split(name: str, sql: str, grouping: Grouping, taken: set[str]) -> Aggregat
 
 
 def _analyse(name: str, sql: str, grouping: Grouping) -> tuple[list[_Span], tuple[str, ...]]:
-    """The calls in `sql` and the columns it reads, after every check that needs no other."""
+    """The calls in `sql` and the columns it reads, after all checks of this column alone."""
     if (simple := _simple(sql)) is not None:
         return [simple], () if simple.argument == "*" else (simple.argument,)
     parts = list(parse(sql, grouping.at).walk())
@@ -96,7 +96,7 @@ def _analyse(name: str, sql: str, grouping: Grouping) -> tuple[list[_Span], tupl
 
 
 def _simple(sql: str) -> _Span | None:
-    """The call of text like `sum(x)`, which needs no parser; wide tables have many of them."""
+    """The call of text like `sum(x)`, read without the parser; wide tables have many of them."""
     found = _SIMPLE.fullmatch(sql) if is_text(sql) else None
     if found is None or _canonical(found[1]) not in RECIPES:
         return None
@@ -158,7 +158,7 @@ def _refuse_ungrouped(column: AggregateColumn, grouping: Grouping) -> None:
 
 
 def _spans(sql: str) -> Iterator[_Span]:
-    """Calls in the order of the text. The text is cut, not printed anew: it stays the user's."""
+    """Calls in the order of the text, which is split rather than generated from the parsed form."""
     found = tokens(sql)
     position = 0
     while position < len(found) - 1:
@@ -225,7 +225,7 @@ def _states(stem: str, recipe: Recipe, span: _Span, taken: set[str]) -> Iterator
 
 
 def _fresh(stem: str, role: str, taken: set[str]) -> str:
-    """A name that no other column of the aggregate has; Spark does not tell cases apart."""
+    """A name that no other column of the aggregate has, compared without case as in Spark."""
     name = f"{stem}_{role}"
     while name.casefold() in taken:
         name += "_"
@@ -234,7 +234,7 @@ def _fresh(stem: str, role: str, taken: set[str]) -> str:
 
 
 def _finish(sql: str, spans: Sequence[_Span], calls: Sequence[AggregateCall]) -> str:
-    """`sql` with the name of each call in its place."""
+    """`sql` with each call replaced by its name."""
     parts, position = [], 0
     for span, call in zip(spans, calls, strict=True):
         parts += [sql[position : span.start], call.name]

@@ -1,4 +1,4 @@
-"""Reading the event time of a source: the column that says when rows happened, and their delay."""
+"""Reads the event time of a source: the column with the time of its rows, and their delay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.nodes import SourceField
 
 TIMES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
-"""The types of columns that say when."""
+"""The types of columns with a time."""
 
 _SECONDS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
@@ -36,14 +36,14 @@ def read_event_time(
     """The event time of a source with these columns, if it has one; raises `InvalidArgument`."""
     if column is None:
         if delay is not None:
-            expected = "no delay without event_time, the column that it is the delay of"
+            expected = "no delay without event_time, the column that it belongs to"
             raise InvalidArgument(at, "source", "delay", delay, expected)
         return None
     return EventTime(_column(fields, column, at), _milliseconds(delay, at))
 
 
 def _column(fields: Sequence[SourceField], column: str, at: SourceLine) -> str:
-    """Its name as the schema has it."""
+    """The name of the column as in the schema."""
     times = [it.name for it in fields if it.type.strip().lower() in TIMES]
     for name in times:
         if name.casefold() == str(column).casefold():
@@ -60,7 +60,7 @@ def _milliseconds(delay: float | str | None, at: SourceLine) -> int:
 
 
 def _seconds(delay: object) -> float | None:
-    """None for what is no time; not a number is neither more nor less than any bound."""
+    """The delay in seconds; None if it is no time. NaN is neither more nor less than any limit."""
     if isinstance(delay, int | float) and not isinstance(delay, bool):
         return delay
     found = _TEXT.fullmatch(delay) if isinstance(delay, str) else None

@@ -1,4 +1,4 @@
-"""Names: which ones are allowed, and who has taken them already."""
+"""Names of declared things: which are allowed, and which are in use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=_Declared)
 
 
 class Register(Mapping[str, T], Generic[T]):
-    """The declared things of one kind by name, in the order of their declaration."""
+    """The declared nodes of one kind by name, in the order of declaration."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -32,9 +32,9 @@ class Register(Mapping[str, T], Generic[T]):
         self._folded: dict[str, SourceLine] = {}
 
     def declare(self, name: str, node: T, at: SourceLine) -> T:
-        """Take `name` for `node`; raises when it is taken or could not be a file's name."""
+        """Register `node` under `name`; raises if it is in use or not a valid file name."""
         check_name(self.kind, name, at)
-        # Results become files, and some file systems do not tell Q1.csv from q1.csv.
+        # Results become files, and on some file systems Q1.csv and q1.csv are the same file.
         first = self._folded.setdefault(name.casefold(), at)
         if name in self._nodes or first is not at:
             raise DuplicateName(at, self.kind, name, first)
@@ -52,13 +52,13 @@ class Register(Mapping[str, T], Generic[T]):
 
 
 def check_name(kind: str, name: str, at: SourceLine) -> None:
-    """Raise `InvalidName` unless `name` is safe as a file name everywhere."""
+    """Raise `InvalidName` unless `name` is safe as a file name on all systems."""
     if not is_file_name(name):
         raise InvalidName(at, kind, name)
 
 
 def is_file_name(name: object) -> bool:
-    """Whether `name` is safe as a file name everywhere: it never leads to another folder.
+    """Whether `name` is safe as a file name on all systems, without a path.
 
     >>> is_file_name("best_selling"), is_file_name("../best"), is_file_name("/etc")
     (True, False, False)
@@ -73,7 +73,7 @@ def column_names(
     names = texts(operator, argument, given, at)
     for name in names:
         if not is_identifier(name):
-            expected = "names of columns; compute an expression in a select before"
+            expected = "names of columns; compute expressions in a select before"
             raise InvalidArgument(at, operator, argument, name, expected)
     if first_repeated(names) is not None:
         raise InvalidArgument(at, operator, argument, given, "each column once")
@@ -92,7 +92,7 @@ def texts(operator: str, argument: str, given: object, at: SourceLine) -> tuple[
 def named_texts(
     operator: str, given: Mapping[str, str] | None, at: SourceLine
 ) -> Mapping[str, str]:
-    """What `columns` holds, nothing for None; raises `InvalidArgument` unless it is a mapping."""
+    """The columns given, none for None; raises `InvalidArgument` unless it is a mapping."""
     columns: object = {} if given is None else given
     if not isinstance(columns, Mapping) or not all(isinstance(name, str) for name in columns):
         expected = "a mapping from names to SQL, such as {'total price': 'price * 2'}"
@@ -101,17 +101,17 @@ def named_texts(
 
 
 def is_text(given: object) -> bool:
-    """Whether `given` is text at all; not every user has a type checker."""
+    """Whether `given` is text, for users without a type checker."""
     return isinstance(given, str)
 
 
 def is_identifier(name: object) -> bool:
-    """Whether SQL can name a column so without quotes."""
+    """Whether SQL accepts this column name without quotes."""
     return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
 
 
 def first_repeated(names: Iterable[str]) -> str | None:
-    """The first name that was there before; Spark does not tell upper from lower case."""
+    """The first name that is repeated, compared without case as in Spark."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:

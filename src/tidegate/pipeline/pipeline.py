@@ -1,4 +1,4 @@
-"""Pipelines: where a declaration begins, and the register of all its named parts."""
+"""A declared pipeline, with its named sources, streams and sinks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pipeline:
     """
 
     def __init__(self, name: str, *, shards: int = 1) -> None:
-        """`shards` is how many slices sources and aggregates are spread over."""
+        """`shards` is the number of slices of sources and aggregates."""
         self.at = user_line()
         check_name("pipeline", name, self.at)
         check_shards("pipeline", shards, self.at)
@@ -50,9 +50,9 @@ class Pipeline:
     ) -> Stream:
         """Rows that clients deliver under `name`; the schema is Spark DDL, or name → type.
 
-        `event_time` is the timestamp or date column that says when a row happened. The latest of
-        all delivered rows less `delay`, seconds or a text such as "10 minutes", is the source's
-        watermark, which travels behind them. Rows that are later than that count all the same.
+        `event_time` is the timestamp or date column with the time of a row. The latest time of all
+        delivered rows less `delay`, seconds or a text such as "10 minutes", is the source's
+        watermark, which is sent after them. Rows that are later than that are still processed.
         """
         at = user_line()
         fields = read_schema(name, schema, at)
@@ -60,7 +60,7 @@ class Pipeline:
         return Stream(self, self.sources.declare(name, node, at))
 
     def stream(self, name: str) -> Stream:
-        """The stream that is `.named(name)`, here or in another module, now or later."""
+        """The stream that is `.named(name)`, in any module, before or after this call."""
         at = user_line()
         check_name("stream", name, at)
         return Stream(self, Reference(at, name))
@@ -75,7 +75,7 @@ class Pipeline:
             results = shop.run(sales=df, items="items/*.parquet")
             results["totals"].to_df()
         """
-        # runtime stands above pipeline: it is loaded when a run is wanted.
+        # Imported when it is used, because runtime is a layer above pipeline.
         embedded = import_module("tidegate.runtime.embedded_run")
         results: Results = embedded.run_pipeline(self, sources)
         return results

@@ -1,11 +1,11 @@
-"""Which aggregates can be merged from partial results, how, and why others cannot."""
+"""How aggregates are merged from partial results, and why others cannot be."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Part(NamedTuple):
+class StateRecipe(NamedTuple):
     """One state of an aggregate: SQL over its argument, SQL over the states of all batches."""
 
     role: str
@@ -14,32 +14,32 @@ class Part(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How one aggregate is computed: its states, and what to make of them once merged."""
+    """How one aggregate is computed: its states, and SQL over the merged states."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[StateRecipe, ...]
     finish: str
     approximate: str | None = None
 
 
-_SUM = Part("sum", "sum({})", "sum({})")
-# A whole-table count over no batch at all is 0, while a sum over no partial counts is null.
-_COUNT = Part("count", "count({})", "coalesce(sum({}), 0)")
+_SUM = StateRecipe("sum", "sum({})", "sum({})")
+# A whole-table count over no batches is 0, while a sum over no partial counts is null.
+_COUNT = StateRecipe("count", "count({})", "coalesce(sum({}), 0)")
 
 RECIPES: dict[str, Recipe] = {
     "sum": Recipe((_SUM,), "{}"),
     "count": Recipe((_COUNT,), "{}"),
-    "count_if": Recipe((Part("count", "count_if({})", "coalesce(sum({}), 0)"),), "{}"),
+    "count_if": Recipe((StateRecipe("count", "count_if({})", "coalesce(sum({}), 0)"),), "{}"),
     # Division of decimals rounds to a scale that depends on the precision of both sides, and the
-    # cast to Spark's own type rounds once more. Who computes `avg` of decimals exactly must
-    # divide straight into that type; the call says `avg` and both states are there for it.
+    # cast to Spark's own type rounds once more. An exact `avg` of decimals must divide directly
+    # into that type; `spark.jobs.averages` does, from both states.
     "avg": Recipe((_SUM, _COUNT), "{} / nullif({}, 0)"),
-    "min": Recipe((Part("min", "min({})", "min({})"),), "{}"),
-    "max": Recipe((Part("max", "max({})", "max({})"),), "{}"),
-    "bool_and": Recipe((Part("all", "bool_and({})", "bool_and({})"),), "{}"),
-    "bool_or": Recipe((Part("any", "bool_or({})", "bool_or({})"),), "{}"),
+    "min": Recipe((StateRecipe("min", "min({})", "min({})"),), "{}"),
+    "max": Recipe((StateRecipe("max", "max({})", "max({})"),), "{}"),
+    "bool_and": Recipe((StateRecipe("all", "bool_and({})", "bool_and({})"),), "{}"),
+    "bool_or": Recipe((StateRecipe("any", "bool_or({})", "bool_or({})"),), "{}"),
     # Sketches take numbers and strings, not decimals or dates; every type has a text.
     "approx_count_distinct": Recipe(
-        (Part("sketch", "hll_sketch_agg(cast({} as string))", "hll_union_agg({})"),),
+        (StateRecipe("sketch", "hll_sketch_agg(cast({} as string))", "hll_union_agg({})"),),
         "coalesce(hll_sketch_estimate({}), 0)",
         approximate="HLL sketch, about 2 %",
     ),
@@ -51,18 +51,18 @@ SUMS = frozenset({"sum", "avg"})
 """Aggregates whose last digits depend on the order of rows when they add floating point."""
 
 UNKNOWN = (
-    "nothing is known about merging it",
+    "it cannot be merged from partial results",
     f"Use one of {', '.join(sorted(RECIPES))}, or .transform(…) after an aggregate.",
 )
 
 _ALL_ROWS = "it needs all rows of a group in one place"
-_ANY_ROW = "its answer depends on the order of rows"
+_ANY_ROW = "its result depends on the order of rows"
 _DOUBLES = "it adds floating-point squares, whose sum depends on the order of rows"
 _DISTRIBUTION = (_ALL_ROWS, "Aggregate by the value as well, and rank the counts with .top(…).")
 _ONE_OF_MANY = (_ANY_ROW, "Use min(…) or max(…), or .top(1, by=…, per=…) for a whole row.")
 _COLLECTION = (
-    "it collects every row, in the order they happen to come",
-    "Keep the rows: lead the stream to a sink of its own.",
+    "it collects every row, in order of arrival",
+    "Write the rows to a sink of their own.",
 )
 _SPREAD = (_DOUBLES, "Aggregate sum(x), sum(x * x) and count(x), and compute it in a select.")
 
@@ -91,4 +91,4 @@ REFUSED: dict[str, tuple[str, str]] = {
         _SPREAD,
     ),
 }  # fmt: skip
-"""Reason and advice for aggregates, and ways of calling them, that cannot be merged."""
+"""Reason and advice for aggregates, and forms of calls, that cannot be merged."""

@@ -1,4 +1,4 @@
-"""Reading the schema of a source: Spark DDL text, or a mapping from name to type."""
+"""Reads the schema of a source: Spark DDL text, or a mapping from name to type."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _field(source: str, part: str, at: SourceLine) -> SourceField:
 
 
 def _split(ddl: str) -> Iterator[str]:
-    """The parts between commas, leaving alone the commas of `decimal(10,2)` and `map<a,b>`."""
+    """The parts between commas, except for those within `decimal(10,2)` and `map<a,b>`."""
     depth, start, quoted = 0, 0, False
     for position, letter in enumerate(ddl):
         if letter == "`":
@@ -88,7 +88,7 @@ def _split(ddl: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def _is_type(text: str) -> bool:
-    # Cached: wide tables repeat few types, and parsing is what would make them slow to declare.
+    # Cached: wide tables repeat few types, and parsing dominates the time to declare them.
     try:
         return exp.DataType.build(text, dialect="spark") is not None
     except (SqlglotError, ValueError, AttributeError):

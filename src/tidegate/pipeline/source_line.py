@@ -1,4 +1,4 @@
-"""Finding the line of the user's code that is being executed."""
+"""Finds the line of the user's code that is being executed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checking the SQL text of a declaration, without Spark.
+"""Checks the SQL text of a declaration, without Spark.
 
-The text itself is kept as the user wrote it: parsing only tells whether it can work, and which
-columns it reads. Spark stays the authority on functions, columns and types.
+The text stays as the user wrote it: parsing only determines whether it is valid, and which columns
+it reads. Functions, columns and types are checked later, by Spark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KEYWORDS = frozenset({
     "false", "not", "and", "or", "case"
 })
 # fmt: on
-"""Words that are not columns even when they stand alone."""
+"""Words that are not columns even as a whole expression."""
 
 # fmt: off
 CHANGING = frozenset({
@@ -48,7 +48,7 @@ CHANGING = frozenset({
     "localtimestamp", "localtime", "sysdate", "systimestamp"
 })
 # fmt: on
-"""Functions that may answer differently when a step is replayed after a crash."""
+"""Functions that may give another value when a step is replayed after a crash."""
 
 # fmt: off
 UNPARSED_AGGREGATES = frozenset({
@@ -60,7 +60,7 @@ UNPARSED_AGGREGATES = frozenset({
     "regr_syy"
 })
 # fmt: on
-"""Spark's aggregate functions that the parser takes for any function."""
+"""Spark's aggregate functions that the parser does not know as aggregates."""
 
 
 _SPARK_NAMES = {
@@ -75,11 +75,11 @@ _SPARK_NAMES = {
     "quantile": "percentile",
     "variance_pop": "var_pop",
 }
-"""The names of aggregates for which the parser has names of its own."""
+"""Spark's names of aggregates that the parser names differently."""
 
 
 def parse(sql: str, at: SourceLine) -> exp.Expr:
-    """The one expression that `sql` is, to look at and not to change; raises `InvalidSql`."""
+    """The expression of `sql`, which must not be modified; raises `InvalidSql`."""
     if not is_text(sql) or not sql.strip():
         raise InvalidSql(at, sql, "there is no text")
     try:
@@ -103,15 +103,15 @@ def parse(sql: str, at: SourceLine) -> exp.Expr:
 
 @lru_cache(maxsize=16_384)
 def _parsed(sql: str) -> list[exp.Expr | None]:
-    # Cached, and for whole wide tables: the planner asks again for what was declared, and parsing
-    # takes longer than all the rest. Nobody changes an expression.
+    # Cached for whole wide tables: the planner parses declared texts again, and parsing takes
+    # most of the time. Expressions are never modified.
     return list(_SPARK.parse(sql))
 
 
 def _reason(error: ParseError) -> str:
     details = error.errors[0] if error.errors else {}
     reason = str(details.get("description", error)).rstrip(".")
-    # The parser names its own classes here, which tell a user nothing.
+    # The parser names its own classes here, which users do not know.
     return "something is missing in it" if reason.startswith("Required keyword") else reason
 
 
@@ -136,9 +136,9 @@ def between_commas(sql: str, at: SourceLine) -> list[str]:
 
 
 def reads_of_rows(operator: str, sql: str, at: SourceLine) -> tuple[str, ...]:
-    """The columns that `sql` reads, when it can be computed row by row, again and again.
+    """The columns that `sql` reads, if it is computed row by row and repeatable.
 
-    Raises `InvalidSql`, or `ForbiddenSql` for what needs other rows or another time.
+    Raises `InvalidSql`, or `ForbiddenSql` for aggregates and functions that are not repeatable.
     """
     if (plain := plain_words(sql)) is not None:
         return plain
@@ -152,7 +152,7 @@ def reads_of_rows(operator: str, sql: str, at: SourceLine) -> tuple[str, ...]:
 
 
 def plain_words(sql: str) -> tuple[str, ...] | None:
-    """The columns of `a` or `a * b`, which need no parser; tables with 10,000 columns are real."""
+    """The columns of `a` or `a * b`, read without the parser, for tables with 10,000 columns."""
     if not is_text(sql) or not _PLAIN.fullmatch(sql):
         return None
     words = _WORD.findall(sql)
@@ -160,7 +160,7 @@ def plain_words(sql: str) -> tuple[str, ...] | None:
 
 
 def refuse_changing(operator: str, sql: str, parts: Sequence[exp.Expr], at: SourceLine) -> None:
-    """Raise `ForbiddenSql` for subqueries, windows and functions that change by themselves."""
+    """Raise `ForbiddenSql` for subqueries, windows and functions that are not repeatable."""
     if any(isinstance(part, exp.Query) for part in parts):
         instead = "Declare the other table as a source and join it."
         raise ForbiddenSql(at, operator, sql, "a subquery", instead)
@@ -170,7 +170,9 @@ def refuse_changing(operator: str, sql: str, parts: Sequence[exp.Expr], at: Sour
     for function in map(name_of, functions(parts)):
         if function in CHANGING:
             instead = "A replayed step must give the same rows; put the value into the source."
-            raise ForbiddenSql(at, operator, sql, f"{function}(), which never repeats,", instead)
+            raise ForbiddenSql(
+                at, operator, sql, f"{function}(), which is not repeatable,", instead
+            )
 
 
 def functions(parts: Iterable[exp.Expr]) -> list[exp.Expr]:
@@ -194,14 +196,14 @@ def name_of(call: exp.Expr) -> str:
 
 
 def is_aggregate(call: exp.Expr) -> bool:
-    """Whether Spark makes one value of many rows here."""
+    """Whether a call is an aggregate in Spark."""
     return isinstance(call, (exp.AggFunc, exp.Any)) or name_of(call) in UNPARSED_AGGREGATES
 
 
 def columns_read(parts: Iterable[exp.Expr]) -> tuple[str, ...]:
     """The columns among the parts of an expression; of `address.city`, the column `address`.
 
-    A star stands for all columns and is named `*`, except in `count(*)`, which looks at none.
+    A star means all columns and is named `*`, except in `count(*)`, which reads none.
     """
     names = (_column_read(part) for part in parts)
     return tuple(dict.fromkeys(name for name in names if name is not None))
@@ -214,7 +216,7 @@ def _column_read(part: exp.Expr) -> str | None:
 
 
 def _stands_for_columns(star: exp.Expr) -> bool:
-    """Not so in `count(*)`; in `address.*` the column before it is read already."""
+    """Whether a star means all columns: not in `count(*)`, nor in `address.*`."""
     above = star.parent
     counts_rows = isinstance(above, exp.Count) and not above.expressions
     return not counts_rows and not isinstance(above, exp.Column)

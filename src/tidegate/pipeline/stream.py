@@ -1,4 +1,4 @@
-"""Streams: rows on their way through a pipeline, and the operators users apply to them."""
+"""Streams: rows at one point of a pipeline, with the operators that users apply to them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _NULLS = re.compile(r"(.+?)(\s+(?:asc|desc))?\s+nulls\s+\w+", re.IGNORECASE | re
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """Rows at one point of a pipeline. Operators give new streams and change nothing."""
+    """Rows at one point of a pipeline. Operators return new streams and do not modify this one."""
 
     pipeline: Pipeline = field(repr=False)
     node: Node
@@ -70,10 +70,10 @@ class Stream:
     def select(
         self, /, *names: str, columns: Mapping[str, str] | None = None, **sql: str
     ) -> Stream:
-        """Columns by name, and SQL expressions under a name of their own.
+        """Columns by name, and named SQL expressions.
 
-        `"*"` keeps every column, except those that an expression replaces. Names that are not
-        possible as a keyword go into `columns`.
+        `"*"` keeps every column, except those that an expression replaces. Names that are not valid
+        as a keyword go into `columns`.
 
             sales.select("store_id", month="date_format(created_at, 'yyyy-MM')")
         """
@@ -87,10 +87,10 @@ class Stream:
         return self._then(Select(at, self.node, (*kept, *made)))
 
     def transform(self, function: Transformation) -> Stream:
-        """What `function` makes of the rows: any stateless DataFrame → DataFrame.
+        """The result of `function`, any stateless DataFrame → DataFrame.
 
-        It is called on parts of the stream, more than once after a crash, so its result for a
-        row may depend on that row alone.
+        It is called on parts of the stream, and again after a crash, so its result for a row must
+        depend only on that row.
         """
         at = user_line()
         if not callable(function):
@@ -109,9 +109,9 @@ class Stream:
     ) -> Stream:
         """One row per distinct `by`, with SQL aggregates under their names; one row without `by`.
 
-        `shards` is how many slices the groups are spread over, by default as many as the
-        pipeline has. `exact` refuses every aggregate whose digits could depend on the order of
-        rows. Names that are not possible as a keyword go into `columns`.
+        `shards` is the number of slices of the groups, by default that of the pipeline. `exact`
+        refuses every aggregate whose digits could depend on the order of rows. Names that are not
+        valid as a keyword go into `columns`.
 
             sales.aggregate(by="store_id", total="sum(amount)", sales="count(*)")
         """
@@ -131,9 +131,9 @@ class Stream:
     def top(self, n: int, *, by: str | Iterable[str], per: str | Iterable[str] = ()) -> Stream:
         """The first `n` rows in the order `by`, for each distinct `per`.
 
-        `by` is SQL such as "sold desc, item_id", also as a list; the first order must say its
-        direction, since nobody agrees on what the top of a bare column is. Rows that still tie
-        are ordered by their other columns, so the result never depends on chance.
+        `by` is SQL such as "sold desc, item_id", also as a list; the first order must have a
+        direction, because the top of a bare column is ambiguous. Rows that still tie are ordered
+        by their other columns, so the result is deterministic.
         """
         at = user_line()
         if not _is_count(n):
@@ -165,7 +165,7 @@ class Stream:
         return self._then(Union(at, (self.node, *(other.node for other in others))))
 
     def named(self, name: str) -> Stream:
-        """This stream, which `Pipeline.stream(name)` finds from anywhere, also from before."""
+        """This stream, registered for `Pipeline.stream(name)`, also for earlier references."""
         at = user_line()
         self._refuse_cycle(name, at)
         self.pipeline.streams.declare(name, self.node, at)
@@ -186,7 +186,7 @@ class Stream:
             raise ForeignStream(at, self.pipeline.name, other.pipeline.name)
 
     def _refuse_cycle(self, name: str, at: SourceLine) -> None:
-        """Naming a stream is what closes a circle of references, if there is one."""
+        """Only naming a stream can close a cycle of references."""
         streams = {**self.pipeline.streams, name: self.node}
 
         def reads(node: Node) -> Iterable[Node]:
@@ -201,13 +201,13 @@ class Stream:
 
 
 def describe_cycle(nodes: Iterable[Node]) -> str:
-    """A circle of nodes in words, each with its line."""
-    steps = [f"{type(node).__name__.lower()} (line {node.at.line})" for node in nodes]
-    return " reads ".join([*steps, steps[0]])
+    """A cycle of nodes as text, each with its line."""
+    names = [f"{type(node).__name__.lower()} (line {node.at.line})" for node in nodes]
+    return " reads ".join([*names, names[0]])
 
 
 def check_shards(operator: str, shards: int | None, at: SourceLine) -> None:
-    """Raise `InvalidArgument` unless `shards` is left open or at least 1."""
+    """Raise `InvalidArgument` unless `shards` is None or at least 1."""
     if shards is not None and not _is_count(shards):
         raise InvalidArgument(at, operator, "shards", shards, "a whole number, at least 1")
 
@@ -251,7 +251,9 @@ def _refuse_nulls(orders: Iterable[str], by: object, at: SourceLine) -> None:
     for text in orders:
         if (found := _NULLS.fullmatch(text)) is not None:
             plain = f"{found[1]} {(found[2] or 'desc').strip()}"
-            expected = f"an order that leaves nulls to Spark, first in asc, last in desc: '{plain}'"
+            expected = (
+                f"an order without NULLS (Spark has them first in asc, last in desc): '{plain}'"
+            )
             raise InvalidArgument(at, "top", "by", by, expected)
 
 

@@ -44,8 +44,8 @@ class Cluster:
     @property
     def url(self) -> str:
         """Where applications find the master."""
-        found = _MASTER_AT.search(self.master.said)
-        assert found, self.master.said
+        found = _MASTER_AT.search(self.master.log_text)
+        assert found, self.master.log_text
         return found.group(1)
 
     @property
@@ -83,24 +83,24 @@ class Daemon:
     def start(cls, name: str, *arguments: str, log: Path, secret: dict[str, str]) -> Daemon:
         spark_class = str(SPARK_HOME / "bin" / "spark-class")
         where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        with log.open("wb") as told:
+        with log.open("wb") as output:
             process = subprocess.Popen(
                 [*BOUNDED, spark_class, f"org.apache.spark.deploy.{name}", *where, *arguments],
-                stdout=told,
-                stderr=told,
+                stdout=output,
+                stderr=output,
                 env={**environment(), **secret},
                 start_new_session=True,
             )
         return cls(process, log)
 
     @property
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
     def wait_for(self, text: str) -> None:
         def is_there() -> bool:
-            assert self.process.poll() is None, self.said
-            return text in self.said
+            assert self.process.poll() is None, self.log_text
+            return text in self.log_text
 
         wait_until(is_there, STARTED)
 

@@ -1,4 +1,4 @@
-"""Runs the coffee pipeline on an engine, or only asks whether it could, and prints what came of it.
+"""Runs the coffee pipeline on an engine, or only probes the engine, and prints the outcome.
 
 A process has one kind of session, so every test of an engine starts one of these.
 """

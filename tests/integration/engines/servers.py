@@ -59,21 +59,21 @@ def _running(
     listening: re.Pattern[str],
     more: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    with log.open("wb") as told:
+    with log.open("wb") as output:
         process = subprocess.Popen(
             [*BOUNDED, *command],
             stdin=subprocess.PIPE,
-            stdout=told,
-            stderr=told,
+            stdout=output,
+            stderr=output,
             env={**environment(memory="1g"), **(more or {})},
             cwd=log.parent,
             start_new_session=True,
         )
 
     def port() -> str | None:
-        said = log.read_text(errors="replace")
-        assert process.poll() is None, said
-        found = listening.search(said)
+        log_text = log.read_text(errors="replace")
+        assert process.poll() is None, log_text
+        found = listening.search(log_text)
         return found.group(1) if found else None
 
     try:

@@ -183,7 +183,7 @@ def test_a_connect_server_without_executors_is_refused_within_a_bound(
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
-def test_an_address_where_nobody_listens_is_refused_at_once(scheme: str, coffee_on: Run) -> None:
+def test_an_address_without_a_listener_is_refused_at_once(scheme: str, coffee_on: Run) -> None:
     came = coffee_on(f"{scheme}://127.0.0.1:9")  # a port that nobody is given
 
     assert came.error == "SparkUnavailable"

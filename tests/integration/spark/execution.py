@@ -1,4 +1,4 @@
-"""Executing a physical plan stage by stage, with chunks and steps cut at random.
+"""Executes a physical plan stage by stage, with chunks and batches split at random.
 
 Stands in for channels and barriers: every round of a stage is one joint job over all of its shards
 and runs, on whatever their channels have brought by then.
@@ -89,29 +89,32 @@ class Execution:
         self.chance.shuffle(several)
         return several
 
-    def _run(self, stage: PreparedStage, shares: Sequence[JobInput]) -> None:
-        rounds = [shares] if stage.is_stateful else self._checkpoint(shares)
+    def _run(self, stage: PreparedStage, job_inputs: Sequence[JobInput]) -> None:
+        rounds = [job_inputs] if stage.is_stateful else self._split(job_inputs)
         for several in rounds:
-            for share, made in zip(several, self._answers(stage, several), strict=True):
-                self.made.setdefault((stage.stage.id, share.run, share.shard), []).extend(made)
+            for job_input, made in zip(several, self._answers(stage, several), strict=True):
+                self.made.setdefault((stage.stage.id, job_input.run, job_input.shard), []).extend(
+                    made
+                )
 
     def _answers(
-        self, stage: PreparedStage, shares: Sequence[JobInput]
+        self, stage: PreparedStage, job_inputs: Sequence[JobInput]
     ) -> list[list[ShardOutputs]]:
         if passes_through(stage):
-            return [[{None: it} for batches in share.inputs for it in batches] for share in shares]
-        return [[made] for made in run_stage_job(self.session, stage, shares, self.root, "w1")]
+            return [
+                [{None: it} for batches in job_input.inputs for it in batches]
+                for job_input in job_inputs
+            ]
+        return [[made] for made in run_stage_job(self.session, stage, job_inputs, self.root, "w1")]
 
-    def _checkpoint(self, shares: Sequence[JobInput]) -> tuple[list[JobInput], list[JobInput]]:
-        """Two steps of a narrow stage: of each input of each share, a first and a second part."""
+    def _split(self, job_inputs: Sequence[JobInput]) -> tuple[list[JobInput], list[JobInput]]:
+        """Two jobs of a narrow stage: of each input of each task, a first and a second part."""
         first, second = [], []
-        for share in shares:
-            checkpoints = [(it, self.chance.randint(0, len(it))) for it in share.inputs]
-            first.append(
-                replace(share, inputs=tuple(it[:checkpoint] for it, checkpoint in checkpoints))
-            )
+        for job_input in job_inputs:
+            splits = [(it, self.chance.randint(0, len(it))) for it in job_input.inputs]
+            first.append(replace(job_input, inputs=tuple(it[:position] for it, position in splits)))
             second.append(
-                replace(share, inputs=tuple(it[checkpoint:] for it, checkpoint in checkpoints))
+                replace(job_input, inputs=tuple(it[position:] for it, position in splits))
             )
         return first, second
 

@@ -1,4 +1,4 @@
-"""Spark's analyser is asked before any data is there, and answers with the user's line."""
+"""Spark analyzes a declaration before any data is read; errors have the user's line."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ def test_an_unknown_column_is_reported_with_its_line_and_the_columns_there_are(
     assert "\n" not in error.what
 
 
-def test_of_many_expressions_the_guilty_one_is_named(spark: Session) -> None:
+def test_of_many_expressions_the_rejected_one_is_named(spark: Session) -> None:
     error = refusal(spark, lambda sales: sales.select("item", ok="amount + 1", bad="item + tags"))
     assert isinstance(error, RefusedBySpark)
     assert error.sql == "item + tags"
@@ -119,7 +119,7 @@ def test_exact_sums_of_what_turns_out_to_be_floating_point_are_refused(spark: Se
     assert error.column == "bad"
 
 
-def test_what_only_spark_can_judge_is_known_once_it_was_asked(spark: Session) -> None:
+def test_undecided_sums_are_decided_by_the_analysis(spark: Session) -> None:
     def doubled(rows: DataFrame) -> DataFrame:
         return rows.selectExpr("item", "weight * 2 as twice", "amount")
 
@@ -134,7 +134,7 @@ def test_what_only_spark_can_judge_is_known_once_it_was_asked(spark: Session) ->
     assert plan_hash(checked.plan) == plan_hash(physical_plan(shop))
 
 
-def test_a_plan_is_explained_with_what_spark_said(
+def test_a_plan_is_explained_with_the_analysis_by_spark(
     spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -153,7 +153,7 @@ def test_a_plan_is_explained_with_what_spark_said(
         assert "exactness unknown" not in request.output
 
 
-def test_spark_is_asked_about_the_stages_of_a_plan_once(
+def test_the_stages_of_a_plan_are_analyzed_once(
     spark: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied = []

@@ -1,4 +1,4 @@
-"""What is in doubt is copied by Spark; whoever copied it, a stage reads the declared types."""
+"""Chunks that only Spark can read are copied by it, and all copies have the declared types."""
 
 from __future__ import annotations
 

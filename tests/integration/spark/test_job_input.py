@@ -118,7 +118,7 @@ def sale(chance: random.Random) -> dict[str, object]:
     }
 
 
-def shares_of(root: Path, inputs: int = 1) -> list[JobInput]:
+def job_inputs_of(root: Path, inputs: int = 1) -> list[JobInput]:
     chance = random.Random(11)
     return [
         JobInput(*owner, tuple(
@@ -130,15 +130,15 @@ def shares_of(root: Path, inputs: int = 1) -> list[JobInput]:
 
 
 def run(
-    spark: Session, stage: PreparedStage, shares: Sequence[JobInput], root: Path
+    spark: Session, stage: PreparedStage, job_inputs: Sequence[JobInput], root: Path
 ) -> list[Result]:
-    return run_stage_job(spark, stage, shares, str(root), "worker-1")
+    return run_stage_job(spark, stage, job_inputs, str(root), "worker-1")
 
 
 def one_by_one(
-    spark: Session, stage: PreparedStage, shares: Sequence[JobInput], root: Path
+    spark: Session, stage: PreparedStage, job_inputs: Sequence[JobInput], root: Path
 ) -> list[Result]:
-    return [made for share in shares for made in run(spark, stage, [share], root)]
+    return [made for job_input in job_inputs for made in run(spark, stage, [job_input], root)]
 
 
 def rows_of(results: Sequence[Result], root: Path) -> list[dict[int | None, list[str]]]:
@@ -159,20 +159,20 @@ def stored_rows(file: Path) -> list[dict[str, object]]:
 
 
 def assert_joint(
-    spark: Session, stage: PreparedStage, shares: Sequence[JobInput], root: Path
+    spark: Session, stage: PreparedStage, job_inputs: Sequence[JobInput], root: Path
 ) -> list[Result]:
     """Together the shares give what they give alone, in files of their own."""
-    joint = run(spark, stage, shares, root)
-    alone = one_by_one(spark, stage, shares, root)
+    joint = run(spark, stage, job_inputs, root)
+    alone = one_by_one(spark, stage, job_inputs, root)
     assert rows_of(joint, root) == rows_of(alone, root)
-    for share, made in zip(shares, joint, strict=True):
+    for job_input, made in zip(job_inputs, joint, strict=True):
         for to, batch in made.items():
-            place = f"/run={share.run}/from={share.shard}/to={share.shard if to is None else to}/"
+            place = f"/run={job_input.run}/from={job_input.shard}/to={job_input.shard if to is None else to}/"
             assert all(place in file for file in batch.files)
     return joint
 
 
-STEPS: dict[str, tuple[PhysicalOperator, ...]] = {
+OPERATORS: dict[str, tuple[PhysicalOperator, ...]] = {
     "where": (Where("item > 1", ("item",)),),
     "project": (Project(BY_ITEM),),
     "partial aggregate": (PARTIAL,),
@@ -194,41 +194,43 @@ JOINS: dict[str, tuple[PhysicalOperator, ...]] = {
 }
 
 
-def test_every_narrow_step_keeps_shares_apart(
+def test_every_narrow_operator_keeps_job_inputs_apart(
     spark: Session, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    shares = shares_of(tmp_path)
-    for name, operators in STEPS.items():
+    job_inputs = job_inputs_of(tmp_path)
+    for name, operators in OPERATORS.items():
         with subtests.test(name):
-            assert_joint(spark, stage_of(spark, (SCAN, *operators)), shares, tmp_path)
+            assert_joint(spark, stage_of(spark, (SCAN, *operators)), job_inputs, tmp_path)
 
 
-def test_rows_of_every_share_are_exchanged_by_their_keys(spark: Session, tmp_path: Path) -> None:
+def test_rows_of_every_job_input_are_exchanged_by_their_keys(
+    spark: Session, tmp_path: Path
+) -> None:
     stage = stage_of(spark, (SCAN, PARTIAL), keys=["item"])
-    joint = assert_joint(spark, stage, shares_of(tmp_path), tmp_path)
+    joint = assert_joint(spark, stage, job_inputs_of(tmp_path), tmp_path)
     assert all(made.keys() == {0, 1} for made in joint)
 
 
-def test_joins_and_unions_keep_shares_apart(
+def test_joins_and_unions_keep_job_inputs_apart(
     spark: Session, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    shares = shares_of(tmp_path, inputs=3)
+    job_inputs = job_inputs_of(tmp_path, inputs=3)
     for name, operators in JOINS.items():
         with subtests.test(name):
             stage = stage_of(spark, operators, SIDES[: 3 if name == "two joins" else 2])
-            fitting = [replace(it, inputs=it.inputs[: len(stage.inputs)]) for it in shares]
+            fitting = [replace(it, inputs=it.inputs[: len(stage.inputs)]) for it in job_inputs]
             assert_joint(spark, stage, fitting, tmp_path)
     with subtests.test("union"):
         stage = stage_of(spark, (PhysicalUnion(("K", "item")),), [SCAN] * 3)
-        assert_joint(spark, stage, shares, tmp_path)
+        assert_joint(spark, stage, job_inputs, tmp_path)
 
 
 @pytest.mark.parametrize("partial", [PARTIAL, ALL], ids=["grouped", "all"])
-def test_merged_aggregates_and_tops_keep_shares_apart(
+def test_merged_aggregates_and_tops_keep_job_inputs_apart(
     spark: Session, tmp_path: Path, partial: PartialAggregate, subtests: pytest.Subtests
 ) -> None:
-    made = run(spark, merging(spark, partial)[0], shares_of(tmp_path), tmp_path)
-    shares = [
+    made = run(spark, merging(spark, partial)[0], job_inputs_of(tmp_path), tmp_path)
+    job_inputs = [
         JobInput(number, shard, (tuple(it[shard] for it in parts if shard in it),))
         for number, parts in ((4, made[:2]), (31, made[2:]))
         for shard in (0, 1)
@@ -236,10 +238,10 @@ def test_merged_aggregates_and_tops_keep_shares_apart(
     best = FinalTop(2, (Order("n", True, ("n",)),), ())
     for then in ([], [best], [Where("n > 5", ("n",)), best], [PartialAggregate((), COUNT, False)]):
         with subtests.test(then=then):
-            assert_joint(spark, merging(spark, partial, *then)[1], shares, tmp_path)
+            assert_joint(spark, merging(spark, partial, *then)[1], job_inputs, tmp_path)
 
 
-def test_an_empty_share_gives_nothing_but_an_aggregate_of_all_one_row(
+def test_an_empty_job_input_gives_no_rows_but_an_aggregate_without_groups_gives_one(
     spark: Session, tmp_path: Path
 ) -> None:
     empty = JobInput(5, 0, ((),))
@@ -247,7 +249,7 @@ def test_an_empty_share_gives_nothing_but_an_aggregate_of_all_one_row(
     assert run(spark, first, [empty], tmp_path) == [{}]
     assert run(spark, merge, [empty, replace(empty, run=6)], tmp_path) == [{}, {}]
     first, merge = merging(spark, ALL)
-    (full, *_) = shares_of(tmp_path)
+    (full, *_) = job_inputs_of(tmp_path)
     (parts, *_) = run(spark, first, [full], tmp_path)
     joint = run(
         spark, merge, [empty, JobInput(4, 0, ((parts[0],),)), JobInput(6, 1, ((),))], tmp_path
@@ -257,23 +259,23 @@ def test_an_empty_share_gives_nothing_but_an_aggregate_of_all_one_row(
     assert counts == [[0], [24], [0]]
 
 
-def test_shares_that_can_run_together_are_one_spark_job(spark: Session, tmp_path: Path) -> None:
-    shares = shares_of(tmp_path, inputs=2)
+def test_inputs_that_can_run_together_are_one_spark_job(spark: Session, tmp_path: Path) -> None:
+    job_inputs = job_inputs_of(tmp_path, inputs=2)
     stage = stage_of(spark, JOINS["join"], SIDES[:2], keys=["item"])
     group = uuid4().hex
     spark.sparkContext.setJobGroup(group, "counted")
-    run(spark, stage, shares, tmp_path)
+    run(spark, stage, job_inputs, tmp_path)
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == 1
 
 
-def test_a_failing_share_fails_the_job_with_spark_s_cause_and_the_others_run_without_it(
+def test_a_failing_input_fails_the_job_with_sparks_cause_and_the_others_run_without_it(
     spark: Session, tmp_path: Path
 ) -> None:
     stage = stage_of(
         spark, (SCAN, Project((SelectColumn("n", "cast(item as tinyint)", ("item",)),)))
     )
-    good, bad, *_ = shares_of(tmp_path)
+    good, bad, *_ = job_inputs_of(tmp_path)
     huge = chunk(tmp_path, (bad.run, bad.shard), [sale(random.Random(1)) | {"item": 1000}])
     bad = replace(bad, inputs=((huge,),))
     with pytest.raises(StageFailed) as raised:

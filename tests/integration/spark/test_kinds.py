@@ -1,4 +1,4 @@
-"""What the planner says about types without Spark is what Spark says."""
+"""The types that the planner infers without Spark are those of Spark."""
 
 import pytest
 

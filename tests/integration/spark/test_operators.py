@@ -59,7 +59,7 @@ def test_joins_show_their_keys_once_and_first_in_every_way(spark: Session) -> No
     }
 
 
-def test_a_union_matches_columns_by_name_and_takes_only_those_asked_for(spark: Session) -> None:
+def test_a_union_matches_columns_by_name_and_has_only_those_listed(spark: Session) -> None:
     first, second = table(spark, "(1, 'x')", "a, b"), table(spark, "('y', 2L, 0)", "B, A, c")
     made = operators.union([first, second], ["a", "b"])
     assert made.dtypes == [("a", "bigint"), ("b", "string")]

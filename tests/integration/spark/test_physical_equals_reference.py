@@ -168,7 +168,7 @@ def test_a_run_without_any_chunk_gives_empty_sinks_with_their_columns(
     assert found["everything"].collect() == [(0, None, None)]
 
 
-def test_ties_of_a_top_are_decided_by_columns_that_nobody_reads_afterwards(
+def test_ties_of_a_top_are_decided_by_columns_that_are_not_read_afterwards(
     spark: Session, tmp_path: Path
 ) -> None:
     shop = tg.Pipeline("shop")

@@ -42,7 +42,7 @@ def stranger(spark: Session) -> Iterator[Any]:
     environment.shutdown()
 
 
-def test_the_driver_answers_no_stranger(spark: Session, stranger: Any) -> None:
+def test_the_driver_refuses_connections_without_its_secret(spark: Session, stranger: Any) -> None:
     port = driver_of(spark).rpcEnv().address().port()
     driver = java_of(spark).org.apache.spark.rpc.RpcAddress("127.0.0.1", port)
 

@@ -166,7 +166,7 @@ def test_a_top_keeps_at_least_one_row(sales: tg.Stream, n: int) -> None:
 
 
 @pytest.mark.parametrize("by", ["amount", "", "a sideways", "a, b desc", ["a", "b desc"]])
-def test_a_top_says_which_way_its_first_order_goes(sales: tg.Stream, by: str | list[str]) -> None:
+def test_the_first_order_of_a_top_has_a_direction(sales: tg.Stream, by: str | list[str]) -> None:
     mistake(InvalidArgument, lambda: sales.top(1, by=by), argument="by")
 
 
@@ -244,7 +244,7 @@ def test_a_cycle_over_two_names_is_found_when_the_second_closes_it(
     mistake(CyclicPipeline, lambda: right.named("right"))
 
 
-def test_an_error_says_where_what_and_what_to_do(sales: tg.Stream) -> None:
+def test_an_error_has_line_cause_and_advice(sales: tg.Stream) -> None:
     error = mistake(JoinWithoutKeys, lambda: sales.join(sales))
     assert str(error) == (
         f"{__file__}:{error.at.line}: this join has no keys."
@@ -258,7 +258,7 @@ TIMED = "amount decimal(10,2), sold_at timestamp, day date, moment TIMESTAMP_NTZ
 
 
 @pytest.mark.parametrize("column", ["amount", "nowhere", "", 3])
-def test_the_event_time_is_a_column_that_says_when(shop: tg.Pipeline, column: Any) -> None:
+def test_the_event_time_is_a_timestamp_or_date_column(shop: tg.Pipeline, column: Any) -> None:
     wrong = mistake(
         InvalidArgument,
         lambda: shop.source("sales", TIMED, event_time=column),

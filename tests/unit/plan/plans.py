@@ -1,4 +1,4 @@
-"""Shared by the tests of rules: a plan before the rule, and short ways to say what a plan does."""
+"""Shared by the tests of rules: a plan before the rule, and short descriptions of plans."""
 
 from __future__ import annotations
 

@@ -96,13 +96,13 @@ def test_a_branch_that_waits_to_be_drawn_is_drawn_once() -> None:
     assert [line.strip("│├└─ ") for line in lines].count("node 7") == 1
 
 
-def test_an_approximate_column_says_so_and_why() -> None:
+def test_an_approximate_column_is_marked_with_the_reason() -> None:
     text = explain_physical(plan_of("sum(b)", y="approx_count_distinct(a)"))
     assert "x = sum(x_sum) (approximate: order of addition)" in text
     assert "(approximate: HLL sketch, about 2 %)" in text
 
 
-def test_a_sum_that_only_spark_can_judge_says_how_to_ask() -> None:
+def test_an_undecided_sum_names_the_option_that_decides_it() -> None:
     text = explain_physical(plan_of("sum(my_function(a))", y="max(my_function(a))"))
     assert "x = sum(x_sum) (exactness unknown until --analyze-schema)" in text
     assert text.count("exactness") == 1
@@ -129,9 +129,9 @@ def test_a_hash_changes_with_what_a_plan_does() -> None:
 
 
 def test_event_time_is_part_of_a_plan_only_where_it_is_declared() -> None:
-    def plans(**said: str) -> tuple[PhysicalPlan, dict[str, Any], dict[str, Any]]:
+    def plans(**declared: str) -> tuple[PhysicalPlan, dict[str, Any], dict[str, Any]]:
         pipeline = tg.Pipeline("shop")
-        pipeline.source("sales", "a int, at timestamp", **said).select("a").sink("out")
+        pipeline.source("sales", "a int, at timestamp", **declared).select("a").sink("out")
         plan = physical_plan(pipeline)
         physical: Any = physical_json(plan)
         logical: Any = logical_json(logical_plan(pipeline))
@@ -140,9 +140,9 @@ def test_event_time_is_part_of_a_plan_only_where_it_is_declared() -> None:
     plain, timed = plans(), plans(event_time="at")
     late = plans(event_time="at", delay="1 s")
     assert len({plan_hash(plan) for plan, _, _ in (plain, timed, late)}) == 3
-    for its in late[1:]:
-        assert its["event_time"] == {"column": "at", "delay": 1000}
-    assert all("event_time" not in its for its in plain[1:])
+    for scan in late[1:]:
+        assert scan["event_time"] == {"column": "at", "delay": 1000}
+    assert all("event_time" not in scan for scan in plain[1:])
 
 
 def test_a_hash_is_the_same_in_another_process() -> None:
@@ -176,7 +176,7 @@ def unchanged(rows: object) -> object:
     return rows
 
 
-def test_a_list_says_how_much_it_leaves_out() -> None:
+def test_a_list_has_the_number_of_items_left_out() -> None:
     assert listed(["a", "b"]) == "[a, b]"
     assert listed(["a" * 500]) == f"[{'a' * 59}…]"
     assert listed([]) == "[]"

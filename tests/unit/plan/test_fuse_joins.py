@@ -1,4 +1,4 @@
-"""Joins run in the stage that makes their left side, where nothing moves and nobody else reads."""
+"""Joins run in the stage of their left side, where no rows move and there is no other reader."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_ranking_on_the_right_of_a_join_stays_a_stage(
     assert "s4 [PhysicalJoin, WriteSink] x1 <- gather s1 <- s3" in fused(shop)
 
 
-def test_a_ranking_that_somebody_else_reads_stays_a_stage(
+def test_a_ranking_with_another_reader_stays_a_stage(
     shop: tg.Pipeline, sales: tg.Stream, stores: tg.Stream
 ) -> None:
     best = sales.top(3, by="c desc")
@@ -124,7 +124,7 @@ def test_an_aggregate_on_one_shard_takes_joins_and_is_still_released_by_the_moni
     assert barrier.upstream_count == 8
 
 
-def test_an_aggregate_never_comes_after_another_step(
+def test_an_aggregate_never_comes_after_another_operator(
     shop: tg.Pipeline, sales: tg.Stream, stores: tg.Stream
 ) -> None:
     joined = sales.top(9, by="c desc").join(stores, on="a")

@@ -1,4 +1,4 @@
-"""What only the whole graph can tell: circles, loose ends, and sums that depend on order."""
+"""Mistakes of the whole graph: cycles, loose ends, and sums that depend on order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_source_that_no_sink_reads_points_at_the_source(
     assert raised.value.source == "unread"
 
 
-def test_a_sink_behind_a_name_nobody_gave_has_no_input(shop: tg.Pipeline) -> None:
+def test_a_sink_behind_an_undeclared_name_has_no_input(shop: tg.Pipeline) -> None:
     missing = shop.stream("missing")
     missing.sink("nothing")
     with pytest.raises(UnknownStream) as raised:
@@ -215,7 +215,7 @@ def test_what_is_exact_is_not_marked(shop: tg.Pipeline, sales: tg.Stream, sql: s
 @pytest.mark.parametrize(
     "sql", ["sum(my_function(weight))", "avg(unknown)", "sum(box.missing)", "sum(unknown) + 1"]
 )
-def test_a_sum_that_only_spark_can_judge_says_so(
+def test_a_sum_whose_type_only_spark_knows_is_undecided(
     shop: tg.Pipeline, sales: tg.Stream, sql: str
 ) -> None:
     column = aggregated(shop, sales, sql)
@@ -227,7 +227,9 @@ def test_only_sums_can_be_undecided(shop: tg.Pipeline, sales: tg.Stream) -> None
     assert not aggregated(shop, sales, "max(my_function(weight))").undecided
 
 
-def test_once_spark_was_asked_nothing_is_undecided(shop: tg.Pipeline, sales: tg.Stream) -> None:
+def test_nothing_is_undecided_after_the_analysis_by_spark(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
     sales.aggregate(x="sum(my_function(n))", y="sum(my_function(k))").sink("result")
     plan = logical_plan(shop, floating={"n2": frozenset({"y_value"})})
     operator = plan.by_id["n2"].operator

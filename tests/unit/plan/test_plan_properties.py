@@ -179,7 +179,7 @@ def scans(stage: PhysicalStage, source: str) -> bool:
 
 
 @given(pipelines())
-def test_every_step_has_the_inputs_it_needs(pipeline: tg.Pipeline) -> None:
+def test_every_operator_has_the_inputs_it_needs(pipeline: tg.Pipeline) -> None:
     plan = physical_plan(pipeline)
     for stage in plan.stages:
         first, *rest = inputs_by_operator(stage.operators, plan.arriving(stage))

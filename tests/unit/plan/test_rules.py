@@ -1,4 +1,4 @@
-"""Each rule, before and after; those with more to tell have a file of their own."""
+"""Each rule, before and after; larger ones have a file of their own."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_join_reads_its_keys_on_both_sides(shop: tg.Pipeline, sales: tg.Stream
     assert scanned(physical_plan(shop)) == {"sales": ["a", "b"], "stores": ["a", "name"]}
 
 
-def test_a_computed_column_that_nobody_reads_is_not_computed(
+def test_a_computed_column_without_readers_is_not_computed(
     shop: tg.Pipeline, sales: tg.Stream
 ) -> None:
     sales.select("a", x="b + 1", y="c + 1").aggregate(by="a", s="sum(x)", t="sum(y)").select(
@@ -214,9 +214,7 @@ def test_a_union_takes_the_same_columns_of_inputs_that_still_carry_others(
     assert union.columns == ("a",)
 
 
-def test_a_union_of_which_nobody_reads_a_column_keeps_all(
-    shop: tg.Pipeline, sales: tg.Stream
-) -> None:
+def test_a_union_of_which_no_column_is_read_keeps_all(shop: tg.Pipeline, sales: tg.Stream) -> None:
     more = shop.source("more", "b int, a int, c int, d int")
     sales.union(more).aggregate(rows="count(*)").sink("count")
     plan = physical_plan(shop)

@@ -1,4 +1,4 @@
-"""A chunk checker that does what the name of a file says."""
+"""A chunk checker that fails in the way that the name of a file requests."""
 
 import os
 import resource

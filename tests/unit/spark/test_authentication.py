@@ -1,4 +1,4 @@
-"""A driver asks for a secret, or it is not reached from beyond this machine."""
+"""A driver requires a secret, or is not reachable from other machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ELSEWHERE = "spark://10.0.0.5:7077"
 HERE = "spark://127.0.0.1:7077"
 
 
-def test_a_local_driver_asks_for_a_secret_and_listens_on_loopback() -> None:
+def test_a_local_driver_requires_a_secret_and_listens_on_loopback() -> None:
     settings = protection("local[*]", {}, is_here=True)
 
     assert settings["spark.authenticate"] == "true"
@@ -22,7 +22,7 @@ def test_a_local_driver_asks_for_a_secret_and_listens_on_loopback() -> None:
 
 
 @pytest.mark.parametrize("master", [ELSEWHERE, "yarn", "k8s://https://10.0.0.5"])
-def test_a_driver_on_a_cluster_asks_for_a_secret_and_encrypts(master: str) -> None:
+def test_a_driver_on_a_cluster_requires_a_secret_and_encrypts(master: str) -> None:
     settings = protection(master, {}, is_here=False)
 
     assert settings == {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}

@@ -112,7 +112,9 @@ def test_a_chunk_that_takes_long_is_checked_at_a_low_priority(
     assert failing.pids == set()
 
 
-def test_what_spark_has_no_room_for_is_refused_although_no_row_has_it(tmp_path: Path) -> None:
+def test_a_dictionary_beyond_the_memory_for_spark_is_refused_although_no_row_has_it(
+    tmp_path: Path,
+) -> None:
     as_double = (DeclaredField("item_id", "double"), FIELDS[1])
     with Checking(tmp_path, Settings(chunk_spark_bytes=32 << 20)).pool as pool:
         request = [
@@ -183,7 +185,7 @@ def test_a_chunk_that_needs_too_much_memory_is_refused(failing: Checking) -> Non
     assert refused.value.limit == SMALL.chunk_memory_bytes
 
 
-def test_an_answer_that_names_other_files_is_not_believed(failing: Checking) -> None:
+def test_an_answer_that_names_other_files_is_rejected(failing: Checking) -> None:
     with pytest.raises(ChunkCrashedChecker) as refused:
         failing("lie")
     assert "elsewhere" in refused.value.how
@@ -247,7 +249,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     wait_until(lambda: not any(_is_running(pid) for pid in pids))
 
 
-def test_a_pool_that_nobody_closes_ends_its_checkers(tmp_path: Path) -> None:
+def test_a_pool_that_is_not_closed_ends_its_checkers(tmp_path: Path) -> None:
     made = Checking(tmp_path, Settings())
     made()
     pids = made.pids

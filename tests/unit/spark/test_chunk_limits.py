@@ -140,7 +140,7 @@ def test_ordinary_files_that_compress_well_are_taken(tmp_path: Path) -> None:
     assert checked(tmp_path / "1.parquet", USUAL) == checked(tmp_path / "1.parquet", USUAL)
 
 
-def test_a_row_group_that_spark_has_no_room_for_is_refused(tmp_path: Path) -> None:
+def test_a_row_group_that_exceeds_the_memory_for_spark_is_refused(tmp_path: Path) -> None:
     file, rows = tmp_path / "1.parquet", 300_000
     table = pa.table({"item_id": pa.array(range(rows), pa.int32()), "item_name": ["tea"] * rows})
     fields = (DeclaredField("item_id", "double"), DeclaredField("item_name", "string"))
@@ -164,14 +164,14 @@ def test_what_a_file_may_decode_to_grows_with_it_and_is_never_less_than_it(sent:
 @given(
     lines=st.lists(st.integers(0, 40), max_size=12),
     ends=st.sampled_from([b"\n", b"\r\n", b"\r"]),
-    checkpoints=st.integers(1, 60),
+    size=st.integers(1, 60),
     most=st.integers(1, 30),
 )
-def test_the_first_line_that_is_too_long_is_found_however_the_text_is_cut(
-    lines: list[int], ends: bytes, checkpoints: int, most: int
+def test_the_first_line_that_is_too_long_is_found_however_the_text_is_split(
+    lines: list[int], ends: bytes, size: int, most: int
 ) -> None:
     text = b"".join(b"x" * length + ends for length in lines)
-    pieces = [text[at : at + checkpoints] for at in range(0, len(text), checkpoints)]
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
     limits = ChunkLimits.from_settings(replace(USUAL, chunk_line_bytes=most))
     meter = Meter(limits, "items", "1.csv", len(text))
     first = next((at for at, length in enumerate(lines, 1) if length > most), None)

@@ -1,4 +1,4 @@
-"""What follows from what an engine offers: plain values in, complaints out."""
+"""Whether an engine can run a pipeline: plain values in, complaints out."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def only(requirements: EngineRequirements, capabilities: EngineCapabilities) -> 
     return complaint
 
 
-def test_nothing_is_missing_where_there_is_room_and_the_folder_is_shared() -> None:
+def test_nothing_is_missing_with_task_slots_and_a_shared_folder() -> None:
     assert shortfalls(NEEDS, replace(ROOM, shared=SHARED)) == []
 
 
-def test_an_engine_that_does_not_tell_its_slots_has_run_something_and_fits() -> None:
+def test_an_engine_that_does_not_report_its_slots_has_run_a_job_and_fits() -> None:
     assert shortfalls(NEEDS, replace(ROOM, slots=None)) == []
 
 
-def test_a_cluster_without_workers_says_so_instead_of_hanging() -> None:
+def test_a_cluster_without_workers_is_reported_instead_of_hanging() -> None:
     complaint = only(NEEDS, replace(NO_ROOM, cluster=StandaloneCluster(())))
 
     assert complaint.required == "1 task slot on an executor of 1 core and 512 MiB"
@@ -92,13 +92,13 @@ def test_a_cluster_that_others_use_names_them() -> None:
     assert "spark.cores.max" in complaint.advice
 
 
-def test_where_nobody_else_is_the_reason_is_in_the_logs() -> None:
+def test_without_other_applications_the_reason_is_in_the_logs() -> None:
     complaint = only(NEEDS, replace(NO_ROOM, cluster=StandaloneCluster((WORKER,))))
 
     assert "logs of the workers" in complaint.advice
 
 
-def test_without_a_master_to_ask_only_the_wait_is_told() -> None:
+def test_without_the_state_of_the_master_only_the_wait_is_reported() -> None:
     assert only(NEEDS, NO_ROOM).available == "0 within 20 s"
 
 
@@ -130,7 +130,7 @@ def test_more_slots_than_there_are_can_be_required() -> None:
         ),
     ],
 )
-def test_a_folder_that_is_not_shared_says_which_side_misses_what(
+def test_a_folder_that_is_not_shared_is_reported_with_the_rows_missing_on_each_side(
     shared: FolderSharing, required: str, available: str
 ) -> None:
     complaint = only(NEEDS, replace(ROOM, shared=shared))
@@ -170,7 +170,7 @@ def test_a_stage_that_cannot_run_is_named_with_the_reason() -> None:
 
 
 @given(offers)
-def test_whatever_is_complained_about_says_required_versus_available(
+def test_every_complaint_has_required_versus_available(
     capabilities: EngineCapabilities,
 ) -> None:
     for complaint in shortfalls(NEEDS, capabilities):

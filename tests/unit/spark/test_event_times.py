@@ -1,4 +1,4 @@
-"""The latest time of a chunk is told by its files, whatever wrote them and however."""
+"""The latest time of a chunk is read from its files, whatever wrote them and however."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_nulls_say_nothing_and_the_latest_of_all_row_groups_counts(
     assert written(tmp_path, INSTANT, **how) is None
 
 
-def test_years_that_nanoseconds_do_not_reach_are_told(tmp_path: Path) -> None:
+def test_years_beyond_the_range_of_nanoseconds_are_read(tmp_path: Path) -> None:
     """Spark has them, and they fit into the INT96 that it writes."""
     late = datetime(9000, 1, 1, tzinfo=UTC)
     assert written(tmp_path, INSTANT, [late]) == milliseconds(late)
@@ -73,7 +73,7 @@ def test_the_unit_of_a_file_does_not_matter(tmp_path: Path, unit: str) -> None:
     assert written(tmp_path, pa.timestamp(unit, "UTC"), [NOON]) == milliseconds(NOON)
 
 
-def test_all_files_of_a_chunk_are_asked_and_a_chunk_without_rows_says_nothing(
+def test_all_files_of_a_chunk_are_read_and_a_chunk_without_rows_has_no_time(
     tmp_path: Path,
 ) -> None:
     written(tmp_path, INSTANT, [NOON])
@@ -97,7 +97,7 @@ def test_whatever_is_not_later_than_allowed_may_follow(tmp_path: Path) -> None:
 
 
 def no_spark() -> Session:
-    raise AssertionError("Spark was asked although nothing is in doubt")
+    raise AssertionError("Spark was used although Arrow reads the file")
 
 
 def copied(tmp_path: Path, kind: str, file: Path) -> int | None:
@@ -110,13 +110,15 @@ def copied(tmp_path: Path, kind: str, file: Path) -> int | None:
 @pytest.mark.parametrize(
     ("kind", "zone"), [("timestamp", "Z"), ("timestamp", "+00:00"), ("timestamp_ntz", "")]
 )
-def test_csv_tells_its_latest_time_by_a_quick_copy(tmp_path: Path, kind: str, zone: str) -> None:
+def test_the_latest_time_of_csv_is_that_of_its_copy_by_arrow(
+    tmp_path: Path, kind: str, zone: str
+) -> None:
     file = tmp_path / "a.csv"
     file.write_text(f"at\n2025-12-31T23:00:00{zone}\n\n2026-03-01T12:00:00{zone}\n")
     assert copied(tmp_path, kind, file) == milliseconds(NOON)
 
 
-def test_parquet_tells_its_latest_time_by_a_quick_copy(tmp_path: Path) -> None:
+def test_the_latest_time_of_parquet_is_that_of_its_copy_by_arrow(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     times = pa.array([None, BEFORE_1970, NOON], INSTANT)
     parquet.write_table(pa.table({"at": times}), file)
@@ -124,7 +126,7 @@ def test_parquet_tells_its_latest_time_by_a_quick_copy(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.lists(st.none() | st.datetimes(), min_size=1, max_size=4), max_size=4))
-def test_the_footer_tells_what_the_rows_tell(
+def test_the_footer_has_the_latest_time_of_the_rows(
     tmp_path_factory: pytest.TempPathFactory, groups: list[list[datetime | None]]
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")

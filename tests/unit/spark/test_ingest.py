@@ -48,7 +48,7 @@ def selling(schema: str) -> tg.Pipeline:
 
 
 def no_spark() -> Session:
-    raise AssertionError("Spark was asked although nothing is in doubt")
+    raise AssertionError("Spark was used although Arrow reads the file")
 
 
 def taken(pipeline: tg.Pipeline, file: Path, root: Path) -> pa.Table:
@@ -258,7 +258,7 @@ def table_of(rows: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", *TYPED])
-def test_a_file_that_was_cut_off_is_unreadable_and_leaves_nothing(
+def test_a_truncated_file_is_unreadable_and_leaves_nothing(
     shop: tg.Pipeline, tmp_path: Path, name: str
 ) -> None:
     file = tmp_path / name
@@ -295,7 +295,7 @@ def refusals(folder: Path) -> dict[type[RunError], tuple[str, Path]]:
 @pytest.mark.parametrize(
     "error", [UnknownSource, NoSuchChunk, UnknownFormat, MissingColumns, UnreadableChunk]
 )
-def test_what_can_be_told_without_reading_rows_is_refused_first(
+def test_errors_found_without_reading_rows_are_raised_first(
     shop: tg.Pipeline, tmp_path: Path, error: type[RunError]
 ) -> None:
     source, file = refusals(tmp_path)[error]
@@ -317,7 +317,9 @@ def test_a_full_disk_can_be_tried_again(shop: tg.Pipeline, tmp_path: Path, name:
     assert list(full.parent.iterdir()) == []
 
 
-def test_whatever_is_doubtful_is_left_to_spark(shop: tg.Pipeline, tmp_path: Path) -> None:
+def test_anything_that_arrow_might_read_differently_is_left_to_spark(
+    shop: tg.Pipeline, tmp_path: Path
+) -> None:
     class Asked(Exception):
         pass
 

@@ -37,7 +37,7 @@ def test_a_header_is_read_without_its_byte_order_mark_and_from_compressed_files(
     assert (size(str(empty)), size(str(packed)) > 0) == (0, True)
 
 
-def test_the_layout_of_a_parquet_file_says_which_columns_are_floats(tmp_path: Path) -> None:
+def test_the_layout_of_a_parquet_file_has_the_columns_that_are_floats(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     pa.parquet.write_table(pa.table({"ID": [1.0], "n": [1]}), file)
     assert layout_of(str(file)) == Layout("parquet", ("ID", "n"), frozenset({"id"}))

@@ -30,7 +30,7 @@ ENDS = st.sampled_from(["\n", "\r\n"])
 
 
 def no_spark() -> Session:
-    raise AssertionError("Spark was asked although nothing is in doubt")
+    raise AssertionError("Spark was used although Arrow reads the file")
 
 
 def written(rows: Sequence[Sequence[str]], end: str) -> bytes:
@@ -39,7 +39,7 @@ def written(rows: Sequence[Sequence[str]], end: str) -> bytes:
     return file.getvalue().encode()
 
 
-def checkpoint(content: bytes, size: int) -> list[bytes]:
+def split(content: bytes, size: int) -> list[bytes]:
     return [content[at : at + size] for at in range(0, len(content), size)]
 
 
@@ -48,17 +48,17 @@ def test_what_python_writes_is_read_as_it_was(
     rows: list[tuple[str, str]], end: str, size: int
 ) -> None:
     content = written(rows, end)
-    found = pa.concat_tables(ArrowCsvReader(("a", "b"), SCHEMA).read(checkpoint(content, size)))
+    found = pa.concat_tables(ArrowCsvReader(("a", "b"), SCHEMA).read(split(content, size)))
     assert [(a or "", b) for a, b in zip(*found.to_pydict().values(), strict=True)] == rows
     is_broken = any("\n" in a for a, _ in rows)
-    assert end_of_long_records(checkpoint(content, size)) == (end if is_broken else "")
+    assert end_of_long_records(split(content, size)) == (end if is_broken else "")
 
 
 @given(content=st.lists(PIECE, max_size=20).map("".join), size=st.integers(1, 9))
 def test_where_a_piece_ends_changes_nothing(content: str, size: int) -> None:
     data = ("a,b\n" + content).encode()
-    assert end_of_long_records(checkpoint(data, size)) == end_of_long_records([data])
-    assert b"".join(records(checkpoint(data, size))) == data
+    assert end_of_long_records(split(data, size)) == end_of_long_records([data])
+    assert b"".join(records(split(data, size))) == data
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_where_a_piece_ends_changes_nothing(content: str, size: int) -> None:
         'a,b\n"x\ny",1\rz,2\n',
     ],
 )
-def test_in_a_file_with_doubtful_quotes_a_line_is_a_record(content: str) -> None:
+def test_in_a_file_with_ambiguous_quotes_a_line_is_a_record(content: str) -> None:
     assert not end_of_long_records([content.encode()])
     with pytest.raises(SparkRequired):
         list(ArrowCsvReader(("a", "b"), SCHEMA).read([content.encode()]))

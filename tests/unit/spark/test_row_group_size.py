@@ -38,7 +38,7 @@ def memory() -> Iterator[pa.MemoryPool]:
 
 
 def no_spark() -> Session:
-    raise AssertionError("Spark was asked although nothing is in doubt")
+    raise AssertionError("Spark was used although Arrow reads the file")
 
 
 def taken(file: Path, root: Path) -> Batch:

@@ -11,14 +11,14 @@ Caused by: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD] Malfor
 """  # noqa: E501 - Spark's own lines
 
 
-def test_of_nested_conditions_the_innermost_is_told() -> None:
+def test_of_nested_conditions_the_innermost_is_reported() -> None:
     assert cause_of(RuntimeError(TASK_FAILURE)) == (
         "MALFORMED_CSV_RECORD",
         "Malformed CSV record: x,1",
     )
 
 
-def test_what_java_says_below_the_innermost_condition_is_told_too() -> None:
+def test_the_java_exception_below_the_innermost_condition_is_reported_too() -> None:
     text = (
         "[TASK_WRITE_FAILED] Task failed while writing rows. SQLSTATE: 58030\n"
         "Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n"
@@ -45,7 +45,7 @@ def test_what_has_no_condition_is_named_by_its_class() -> None:
     assert cause_of(ValueError()) == ("ValueError", "ValueError")
 
 
-def test_an_endless_sentence_is_cut() -> None:
+def test_a_long_sentence_is_shortened() -> None:
     condition, reason = cause_of(ValueError("x" * 5000))
     assert condition == "ValueError"
     assert len(reason) == 400

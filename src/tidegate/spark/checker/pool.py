@@ -1,6 +1,6 @@
 """A pool of chunk checkers: warm processes that check chunks, one each at a time.
 
-    pool.check(asked) ──▶ an idle checker, or a new one ──▶ Copied | NeedsSpark, or an error
+    pool.check(request) ──▶ an idle checker, or a new one ──▶ Copied | NeedsSpark, or an error
 
 A checker that crashes is replaced. Its chunk is tried once more, on a checker that has read no
 other chunk: a second crash is caused by the chunk. Processes are started when a chunk needs them

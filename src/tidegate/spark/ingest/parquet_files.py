@@ -39,7 +39,7 @@ _PATTERN = re.compile(r"[\\*?\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class ParquetFileInfo:
     """A Parquet file below a root folder: its path from there, its rows and its bytes."""
 
     path: str
@@ -56,17 +56,17 @@ def literal(path: str) -> str:
     return _PATTERN.sub(r"\\\g<0>", path)
 
 
-def stored_parquet(root: str, folder: str) -> list[StoredFile]:
+def stored_parquet(root: str, folder: str) -> list[ParquetFileInfo]:
     """All Parquet files below `folder` of `root`, in a stable order; one listing, then footers."""
     system, base = locate(root.rstrip("/"))
     selector = arrow_fs.FileSelector(f"{base}/{folder}", recursive=True, allow_not_found=True)
     infos = system.get_file_info(selector)
     found = sorted((it.path, it.size) for it in infos if it.is_file and it.path.endswith(PARQUET))
 
-    def stored(file: tuple[str, int]) -> StoredFile:
+    def stored(file: tuple[str, int]) -> ParquetFileInfo:
         path, size = file
         rows = parquet.read_metadata(path, filesystem=system).num_rows
-        return StoredFile(path[len(base) :].lstrip("/"), rows, size)
+        return ParquetFileInfo(path[len(base) :].lstrip("/"), rows, size)
 
     if len(found) <= _FEW_FILES:
         return [stored(file) for file in found]

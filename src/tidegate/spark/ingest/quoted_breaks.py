@@ -127,7 +127,7 @@ def _outside(letters: Bytes, *, is_quoted: bool = False) -> tuple[Places, int, b
 
 
 def field_ends(letters: Bytes) -> tuple[Places, npt.NDArray[np.bool_]]:
-    """Where fields of whole records end, outside of quotes, and which of them end a record."""
+    """The ends of all fields of whole records, and which of them end a record."""
     is_end = (letters == _COMMA) | (letters == _LINE_FEED)
     places = np.flatnonzero((letters == _QUOTE) | is_end)
     within = np.cumsum(letters[places] == _QUOTE, dtype=np.uint8) & np.uint8(1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from tidegate.spark.ingest.parquet_files import StoredFile
+    from tidegate.spark.ingest.parquet_files import ParquetFileInfo
     from tidegate.spark.session.sessions import Session
 
 CODEC = "lz4_raw"
@@ -122,9 +122,9 @@ def _free(folder: str, columns: Sequence[str]) -> str:
     return folder
 
 
-def _batches(files: Sequence[StoredFile]) -> dict[BatchKey, Batch]:
+def _batches(files: Sequence[ParquetFileInfo]) -> dict[BatchKey, Batch]:
     """Ordered by key, so that the same rows give messages in the same order."""
-    by_key: dict[BatchKey, list[StoredFile]] = defaultdict(list)
+    by_key: dict[BatchKey, list[ParquetFileInfo]] = defaultdict(list)
     for file in files:
         # Spark writes a file also for no rows, to store the schema, which the plan has.
         if file.rows:
@@ -133,7 +133,7 @@ def _batches(files: Sequence[StoredFile]) -> dict[BatchKey, Batch]:
     return {key: _batch(by_key[key]) for key in ordered}
 
 
-def _batch(files: Sequence[StoredFile]) -> Batch:
+def _batch(files: Sequence[ParquetFileInfo]) -> Batch:
     names = tuple(file.path for file in files)
     return Batch(names, sum(file.rows for file in files), sum(file.bytes for file in files))
 

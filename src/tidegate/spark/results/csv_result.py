@@ -85,9 +85,9 @@ def small_lines(root: str, batches: Sequence[Batch], schema: StructType) -> list
 
 
 def csv_bytes(root: str, batches: Sequence[Batch], schema: StructType) -> Iterator[int]:
-    """About how many bytes a CSV of a result has, more and more while its rows are decoded.
+    """Growing estimates of the size of a result as CSV, while its rows are decoded.
 
-    The sizes of its files do not say it: a file stores a repeated value once.
+    The sizes of its files are not an estimate: a file stores a repeated value once.
     """
     size = 0
     with suppress(*_UNREADABLE):

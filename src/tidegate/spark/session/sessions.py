@@ -133,9 +133,9 @@ def open_session(
 
 
 def reading_by_row(session: Session) -> Session:
-    """A session that reads Parquet row by row, and not 4,096 rows at a time: they may be large.
+    """A session that reads Parquet row by row instead of 4,096 rows at a time, which may be large.
 
-    Over Connect it is the same session, whose memory is not ours.
+    Over Connect it is the same session: the memory of the server is not that of this process.
     """
     if is_remote(session):
         return session
