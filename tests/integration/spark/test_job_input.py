@@ -167,7 +167,8 @@ def assert_joint(
     assert rows_of(joint, root) == rows_of(alone, root)
     for job_input, made in zip(job_inputs, joint, strict=True):
         for to, batch in made.items():
-            place = f"/run={job_input.run}/from={job_input.shard}/to={job_input.shard if to is None else to}/"
+            reader = job_input.shard if to is None else to
+            place = f"/run={job_input.run}/from={job_input.shard}/to={reader}/"
             assert all(place in file for file in batch.files)
     return joint
 
