@@ -23,11 +23,6 @@ from tidegate.pipeline.nodes import (
 
 
 @pytest.fixture
-def shop() -> tg.Pipeline:
-    return tg.Pipeline("shop", shards=4)
-
-
-@pytest.fixture
 def sales(shop: tg.Pipeline) -> tg.Stream:
     return shop.source("sales", "store_id bigint, amount decimal(10,2), sold_at timestamp")
 

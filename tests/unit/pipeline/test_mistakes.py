@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def shop() -> tg.Pipeline:
-    return tg.Pipeline("shop")
-
-
-@pytest.fixture
 def sales(shop: tg.Pipeline) -> tg.Stream:
     return shop.source("sales", "store_id bigint, amount decimal(10,2)")
 

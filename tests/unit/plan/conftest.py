@@ -8,10 +8,5 @@ import tidegate as tg
 
 
 @pytest.fixture
-def shop() -> tg.Pipeline:
-    return tg.Pipeline("shop", shards=4)
-
-
-@pytest.fixture
 def sales(shop: tg.Pipeline) -> tg.Stream:
     return shop.source("sales", "a int, b int, c int, d int")

@@ -28,11 +28,6 @@ SCHEMA = """
 
 
 @pytest.fixture
-def shop() -> tg.Pipeline:
-    return tg.Pipeline("shop")
-
-
-@pytest.fixture
 def sales(shop: tg.Pipeline) -> tg.Stream:
     return shop.source("sales", SCHEMA)
 
