@@ -1,8 +1,8 @@
-"""Who may read what a deployment stores: the user it runs as, and no other.
+"""File permissions: only the user that runs a deployment can read what it stores.
 
-Folders of a deployment are made with mode 0700. Those that were made otherwise are closed when the
-deployment is opened. A group that was given more than all others keeps what it has: that was done
-on purpose. Nothing outside the deployment is ever changed.
+Folders of a deployment are created with mode 0700. Existing folders are restricted when the
+deployment is opened. A group that has more rights than others keeps them, since they were granted
+on purpose. Nothing outside the deployment is changed.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import stat
 from pathlib import Path
 
 PRIVATE = 0o077
-"""The umask of processes that write nothing but files of a deployment."""
+"""The umask of processes that write only files of a deployment."""
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder that only this user can enter, or close it to others."""
+    """Create a folder that only this user can access, or restrict an existing one."""
     try:
         folder.mkdir(parents=True, mode=0o700)
     except FileExistsError:
         if not folder.is_dir():
             raise
-        close_to_others(folder)
+        restrict(folder)
 
 
-def close_to_others(folder: Path) -> None:
-    """Take away what others may do with a folder of this user."""
+def restrict(folder: Path) -> None:
+    """Remove the rights of others to a folder of this user."""
     status = folder.stat()
     mode = stat.S_IMODE(status.st_mode)
-    if status.st_uid == os.geteuid() and mode != tightened(mode):
-        folder.chmod(tightened(mode))
+    if status.st_uid == os.geteuid() and mode != restricted(mode):
+        folder.chmod(restricted(mode))
 
 
-def tightened(mode: int) -> int:
-    """A mode without rights of others, and without those that the group shares with them.
+def restricted(mode: int) -> int:
+    """A mode without the rights of others, and without group rights that others had too.
 
-    >>> [oct(tightened(mode)) for mode in (0o755, 0o701, 0o2770, 0o775, 0o700)]
+    >>> [oct(restricted(mode)) for mode in (0o755, 0o701, 0o2770, 0o775, 0o700)]
     ['0o700', '0o700', '0o2770', '0o770', '0o700']
     """
     group, others = mode >> 3 & 7, mode & 7

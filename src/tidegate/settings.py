@@ -29,19 +29,19 @@ class Settings:
 
     chunk_value_bytes: int = _setting(16 << 20, "bytes", "largest single value in a chunk")
     chunk_line_bytes: int = _setting(32 << 20, "bytes", "longest line of a CSV chunk")
-    chunk_decoded_bytes: int = _setting(8 << 30, "bytes", "most that a chunk may decode to")
+    chunk_decoded_bytes: int = _setting(8 << 30, "bytes", "largest decoded size of a chunk")
     chunk_decoded_ratio: int = _setting(
-        500, "times", "most that a chunk may grow by decoding, once it decodes to 256 MiB"
+        500, "times", "largest growth of a chunk by decoding, from 256 MiB decoded bytes"
     )
     chunk_memory_bytes: int = _setting(2 << 30, "bytes", "memory of a process that checks chunks")
     chunk_spark_bytes: int = _setting(
-        128 << 20, "bytes", "memory for reading a row group of Parquet that only Spark can judge"
+        128 << 20, "bytes", "memory for reading a row group of Parquet that only Spark can check"
     )
     chunk_seconds: float = _setting(
-        120.0, "seconds", "time for checking a chunk, besides one second per MiB of its file"
+        120.0, "seconds", "time for checking a chunk, in addition to one second per MiB of its file"
     )
     chunk_checkers: int = _setting(
-        3, "processes", "processes that check chunks, unless http_deliveries asks for more"
+        3, "processes", "processes that check chunks; at least http_deliveries"
     )
 
     http_connections: int = _setting(
@@ -51,27 +51,25 @@ class Settings:
         256, "connections", "open connections from one address"
     )
     http_requests_per_client: int = _setting(
-        128, "requests", "requests of one client at once; more are refused with 429"
+        128, "requests", "concurrent requests of one client; more are refused with 429"
     )
     http_calls: int = _setting(
-        4, "requests", "requests that ask the database at once; of one client at most one fewer"
+        4, "requests", "concurrent requests that read the database; of one client at most one fewer"
     )
     http_uploads_per_client: int = _setting(
-        4, "chunks", "chunks of one client that arrive at once; more wait before they are read"
+        4, "chunks", "concurrent uploads of one client; more wait before they are read"
     )
     http_uploads_waiting: int = _setting(
-        64, "chunks", "chunks of one client that wait to be read; more are refused with 429"
+        64, "chunks", "waiting uploads of one client; more are refused with 429"
     )
     http_deliveries: int = _setting(
-        3, "chunks", "chunks that a server checks at once; of one client at most one fewer"
+        3, "chunks", "chunks that a server checks concurrently; of one client at most one fewer"
     )
     http_results: int = _setting(
-        3, "results", "results that a server reads at once; of one client at most one fewer"
+        3, "results", "results that a server reads concurrently; of one client at most one fewer"
     )
-    http_downloads: int = _setting(16, "results", "results on their way out at once")
-    http_downloads_per_client: int = _setting(
-        4, "results", "results on their way to one client at once"
-    )
+    http_downloads: int = _setting(16, "results", "concurrent downloads of a server")
+    http_downloads_per_client: int = _setting(4, "results", "concurrent downloads of one client")
     http_head_seconds: float = _setting(
         10.0, "seconds", "how long a connection may be idle, or take to send a request head"
     )
@@ -79,9 +77,9 @@ class Settings:
         60.0, "seconds", "how long a client may take to read the next megabyte of an answer"
     )
     http_stop_seconds: float = _setting(
-        10.0, "seconds", "how long requests at work may go on when a server stops"
+        10.0, "seconds", "how long running requests may take when a server stops"
     )
-    health_seconds: float = _setting(2.0, "seconds", "time for `/health` to ask the database")
+    health_seconds: float = _setting(2.0, "seconds", "time for `/health` to read the database")
 
     client_open_runs: int = _setting(
         1_000, "runs", "open runs that a client of a server may have; 0: any number"
@@ -97,6 +95,21 @@ class Settings:
         "free space below which chunks are refused; at most 5 % of a disk; 0: none",
     )
 
+    lease_seconds: float = _setting(
+        6.0, "seconds", "after which a lease that is not renewed expires: the time to a takeover"
+    )
+    task_restart_seconds: float = _setting(
+        0.5, "seconds", "before a failed task is restarted; doubled while it makes no progress"
+    )
+    task_failures: int = _setting(
+        12, "failures", "of a task without progress of a run, after which its worker gives up"
+    )
+    task_stable_seconds: float = _setting(
+        600.0, "seconds", "after which a failure of an idle task starts a new count"
+    )
+    monitor_seconds: float = _setting(
+        1.0, "seconds", "between two looks of a monitor that gets no notification"
+    )
     run_losses: int = _setting(
         3, "workers", "lost worker processes, each while it processed one run alone, that fail it"
     )
@@ -104,22 +117,22 @@ class Settings:
         30.0, "seconds", "between two log lines of a call that waits for a run; 0: none"
     )
     stream_end_seconds: float = _setting(
-        30.0, "seconds", "that END of a followed source waits for the batch at work"
+        30.0, "seconds", "that END of a streaming source waits for the batch in progress"
     )
 
     log_bytes: int = _setting(
-        16 << 20, "bytes", "size at which a log of `tidegate up` is put aside; 0: never"
+        16 << 20, "bytes", "size at which a log of `tidegate up` is rotated; 0: never"
     )
-    log_files: int = _setting(4, "files", "logs that are kept aside for each process")
+    log_files: int = _setting(4, "files", "rotated logs that are kept for each process")
     clock_settle_seconds: float = _setting(
-        86_400.0, "seconds", "after a jump of the database's clock, until ages are believed again"
+        86_400.0, "seconds", "after a jump of the database's clock, until ages are trusted again"
     )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Defaults, except for what the environment names. Raises `InvalidSetting`."""
+        """The settings in the environment, and defaults for the rest. Raises `InvalidSetting`."""
         given: dict[str, Any] = {
-            name: parsed(name, environment[PREFIX + name.upper()])
+            name: parse(name, environment[PREFIX + name.upper()])
             for name in KNOWN
             if PREFIX + name.upper() in environment
         }
@@ -127,7 +140,7 @@ class Settings:
 
 
 class SettingInfo(NamedTuple):
-    """One setting, for people."""
+    """A setting, as `tidegate settings` lists it."""
 
     name: str
     default: Any
@@ -136,15 +149,16 @@ class SettingInfo(NamedTuple):
 
 
 KNOWN = {
-    it.name: SettingInfo(it.name, it.default, it.metadata["unit"], it.metadata["meaning"])
-    for it in fields(Settings)
+    each.name: SettingInfo(each.name, each.default, each.metadata["unit"], each.metadata["meaning"])
+    for each in fields(Settings)
 }
+DEFAULTS = Settings()
 
 
-def parsed(name: str, text: str) -> int | float:
-    """The value that a text gives a setting. Raises `InvalidSetting`.
+def parse(name: str, text: str) -> int | float:
+    """The value of a setting, parsed from text. Raises `InvalidSetting`.
 
-    >>> parsed("chunk_value_bytes", "2MiB")
+    >>> parse("chunk_value_bytes", "2MiB")
     2097152
     """
     if name not in KNOWN:
@@ -159,11 +173,11 @@ def parsed(name: str, text: str) -> int | float:
     return value
 
 
-def put(environment: MutableMapping[str, str], given: Iterable[str]) -> None:
-    """Put `NAME=VALUE` settings into an environment. Raises `InvalidSetting`."""
+def set_in_environment(environment: MutableMapping[str, str], given: Iterable[str]) -> None:
+    """Set `NAME=VALUE` settings in an environment. Raises `InvalidSetting`."""
     for each in given:
         name, _, text = each.partition("=")
-        parsed(name, text)
+        parse(name, text)
         environment[PREFIX + name.upper()] = text
 
 

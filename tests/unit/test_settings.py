@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.errors import InvalidSetting
-from tidegate.settings import KNOWN, PREFIX, Settings, parsed, put
+from tidegate.settings import KNOWN, PREFIX, Settings, parse, set_in_environment
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -14,20 +14,20 @@ def test_an_empty_environment_gives_the_defaults() -> None:
 
 def test_a_setting_of_the_environment_replaces_its_default() -> None:
     given: dict[str, str] = {}
-    put(given, ["chunk_value_bytes=1KiB"])
+    set_in_environment(given, ["chunk_value_bytes=1KiB"])
     assert Settings.from_environment(given).chunk_value_bytes == 1024
 
 
 @pytest.mark.parametrize("text", ["", "=", "no_such=1", "chunk_value_bytes=much"])
 def test_an_unknown_name_or_value_is_refused(text: str) -> None:
     with pytest.raises(InvalidSetting):
-        put({}, [text])
+        set_in_environment({}, [text])
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf"])
 def test_a_number_below_zero_or_without_end_is_refused(text: str) -> None:
     with pytest.raises(InvalidSetting):
-        parsed("chunk_value_bytes", text)
+        parse("chunk_value_bytes", text)
 
 
 def test_every_setting_has_a_unit_and_a_meaning() -> None:

@@ -171,7 +171,7 @@ def _is_noticed(show: Show, delivering: Sequence[Future[None]]) -> bool:
 
 
 def _tell_why(facts: RunFacts, teller: Teller) -> None:
-    found = [reason.told(facts.now) for reason in reasons(facts)]
+    found = [reason.render(facts.now) for reason in reasons(facts)]
     more = [f"and {len(found) - SHOWN_REASONS} more"] if len(found) > SHOWN_REASONS else []
     teller.tell(f"tidegate why {facts.run.name}:", *found[:SHOWN_REASONS], *more, style="yellow")
 

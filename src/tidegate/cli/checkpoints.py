@@ -45,7 +45,7 @@ def checkpoint(
     `tidegate restore` restarts a run from it; `tidegate results` reads it.
     """
     with reported_errors(as_json=as_json), open_existing(deployment, database) as opened:
-        from tidegate.runtime.checkpoints.trigger import take
+        from tidegate.runtime.checkpoints.client import take
         from tidegate.store import Notifications
 
         found = find_run(opened, run, pipeline)

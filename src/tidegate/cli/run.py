@@ -29,7 +29,7 @@ from tidegate.cli.options import (
     checkpoints_option,
 )
 from tidegate.cli.tables import count_column
-from tidegate.settings import put
+from tidegate.settings import set_in_environment
 
 if TYPE_CHECKING:
     from tidegate.runtime.ingestion.folder_run import RunReport
@@ -73,7 +73,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_in, run_folder
         from tidegate.spark import session_on
 
-        put(os.environ, given or ())
+        set_in_environment(os.environ, given or ())
         found = find_pipeline(pipeline)
         chunks = chunks_in(data, found)
         with (

@@ -159,8 +159,8 @@ def _explained(facts: RunFacts) -> Iterator[str]:
     yield from _headed(facts.run)
     found = reasons(facts)
     if found:
-        yield "  reasons"
-        yield from (f"    {reason.told(facts.now)}" for reason in found)
+        yield "  it waits because"
+        yield from (f"    {reason.render(facts.now)}" for reason in found)
     yield "  sources"
     for source in facts.sources:
         expected = "?" if source.declared is None else str(source.declared)

@@ -33,7 +33,7 @@ from tidegate.cli.process_commands import (
     stop_event,
 )
 from tidegate.permissions import PRIVATE
-from tidegate.settings import Settings, put
+from tidegate.settings import Settings, set_in_environment
 
 
 def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -67,7 +67,7 @@ def serve(  # noqa: PLR0913, PLR0917  every argument is an option of the command
 
         stopped = stop_event(with_parent=with_parent)
         os.umask(PRIVATE)
-        put(os.environ, given or ())
+        set_in_environment(os.environ, given or ())
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "server")

@@ -25,7 +25,7 @@ from tidegate.cli.options import (
 from tidegate.cli.process_commands import GroupAddress, stop_event
 from tidegate.errors import ClusterShared, counted
 from tidegate.permissions import PRIVATE, private_folder
-from tidegate.settings import put
+from tidegate.settings import set_in_environment
 
 DRAIN_BOUND = 300.0
 
@@ -79,7 +79,7 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         from tidegate.runtime.deployment import open_deployment
 
         stopped = stop_event(by_interrupt=True)
-        put(os.environ, given or ())
+        set_in_environment(os.environ, given or ())
         found = find_pipeline(pipeline)
         check_listen_address(listen, read_tokens(tokens) if tokens else None)
         if database:

@@ -29,7 +29,7 @@ from tidegate.cli.process_commands import (
     stop_event,
 )
 from tidegate.permissions import PRIVATE
-from tidegate.settings import put
+from tidegate.settings import set_in_environment
 
 
 def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -58,7 +58,7 @@ def worker(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
 
         stopped = stop_event(with_parent=with_parent)
         os.umask(PRIVATE)
-        put(os.environ, given or ())
+        set_in_environment(os.environ, given or ())
         found = find_pipeline(pipeline)
         refuse_taken_name(deployment, group, name, with_parent=with_parent)
         called = process_name(name, "worker")

@@ -31,7 +31,7 @@ from tidegate.errors import (
 )
 from tidegate.http.auth.tokens import beginning_of, stored_name
 from tidegate.http.formats import ResultFormat
-from tidegate.runtime.monitor.diagnosis import Reason, reasons, why
+from tidegate.runtime.monitor.diagnosis import WaitReason, reasons, why
 from tidegate.spark.results.csv_result import csv_bytes
 from tidegate.spark.results.result_streams import arrow_stream, parquet_stream
 from tidegate.store import RunFacts, RunInfo, RunState, overview, results_of, run_facts
@@ -96,7 +96,7 @@ class RunDiagnosis:
     """Why a run is not complete, and the facts behind that."""
 
     why: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[WaitReason, ...]
     facts: RunFacts
 
 

@@ -1,7 +1,7 @@
-"""A few threads that carry things for somebody who may be interrupted.
+"""A pool of daemon threads, for work that an interrupt may abandon.
 
-As a pool of `concurrent.futures`, except that whoever is interrupted does not wait for what lies in
-the queue, and only for a moment for what is under way.
+It is like a pool of `concurrent.futures`, except that an interrupt drops queued work and waits only
+briefly for running work, and that the interpreter does not wait for its threads.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-MOMENT = 2.0
+INTERRUPT_BOUND = 2.0
+"""Seconds that an interrupted thread waits for running work."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class DaemonPool:
-    """Leave the context to wait for everything, or for next to nothing when interrupted."""
+    """Leaving its context waits for all work, or after an interrupt only briefly."""
 
     def __init__(self, number: int, name: str) -> None:
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._given: set[Future[Any]] = set()
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._submitted: set[Future[Any]] = set()
         """Work that is queued or running."""
-        # The interpreter waits for other threads before it ends, and nobody could hurry it.
         self._threads = [
-            Thread(target=self._work, name=f"{name}-{each}", daemon=True) for each in range(number)
+            Thread(target=self._run, name=f"{name}-{each}", daemon=True) for each in range(number)
         ]
         for thread in self._threads:
             thread.start()
 
     def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Let one of them do this; what comes of it is in the answer."""
+        """Call `work` on one of the threads."""
         outcome: Future[T] = Future()
-        self._given.add(outcome)
-        outcome.add_done_callback(self._given.discard)
+        self._submitted.add(outcome)
+        outcome.add_done_callback(self._submitted.discard)
 
-        def do() -> None:
+        def call() -> None:
             if not outcome.set_running_or_notify_cancel():
                 return
             try:
                 outcome.set_result(work(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001  it belongs to whoever asked
+            except BaseException as error:  # noqa: BLE001  it is raised where the result is read
                 outcome.set_exception(error)
 
-        self._tasks.put(do)
+        self._queue.put(call)
         return outcome
 
-    def _work(self) -> None:
-        while task := self._tasks.get():
-            task()
+    def _run(self) -> None:
+        while call := self._queue.get():
+            call()
 
     def __enter__(self) -> Self:
         return self
@@ -62,17 +62,17 @@ class DaemonPool:
     ) -> None:
         is_interrupted = kind is not None and not issubclass(kind, Exception)
         if is_interrupted:
-            self.close(MOMENT)
+            self.close(INTERRUPT_BOUND)
         else:
-            wait([*self._given])
+            wait([*self._submitted])
             self.close(0.0)
 
     def close(self, bound: float) -> bool:
         """Drop queued work and wait for running work; whether that ended in time."""
-        given = [*self._given]
-        for outcome in given:
+        submitted = [*self._submitted]
+        for outcome in submitted:
             outcome.cancel()
-        unfinished = wait(given, bound).not_done
+        unfinished = wait(submitted, bound).not_done
         for _thread in self._threads:
-            self._tasks.put(None)
+            self._queue.put(None)
         return not unfinished

@@ -15,35 +15,34 @@ from tidegate.store import FileChecksum
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class FileEntry:
     """A file, relative to the root, and when it was written, in seconds since 1970."""
 
     path: str
     written_at: float
-    bytes: int
 
 
 class FileStorage:
-    """Looks at files below a root and removes them. What is not there is no error."""
+    """Lists, checks and removes files below a root. A missing file is no error."""
 
     def __init__(self, root: str) -> None:
         self._url = root.rstrip("/")
         self._system, self._root = locate(self._url)
 
-    def files(self, folder: str) -> list[StoredFile]:
+    def files(self, folder: str) -> list[FileEntry]:
         """All files below a folder."""
-        return [self._stored(it) for it in self._infos(folder) if it.is_file]
+        return [self._stored(info) for info in self._infos(folder) if info.is_file]
 
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder."""
-        return [it.base_name for it in self._infos(folder, recursive=False) if not it.is_file]
+        return [info.base_name for info in self._infos(folder, recursive=False) if not info.is_file]
 
     def checksum(self, files: Sequence[str]) -> list[FileChecksum]:
-        """The size and SHA-256 of each file; `FileNotFoundError` where one is gone."""
+        """The size and SHA-256 of each file; `FileNotFoundError` if one is missing."""
         return [self._checksum(file) for file in files]
 
     def find(self, file: str) -> FileChecksum | None:
-        """A file as it is now; None when it is gone."""
+        """The size and SHA-256 of a file; None if it is missing."""
         try:
             return self._checksum(file)
         except FileNotFoundError:
@@ -53,14 +52,14 @@ class FileStorage:
         return FileChecksum(file, *size_and_digest(f"{self._url}/{file}"))
 
     def remove(self, files: Iterable[str]) -> int:
-        """Remove files; how many there were. Their folders stay, for others may write to them."""
+        """Remove files; how many existed. Their folders are kept: others may write to them."""
         return sum(map(self._remove, files))
 
     def clear(self, files: Iterable[str]) -> int:
-        """Remove files, and the folders that have become empty by it; how many files there were."""
-        gone = list(files)
-        removed = self.remove(gone)
-        folders = {str(folder) for file in gone for folder in PurePosixPath(file).parents}
+        """Remove files and the folders that become empty; how many files existed."""
+        paths = list(files)
+        removed = self.remove(paths)
+        folders = {str(folder) for file in paths for folder in PurePosixPath(file).parents}
         if isinstance(self._system, arrow_fs.LocalFileSystem):
             self._remove_empty(folders)
         return removed
@@ -73,12 +72,12 @@ class FileStorage:
         return True
 
     def _remove_empty(self, folders: Iterable[str]) -> None:
-        """Deepest first. The first level, which somebody may be about to write to, stays.
+        """Deepest first. Folders of the first level are kept: a writer may be about to use them.
 
-        Only the system can tell, at the moment of removing it, whether a folder is empty: what
-        lands in it at the last moment stays. Elsewhere than on a local disk there is no such way.
+        `rmdir` fails atomically on a folder that is not empty, so a file that is written at the
+        same time is kept. Only local file systems have such an operation.
         """
-        for folder in sorted(folders, key=lambda it: -it.count("/")):
+        for folder in sorted(folders, key=lambda folder: -folder.count("/")):
             if "/" in folder:
                 with suppress(OSError):
                     Path(self._root, folder).rmdir()
@@ -89,6 +88,6 @@ class FileStorage:
         )
         return list(self._system.get_file_info(selector))
 
-    def _stored(self, info: Any) -> StoredFile:
+    def _stored(self, info: Any) -> FileEntry:
         inside = info.path[len(self._root) :].lstrip("/")
-        return StoredFile(inside, (info.mtime_ns or 0) / 1e9, info.size or 0)
+        return FileEntry(inside, (info.mtime_ns or 0) / 1e9)

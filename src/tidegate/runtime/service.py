@@ -155,11 +155,8 @@ def serve(
         factory = SparkProcessorFactory(front.checked, session, place.root, trials)
         at_work.callback(factory.close)
         _refuse_unknown(front.task_graph, stages)
-        its = (place.database, front.task_graph, factory, front.notifications)
-        most_losses = place.settings.run_losses
-        worker = at_work.enter_context(
-            Worker(*its, stages=stages, process=process, most_losses=most_losses)
-        )
+        its = (place.database, front.task_graph, factory, front.notifications, place.settings)
+        worker = at_work.enter_context(Worker(*its, stages=stages, process=process))
         at_work.enter_context(Sweeper(place))
         yield PipelineService(**vars(front), factory=factory, worker=worker)
 
@@ -171,7 +168,7 @@ def run_monitor(
     """Watch the runs of a pipeline, or stand by while another does."""
     explain, checksum = partial(why_not_done, place.database), FileStorage(place.root).checksum
     with Monitor(
-        place.database, pipeline, notifications, explain, checksum, process=process
+        place.database, pipeline, notifications, explain, checksum, place.settings, process
     ) as watch:
         yield watch
 

@@ -78,7 +78,7 @@ def test_what_cannot_be_done_is_told(
     assert command.error("checkpoint", "nobody") == (1, "UnknownRun")
     restore = ("restore", "refused", "--declared", DECLARED)
     assert command.error(*restore) == (1, "UnknownCheckpoint")
-    assert "does not have any cut; there is: none" in command(*restore).stderr
+    assert "does not have any checkpoint; there is: none" in command(*restore).stderr
     assert command.error("restore", "refused", "--declared", "coffee") == (2, "OtherPlan")
     assert command.error("restore", "refused") == (2, "UnknownPipeline")
     assert command("checkpoint", "refused", "--timeout", str(BOUND)).exit_code == 0

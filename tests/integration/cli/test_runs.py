@@ -78,16 +78,16 @@ def test_status_lists_runs_with_what_they_have_and_are_to_have(
     assert command("status").stdout.splitlines()[1].split()[3:6] == ["1", "of", "5"]
 
 
-def test_why_names_the_missing_chunks_and_the_task_that_nobody_runs(
+def test_why_names_the_missing_chunks_and_the_task_that_no_worker_runs(
     command: Command, client: Client
 ) -> None:
     told = command("why", "march").stdout
-    assert "source sales owes 2 of 3 chunks: 1, 3" in told
+    assert "source sales lacks 2 of 3 chunks: 1, 3" in told
     assert re.search(r"source items has not been closed by its client \(0 chunks .* for \d", told)
-    assert "nobody runs it" in told
+    assert "no worker runs it" in told
     facts = command.json("why", "march")
-    owed = {reason["who"]: reason["what"] for reason in facts["reasons"]}
-    assert owed["source sales"] == "owes 2 of 3 chunks: 1, 3"
+    owed = {reason["subject"]: reason["description"] for reason in facts["reasons"]}
+    assert owed["source sales"] == "lacks 2 of 3 chunks: 1, 3"
     sales = next(source for source in facts["sources"] if source["name"] == "sales")
     assert sales["missing"] == [1, 3]
 

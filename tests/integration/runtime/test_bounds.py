@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from os import getpid
 from pathlib import Path
@@ -18,10 +19,10 @@ from tidegate.errors import RunFailed
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.runtime.monitor import monitor as monitors
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.monitor.monitor import Monitor
 from tidegate.runtime.task_graph import TaskGraph
+from tidegate.settings import Settings
 from tidegate.store import Notifications, RunInfo, RunState
 
 
@@ -38,6 +39,7 @@ def watching(
             notifications,
             explain,
             FileStorage(place.root).checksum,
+            place.settings,
         ) as watch,
     ):
         yield watch
@@ -49,7 +51,9 @@ def watch(place: Deployment, task_graph: TaskGraph) -> Iterator[Monitor]:
         yield watch
 
 
-def test_whoever_leads_is_known_by_its_process(place: Deployment, task_graph: TaskGraph) -> None:
+def test_the_owner_of_the_monitor_lease_names_its_process(
+    place: Deployment, task_graph: TaskGraph
+) -> None:
     def leaders() -> list[str]:
         asked = "SELECT owner FROM tidegate.lease WHERE kind = 'monitor' AND owner IS NOT NULL"
         return [str(owner) for (owner,) in ask(place.database, asked)]
@@ -86,7 +90,7 @@ def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(
     with pytest.raises(RunFailed) as failed:
         client.wait()
     assert "its deadline has passed" in failed.value.cause
-    assert "source sales owes 3 of 4 chunks: 1, 3, 4" in failed.value.cause
+    assert "source sales lacks 3 of 4 chunks: 1, 3, 4" in failed.value.cause
     assert "source items has not been closed" in failed.value.cause
 
 
@@ -99,7 +103,7 @@ def test_a_run_that_nobody_works_on_fails_at_its_deadline_and_names_the_tasks(
     with pytest.raises(RunFailed) as failed:
         client.wait()
     assert "task s1/0 has not processed" in failed.value.cause
-    assert "nobody runs it" in failed.value.cause
+    assert "no worker runs it" in failed.value.cause
 
 
 def test_a_late_run_is_warned_of_once_with_what_is_missing_and_goes_on(
@@ -163,19 +167,18 @@ def test_a_watch_whose_writes_are_refused_goes_on_by_itself_when_they_are_not_an
         client.wait()
 
 
-@pytest.mark.parametrize("trouble", [ZeroDivisionError(), SystemExit()])
-def test_a_watch_that_cannot_go_on_lets_another_take_over(
-    trouble: BaseException,
+@pytest.mark.parametrize("error", [ZeroDivisionError(), SystemExit()])
+def test_a_failing_monitor_lets_another_take_over(
+    error: BaseException,
     place: Deployment,
     task_graph: TaskGraph,
     counter: RunService,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(_: RunInfo) -> str:
-        raise trouble
+        raise error
 
-    monkeypatch.setattr(monitors, "NET", 0.2)
+    place = replace(place, settings=Settings(monitor_seconds=0.2))
     with watching(place, task_graph, broken) as first:
         wait_until(lambda: first.is_leading)
         with watching(place, task_graph) as second:
@@ -184,4 +187,4 @@ def test_a_watch_that_cannot_go_on_lets_another_take_over(
                 client.wait()
             assert second.is_leading
             assert not first.is_leading
-            assert first.is_alive == isinstance(trouble, Exception)
+            assert first.is_alive == isinstance(error, Exception)

@@ -125,7 +125,7 @@ def test_a_cut_that_is_not_there_is_an_error_that_names_those_that_are(
 
     with pytest.raises(UnknownCheckpoint) as told:
         common.server.checkpoints.read(client.run, 9)
-    assert (told.value.wanted, told.value.known) == ("cut 9", "1")
+    assert (told.value.wanted, told.value.known) == ("published checkpoint 9", "1")
     common.server.cancel(client.run)
 
 
@@ -164,7 +164,7 @@ def test_a_cut_with_a_damaged_file_is_refused_and_an_intact_one_is_named(
 
     with pytest.raises(CheckpointDamaged) as told:
         common.server.restore(client.run)
-    assert (told.value.files, told.value.intact) == (broken, f"cut {intact.number}")
+    assert (told.value.files, told.value.intact) == (broken, f"checkpoint {intact.number}")
     assert common.server.known(client.run) == run, "nothing was changed"
     common.server.cancel(client.run)
 
@@ -193,7 +193,7 @@ def test_a_chunk_behind_a_cut_has_to_be_what_was_delivered(
 
     with pytest.raises(CheckpointDamaged) as told:
         common.server.restore(client.run, first.number)
-    assert (told.value.files, told.value.intact) == (row[0], f"cut {second.number}")
+    assert (told.value.files, told.value.intact) == (row[0], f"checkpoint {second.number}")
     assert common.server.known(client.run) == run, "nothing was changed"
     common.server.cancel(client.run)
 

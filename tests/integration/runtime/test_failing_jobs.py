@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -20,7 +21,7 @@ from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.jobs import job_batcher as batchers
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import serve
-from tidegate.runtime.worker import worker as workers
+from tidegate.settings import Settings
 from tidegate.spark import Session
 from tidegate.store import Database
 
@@ -60,7 +61,7 @@ def test_a_job_that_always_fails_fails_its_run_with_sparks_cause_and_the_others_
 def test_a_run_whose_error_quotes_a_nul_character_fails_alone_also_after_a_restart(
     place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.001)
+    place = replace(place, settings=Settings(task_restart_seconds=0.001))
     file = tmp_path / "nul.parquet"
     parquet.write_table(pa.table({"code": ["a\0b"]}), file)
     with serve(place, casting(), spark) as service:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from tidegate.runtime import service as services
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.jobs import processor_factory as factories
 from tidegate.runtime.service import serve
-from tidegate.runtime.task import task_attempt
 from tidegate.runtime.task.task_loop import TaskLoop
-from tidegate.runtime.worker import worker as workers
+from tidegate.settings import Settings
 from tidegate.spark import Session
+
+QUICK = Settings(task_restart_seconds=0.01, task_stable_seconds=0.0)
+"""As if every job took long to fail."""
 
 
 def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
@@ -25,9 +28,8 @@ def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
     def broken(*_: object) -> None:
         raise ConnectionError("Spark is gone")
 
-    monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.01)
     monkeypatch.setattr(TaskLoop, "fetch", broken)
-    with serve(place, shop(), spark) as service:
+    with serve(replace(place, settings=QUICK), shop(), spark) as service:
         wait_until(lambda: service.worker.error is not None)
         with pytest.raises(WorkerGaveUp) as told:
             service.check()
@@ -40,10 +42,8 @@ def test_a_worker_whose_jobs_fail_outside_of_spark_again_and_again_gives_up_and_
     def broken(*_: object, **__: object) -> None:
         raise OSError("the share is gone")
 
-    monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.01)
-    monkeypatch.setattr(task_attempt, "LONG", 0.0)  # as if every job took its time to fail
     monkeypatch.setattr(factories, "run_stage_job", broken)
-    with serve(place, shop(), spark) as service:
+    with serve(replace(place, settings=QUICK), shop(), spark) as service:
         Client(service.server, "march", tmp_path).sell()
         wait_until(lambda: service.worker.error is not None)
         with pytest.raises(WorkerGaveUp) as told:

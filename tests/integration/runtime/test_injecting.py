@@ -75,13 +75,13 @@ def test_one_that_cannot_inject_keeps_no_other_from_it_and_is_named(
     broken_for("a", monkeypatch)
     with caplog.at_level(logging.WARNING):
         for _ in range(MOST_FAILURES - 1):
-            injection.look()
+            injection.inject_due()
     assert "source 'a' could not inject" in caplog.text
     owing = bench.database.transact(
         lambda c: checkpoint_store.pending_barriers(c, bench.plan.pipeline)
     )
     assert [it.source for it in owing] == ["a"]
-    injection.look()
+    injection.inject_due()
     (it,) = bench.checkpoints.all(bench.run.name)
     assert (it.state, it.offender) == (CheckpointState.ABORTED, "source a")
     assert it.reason == "the disk is full"
@@ -93,8 +93,8 @@ def test_one_that_can_again_is_not_blamed(
     number = bench.trigger()
     broken_for("b", monkeypatch)
     for _ in range(MOST_FAILURES - 1):
-        injection.look()
+        injection.inject_due()
     monkeypatch.undo()
-    injection.look()
+    injection.inject_due()
     bench.settle()
     assert bench.committed == [number]

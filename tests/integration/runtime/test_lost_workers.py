@@ -96,9 +96,7 @@ class ProcessorFactory:
 def working(place: Deployment, task_graph: TaskGraph) -> Iterator[Worker]:
     with (
         Notifications(place.database) as notifications,
-        Worker(
-            place.database, task_graph, ProcessorFactory(place), notifications, most_losses=3
-        ) as worker,
+        Worker(place.database, task_graph, ProcessorFactory(place), notifications) as worker,
     ):
         yield worker
 

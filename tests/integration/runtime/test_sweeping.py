@@ -16,7 +16,7 @@ from tidegate.errors import Fenced
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.runtime.monitor.sweeper import Sweeper, Swept, has_news, sweep
+from tidegate.runtime.monitor.sweeper import Sweeper, Swept, needs_sweep, sweep
 from tidegate.runtime.worker.worker import WORKER
 from tidegate.store import (
     ClockWatch,
@@ -45,7 +45,7 @@ def sweep_once(place: Deployment) -> Swept:
 
 
 def is_news(place: Deployment) -> bool:
-    return has_news(place.database, FileStorage(place.root))
+    return needs_sweep(place.database, FileStorage(place.root))
 
 
 def grow_old(file: Path) -> None:

@@ -19,9 +19,10 @@ from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.diagnosis import why_not_done
-from tidegate.runtime.monitor.monitor import NET, Monitor
+from tidegate.runtime.monitor.monitor import Monitor
 from tidegate.runtime.service import PipelineService, serve
 from tidegate.runtime.task_graph import HEAD
+from tidegate.settings import DEFAULTS
 from tidegate.spark import Session
 from tidegate.store import Notifications, RunState, run_facts
 
@@ -31,7 +32,7 @@ def unwatched(
     place: Deployment, spark: Session, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PipelineService]:
     """The shop without a monitor, and without a sweeper, which would remove what is looked at."""
-    monkeypatch.setattr(services, "Watch", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(services, "Monitor", lambda *_, **__: nullcontext())
     monkeypatch.setattr(services, "Sweeper", lambda *_: nullcontext())
     with serve(place, shop(), spark) as service:
         yield service
@@ -101,7 +102,7 @@ def test_without_a_monitor_no_run_passes_a_sharded_aggregate_and_with_one_it_doe
     assert released_at(place, client) == set()
     why = why_not_done(place.database, unwatched.server.known("march"))
     assert "the monitor has not released task b2/0 to pass on END" in why
-    assert "nobody is the monitor" in why
+    assert "no monitor runs" in why
     with watching(place, unwatched):
         assert rows(spark, place, client.wait()["best"]) == [("tea", 7000)]
 
@@ -131,7 +132,7 @@ def test_a_message_that_is_missing_holds_the_run_and_is_named(
     )
     ((id, kind, payload),) = ask(place.database, taken, channel)
     with watching(place, unwatched):
-        sleep(2 * NET)
+        sleep(2 * DEFAULTS.monitor_seconds)
         assert task not in released_at(place, client)
         assert unwatched.server.known("march").state is RunState.OPEN
         why = why_not_done(place.database, unwatched.server.known("march"))
@@ -184,5 +185,5 @@ def test_a_message_that_is_gone_before_it_was_read_fails_its_run_and_no_other(
         with pytest.raises(RunFailed) as failed:
             client.wait()
         assert "message 1 of march" in failed.value.cause
-        assert "is gone" in failed.value.cause
+        assert "is lost" in failed.value.cause
         assert rows(spark, place, other.wait()["best"]) == [("milk", 7000)]

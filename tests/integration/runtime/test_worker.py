@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -20,18 +21,19 @@ from tidegate.errors import NotABatch
 from tidegate.plan import PhysicalResultCollect, PhysicalStage
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.runtime.task import task_attempt
 from tidegate.runtime.task.processor import StepInput, StepOutput
 from tidegate.runtime.task_graph import TaskGraph
 from tidegate.runtime.worker import worker as workers
-from tidegate.runtime.worker.worker import MOST_DEATHS, Worker
+from tidegate.runtime.worker.worker import Worker
 from tidegate.runtime.worker.worker_losses import take
+from tidegate.settings import Settings
 from tidegate.store import Connection, FileChecksum, Notifications, RunState
 from tidegate.store.runs.worker_losses import TaskAcquisition
 
 Handle = Callable[[StepInput], None]
 SOURCE_TASKS = ("s1/0", "s1/1")
 """The tasks of the shop that read its sales for what sold best."""
+QUICK = Settings(task_restart_seconds=0.001)
 
 
 class Staged(Operator):
@@ -83,16 +85,12 @@ def working(
     before: Handle = lambda _: None,
     stages: Sequence[str] = (),
     process: str = "",
+    settings: Settings = QUICK,
 ) -> Iterator[Worker]:
     with Notifications(place.database) as notifications:
-        its = (place.database, task_graph, ProcessorFactory(before), notifications)
+        its = (place.database, task_graph, ProcessorFactory(before), notifications, settings)
         with Worker(*its, stages=stages, process=process) as worker:
             yield worker
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "REBUILD_PAUSE", 0.001)
 
 
 def events(step: StepInput) -> list[Event[object]]:
@@ -118,30 +116,27 @@ def is_processed(place: Deployment, client: Client) -> bool:
 # --- tasks that die --------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_task_that_dies_with_a_run_for_ever_is_given_up_however_long_each_life_was(
+def test_a_task_without_progress_of_a_run_ends_the_worker_however_long_each_attempt_takes(
     place: Deployment,
     task_graph: TaskGraph,
     counter: RunService,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    deaths: list[int] = []
+    failures: list[int] = []
 
     def broken(step: StepInput) -> None:
-        deaths.append(1)
+        failures.append(1)
         raise OSError("the share is gone")
 
-    monkeypatch.setattr(task_attempt, "LONG", 0.0)
-    with working(place, task_graph, broken) as worker:
+    slow = replace(QUICK, task_stable_seconds=0.0)  # as if each attempt took long to fail
+    with working(place, task_graph, broken, settings=slow) as worker:
         sell(counter, tmp_path, "march")
         wait_until(lambda: worker.error is not None)
         assert "the share is gone" in str(worker.error)
-    assert len(deaths) == MOST_DEATHS + 1
+    assert len(failures) == QUICK.task_failures + 1
     assert counter.known("march").state is RunState.OPEN
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
     place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
@@ -155,14 +150,13 @@ def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
 
     (client,) = sell(counter, tmp_path, "march")
     with working(place, task_graph, flaky) as worker:
-        for number in range(2, 2 * MOST_DEATHS + 4):
+        for number in range(2, 2 * QUICK.task_failures + 4):
             client.sales(number, (number, 1))
             wait_until(lambda: is_processed(place, client))
         assert worker.error is None
-    assert len(tried) > 2 * MOST_DEATHS
+    assert len(tried) > 2 * QUICK.task_failures
 
 
-@pytest.mark.usefixtures("quick")
 def test_of_runs_that_were_handled_together_only_the_one_that_broke_a_rule_fails(
     place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
@@ -195,7 +189,6 @@ class QuotingProcessorFactory(ProcessorFactory):
         return Quoting(name, self._before)
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_value_that_postgresql_refuses_fails_its_run_and_no_other(
     place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
@@ -211,7 +204,6 @@ def test_a_value_that_postgresql_refuses_fails_its_run_and_no_other(
     assert counter.known("may").state is RunState.OPEN
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
     place: Deployment,
     task_graph: TaskGraph,
@@ -225,13 +217,12 @@ def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
     sell(counter, tmp_path, "march")
     refuse(place.database, "run", "XX000")
     with working(place, task_graph, strict) as worker:
-        wait_until(lambda: "lets s1" in caplog.text)
+        wait_until(lambda: "gives up task s1" in caplog.text)
         allow(place.database)
         wait_until(lambda: counter.known("march").state is RunState.FAILED)
         wait_until(lambda: set(worker.tasks) == set(task_graph.tasks))
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
     place: Deployment,
     task_graph: TaskGraph,
@@ -250,7 +241,7 @@ def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
 
     sell(counter, tmp_path, "march")
     with working(place, task_graph, robbed):
-        wait_until(lambda: "lets s1" in caplog.text)
+        wait_until(lambda: "gives up task s1" in caplog.text)
     assert counter.known("march").state is RunState.OPEN
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.runtime.worker.assignment import Able, Moves, decide
+from tidegate.runtime.worker.assignment import Capabilities, Moves, decide
 
-BOTH: Able = {"a": None, "b": None}
+BOTH: Capabilities = {"a": None, "b": None}
 WORKERS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6, unique=True)
 
 
@@ -48,7 +48,7 @@ def test_what_somebody_else_holds_is_never_taken() -> None:
 
 
 def test_a_task_goes_to_somebody_who_is_able_to_run_it_however_busy() -> None:
-    able: Able = {"a": ["t1", "t2", "t3"], "b": ["t4"]}
+    able: Capabilities = {"a": ["t1", "t2", "t3"], "b": ["t4"]}
     facts = holding(t1="a", t2="a", t3=None, t4=None)
 
     assert decide("a", able, facts) == Moves(take=("t3",))
@@ -56,13 +56,13 @@ def test_a_task_goes_to_somebody_who_is_able_to_run_it_however_busy() -> None:
 
 
 def test_a_task_that_its_holder_may_not_run_any_more_is_handed_over() -> None:
-    able: Able = {"a": ["t1"], "b": None}
+    able: Capabilities = {"a": ["t1"], "b": None}
 
     assert decide("a", able, holding(t1="a", t2="a")) == Moves(hand_over=("t2",))
 
 
 def test_a_task_that_nobody_is_able_to_run_stays_free() -> None:
-    able: Able = {"a": ["t1"]}
+    able: Capabilities = {"a": ["t1"]}
 
     assert decide("a", able, holding(t1="a", t2=None)) == Moves()
 
@@ -73,7 +73,7 @@ def test_they_come_to_rest_evenly_whoever_moves_first(
 ) -> None:
     names = [f"t{number}" for number in range(tasks)]
     some = st.none() | st.lists(st.sampled_from(names or ["none"]), unique=True)
-    able: Able = {name: data.draw(some) for name in workers}
+    able: Capabilities = {name: data.draw(some) for name in workers}
     owners = st.none() | st.sampled_from([*workers, "dead"])
     holders = {name: data.draw(owners) for name in names}
     dead = [task for task, holder in holders.items() if holder == "dead"]

@@ -14,8 +14,8 @@ java.lang.OutOfMemoryError: Java heap space
 \tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)
 """
 LOGGED = """\
-2026-11-18 00:00:01,000 INFO tidegate.cli.logs: running as worker-1; stop with Ctrl-C
-2026-11-18 00:00:03,000 WARNING tidegate.runtime.worker.worker: task s1 is built anew after: no luck
+2026-11-18 00:00:01,000 INFO tidegate.cli.logs: at work as worker-1; stop with Ctrl-C
+2026-11-18 00:00:03,000 WARNING tidegate.runtime.worker.worker: restarting task s1: no luck
 """
 ERROR = "error: Spark has ended in this process: Java (pid 7) ended with signal 9 (killed)\n"
 TRACEBACK = """\
@@ -49,7 +49,7 @@ def test_without_one_it_is_what_python_raised(after: str) -> None:
 
 def test_without_either_it_is_the_last_error_that_was_logged() -> None:
     logged = LOGGED.replace("WARNING", "ERROR")
-    assert last_error(logged + JAVA) == "task s1 is built anew after: no luck"
+    assert last_error(logged + JAVA) == "restarting task s1: no luck"
 
 
 def test_a_java_that_ran_out_of_memory_is_said_if_nothing_else_is() -> None:

@@ -99,7 +99,7 @@ def test_a_name_that_is_used_again_is_told_and_why(
 ) -> None:
     had = {"sales": ["0" * 64], "stores": []}
     lines = sent(Shelf(march(state), had, is_same_plan), data)
-    assert lines[0] == f"begins run 'march' anew (the last one of this name {why})"
+    assert lines[0] == f"starting run 'march' again (the last one of this name {why})"
 
 
 def test_a_run_that_had_exactly_this_is_not_begun_anew(data: Path) -> None:

@@ -19,11 +19,8 @@ def attempt(*steps: str, committed: int = 0, deferred: str = "") -> TaskAttempt:
     return made
 
 
-def test_repeated_failures_on_a_run_are_counted_however_long_an_attempt_lasts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(task_attempt, "LONG", 0.0)
-    failures = FailureCounter()
+def test_repeated_failures_on_a_run_are_counted_however_long_an_attempt_lasts() -> None:
+    failures = FailureCounter(stable=0.0)
     assert [failures.count(attempt("a")) for _ in range(4)] == [1, 2, 3, 4]
 
 
@@ -50,15 +47,13 @@ def test_what_is_committed_without_progress_is_no_longer_in_progress() -> None:
     assert (made.advanced, made.in_progress) == (set(), set())
 
 
-def test_failures_outside_of_steps_count_until_a_run_advanced_or_an_attempt_lasted_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_failures_outside_of_steps_count_until_a_run_advanced_or_an_attempt_lasted_long() -> None:
     failures = FailureCounter()
     assert [failures.count(attempt()) for _ in range(3)] == [1, 2, 3]
     assert failures.count(attempt("b", committed=1)) == 1
     assert failures.count(attempt()) == 2
-    monkeypatch.setattr(task_attempt, "LONG", 0.0)
-    assert failures.count(attempt()) == 1
+    always_long = FailureCounter(stable=0.0)
+    assert [always_long.count(attempt()) for _ in range(3)] == [1, 1, 1]
 
 
 def test_single_message_mode_reads_message_by_message_for_a_while(

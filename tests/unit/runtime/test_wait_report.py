@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from threading import Event
-
 import pytest
 
-from tidegate.errors import RunTimeout
-from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
+from tidegate.runtime.ingestion.wait_report import WaitReport
 from tidegate.store import RunInfo, RunState
 
 OPEN = RunInfo(1, "shop", "march", 1, RunState.OPEN)
-ENDED = RunInfo(1, "shop", "march", 1, RunState.ENDED)
 
 
 def why(run: RunInfo) -> str:
@@ -23,31 +19,18 @@ def reported(every: float, seconds: int, caplog: pytest.LogCaptureFixture) -> li
     report = WaitReport(why, every, lambda: now)
     for _ in range(seconds):
         now += 1.0
-        report.look(OPEN)
+        report.update(OPEN)
     return caplog.messages
 
 
-def test_a_long_wait_is_reported_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_wait_is_reported_periodically(caplog: pytest.LogCaptureFixture) -> None:
     assert reported(30, 95, caplog) == [
         f"waited {seconds} s for run 'march': why of march#1" for seconds in (30, 60, 90)
     ]
 
 
 @pytest.mark.parametrize(("every", "seconds"), [(30, 29), (0, 1000)])
-def test_a_short_wait_and_one_that_is_not_to_be_reported_are_not(
+def test_a_short_wait_and_a_disabled_report_log_nothing(
     every: float, seconds: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert reported(every, seconds, caplog) == []
-
-
-def test_a_wait_ends_with_the_run_or_with_its_bound() -> None:
-    states = iter([OPEN, OPEN, ENDED])
-    changed = Event()
-
-    def look() -> RunInfo:
-        changed.set()
-        return next(states)
-
-    assert wait_until_closed(look, changed, None, WaitReport(why)) == ENDED
-    with pytest.raises(RunTimeout):
-        wait_until_closed(lambda: OPEN, Event(), 0, WaitReport(why))

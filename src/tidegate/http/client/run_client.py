@@ -169,7 +169,7 @@ class HttpRunClient:
             left = deadline - monotonic()
             if left <= 0:
                 raise RunTimeout(run, timeout)
-            report.look(now)
+            report.update(now)
             sleep(min(LOOK, left))
         raise_if_unsuccessful(now)
         answer = self._http.json("GET", self._path(run, "results"))

@@ -17,7 +17,7 @@ from typing import ParamSpec, Self, TypeVar
 from tidegate.errors import ServerStopping
 from tidegate.http.limits.fair_pool import FairPool
 from tidegate.http.limits.limits import HttpLimits
-from tidegate.runtime.daemon_pool import MOMENT, DaemonPool
+from tidegate.runtime.daemon_pool import INTERRUPT_BOUND, DaemonPool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Executors:
         if self.is_closing:
             raise ServerStopping
 
-    def close(self, bound: float = MOMENT) -> None:
+    def close(self, bound: float = INTERRUPT_BOUND) -> None:
         """Wait at most `bound` seconds for running work, and abandon the rest."""
         self.is_closing = True
         until = monotonic() + bound

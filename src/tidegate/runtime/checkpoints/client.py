@@ -1,24 +1,38 @@
-"""What clients ask of the cuts of their runs: take one now, wait for it, read all sinks of one.
+"""Checkpoints as clients use them: begin one, wait for it, read the results of all sinks.
 
-    number = server.cuts.begin("march")
-    cut = server.cuts.wait("march", number, 60.0)
-    cut.results["q3"]
+    number = server.checkpoints.begin("march")
+    checkpoint = server.checkpoints.wait("march", number, 60.0)
+    checkpoint.results["q3"]
 
-Whoever reads a cut sees all sinks at the same point: what follows from the chunks before the
-barrier at each source, and from none behind it.
+The results of a checkpoint show all sinks at the same point: they follow from the chunks before
+the barrier of each source, and from none after it.
+
+The functions `begin`, `take` and `wait_committed` need neither the plan nor Spark: a checkpoint is
+begun in the database; the processes that serve the pipeline inject its barriers and commit it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoint import CheckpointState
-from tidegate.dataflow import Batch
-from tidegate.errors import UnknownCheckpoint, listed
+from tidegate.checkpoint import FINAL_STATES, CheckpointState
+from tidegate.dataflow import Batch, CheckpointId
+from tidegate.errors import (
+    CheckpointAborted,
+    CheckpointPending,
+    CheckpointUnderWay,
+    NothingToCheckpoint,
+    RunError,
+    UnknownCheckpoint,
+    listed,
+)
 from tidegate.plan import PhysicalResultCollect
-from tidegate.runtime.checkpoints import trigger
+from tidegate.store import run_topic
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 
 if TYPE_CHECKING:
@@ -29,12 +43,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckpointResults:
-    """One cut of a run."""
+    """The results of a run at one checkpoint."""
 
     number: int
     manifest: Mapping[str, Any]
     results: Mapping[str, list[Batch]]
-    """For every sink what it shows there."""
+    """By sink."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Collector:
 
 
 class CheckpointClient:
-    """The cuts of a pipeline's runs. `known` finds a run by its name."""
+    """The checkpoints of a pipeline's runs. `known` finds a run by its name."""
 
     def __init__(
         self,
@@ -54,42 +68,42 @@ class CheckpointClient:
         plan: PhysicalPlan,
         notifications: Notifications,
         known: Callable[[str], RunInfo],
-        injected: Callable[[], None],
+        inject: Callable[[], None],
     ) -> None:
         self._database = database
         self._plan = plan
         self._notifications = notifications
         self._known = known
-        self._injected = injected
+        self._inject = inject
 
     def begin(self, run: str, *, unaligned: bool = False) -> int:
-        """Begin a checkpoint now; its number. Raises `NothingToCheckpoint` or `CheckpointUnderWay`.
+        """Begin a checkpoint; its number. Raises `NothingToCheckpoint` or `CheckpointUnderWay`.
 
-        An unaligned one waits for no barriers. It is there to be restored: sinks do not show it.
+        An unaligned checkpoint does not wait for barriers. Sinks do not show it.
         """
-        number = trigger.begin(self._database, self._known(run), unaligned=unaligned)
-        self._injected()
+        number = begin(self._database, self._known(run), unaligned=unaligned)
+        self._inject()
         return number
 
     def all(self, run: str) -> list[Checkpoint]:
-        """All checkpoints of a run that are remembered, the oldest first."""
+        """All retained checkpoints of a run, the oldest first."""
         found = self._known(run)
         return self._database.transact(lambda c: checkpoint_store.checkpoints_of(c, found))
 
     def read(self, run: str, number: int | None = None) -> CheckpointResults:
-        """What all sinks show at one cut, by default at the latest; or `UnknownCheckpoint`."""
+        """The results at a published checkpoint, by default the latest, or `UnknownCheckpoint`."""
         found = self._known(run)
         collector = collector_of(self._plan)
         return self._database.transact(lambda c: read_checkpoint(c, found, collector, number))
 
     def taken(self, run: str, number: int, timeout: float) -> Checkpoint:
-        """Wait until a checkpoint is a cut; `CheckpointAborted` says why it never will be."""
-        return trigger.wait(self._database, self._notifications, self._known(run), number, timeout)
+        """Wait until a checkpoint is committed; see `wait_committed`."""
+        return wait_committed(
+            self._database, self._notifications, self._known(run), number, timeout
+        )
 
     def wait(self, run: str, number: int, timeout: float) -> CheckpointResults:
-        """Wait until a checkpoint is a cut, and read it; `UnknownCheckpoint` if sinks do not show
-        it.
-        """
+        """Wait until a checkpoint is committed, and read it."""
         self.taken(run, number, timeout)
         return self.read(run, number)
 
@@ -103,15 +117,15 @@ def read_checkpoint(
     """
     checkpoint = checkpoint_store.committed_checkpoint(connection, run, number, published=True)
     if checkpoint is None:
-        known = [it for it in checkpoint_store.checkpoints_of(connection, run)
-                 if it.state is CheckpointState.COMMITTED and it.is_published]  # fmt: skip
-        wanted = "a published checkpoint" if number is None else f"a published checkpoint {number}"
-        numbers = listed([str(it.number) for it in known] or ["none"])
-        raise UnknownCheckpoint(run.name, wanted, numbers)
-    given = checkpoint_store.sink_results(connection, run, collector.id, checkpoint.number)
+        published = [
+            str(known.number)
+            for known in checkpoint_store.checkpoints_of(connection, run)
+            if known.state is CheckpointState.COMMITTED and known.is_published
+        ]
+        raise unknown_checkpoint(run, number, published, "published checkpoint")
     # A sink without rows has a result, too.
     found: dict[str, list[Batch]] = {sink: [] for sink in collector.sinks}
-    for result in given:
+    for result in checkpoint_store.sink_results(connection, run, collector.id, checkpoint.number):
         found[result.sink].append(result.batch)
     return CheckpointResults(checkpoint.number, checkpoint.manifest, found)
 
@@ -120,3 +134,89 @@ def collector_of(plan: PhysicalPlan) -> Collector:
     """The collecting node of a plan."""
     assert isinstance(plan.root, PhysicalResultCollect)
     return Collector(plan.root.id, plan.root.sinks)
+
+
+def begin(database: Database, run: RunInfo, *, unaligned: bool = False) -> int:
+    """Begin a checkpoint; its number. An unaligned one does not wait for barriers.
+
+    Raises `NothingToCheckpoint`, `CheckpointUnderWay`, or `RunEnded` when the run is closed.
+    """
+    number = database.transact(
+        partial(
+            checkpoint_store.trigger,
+            run=run,
+            id=CheckpointId.new(),
+            unpublished=unaligned,
+            patience=0.0 if unaligned else None,
+        )
+    )
+    if number is None:
+        raise _why_not_begun(database, run)
+    return number
+
+
+def take(
+    database: Database,
+    notifications: Notifications,
+    run: RunInfo,
+    timeout: float,
+    *,
+    unaligned: bool = False,
+) -> Checkpoint:
+    """Begin a checkpoint as soon as no other is in progress, and wait until it is committed."""
+    deadline = monotonic() + timeout
+    while True:
+        try:
+            number = begin(database, run, unaligned=unaligned)
+        except CheckpointUnderWay as other:
+            with suppress(CheckpointAborted):
+                left = deadline - monotonic()
+                wait_committed(database, notifications, run, other.number, left)
+        else:
+            left = deadline - monotonic()
+            return wait_committed(database, notifications, run, number, left)
+
+
+def wait_committed(
+    database: Database, notifications: Notifications, run: RunInfo, number: int, timeout: float
+) -> Checkpoint:
+    """Wait until a checkpoint is committed.
+
+    Raises `CheckpointAborted` with the reason, `CheckpointPending` after the timeout.
+    """
+
+    def look() -> Checkpoint | None:
+        checkpoint = _not_aborted(database, run, number)
+        return checkpoint if checkpoint.state is CheckpointState.COMMITTED else None
+
+    committed = notifications.wait_until(run_topic(run.pipeline), look, timeout)
+    if committed is None:
+        raise CheckpointPending(run.name, number, timeout)
+    return committed
+
+
+def unknown_checkpoint(
+    run: RunInfo, number: int | None, known: Sequence[str], kind: str = "checkpoint"
+) -> UnknownCheckpoint:
+    """The error for a checkpoint that is not among the known ones."""
+    wanted = f"any {kind}" if number is None else f"{kind} {number}"
+    return UnknownCheckpoint(run.name, wanted, listed(known or ["none"]))
+
+
+def _not_aborted(database: Database, run: RunInfo, number: int) -> Checkpoint:
+    known = database.transact(lambda c: checkpoint_store.checkpoints_of(c, run))
+    checkpoint = next((each for each in known if each.number == number), None)
+    if checkpoint is None:
+        raise unknown_checkpoint(run, number, [str(each.number) for each in known])
+    if checkpoint.state is CheckpointState.ABORTED:
+        reason, offender = checkpoint.reason or "", checkpoint.offender or "unknown"
+        raise CheckpointAborted(run.name, number, reason, offender)
+    return checkpoint
+
+
+def _why_not_begun(database: Database, run: RunInfo) -> RunError:
+    known = database.transact(lambda c: checkpoint_store.checkpoints_of(c, run))
+    under_way = [checkpoint.number for checkpoint in known if checkpoint.state not in FINAL_STATES]
+    return (
+        CheckpointUnderWay(run.name, under_way[-1]) if under_way else NothingToCheckpoint(run.name)
+    )

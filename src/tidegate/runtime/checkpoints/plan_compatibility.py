@@ -1,8 +1,8 @@
-"""Whether a run may go on under another plan than the one that it was cut with.
+"""Decides whether a run can be restored under another plan than that of its checkpoint.
 
-What a plan consists of is recorded when it is served, so that whoever has another declaration can
-be told how the two differ. A run goes on if what it keeps fits both (see
-`tidegate.plan.compatibility.fit`), and if at the cut all answers were still to be computed anew.
+The nodes of a plan are recorded when it is served, so that the difference from another declaration
+can be shown. A run can be restored if its state fits both plans (see
+`tidegate.plan.compatibility.fit`), and if no result was final at the checkpoint.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tidegate.store import Connection, RunInfo
     from tidegate.store.checkpoints.checkpoints import CommittedCheckpoint
 
-NOT_RECORDED = "what its plan consisted of was not recorded"
-UNALIGNED = "the cut waited for no barriers: what was on its way between stages belongs to it"
+NOT_RECORDED = "the nodes of its plan were not recorded"
+UNALIGNED = "the checkpoint is unaligned: it contains messages in flight between stages"
 
 
 def record_plan(connection: Connection, task_graph: TaskGraph) -> None:
-    """Note what others have to know of a plan under which runs are about to be begun."""
+    """Record a plan before runs begin under it."""
     plan = plan_hash(task_graph.plan)
     record_release_points(connection, plan, task_graph.monitored)
     plans.record(connection, plan, encoded(task_graph.plan))
@@ -38,7 +38,7 @@ def record_plan(connection: Connection, task_graph: TaskGraph) -> None:
 
 
 def refuse_misfit(connection: Connection, task_graph: TaskGraph, run: RunInfo, number: int) -> None:
-    """Raise `OtherPlan` if a cut was taken under another plan, and what it keeps does not fit."""
+    """Raise `OtherPlan` if a checkpoint was taken under another plan and its state does not fit."""
     checkpoint = checkpoint_store.committed_checkpoint(connection, run, number)
     ours = plan_hash(task_graph.plan)
     if checkpoint is None or checkpoint.manifest["plan"] == ours:
@@ -46,38 +46,38 @@ def refuse_misfit(connection: Connection, task_graph: TaskGraph, run: RunInfo, n
     nodes = plans.recorded(connection, checkpoint.manifest["plan"])
     if nodes is None:
         raise OtherPlan(run.pipeline, ours, run.name, (), (NOT_RECORDED,))
-    told = difference(nodes, encoded(task_graph.plan))
-    found = told.obstacles or tuple(
-        _at_the_checkpoint(connection, task_graph, run, checkpoint, told)
+    changes = difference(nodes, encoded(task_graph.plan))
+    obstacles = changes.obstacles or tuple(
+        _obstacles_at(connection, task_graph, run, checkpoint, changes)
     )
-    if found:
-        raise OtherPlan(run.pipeline, ours, run.name, told.lines, found)
+    if obstacles:
+        raise OtherPlan(run.pipeline, ours, run.name, changes.lines, obstacles)
 
 
 def refuse_while_served(connection: Connection, task_graph: TaskGraph, run: RunInfo) -> None:
-    """Raise `StillServed` if a run changes its plan while somebody has a task of its pipeline.
+    """Raise `StillServed` if the run would change its plan while a worker owns a task of it.
 
-    Whoever serves the plan that it has would take what is sent to its tasks under the other.
+    A worker under the old plan would process messages that are meant for the new one.
     """
     if plan_of(connection, run) == plan_hash(task_graph.plan):
         return
     every = owners(connection, run.pipeline, task_graph.tasks)
-    names = {it.name for it in every.values() if it.name is not None and it.expires_in > 0}
+    names = {owner.name for owner in every.values() if owner.name and owner.expires_in > 0}
     if names:
         raise StillServed(run.pipeline, run.name, listed(sorted(names)))
 
 
-def _at_the_checkpoint(
+def _obstacles_at(
     connection: Connection,
     task_graph: TaskGraph,
     run: RunInfo,
     checkpoint: CommittedCheckpoint,
-    told: Difference,
+    changes: Difference,
 ) -> Iterator[str]:
-    """What was given for good at one cut, and is not at another."""
-    tasks = [task for task, (node, _) in task_graph.tasks.items() if node.id in told.recomputed]
+    """What makes one checkpoint unfit although the plans are compatible."""
+    tasks = [task for task, (node, _) in task_graph.tasks.items() if node.id in changes.recomputed]
     ended = plans.ended_before(connection, run, checkpoint.number, tasks)
     if ended:
-        yield f"{listed(ended)} had ended before the cut, with what the earlier plan answered"
+        yield f"{listed(ended)} had ended before the checkpoint, with results of the earlier plan"
     if not checkpoint.manifest.get("is_aligned", True):
         yield UNALIGNED

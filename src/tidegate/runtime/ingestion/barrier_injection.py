@@ -1,9 +1,9 @@
-"""Barriers of checkpoints come into the sources of runs here, between two chunks.
+"""Injects the barriers of checkpoints into the sources of runs, between two chunks.
 
-That a checkpoint wants a barrier stands in the database, and so does that a source has it. Every
-process that takes chunks has an injector for each source that owes one: it is told when there is
-news, and polled after every chunk and also when none comes. What it gives is put on the source's
-channels in one transaction; whoever comes second, here or in another process, finds nothing to do.
+The database records which sources need a barrier and which have it. Every process that accepts
+chunks has an injector for each source that needs one; it is polled after every chunk, after every
+notification, and periodically. A barrier is appended to the source's channels in one transaction,
+once: a second process finds nothing to do.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_FAILURES = 3
-"""In a row, until the checkpoint of a source that cannot inject is given up."""
-NET = 1.0
-"""Seconds after which one looks although nobody woke it."""
+"""Failures in a row after which the checkpoint is aborted."""
+POLL = 1.0
+"""Seconds between two attempts without a notification."""
 
 
 @dataclass(frozen=True)
 class _Source:
-    """One source of a run, at the place where its chunks are appended."""
+    """One source of a run, and its injector."""
 
     run: RunInfo
     name: str
@@ -46,7 +46,10 @@ class _Source:
 
 
 class BarrierInjection:
-    """Injects for one pipeline, by itself while it is entered. `channels` are those of a source."""
+    """Injects barriers for one pipeline; periodically while it is entered.
+
+    `channels` returns the channels of a source.
+    """
 
     def __init__(
         self,
@@ -59,27 +62,27 @@ class BarrierInjection:
         self._pipeline = pipeline
         self._notifications = notifications
         self._channels = channels
-        self._turn = Lock()
+        self._lock = Lock()
         self._sources: dict[tuple[int, str], _Source] = {}
         self._failures: Counter[tuple[int, str]] = Counter()
-        """How often in a row sources could not inject."""
-        self._tending = ExitStack()
+        """Failures in a row, by run and source."""
+        self._stack = ExitStack()
 
-    def look(self) -> None:
-        """See which barriers are wanted, and inject them."""
-        with self._turn:
-            for owing in self._database.transact(
+    def inject_due(self) -> None:
+        """Inject the barriers that checkpoints need."""
+        with self._lock:
+            for owed in self._database.transact(
                 lambda c: checkpoint_store.pending_barriers(c, self._pipeline)
             ):
-                source = self._source(owing.run, owing.source)
-                source.handle.inject(owing.number, owing.epoch, unpublished=owing.is_unpublished)
+                source = self._source(owed.run, owed.source)
+                source.handle.inject(owed.number, owed.epoch, unpublished=owed.is_unpublished)
             for known in [*self._sources.values()]:
                 self._try(known)
             self._forget_closed()
 
     def after_chunk(self, run: RunInfo, source: str) -> None:
-        """A chunk was appended to a source: its barrier, if one waits, comes behind it."""
-        with self._turn:
+        """Inject a due barrier after a chunk was appended to a source."""
+        with self._lock:
             known = self._sources.get((run.id, source))
             if known is not None:
                 self._try(known)
@@ -92,27 +95,27 @@ class BarrierInjection:
         return self._sources[key]
 
     def _try(self, source: _Source) -> None:
-        """One source that cannot inject keeps no other from it, and is named in the end."""
+        """Inject into one source; a failure is logged and does not affect other sources."""
         try:
             self._poll(source)
         except BarrierInjectionFailed as failure:
             log.warning("%s", failure)
             self._failures[source.run.id, source.name] += 1
             if self._failures[source.run.id, source.name] >= MOST_FAILURES:
-                self._give_up(source, failure)
+                self._abort(source, failure)
         else:
             self._failures.pop((source.run.id, source.name), None)
 
-    def _give_up(self, source: _Source, failure: BarrierInjectionFailed) -> None:
-        """Nothing comes of the checkpoint that this source owes; the next one may."""
+    def _abort(self, source: _Source, failure: BarrierInjectionFailed) -> None:
+        """Abort the checkpoint whose barrier cannot be injected; the next one may succeed."""
         del self._failures[source.run.id, source.name]
         for owed in self._database.transact(
             lambda c: checkpoint_store.pending_barriers(c, self._pipeline)
         ):
             if (owed.run.id, owed.source) == (source.run.id, source.name):
                 reason, offender = failure.reason, f"source {source.name}"
-                its = partial(checkpoint_store.abort, run=owed.run, number=owed.number)
-                self._database.transact(partial(its, reason=reason, offender=offender))
+                abort = partial(checkpoint_store.abort, run=owed.run, number=owed.number)
+                self._database.transact(partial(abort, reason=reason, offender=offender))
 
     def _poll(self, source: _Source) -> None:
         barrier = source.injector.poll_barrier()
@@ -128,25 +131,25 @@ class BarrierInjection:
         try:
             self._database.transact(inject)
         except Exception as cause:
-            # The injector takes a number once. That the source owes it still stands in the
-            # database, and another one is told.
+            # An injector accepts a number once. The database still has the barrier as missing, so
+            # a new injector gets it.
             del self._sources[source.run.id, source.name]
             raise BarrierInjectionFailed(source.name, str(barrier), str(cause)) from cause
 
     def _forget_closed(self) -> None:
         runs = {run for run, _ in self._sources}
         if runs:
-            alive = self._database.transact(lambda c: unfinished_among(c, runs))
-            for key in [key for key in self._sources if key[0] not in alive]:
+            unfinished = self._database.transact(lambda c: unfinished_among(c, runs))
+            for key in [key for key in self._sources if key[0] not in unfinished]:
                 del self._sources[key]
 
     def __enter__(self) -> Self:
-        tending = PeriodicTask("tidegate-injection", self.look, NET)
-        self._tending.callback(tending.close)
-        self._tending.callback(
-            self._notifications.subscribe(checkpoint_topic(self._pipeline), tending.run_now)
+        periodic = PeriodicTask("tidegate-injection", self.inject_due, POLL)
+        self._stack.callback(periodic.close)
+        self._stack.callback(
+            self._notifications.subscribe(checkpoint_topic(self._pipeline), periodic.run_now)
         )
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._tending.close()
+        self._stack.close()

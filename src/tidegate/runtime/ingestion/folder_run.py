@@ -1,12 +1,12 @@
-"""A whole run from a folder of files to a folder of results, in one process.
+"""Runs a pipeline from a folder of files to a folder of results, in one process.
 
     DATA/<source>/*.csv|*.parquet|…  ──▶  OUT/<sink>.csv
 
-Every file is a chunk; what cannot be one, by its name, is refused before anything is sent. Results
-are written when the run is complete, and not before. A run that is complete already is not
-computed again: its results are written again, unless its chunks differ.
+Every file is a chunk; a file that cannot be one, by its name, is refused before any delivery.
+Results are written when the run is complete. A complete run with the same chunks is not computed
+again; only its results are written again.
 
-`send` and `wait` do the same with a server elsewhere; see `tidegate.http`.
+`send` and `wait` also work with a remote server; see `tidegate.http`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 COMPRESSED = (".csv.gz", ".csv.bz2")
 ENDINGS = (".csv", *COMPRESSED, ".parquet", ".arrow", ".feather", ".ipc")
-"""Of chunks, in any case; only compression is known by lower case alone."""
-PASSED_OVER = ("_*", ".*", "*~", "~$*", "#*#", "*.crc")
-"""What Spark, editors and systems leave behind, unless it ends as a chunk does."""
+"""Endings of chunks, in any case; those of compressed files in lower case only."""
+IGNORED = ("_*", ".*", "*~", "~$*", "#*#", "*.crc")
+"""Files left by Spark, editors and systems; ignored unless they end as a chunk does."""
 HIDDEN = (".*", "~$*")
-"""Never a chunk, whatever it ends with."""
+"""Never a chunk, whatever its ending."""
 DELIVERIES = 2
-"""Chunks that are checked and copied at a time."""
+"""Chunks that are checked and copied concurrently."""
 EVERY = 5.0
 
 Chunks = Mapping[str, Sequence[Path]]
@@ -62,7 +62,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class RunClient(Protocol[T_co]):
-    """Takes runs: a `Server` in this process, or one elsewhere. See there for what each does."""
+    """Accepts runs: a `RunService` in this process or an `HttpRunClient`; see the former."""
 
     def find(self, run: str) -> RunInfo | None: ...
 
@@ -85,7 +85,7 @@ class RunClient(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is wanted: its name, its shards, how long it may take, and how it is cut."""
+    """The options of a run."""
 
     name: str = "run"
     shards: int | None = None
@@ -94,32 +94,32 @@ class RunOptions:
 
 
 class ProgressListener:
-    """Hears what happens in a run; the base class ignores it."""
+    """Receives the progress of a run; the base class ignores it."""
 
     every: float = EVERY
-    """Seconds between two looks at a run that is not complete."""
+    """Seconds between two reports about an open run."""
 
     def report(self, what: str) -> None:
-        """Something has happened."""
+        """Report an event."""
 
     def sent(self, chunks: int, of: int) -> None:
-        """So many chunks of all are delivered."""
+        """Report the number of delivered chunks."""
 
     def show(self, facts: RunFacts) -> None:
-        """This is how far the run has come."""
+        """Report the status of the run."""
 
     def report_wait(self, what: str) -> None:
-        """Something takes longer than usual."""
+        """Report that something takes longer than usual."""
 
     @contextmanager
     def during(self, what: Callable[[], str]) -> Iterator[None]:
-        """Report periodically how far the block is."""
+        """Report the progress of the block periodically."""
         yield
 
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """What one stage did, over all its shards."""
+    """The work of one stage, over all its shards."""
 
     stage: str
     jobs: int
@@ -140,7 +140,7 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What went in, what came out, and where the time went."""
+    """Input, output and time of a run."""
 
     pipeline: str
     run: str
@@ -154,9 +154,9 @@ class RunReport:
 
 
 def chunks_in(data: Path, pipeline: Pipeline) -> dict[str, list[Path]]:
-    """The files of every source; a folder may be empty, but it has to be there.
+    """The files of every source; its folder has to exist and may be empty.
 
-    Raises `NoSourceFolder`, or `UnexpectedFiles` for what may have been meant as a chunk.
+    Raises `NoSourceFolder`, or `UnexpectedFiles` for files that may be meant as chunks.
     """
     return chunks_of(data, pipeline.sources)
 
@@ -173,15 +173,15 @@ def chunks_of(data: Path, sources: Iterable[str]) -> dict[str, list[Path]]:
 def _files(source: str, folder: Path) -> list[Path]:
     found = sorted(file for file in folder.iterdir() if not _is_like(file.name, HIDDEN))
     chunks = [file for file in found if _is_chunk(file)]
-    rest = [it for it in found if it not in chunks and not _is_like(it.name, PASSED_OVER)]
-    if rest:
-        names = listed([str(file) for file in rest])
+    unexpected = [file for file in found if file not in chunks and not _is_like(file.name, IGNORED)]
+    if unexpected:
+        names = listed([str(file) for file in unexpected])
         raise UnexpectedFiles(source, names, ", ".join(ENDINGS))
     return chunks
 
 
 def _is_chunk(file: Path) -> bool:
-    """By its name; a folder is none, and may well hold some that would be missed."""
+    """By its name. A folder is not a chunk, since the chunks in it would be missed."""
     name = file.name.lower()
     is_known = name.endswith(ENDINGS) and not file.is_dir()
     return is_known and (file.suffix == file.suffix.lower() or not name.endswith(COMPRESSED))
@@ -196,48 +196,50 @@ def run_folder(
     chunks: Chunks,
     out: Path,
     session: Session,
-    place: Deployment,
-    wanted: RunOptions,
+    deployment: Deployment,
+    options: RunOptions,
     progress: ProgressListener | None = None,
 ) -> RunReport:
     """Deliver the chunks, wait until the run is complete, write the results, report.
 
-    A run of this name that is open goes on where it was: what was delivered before is recognised.
-    One that is complete, with this plan and these chunks, only has its results written: whoever
-    was killed after they were published may have written some or none. For other chunks, or after
-    a run that failed or was cancelled, the name is used again.
+    An open run of this name is continued: delivered chunks are recognised. Of a complete run with
+    this plan and these chunks only the results are written: an earlier process may have been killed
+    before it had written all of them. For other chunks, or after a failed or cancelled run, the
+    name is reused.
 
-    Raises what is wrong with a chunk, or `RunFailed` with the first cause; when the deadline has
-    passed, that says what is missing and who owes it.
+    Raises the error of a chunk, or `RunFailed` with the first cause; after the deadline this names
+    what is missing.
     """
     started = monotonic()
     progress = progress or ProgressListener()
-    with serve(place, pipeline, session, wanted.shards) as service:
+    with serve(deployment, pipeline, session, options.shards) as service:
         plan = service.checked.plan
         progress.report(f"Spark has checked the plan: {counted(len(tuple(plan.stages)), 'stage')}")
         server = service.server
-        send(server, chunks, wanted, progress)
-        published = wait(server, wanted.name, progress, service.check)
-        rows_out = {sink: sum(batch.rows for batch in its) for sink, its in published.items()}
+        send(server, chunks, options, progress)
+        published = wait(server, options.name, progress, service.check)
+        rows_out = {
+            sink: sum(batch.rows for batch in batches) for sink, batches in published.items()
+        }
 
         def write(file: ResultFile) -> None:
             sink = file.sink
             batches, schema = published[sink], service.schema_of(sink)
-            write_csv(session, place.root, batches, schema, out / f"{sink}.csv")
+            write_csv(session, deployment.root, batches, schema, out / f"{sink}.csv")
 
         crash_point("results.before_write")
         write_all(progress, rows_out, write)
         crash_point("results.after_write")
         return RunReport(
             pipeline=pipeline.name,
-            run=wanted.name,
+            run=options.name,
             plan=plan_hash(plan),
             chunks=_numbers(chunks),
-            rows_in=server.rows_in(wanted.name),
+            rows_in=server.rows_in(options.name),
             rows_out=rows_out,
             stages=_stage_reports(service),
             seconds=monotonic() - started,
-            checkpoints=checkpoint_reports(server.checkpoints.all(wanted.name)),
+            checkpoints=checkpoint_reports(server.checkpoints.all(options.name)),
         )
 
 
@@ -250,19 +252,19 @@ def checkpoint_reports(checkpoints: Iterable[Checkpoint]) -> tuple[CheckpointRep
 
 
 def send(
-    server: RunClient[object], chunks: Chunks, wanted: RunOptions, progress: ProgressListener
+    server: RunClient[object], chunks: Chunks, options: RunOptions, progress: ProgressListener
 ) -> None:
-    """Deliver what is not there yet and close the sources, unless a run has had exactly this."""
-    last = server.find(wanted.name)
+    """Deliver missing chunks and end the sources, unless a complete run had exactly these."""
+    last = server.find(options.name)
     if last is not None and last.state is not RunState.OPEN:
         change = _change(server, last, chunks)
         if change is None:
             progress.report("these chunks were processed before; the results are written again")
             return
-        progress.report(f"begins run {wanted.name!r} anew (the last one of this name {change})")
+        progress.report(f"starting run {options.name!r} again (the last one of this name {change})")
     if last is None or last.state is not RunState.OPEN:
-        server.begin(wanted.name, deadline=wanted.deadline, checkpoints=wanted.checkpoints)
-    deliver_all(server, chunks, wanted.name, progress)
+        server.begin(options.name, deadline=options.deadline, checkpoints=options.checkpoints)
+    deliver_all(server, chunks, options.name, progress)
 
 
 def wait(
@@ -272,9 +274,9 @@ def wait(
     check: Callable[[], None],
     timeout: float | None = None,
 ) -> T_co:
-    """Wait for the results of a run, and tell now and then how far it is and why not further.
+    """Wait for the results of a run, and report its progress periodically.
 
-    `check` raises if nobody is at work any more who could complete it.
+    `check` raises if the run cannot be completed any more.
     """
     deadline = inf if timeout is None else monotonic() + timeout
     while True:
@@ -288,12 +290,12 @@ def wait(
             if monotonic() >= deadline:
                 raise RunTimeout(run, timeout or 0.0) from None
         else:
-            progress.report("complete: every source is closed and everything was processed")
+            progress.report("complete: every source has ended and everything was processed")
             return published
 
 
 def _change(server: RunClient[object], last: RunInfo, chunks: Chunks) -> str | None:
-    """Why a run that is closed is not the one that is wanted; None if it had exactly this."""
+    """Why the results of a closed run cannot be used; None if it had exactly these chunks."""
     if last.state is not RunState.ENDED:
         return "has failed" if last.state is RunState.FAILED else "was cancelled"
     if not server.has_this_plan(last):
@@ -302,7 +304,7 @@ def _change(server: RunClient[object], last: RunInfo, chunks: Chunks) -> str | N
 
 
 def _are_delivered(chunks: Chunks, delivered: Mapping[str, Sequence[str]]) -> bool:
-    """Whether these files, and no others, have these digests; files are read last."""
+    """Whether exactly these files have these digests; the numbers are compared first."""
     if _numbers(chunks) != _numbers(delivered):
         return False
     return all(
@@ -313,11 +315,11 @@ def _are_delivered(chunks: Chunks, delivered: Mapping[str, Sequence[str]]) -> bo
 
 
 def _numbers(chunks: Mapping[str, Sequence[object]]) -> dict[str, int]:
-    return {source: len(its) for source, its in chunks.items()}
+    return {source: len(files) for source, files in chunks.items()}
 
 
 def _has(file: Path, sha256: str) -> bool:
-    """A file that has gone is no reason to fail here: delivering it says what is wrong."""
+    """Whether a file has this digest; a missing file is reported by its delivery."""
     try:
         return digest(str(file)) == sha256
     except FileNotFoundError:
@@ -327,8 +329,8 @@ def _has(file: Path, sha256: str) -> bool:
 def deliver_all(
     server: RunClient[object], chunks: Chunks, run: str, progress: ProgressListener
 ) -> None:
-    """To a run that is open, unless it is closed meanwhile: waiting for it says how it ended."""
-    for source in (it for it, files in chunks.items() if not files):
+    """Deliver to an open run; if it is closed meanwhile, waiting for it reports how it ended."""
+    for source in (source for source, files in chunks.items() if not files):
         progress.report(f"{source}: no chunks")
     with suppress(RunEnded):
         _deliver(server, chunks, run, progress)
@@ -339,7 +341,7 @@ def deliver_all(
 def _deliver(
     server: RunClient[object], chunks: Chunks, run: str, progress: ProgressListener
 ) -> None:
-    """Send every file, a few at a time; a source is closed as soon as its last one is there."""
+    """Deliver files, a few concurrently; a source ends as soon as its last one is delivered."""
     delivered, of = count(1), sum(_numbers(chunks).values())
     with DaemonPool(DELIVERIES, "tidegate-deliver") as pool:
         closing = []

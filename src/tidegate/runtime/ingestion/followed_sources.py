@@ -1,4 +1,4 @@
-"""Ending sources that follow streams: not before the batch at work is delivered."""
+"""Ends streaming sources after their batch in progress is delivered."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from tidegate.runtime.ingestion.stream_ingestion import FollowedStream
 
-GLANCE = 0.05
-"""Seconds after which a batch at work is looked for again."""
+POLL = 0.05
+"""Seconds between two attempts to end a source."""
 
 
 class FollowedSources:
@@ -23,33 +23,34 @@ class FollowedSources:
     def __init__(self, seconds: float) -> None:
         """`seconds` is how long an END waits for a batch."""
         self._seconds = seconds
-        self._followings: dict[tuple[str, str], FollowedStream] = {}
+        self._streams: dict[tuple[str, str], FollowedStream] = {}
 
-    def add(self, following: FollowedStream) -> FollowedStream:
-        """Remember a stream; of a source that is followed again, the latest."""
-        self._followings[following.run, following.source] = following
-        return following
+    def add(self, stream: FollowedStream) -> FollowedStream:
+        """Add a stream; it replaces an earlier one of the same source."""
+        self._streams[stream.run, stream.source] = stream
+        return stream
 
     def end(self, run: str, source: str, end: Callable[[], None]) -> None:
-        """Call `end` until no batch is at work.
+        """Call `end` until no batch is in progress.
 
-        Raises `BatchAborted` if one was given up in this process, and `BatchNotDelivered` after
-        the bound: whether another process still works on it cannot be seen from here.
+        Raises `BatchAborted` if a batch was abandoned in this process, and `BatchNotDelivered`
+        after the bound: another process may still deliver it.
         """
         deadline = monotonic() + self._seconds
-        following = self._followings.get((run, source))
+        stream = self._streams.get((run, source))
         while True:
-            # Before `end`: a batch delivered while `end` fails is found by the next try.
-            may_come = following is None or following.may_deliver
+            # Read before `end`: a batch delivered while `end` fails is found by the next attempt.
+            may_come = stream is None or stream.may_deliver
             try:
                 end()
             except BatchAborted as missing:
                 if not may_come:
                     raise
                 if monotonic() >= deadline:
-                    its = (missing.batch, missing.chunk, self._seconds)
-                    raise BatchNotDelivered(run, source, *its) from None
+                    raise BatchNotDelivered(
+                        run, source, missing.batch, missing.chunk, self._seconds
+                    ) from None
             else:
-                self._followings.pop((run, source), None)
+                self._streams.pop((run, source), None)
                 return
-            Flag().wait(GLANCE)
+            Flag().wait(POLL)

@@ -1,7 +1,7 @@
-"""Writing the results of a run to files: two at a time, with progress reports.
+"""Writes the results of a run to files: two concurrently, with progress reports.
 
-One core orders all rows of a result before the first one is written; a second result uses another
-core meanwhile.
+One core sorts all rows of a result before the first one is written; a second result uses another
+core at the same time.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from tidegate.runtime.ingestion.folder_run import ProgressListener
 
 AT_ONCE = 2
-"""Results that are written at the same time; a server gives one client as many."""
+"""Results that are written concurrently; a server gives one client as many."""
 
 
-class Progress(Enum):
-    """How far a result is."""
+class WriteState(Enum):
+    """The state of a result file."""
 
-    WAITING = "waits"
-    AT_WORK = "is at work"
-    WRITTEN = "is written"
+    WAITING = "waiting"
+    RUNNING = "running"
+    WRITTEN = "written"
 
 
 @dataclass
 class ResultFile:
-    """One result on its way to its file."""
+    """A result and the progress of its file."""
 
     sink: str
     rows: int
     bytes: int = 0
     """Bytes received so far, where that is known."""
-    progress: Progress = Progress.WAITING
+    state: WriteState = WriteState.WAITING
 
     def received(self, so_far: int) -> None:
         """Note how many bytes were received so far."""
@@ -45,7 +45,7 @@ class ResultFile:
 
     def __str__(self) -> str:
         rows = counted(self.rows, "row")
-        if self.progress is Progress.WRITTEN:
+        if self.state is WriteState.WRITTEN:
             return f"{self.sink}: {rows} written"
         if not self.bytes:
             return f"{self.sink}: ordering {rows}"
@@ -53,29 +53,29 @@ class ResultFile:
 
 
 def write_all(
-    report: ProgressListener, rows: Mapping[str, int], write: Callable[[ResultFile], None]
+    listener: ProgressListener, rows: Mapping[str, int], write: Callable[[ResultFile], None]
 ) -> None:
-    """Call `write` for the file of every sink, given the rows of each; raises what it raises."""
+    """Call `write` for the file of every sink; `rows` are their numbers of rows."""
     files = [ResultFile(sink, number) for sink, number in rows.items()]
 
     def work(file: ResultFile) -> ResultFile:
-        file.progress = Progress.AT_WORK
+        file.state = WriteState.RUNNING
         write(file)
-        file.progress = Progress.WRITTEN
+        file.state = WriteState.WRITTEN
         return file
 
-    with report.during(lambda: under_way(files)), DaemonPool(AT_ONCE, "tidegate-write") as pool:
+    with listener.during(lambda: under_way(files)), DaemonPool(AT_ONCE, "tidegate-write") as pool:
         for written in [pool.submit(work, file) for file in files]:
-            report.report(str(written.result()))
+            listener.report(str(written.result()))
 
 
 def under_way(files: Sequence[ResultFile]) -> str:
-    """Those at work, and how many come after them.
+    """The files that are being written, and the number of waiting ones.
 
-    >>> at_work = ResultFile("best", 2, 1_500_000, Progress.AT_WORK)
-    >>> under_way([at_work, ResultFile("rest", 1)])
+    >>> running = ResultFile("best", 2, 1_500_000, WriteState.RUNNING)
+    >>> under_way([running, ResultFile("rest", 1)])
     'best: 1.5 MB of 2 rows received; 1 more'
     """
-    now = [str(file) for file in files if file.progress is Progress.AT_WORK]
-    waiting = sum(file.progress is Progress.WAITING for file in files)
+    now = [str(file) for file in files if file.state is WriteState.RUNNING]
+    waiting = sum(file.state is WriteState.WAITING for file in files)
     return "; ".join([*now, *([f"{waiting} more"] if waiting else [])])

@@ -1,13 +1,13 @@
-"""The server: where clients begin runs, deliver chunks, close sources and ask what became of it.
+"""Accepts the runs of a pipeline: clients begin runs, deliver chunks, end sources, read results.
 
     server.begin("march")
     server.deliver("march", "sales", 1, "sales-1.csv")
     server.end("march", "sales", chunks=1)
     server.wait("march")
 
-Any number of clients and processes may do so at once, and each call may be repeated: a chunk that
-was delivered before is recognised by its number and content. What a chunk holds is checked and
-copied before anything is recorded, so a bad one leaves nothing behind.
+Any number of clients and processes may do so concurrently, and each call may be repeated: a chunk
+that was delivered before is recognised by its number and content. A chunk is checked and copied
+before anything is recorded, so a bad one leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from os import PathLike
-from threading import Event as Flag
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -24,6 +23,7 @@ from tidegate.errors import (
     ChunkConflict,
     NoSuchChunk,
     RunError,
+    RunTimeout,
     UnknownRun,
     UnknownSource,
 )
@@ -37,8 +37,8 @@ from tidegate.runtime.ingestion.barrier_injection import BarrierInjection
 from tidegate.runtime.ingestion.chunk_files import files_matching
 from tidegate.runtime.ingestion.followed_sources import FollowedSources
 from tidegate.runtime.ingestion.run_state import raise_if_unsuccessful
-from tidegate.runtime.ingestion.stream_ingestion import Chunks, FollowedStream, StreamIngestion
-from tidegate.runtime.ingestion.wait_report import WaitReport, wait_until_closed
+from tidegate.runtime.ingestion.stream_ingestion import ChunkDelivery, FollowedStream, follow
+from tidegate.runtime.ingestion.wait_report import WaitReport
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.task_graph import HEAD, channel_names
 from tidegate.spark import (
@@ -88,36 +88,34 @@ if TYPE_CHECKING:
 
 
 class RunService:
-    """Takes the runs of one pipeline. `session` is asked for only when a chunk needs Spark."""
+    """Accepts the runs of one pipeline. `session` is called only when a chunk needs Spark."""
 
     def __init__(
         self,
-        place: Deployment,
+        deployment: Deployment,
         pipeline: Pipeline,
         task_graph: TaskGraph,
         session: Callable[[], Session],
         notifications: Notifications,
         checkers: CheckerPool | None = None,
     ) -> None:
-        """`checkers` read chunks; by default the server has a pool that ends with it."""
-        self._place = place
-        self._database = place.database
-        self._root = place.root
+        """`checkers` read chunks; by default the service has a pool of its own."""
+        self._deployment = deployment
+        self._database = deployment.database
+        self._root = deployment.root
         self._pipeline = pipeline
         self._task_graph = task_graph
         self._session = session
         self._notifications = notifications
-        self._storage = FileStorage(place.root)
-        self._checkers = CheckerPool(place.settings) if checkers is None else checkers
+        self._storage = FileStorage(deployment.root)
+        self._checkers = CheckerPool(deployment.settings) if checkers is None else checkers
         self._plan = plan_hash(task_graph.plan)
         self.injection = BarrierInjection(self._database, pipeline.name, notifications, self._ends)
-        """Of the barriers of checkpoints."""
         self.checkpoints = CheckpointClient(
-            self._database, task_graph.plan, notifications, self.known, self.injection.look
+            self._database, task_graph.plan, notifications, self.known, self.injection.inject_due
         )
-        self._followed = FollowedSources(place.settings.stream_end_seconds)
+        self._followed = FollowedSources(deployment.settings.stream_end_seconds)
         self.counters = Counters()
-        """Of what clients have had it do."""
 
     # ── runs ──
 
@@ -129,7 +127,7 @@ class RunService:
         deadline: float | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> RunInfo:
-        """Open a run under a name that no open run has. The bounds are seconds from here."""
+        """Open a run under a name that no open run has. The bounds are seconds from now."""
         return self.begin_once(
             run, uuid4(), warn_after=warn_after, deadline=deadline, checkpoints=checkpoints
         )
@@ -144,14 +142,14 @@ class RunService:
         checkpoints: Checkpoints | None = None,
         body: str | None = None,
     ) -> RunInfo:
-        """As `begin`; a repeated request gets the run that the first one has begun.
+        """As `begin`; a repeated request returns the run of the first one.
 
-        `body` is a digest of what is asked for; `IdempotencyConflict` when it was another before.
+        `body` is a digest of the request's content; raises `IdempotencyConflict` if it differs.
         """
-        wanted = partial(self.begin_in, warn_after=warn_after, deadline=deadline, body=body)
+        open_run = partial(self.begin_in, warn_after=warn_after, deadline=deadline, body=body)
 
         def begin_and_checkpoint(connection: Connection) -> RunInfo:
-            begun = wanted(connection, run, request)
+            begun = open_run(connection, run, request)
             if checkpoints is not None:
                 checkpoint_store.set_checkpoints(connection, begun, checkpoints)
             return begun
@@ -170,7 +168,7 @@ class RunService:
         deadline: float | None = None,
         body: str | None = None,
     ) -> RunInfo:
-        """As `begin_once`, in a transaction that does more than that."""
+        """As `begin_once`, as part of a transaction."""
         return begin_run(
             connection,
             self._pipeline.name,
@@ -185,26 +183,26 @@ class RunService:
         )
 
     def restore(self, run: str, number: int | None = None) -> RunInfo:
-        """Begin a run again at one of its cuts, by default the latest; see `run.restoring`."""
+        """Restart a run from a checkpoint, by default the latest."""
         known = self.known(run)
-        return restore(self._place, self._task_graph, known, number, is_served=True)
+        return restore(self._deployment, self._task_graph, known, number, is_served=True)
 
     def find(self, run: str) -> RunInfo | None:
-        """The run that has this name now or had it last."""
+        """The latest run of this name."""
         return self._database.transact(lambda c: find_run(c, self._pipeline.name, run))
 
     def cancel(self, run: str) -> bool:
-        """Give a run up, wherever it is; False when it was closed before."""
+        """Cancel a run; False if it was closed before."""
         found = self.known(run)
         return self._database.transact(lambda c: close_run(c, found, RunState.CANCELLED))
 
     # ── data ──
 
     def deliver(self, run: str, source: str, number: int, file: str) -> bool:
-        """Take a chunk: check it, copy it, record it. False when it was delivered before.
+        """Check, copy and record a chunk; False if it was delivered before.
 
-        Raises what is wrong with the chunk (`BadValue` with line and column, `MissingColumns`,
-        `UnreadableChunk`, …) or with delivering it (`ChunkConflict`, `SourceEnded`, `RunEnded`,
+        Raises errors of the chunk (`BadValue` with line and column, `MissingColumns`,
+        `UnreadableChunk`, …) or of its delivery (`ChunkConflict`, `SourceEnded`, `RunEnded`,
         `SpaceReserved`).
         """
 
@@ -269,19 +267,18 @@ class RunService:
         checkpoint: str,
         every: float | None = None,
     ) -> FollowedStream:
-        """Deliver the batches of a Spark stream as chunks; see `run.following`.
+        """Deliver the micro-batches of a Spark stream as chunks; see `stream_ingestion`.
 
-        `checkpoint` is where Spark remembers how far the stream has come: the same for every start
-        of it, and no other stream's. With `every`, in seconds, it goes on; without, it takes what
-        there is and ends.
+        `checkpoint` is Spark's checkpoint location: the same for every start of this stream, and
+        not that of another one. With `every`, in seconds, the stream is followed; without, what it
+        has now is delivered.
         """
         self._readers(source)
         self.known(run)
-        follower = StreamIngestion(
-            self._pipeline, Chunks(self._begin_batch, self._deliver, self.end)
-        )
-        following = follower.follow(run, source, rows, checkpoint=checkpoint, every=every)
-        return self._followed.add(following)
+        delivery = ChunkDelivery(self._begin_batch, self._deliver, self.end)
+        fields = self._pipeline.sources[source].schema
+        stream = follow(run, source, fields, rows, delivery, checkpoint=checkpoint, every=every)
+        return self._followed.add(stream)
 
     def _begin_batch(self, run: str, source: str, number: int) -> None:
         found = self.known(run)
@@ -290,28 +287,28 @@ class RunService:
     def _deliver(
         self, run: str, source: str, number: int, sha256: str, copy: Callable[[str, str], Batch]
     ) -> bool:
-        """Take what `copy` puts below a root, unless it was delivered before."""
+        """Record what `copy` writes below a root, unless it was delivered before."""
         found = self.known(run)
         readers = self._readers(source)
         if self._is_repeated(found, source, number, sha256):
             return False
-        self._place.reserve.check()
+        self._deployment.reserve.check()
         shard = (number - 1) % len(readers[0])
         with reported_end(self._session):
             batch = copy(self._root, self._beginning(found, source, number, shard))
         time = watermark(self._root, batch.files, self._pipeline.sources[source].event_time)
-        seals = tuple(self._storage.checksum(batch.files))
-        its = (batch.rows, batch.bytes, batch.files, shard, time, seals)
-        chunk = Chunk(source, number, sha256, *its)
+        checksums = tuple(self._storage.checksum(batch.files))
+        content = (batch.rows, batch.bytes, batch.files, shard, time, checksums)
+        chunk = Chunk(source, number, sha256, *content)
         channels = [ChannelName(HEAD, tasks[shard]) for tasks in readers]
         is_new = self._record(found, chunk, channels)
         self.injection.after_chunk(found, source)
         return is_new
 
     def end(self, run: str, source: str | None = None, chunks: int | None = None) -> None:
-        """Close a source that has so many chunks, by default those delivered; or all sources.
+        """End a source that has so many chunks, by default those delivered; or all sources.
 
-        One that follows a stream waits for the batch at work: see `run.followed_sources`.
+        A streaming source first waits for its batch in progress: see `followed_sources`.
         """
         found = self.known(run)
         for name in [source] if source is not None else self._pipeline.sources:
@@ -323,17 +320,26 @@ class RunService:
     def wait(self, run: str, timeout: float | None = None) -> dict[str, list[Batch]]:
         """Wait until a run is closed: its results, or `RunFailed`, `RunCancelled`, `RunTimeout`.
 
-        It is the run that has this name when the waiting begins, whoever uses the name afterwards,
-        and if it is restored meanwhile, the incarnation that goes on for it. What it waits for is
-        logged every `wait_report_seconds`, a setting.
+        This is the run that has the name now, also if the name is reused; if the run is restored,
+        its next incarnation. The reason for the wait is logged every `wait_report_seconds`.
         """
         found = self.known(run)
-        changed = Flag()
-        unsubscribe = self._notifications.subscribe(run_topic(self._pipeline.name), changed.set)
-        try:
-            return self._wait(found, changed, timeout)
-        finally:
-            unsubscribe()
+        every = self._deployment.settings.wait_report_seconds
+        report = WaitReport(partial(why_not_done, self._database), every)
+
+        def look() -> RunInfo | None:
+            current = self._current(found)
+            if current.state is not RunState.OPEN:
+                return current
+            report.update(current)
+            return None
+
+        topic = run_topic(self._pipeline.name)
+        closed = self._notifications.wait_until(topic, look, timeout)
+        if closed is None:
+            raise RunTimeout(run=found.name, seconds=timeout or 0.0)
+        raise_if_unsuccessful(closed)
+        return self._results(closed)
 
     def results(self, run: str) -> dict[str, list[Batch]]:
         """For every sink of a complete run its batches, relative to the deployment's files."""
@@ -348,22 +354,22 @@ class RunService:
         """Write a result to a local file, with the bytes that `tidegate run` writes."""
         write_csv(self._session(), self._root, batches, schema, path)
 
-    # ── looking ──
+    # ── status ──
 
     def facts(self, run: str) -> RunFacts:
-        """How far a run has come."""
+        """The status of a run."""
         found = self.known(run)
         return self._database.transact(lambda connection: run_facts(connection, found))
 
     def has_this_plan(self, run: RunInfo) -> bool:
-        """Whether a run was begun with the plan that is served here."""
+        """Whether a run has the plan that is served here."""
         return self._database.transact(lambda c: plan_of(c, run)) == self._plan
 
     def digests(self, run: RunInfo) -> dict[str, list[str]]:
-        """The SHA-256 of every chunk that each source of a run has, by their numbers."""
+        """By source: the SHA-256 of every chunk of a run, in the order of their numbers."""
         return {source: [*self._digests(run, source)] for source in self._pipeline.sources}
 
-    # ── how ──
+    # ── internals ──
 
     def _digests(self, run: RunInfo, source: str) -> Iterator[str]:
         look = partial(delivered_chunks, run=run, source=source)
@@ -390,7 +396,7 @@ class RunService:
         return [task for tasks in every for task in tasks]
 
     def _is_repeated(self, run: RunInfo, source: str, number: int, sha256: str) -> bool:
-        """Look before the work of copying; what is recorded is checked again with a lock."""
+        """Check before copying; recording checks again under a lock."""
         if run.state not in {RunState.OPEN, RunState.ENDED}:
             return False
         known = self._database.transact(lambda c: find_chunk(c, run, source, number))
@@ -399,15 +405,15 @@ class RunService:
         return known is not None
 
     def _beginning(self, run: RunInfo, source: str, number: int, shard: int) -> str:
-        """How the names of a chunk's files begin, as no other's do."""
+        """A unique prefix for the paths of a chunk's files."""
         crash_point("chunk.before_write")
         return f"chunks/run={run.id}/to={shard}/{source}/{number}-{uuid4().hex[:12]}"
 
     def _record(self, run: RunInfo, chunk: Chunk, channels: Sequence[ChannelName]) -> bool:
-        """Record a chunk; the files of one that was refused go.
+        """Record a chunk; if it is refused, its files are removed.
 
-        After any other error, such as a connection lost during the commit, the chunk may well be
-        recorded: its files stay, and the sweeper sees whether anybody names them.
+        After any other error, such as a connection lost during the commit, the chunk may be
+        recorded: its files are kept, and the sweeper removes them if they are orphans.
         """
         crash_point("chunk.after_write")
         ends = self._ends(chunk.source)
@@ -424,7 +430,7 @@ class RunService:
         return is_new
 
     def _is_ours(self, run: RunInfo, chunk: Chunk) -> bool:
-        """Whether what is recorded names these files: the commit was repeated, not the chunk."""
+        """Whether the recorded chunk has these files: then the commit was repeated."""
         known = self._database.transact(lambda c: find_chunk(c, run, chunk.source, chunk.number))
         return known is not None and known.files == chunk.files
 
@@ -435,27 +441,14 @@ class RunService:
     def _ends(self, source: str) -> list[ChannelName]:
         return [ChannelName(HEAD, task) for tasks in self._readers(source) for task in tasks]
 
-    def _wait(self, run: RunInfo, changed: Flag, timeout: float | None) -> dict[str, list[Batch]]:
-        every = self._place.settings.wait_report_seconds
-        report = WaitReport(partial(why_not_done, self._database), every)
-        look = partial(self._known_again, run)
-        return self._outcome(wait_until_closed(look, changed, timeout, report))
-
-    def _known_again(self, run: RunInfo) -> RunInfo:
-        """The same incarnation, as it is now, also when its name is in use again.
-
-        One that was restored goes on as another.
-        """
+    def _current(self, run: RunInfo) -> RunInfo:
+        """The present state of a run, also if its name is reused; or of its next incarnation."""
         found = self._database.transact(lambda c: reload_run(c, run))
         if found is None:
             raise UnknownRun(run=run.key)
         if found.state is not RunState.CANCELLED:
             return found
         return self._database.transact(lambda c: restore_store.successor_of(c, run)) or found
-
-    def _outcome(self, run: RunInfo) -> dict[str, list[Batch]]:
-        raise_if_unsuccessful(run)
-        return self._results(run)
 
     def _results(self, run: RunInfo) -> dict[str, list[Batch]]:
         results = self._database.transact(lambda c: results_of(c, run))

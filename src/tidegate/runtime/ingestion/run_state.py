@@ -1,4 +1,4 @@
-"""What a closed run without results means for those who wait for them."""
+"""The errors for closed runs that have no results."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from tidegate.errors import RunCancelled, RunFailed, RunOverdue
 from tidegate.store.runs.runs import RunInfo, RunState
 
 OVERDUE = "its deadline has passed"
-"""How the cause of a run begins that was not complete in time."""
+"""The beginning of the cause of a run that missed its deadline."""
 
 
 def raise_if_unsuccessful(run: RunInfo) -> None:
-    """Raise what became of a run that failed or was cancelled."""
+    """Raise the error of a run that failed or was cancelled."""
     if run.state is RunState.FAILED:
         cause = run.cause or "unknown"
         raise (RunOverdue if cause.startswith(OVERDUE) else RunFailed)(run=run.name, cause=cause)

@@ -1,7 +1,7 @@
-"""The coordinator of checkpoints: triggers, moves on, commits and gives up those of all runs.
+"""The checkpoint coordinator triggers, advances, commits and aborts the checkpoints of all runs.
 
-It is part of whoever watches a pipeline, under the same lease. It observes facts, lets
-`tidegate.checkpoint` decide and writes the verdict; whoever takes over sees the same facts.
+It is part of the monitor of a pipeline, under the same lease. It reads facts, lets
+`tidegate.checkpoint` decide and writes the decision; after a takeover the facts are the same.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ VERSIONS = {"tidegate": tidegate.__version__, "pyspark": version("pyspark")}
 
 
 class CheckpointCoordinator:
-    """Looks after the checkpoints of one pipeline's runs."""
+    """Coordinates the checkpoints of the runs of one pipeline."""
 
     def __init__(self, database: Database, pipeline: str, checksum: ChecksumFiles) -> None:
         self._database = database
         self._pipeline = pipeline
         self._checksum = checksum
         self._warned: dict[int, int] = {}
-        """By run the last checkpoint that somebody was warned of."""
+        """By run: the last checkpoint for which a warning was logged."""
         self.checkpoints = 0
-        """How many it has committed."""
+        """Checkpoints that it has committed."""
 
     def look(self, lease: Lease) -> None:
-        """Do what is due, until nothing is."""
-        while self._turn(lease):
+        """Carry out all decisions that are due."""
+        while self._decide_once(lease):
             pass
 
-    def _turn(self, lease: Lease) -> bool:
-        """One verdict for each run; whether there may be another at once."""
+    def _decide_once(self, lease: Lease) -> bool:
+        """One decision for each run; whether another may be due at once."""
         verdicts = []
         for run, facts in self._database.transact(
             lambda c: checkpoint_store.runs_to_checkpoint(c, self._pipeline)
@@ -75,32 +75,32 @@ class CheckpointCoordinator:
             if not isinstance(verdict, NoAction):
                 write = partial(self._write, lease=lease, run=run, facts=facts, verdict=verdict)
                 self._database.transact(write)
-                self._tell(run, facts, verdict)
+                self._finish(run, facts, verdict)
                 verdicts.append(verdict)
         return any(isinstance(verdict, ChangeState | Unalign) for verdict in verdicts)
 
     def _warn(self, run: RunInfo, facts: CheckpointFacts) -> None:
-        """Once for each checkpoint, well before it is given up."""
+        """Log once for each checkpoint that is late, well before it is aborted."""
         late = overdue(facts)
         if late is None or facts.pending is None:
             return
         number = facts.pending.number
         if self._warned.get(run.id) != number:
             self._warned[run.id] = number
-            log.warning("checkpoint %d of run %s is late, and waits for %s", number, run.name, late)
+            log.warning("checkpoint %d of run %s is late: waiting for %s", number, run.name, late)
 
     def _checksums(self, lease: Lease, run: RunInfo, number: int) -> Commit | Abort:
-        """Files that tasks keep are sealed by them, those of what was on its way by nobody."""
+        """Add the checksums of files of in-flight messages; tasks add those of their state."""
         found = self._database.transact(lambda c: unaligned.without_checksum(c, run, number))
         try:
-            checksums = {place: self._checksum(files) for place, files in found.items()}
-        except OSError as trouble:
-            return Abort(f"what was on its way cannot be sealed: {trouble}", "the storage")
+            checksums = {position: self._checksum(files) for position, files in found.items()}
+        except OSError as error:
+            return Abort(f"files of in-flight messages cannot be read: {error}", "the storage")
         if checksums:
-            self._database.transact(partial(self._write_seals, lease, run, number, checksums))
+            self._database.transact(partial(self._write_checksums, lease, run, number, checksums))
         return Commit()
 
-    def _write_seals(
+    def _write_checksums(
         self,
         lease: Lease,
         run: RunInfo,
@@ -123,10 +123,14 @@ class CheckpointCoordinator:
         number = facts.pending.number if facts.pending else 0
         match verdict:
             case Trigger(is_unpublished, patience):
-                with suppress(RunEnded):  # by somebody else, since it was looked at
-                    wanted = CheckpointId.new()
+                with suppress(RunEnded):  # it was closed after its facts were read
+                    checkpoint_id = CheckpointId.new()
                     checkpoint_store.trigger(
-                        connection, run, wanted, unpublished=is_unpublished, patience=patience
+                        connection,
+                        run,
+                        checkpoint_id,
+                        unpublished=is_unpublished,
+                        patience=patience,
                     )
             case ChangeState(to):
                 checkpoint_store.advance(connection, run, number, to)
@@ -142,12 +146,12 @@ class CheckpointCoordinator:
             case NoAction():
                 pass
 
-    def _tell(self, run: RunInfo, facts: CheckpointFacts, verdict: Verdict) -> None:
+    def _finish(self, run: RunInfo, facts: CheckpointFacts, verdict: Verdict) -> None:
         number = facts.pending.number if facts.pending else 0
         if isinstance(verdict, Commit):
             crash_point("checkpoint.commit.after_commit")
             self.checkpoints += 1
             self._database.transact(lambda c: retention.prune(c, run))
         elif isinstance(verdict, Abort):
-            log.warning("checkpoint %d of run %s is given up: %s (%s)",
+            log.warning("checkpoint %d of run %s is aborted: %s (%s)",
                         number, run.name, verdict.reason, verdict.offender)  # fmt: skip

@@ -1,9 +1,9 @@
-"""Why a run is not done: what is missing, who owes it, and since when. Facts in, words out.
+"""Explains why a run is not done: what is missing, which part has to act, and since when.
 
-The answer follows the run from its sources: a source that owes chunks comes first, because
-everything behind it has to wait. After that, a task is to blame when something is on its channels
-and it has not moved; who only waits for others is not. Where a task has processed everything and
-END waits to be released, it is the monitor who owes it.
+The reasons follow the run from its sources. Sources with missing chunks come first, because
+everything downstream waits for them. A task is a reason if messages are on its channels and it has
+not processed them, but not if it only waits for others. If a task has processed everything and END
+waits for its release, the monitor is the reason.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ if TYPE_CHECKING:
 
 
 MOST = 4
-"""Reasons that are told in one line."""
+"""Reasons that are shown in one line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """One thing that keeps a run open."""
+class WaitReason:
+    """One cause that keeps a run open."""
 
-    who: str
+    subject: str
     """The source, the task or the monitor that has to act."""
-    what: str
-    """What it owes."""
+    description: str
+    """What it has not done."""
     since: datetime | None
     owner: str = ""
-    """Who runs the task or is the monitor, and whether they are alive."""
+    """The owner of the task or of the monitor, and whether its lease has expired."""
 
-    def told(self, now: datetime) -> str:
+    def render(self, now: datetime) -> str:
         """As a sentence, without its full stop."""
-        for_long = f" for {_seconds(now, self.since)}" if self.since else ""
-        return f"{self.who} {self.what}{for_long}" + (f" ({self.owner})" if self.owner else "")
+        duration = f" for {_seconds(now, self.since)}" if self.since else ""
+        owner = f" ({self.owner})" if self.owner else ""
+        return f"{self.subject} {self.description}{duration}{owner}"
 
 
-def reasons(facts: RunFacts) -> tuple[Reason, ...]:
-    """Everything that keeps a run open; nothing for one that is closed."""
+def reasons(facts: RunFacts) -> tuple[WaitReason, ...]:
+    """Everything that keeps a run open; empty for a closed run."""
     if facts.run.state is not RunState.OPEN:
         return ()
     return (*_of_sources(facts), *_of_tasks(facts))
@@ -52,7 +53,7 @@ def reasons(facts: RunFacts) -> tuple[Reason, ...]:
 
 def why(facts: RunFacts) -> str:
     """The first reasons in one line."""
-    found = [reason.told(facts.now) for reason in reasons(facts)]
+    found = [reason.render(facts.now) for reason in reasons(facts)]
     if not found:
         return f"run {facts.run.name!r} is {facts.run.state.value}"
     more = len(found) - MOST
@@ -60,27 +61,27 @@ def why(facts: RunFacts) -> str:
 
 
 def why_not_done(database: Database, run: RunInfo) -> str:
-    """Look, and say why a run is not done."""
+    """Read the facts of a run, and explain why it is not done."""
     return why(database.transact(lambda connection: run_facts(connection, run)))
 
 
-def _of_sources(facts: RunFacts) -> Iterator[Reason]:
+def _of_sources(facts: RunFacts) -> Iterator[WaitReason]:
     for source in facts.sources:
         if source.ended_at is None:
-            yield Reason(
-                f"source {source.name}", _owed(source), source.declared_at or source.last_at
+            yield WaitReason(
+                f"source {source.name}", _missing(source), source.declared_at or source.last_at
             )
 
 
-def _owed(source: SourceStatus) -> str:
+def _missing(source: SourceStatus) -> str:
     if source.declared is None:
         gaps = f", missing so far {_numbers(source.missing)}" if source.missing else ""
         return f"has not been closed by its client ({source.delivered} chunks so far{gaps})"
     short = source.declared - source.delivered
-    return f"owes {short} of {source.declared} chunks: {_numbers(source.missing)}"
+    return f"lacks {short} of {source.declared} chunks: {_numbers(source.missing)}"
 
 
-def _of_tasks(facts: RunFacts) -> Iterator[Reason]:
+def _of_tasks(facts: RunFacts) -> Iterator[WaitReason]:
     for task in dict.fromkeys(channel.to_task for channel in facts.channels):
         channels = [channel for channel in facts.channels if channel.to_task == task]
         waiting = [channel for channel in channels if channel.sent > channel.cursor]
@@ -92,22 +93,24 @@ def _of_tasks(facts: RunFacts) -> Iterator[Reason]:
             yield _of_task(facts, task, waiting)
 
 
-def _of_task(facts: RunFacts, task: str, waiting: list[ChannelStatus]) -> Reason:
+def _of_task(facts: RunFacts, task: str, waiting: list[ChannelStatus]) -> WaitReason:
     what = f"has not processed {listed([_left(channel) for channel in waiting], most=2)}"
-    return Reason(f"task {task}", what, min(_times(waiting), default=None), _owned(facts, task))
+    return WaitReason(
+        f"task {task}", what, min(_times(waiting), default=None), _worker_of(facts, task)
+    )
 
 
 def _needs_release(facts: RunFacts, task: str, channels: list[ChannelStatus]) -> bool:
-    """Whether only END is left, at a task where the monitor lets it pass and has not."""
+    """Whether only END is left, and the monitor has not released it."""
     is_held = task in facts.release_points and task not in facts.released
     return is_held and all(channel.cursor == channel.declared for channel in channels)
 
 
-def _of_monitor(facts: RunFacts, task: str, waiting: list[ChannelStatus]) -> Reason:
-    """It could not have released before the last of the ENDs was there."""
+def _of_monitor(facts: RunFacts, task: str, waiting: list[ChannelStatus]) -> WaitReason:
+    """The monitor is due since the last END arrived."""
     ends = listed([_left(channel) for channel in waiting], most=2)
     what = f"has not released task {task} to pass on {ends}"
-    return Reason("the monitor", what, max(_times(waiting), default=None), _watched(facts))
+    return WaitReason("the monitor", what, max(_times(waiting), default=None), _monitor_of(facts))
 
 
 def _times(channels: list[ChannelStatus]) -> list[datetime]:
@@ -115,30 +118,30 @@ def _times(channels: list[ChannelStatus]) -> list[datetime]:
 
 
 def _can_act(facts: RunFacts, task: str, channels: list[ChannelStatus]) -> bool:
-    """Whether something on its channels is for it to do now: not just ENDs that wait for others."""
+    """Whether a task can process something now; not if an END waits for other inputs."""
     if all(channel.declared is not None for channel in channels):
         return True
     return any(
-        channel.cursor < channel.messages and not _keeps(facts, task) for channel in channels
+        channel.cursor < channel.messages and not _buffers(facts, task) for channel in channels
     )
 
 
-def _keeps(facts: RunFacts, task: str) -> bool:
-    """Whether the task keeps what it gets until END, so that its cursor says nothing before."""
+def _buffers(facts: RunFacts, task: str) -> bool:
+    """Whether the task buffers its input until END, so that its cursor does not move before."""
     arriving = {channel.from_task for channel in facts.channels if channel.to_task == task}
     return HEAD not in arriving and len(arriving) == 1
 
 
 def _left(channel: ChannelStatus) -> str:
-    """What waits on a channel: data, the END behind it, or END alone."""
+    """What is unprocessed on a channel: data, data and END, or END alone."""
     first, last = channel.cursor + 1, channel.messages
     end = "" if channel.declared is None else " and END" if first <= last else "END"
-    gone = f", whose message {_numbers(channel.lost)} is gone" if channel.lost else ""
+    gone = f"; message {_numbers(channel.lost)} is lost" if channel.lost else ""
     return f"{_messages(first, last)}{end} from {channel.from_task}{gone}"
 
 
 def _messages(first: int, last: int) -> str:
-    """Those with these numbers, if there are any.
+    """Messages with these numbers; empty if there are none.
 
     >>> _messages(3, 5), _messages(5, 5), _messages(6, 5)
     ('messages 3 to 5', 'message 5 of 5', '')
@@ -148,20 +151,21 @@ def _messages(first: int, last: int) -> str:
     return f"message {last} of {last}" if first == last else f"messages {first} to {last}"
 
 
-def _owned(facts: RunFacts, task: str) -> str:
-    return _held(facts.owners.get(task), "nobody runs it", "worker ")
+def _worker_of(facts: RunFacts, task: str) -> str:
+    return _owner(facts.owners.get(task), "no worker runs it", "worker ")
 
 
-def _watched(facts: RunFacts) -> str:
-    return _held(facts.monitor, "nobody is the monitor", "holder ")
+def _monitor_of(facts: RunFacts) -> str:
+    return _owner(facts.monitor, "no monitor runs", "holder ")
 
 
-def _held(owner: Owner | None, nobody: str, who: str) -> str:
+def _owner(owner: Owner | None, unowned: str, role: str) -> str:
     if owner is None or owner.name is None:
-        return nobody
+        return unowned
     if owner.expires_in < 0:
-        return f"{who}{owner.name} lost it {-owner.expires_in:.1f} s ago and nobody has taken it"
-    return f"{who}{owner.name}"
+        expired = f"{-owner.expires_in:.1f} s ago"
+        return f"the lease of {role}{owner.name} expired {expired} and was not taken over"
+    return f"{role}{owner.name}"
 
 
 def _numbers(numbers: tuple[int, ...]) -> str:

@@ -1,9 +1,10 @@
-"""The monitor's watch: releases runs at sharded aggregates, and holds every run to its bounds.
+"""The monitor releases runs at sharded aggregates and enforces their deadlines.
 
-One process of a deployment watches a pipeline, under a lease. It observes facts, lets
-`tidegate.completion` decide, and writes the verdict; at which tasks it decides stands in the
-database, so that it needs neither the plan nor Spark. Whoever takes over after a crash sees the
-same facts and decides the same. Whoever cannot watch, for whatever reason, gives its lease back.
+One process of a deployment monitors a pipeline, under a lease; others stand by. It reads facts,
+lets `tidegate.completion` decide, and writes the decision. The tasks that need a release are
+recorded in the database, so it needs neither the plan nor Spark, and a process that takes over
+after a crash reads the same facts and decides the same. A monitor that fails repeatedly gives its
+lease back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tidegate.runtime.ingestion.run_state import OVERDUE
 from tidegate.runtime.monitor.checkpoint_coordinator import CheckpointCoordinator
 from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.worker.owner_id import new_owner_id
+from tidegate.settings import DEFAULTS, Settings
 from tidegate.store import (
     Lease,
     LeaseKeeper,
@@ -43,17 +45,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEASE_SECONDS = 6.0
 MONITOR = "monitor"
-NET = 1.0
-"""Seconds after which the watch looks although nobody woke it; also how exact deadlines are."""
 
 
 class Monitor:
-    """Watches one pipeline.
+    """Monitors one pipeline.
 
-    `explain` says why a run is not done, for those who are late; `checksum` how files are
-    recognised.
+    `explain` returns why a run is not done; `checksum` computes the checksums of files.
     """
 
     def __init__(
@@ -63,53 +61,55 @@ class Monitor:
         notifications: Notifications,
         explain: Callable[[RunInfo], str],
         checksum: ChecksumFiles,
-        seconds: float = LEASE_SECONDS,
+        settings: Settings = DEFAULTS,
         process: str = "",
     ) -> None:
         self._database = database
         self._pipeline = pipeline
-        self.on_release: Callable[[], None] = lambda: None
-        """Called when something was let through."""
         self.releases = 0
-        """How often it has let an END through."""
+        """ENDs that it has released."""
         self.coordinator = CheckpointCoordinator(database, pipeline, checksum)
-        """Of checkpoints."""
         self._explain = explain
-        self._seconds = seconds
+        self._lease_seconds = settings.lease_seconds
         self._owner = f"{getpid()}-{new_owner_id(process)}"
         self._lease: Lease | None = None
         self._warned: set[int] = set()
-        self._heartbeat = LeaseKeeper(database, self._on_lost)
-        self._tending = PeriodicTask(
-            "tidegate-monitor", self._look, NET, on_repeated_failure=self._step_down
+        self._leases = LeaseKeeper(database, self._on_lost)
+        self._periodic = PeriodicTask(
+            "tidegate-monitor",
+            self._look,
+            settings.monitor_seconds,
+            on_repeated_failure=self._step_down,
         )
         topic = monitor_topic(pipeline)
-        self._unsubscribe = notifications.subscribe(topic, self._tending.run_now)
+        self._unsubscribe = notifications.subscribe(topic, self._periodic.run_now)
 
     @property
     def is_leading(self) -> bool:
-        """Whether it is this one that decides."""
+        """Whether this process holds the lease."""
         return self._lease is not None
 
     @property
     def is_alive(self) -> bool:
-        """Whether it looks, or waits for its turn to; False once it was closed or has died."""
-        return self._tending.is_alive
+        """Whether it monitors or stands by; False after it was closed or has failed."""
+        return self._periodic.is_alive
 
     @property
     def error(self) -> BaseException | None:
-        """What it has died of, if it has."""
-        return self._tending.error
+        """The error that ended it, if one did."""
+        return self._periodic.error
 
     def close(self) -> None:
-        """Stop, and let another take over at once."""
+        """Stop, and give the lease back, so that another process takes over at once."""
         self._unsubscribe()
-        self._tending.close()
+        self._periodic.close()
         try:
             self._step_down()
-        except StoreError as trouble:
-            log.warning("the monitor of %s is left to its lease: %s", self._pipeline, trouble)
-        self._heartbeat.close()
+        except StoreError as error:
+            log.warning(
+                "could not release %s lease %s; it will expire: %s", MONITOR, self._pipeline, error
+            )
+        self._leases.close()
 
     def _look(self) -> None:
         lease = self._lease or self._lead()
@@ -117,7 +117,7 @@ class Monitor:
             return
         self._release(lease)
         self.coordinator.look(lease)
-        self._hold_to_bounds(lease)
+        self._enforce_deadlines(lease)
 
     def _lead(self) -> Lease | None:
         take = partial(
@@ -125,50 +125,47 @@ class Monitor:
             kind=MONITOR,
             key=self._pipeline,
             owner=self._owner,
-            seconds=self._seconds,
+            seconds=self._lease_seconds,
         )
         self._lease = self._database.transact(take)
         if self._lease is not None:
-            self._heartbeat.keep(self._lease)
+            self._leases.keep(self._lease)
         return self._lease
 
     def _step_down(self) -> None:
         lease, self._lease = self._lease, None
         if lease is not None:
-            self._heartbeat.release(lease)
+            self._leases.release(lease, [monitor_topic(self._pipeline)])
 
     def _on_lost(self, lease: Lease) -> None:
         log.warning("the monitor of %s has lost its lease", lease.key)
         self._lease = None
 
-    # ── releasing ──
+    # ── releases ──
 
     def _release(self, lease: Lease) -> None:
         gates = self._database.transact(lambda c: release_points_of(c, self._pipeline))
         if not gates:
             return
-        made = self._database.transact(lambda c: self._release_complete(c, lease, gates))
+        self.releases += self._database.transact(lambda c: self._release_complete(c, lease, gates))
         crash_point("release.after_commit")
-        self.releases += made
-        if made:
-            self.on_release()
 
     def _release_complete(self, connection: Connection, lease: Lease, gates: Sequence[str]) -> int:
-        """Let through what is complete; how many ENDs that were."""
+        """Release the runs that are complete at a task; the number of released ENDs."""
         guard(connection, lease)
-        made = 0
+        released = 0
         for run, task, facts in unreleased(connection, self._pipeline, gates):
             verdict = decide(facts)
             if isinstance(verdict, Release):
-                made += release(connection, run, task)
+                released += release(connection, run, task)
             elif isinstance(verdict, Fault):
                 cause = UndeclaredMessages(run=run.name, task=task, unexpected=verdict.unexpected)
                 close_run(connection, run, RunState.FAILED, str(cause))
-        return made
+        return released
 
-    # ── bounds ──
+    # ── deadlines ──
 
-    def _hold_to_bounds(self, lease: Lease) -> None:
+    def _enforce_deadlines(self, lease: Lease) -> None:
         name = self._pipeline
         for run in self._database.transact(lambda c: late_runs(c, name)):
             if run.id not in self._warned:

@@ -1,16 +1,15 @@
-"""The sweeper: gives back the space of closed runs, and of steps that were never committed.
+"""The sweeper removes files and messages of closed runs, and files that were never committed.
 
-A closed run keeps its results and what is known of its sources; its messages and all its other
-files go. A file that nobody names is an orphan: its writer died, or failed, before the commit
-that would have named it. Before a dead writer's orphans go, its lease is taken, so that it can
-commit nothing any more should it only have been asleep.
+A closed run keeps its results and the status of its sources; its messages and all other files are
+removed. A file that the database does not refer to is an orphan: its writer failed before the
+commit. Before the orphans of a lost writer are removed, its lease is taken, so that a writer that
+was only suspended cannot commit any more.
 
-How old a file is says nothing: tasks put files where they stay while their job is still at work,
-for as long as it takes. So what a living writer has written for an open run stays, and what it
-failed with goes with the run; so does the copy of a chunk that was never recorded, for nobody can
-tell whether its client is gone.
+The age of a file is no criterion, because a job may run for any time after it has written a file.
+So files of running writers for open runs are kept, also those of failed attempts, until the run is
+closed; so are copies of chunks that were never recorded, since their client may still deliver them.
 
-What goes by its age stays for a while after the database's clock has jumped; see `ClockWatch`.
+Removal by age is suspended after a jump of the database's clock; see `ClockWatch`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from tidegate.runtime.file_storage import FileStorage, StoredFile
+from tidegate.runtime.file_storage import FileEntry, FileStorage
 from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.worker.worker import WORKER
 from tidegate.store import (
@@ -44,60 +43,60 @@ if TYPE_CHECKING:
 
 EVERY = 5.0
 ALL_EVERY = 300.0
-"""Seconds after which all files are looked at although there is no news: a job may have written
-for a run after that was swept."""
+"""Seconds after which all files are examined without a reason: a job may have written files for a
+run after it was swept."""
 REST = 10
-"""How many times as long as a pass took nobody sweeps after it."""
-KEPT = 30 * 86_400.0
-"""Seconds for which a closed run and its results stay; so does a plan that nobody serves."""
-FOREVER = 1e9
+"""The pause after a pass, as a multiple of its duration."""
+RETENTION = 30 * 86_400.0
+"""Seconds for which a closed run and its results, or a plan that is not served, are kept."""
+NEVER = 1e9
 SWEEPER = "the sweeper"
-"""Who owns the leases of dead writers: all sweepers are one."""
+"""The owner of the leases of lost writers; all sweepers share it."""
 CHUNKS, BATCHES = "chunks", "batches"
 _RUN = re.compile(r"/(?:tidegate_)*run=(\d+)/")
-"""Longer where a user's column is called `run`; see `tidegate.spark.jobs.exchange`."""
+"""With a prefix if a user's column is called `run`; see `tidegate.spark.jobs.exchange`."""
 _CHECKSUM = re.compile(r"/\.([^/]+)\.crc$")
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a pass has removed."""
+    """The numbers of runs and files that a pass has removed."""
 
     runs: int
     files: int
 
 
 class Sweeper:
-    """Sweeps a deployment now and then; any number of them may."""
+    """Sweeps a deployment periodically; several processes may."""
 
     def __init__(
-        self, place: Deployment, every: float = EVERY, all_every: float = ALL_EVERY
+        self, deployment: Deployment, every: float = EVERY, all_every: float = ALL_EVERY
     ) -> None:
-        self._database = place.database
-        self._storage = FileStorage(place.root)
-        self._clock = ClockWatch(place.database, place.settings.clock_settle_seconds)
+        self._database = deployment.database
+        self._storage = FileStorage(deployment.root)
+        self._clock = ClockWatch(deployment.database, deployment.settings.clock_settle_seconds)
         self._all_every = all_every
         self._swept_at = -inf
-        self._rests_until = -inf
-        self._tending = PeriodicTask("tidegate-sweeper", self._look, every, first_after=every)
+        self._idle_until = -inf
+        self._periodic = PeriodicTask("tidegate-sweeper", self._look, every, first_after=every)
 
     def close(self) -> None:
-        """Stop after the pass at work."""
-        self._tending.close()
+        """Stop after the pass in progress."""
+        self._periodic.close()
 
     def _look(self) -> None:
-        """Sweep if there is a reason to, and then rest for a while."""
+        """Sweep if there is a reason to, and then pause."""
         began_at = monotonic()
-        if began_at < self._rests_until:
+        if began_at < self._idle_until:
             return
-        self._clock.trusts_age(KEPT)  # a jump is seen at once, and not only at the next pass
+        self._clock.trusts_age(RETENTION)  # notices a jump at once, not only at the next pass
         is_time = began_at - self._swept_at >= self._all_every
-        if not (is_time or has_news(self._database, self._storage)):
+        if not (is_time or needs_sweep(self._database, self._storage)):
             return
         while sweep(self._database, self._storage, self._clock).runs:
             pass  # there may be more closed runs than one pass takes
         self._swept_at = began_at
-        self._rests_until = monotonic() + REST * (monotonic() - began_at)
+        self._idle_until = monotonic() + REST * (monotonic() - began_at)
 
     def __enter__(self) -> Self:
         return self
@@ -107,14 +106,14 @@ class Sweeper:
 
 
 def sweep(database: Database, storage: FileStorage, clock: ClockWatch | None = None) -> Swept:
-    """One pass over everything. Files go first: whoever crashes in between begins again."""
+    """One pass over all files. Files are removed before rows, so that a crash repeats the pass."""
     clock = clock or ClockWatch(database)
-    if clock.trusts_age(KEPT):
+    if clock.trusts_age(RETENTION):
         _remove_old(database)
     closed = database.transact(to_reclaim)
     files = [*storage.files(CHUNKS), *storage.files(BATCHES)]
-    dead = {writer for writer in storage.folders(BATCHES) if _is_dead(database, writer)}
-    removed = storage.clear(_orphans(database, files, dead))
+    lost = {writer for writer in storage.folders(BATCHES) if _is_lost(database, writer)}
+    removed = storage.clear(_orphans(database, files, lost))
     if clock.trusts_age(retention.READ):
         removed += collect(database, storage)
     for run in closed:
@@ -123,13 +122,13 @@ def sweep(database: Database, storage: FileStorage, clock: ClockWatch | None = N
 
 
 def _remove_old(database: Database) -> None:
-    while database.transact(lambda c: remove_closed_runs(c, KEPT)):
+    while database.transact(lambda c: remove_closed_runs(c, RETENTION)):
         pass  # a few at a time
-    database.transact(lambda c: plans.remove_unused(c, KEPT))
+    database.transact(lambda c: plans.remove_unused(c, RETENTION))
 
 
 def collect(database: Database, storage: FileStorage) -> int:
-    """Remove files of open runs that no cut needs any more; how many."""
+    """Remove files of open runs that no checkpoint needs any more; returns their number."""
     seen = database.transact(retention.unused_files)
     named = database.transact(lambda c: files_named(c, {run for run, _ in seen}))
     removed = storage.clear(path for _, file in seen if file not in named
@@ -139,10 +138,10 @@ def collect(database: Database, storage: FileStorage) -> int:
     return removed
 
 
-def has_news(database: Database, storage: FileStorage) -> bool:
-    """Whether a run was closed, or a writer has died, and nobody has swept since.
+def needs_sweep(database: Database, storage: FileStorage) -> bool:
+    """Whether a run was closed or a writer was lost since the last pass.
 
-    This is asked often, so it looks at no file.
+    It is called often, so it examines no file.
     """
     writers = storage.folders(BATCHES)
     return database.transact(
@@ -154,36 +153,36 @@ def has_news(database: Database, storage: FileStorage) -> bool:
     )
 
 
-def _orphans(database: Database, files: Sequence[StoredFile], dead: set[str]) -> list[str]:
-    """Files that nobody names, and that nobody can name any more.
+def _orphans(database: Database, files: Sequence[FileEntry], lost: set[str]) -> list[str]:
+    """Files that no commit refers to, nor can any more.
 
-    Who names what is asked last: by then the dead are fenced off, and closed runs stay closed.
+    References are read last: by then lost writers are fenced, and closed runs stay closed.
     """
-    runs = {it.path: _run_of(it.path) for it in files}
+    runs = {file.path: _run_of(file.path) for file in files}
     open_runs = database.transact(lambda c: unfinished_among(c, _known(runs.values())))
     suspects = [
         path
         for path, run in runs.items()
-        if _writer(path) in dead or (run is not None and run not in open_runs)
+        if _writer(path) in lost or (run is not None and run not in open_runs)
     ]
     concerned = _known(runs[path] for path in suspects)
     named = database.transact(lambda c: files_named(c, concerned))
     return [path for path in suspects if _data_of(path) not in named]
 
 
-def _is_dead(database: Database, writer: str) -> bool:
-    """Whether a writer's lease has run out; taking it fences the writer off for good."""
-    take = partial(acquire, kind=WORKER, key=writer, owner=SWEEPER, seconds=FOREVER)
+def _is_lost(database: Database, writer: str) -> bool:
+    """Whether a writer's lease has expired; it is then taken, which fences the writer."""
+    take = partial(acquire, kind=WORKER, key=writer, owner=SWEEPER, seconds=NEVER)
     return database.transact(take) is not None
 
 
 def _data_of(path: str) -> str:
-    """The file that a path stands for: Hadoop keeps a checksum beside each, and reads it too."""
+    """The data file of a path, which may be the checksum that Hadoop stores beside it."""
     return _CHECKSUM.sub(r"/\1", path)
 
 
 def _checksum_of(file: str) -> str:
-    """Where Hadoop keeps the checksum of a file.
+    """Where Hadoop stores the checksum of a file.
 
     >>> _checksum_of("batches/a/part-0.parquet")
     'batches/a/.part-0.parquet.crc'

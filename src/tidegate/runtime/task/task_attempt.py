@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from time import monotonic
 
-LONG = 600.0
+STABLE = 600.0
 """Seconds after which a failure outside of any step says nothing about earlier ones."""
 SINGLE_MESSAGE_SECONDS = 60.0
 """How long an attempt in single-message mode stays in it."""
@@ -49,12 +49,13 @@ class TaskAttempt:
 class FailureCounter:
     """How often a task has failed on each run since that run advanced."""
 
-    def __init__(self) -> None:
+    def __init__(self, stable: float = STABLE) -> None:
+        self._stable = stable
         self._by_run: dict[str, int] = {}
 
     def count(self, attempt: TaskAttempt) -> int:
         """Count the failure that ended this attempt; the most on any run that was in progress."""
-        is_reset = attempt.advanced or attempt.seconds > LONG
+        is_reset = attempt.advanced or attempt.seconds > self._stable
         reset = attempt.advanced | ({NO_RUN} if is_reset else set())
         self._by_run = {run: times for run, times in self._by_run.items() if run not in reset}
         runs = attempt.in_progress or {NO_RUN}

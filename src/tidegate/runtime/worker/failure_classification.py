@@ -1,4 +1,4 @@
-"""Whose fault it is that a task has died: a run's, nobody's, or the database's."""
+"""Classifies a task failure: bad input of one run, transient store error, or unknown."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from tidegate.errors import (
 _BROKEN_RULES = (AlignmentError, NotABatch)
 
 
-def runs_to_fail(trouble: BaseException) -> tuple[str, ...]:
-    """The run whose messages broke a rule; not those that the world around them has hurt.
+def runs_to_fail(error: BaseException) -> tuple[str, ...]:
+    """The run whose messages broke a rule; empty if the failure has another cause.
 
-    Where several were handled together nobody knows which it was: they are read again with care.
+    Also empty if several runs were processed together and the cause is one of them: the task reads
+    their messages again one by one.
     """
-    if isinstance(trouble, CountMismatch | ChannelConflict | ValueRefused):
-        return (trouble.run,) if trouble.run else ()
-    if isinstance(trouble, ProcessorFailed) and is_bad_input(trouble) and len(trouble.runs) == 1:
-        return trouble.runs
+    if isinstance(error, CountMismatch | ChannelConflict | ValueRefused):
+        return (error.run,) if error.run else ()
+    if isinstance(error, ProcessorFailed) and is_bad_input(error) and len(error.runs) == 1:
+        return error.runs
     return ()
 
 
-def is_bad_input(trouble: BaseException) -> bool:
+def is_bad_input(error: BaseException) -> bool:
     """Whether a processor or the database cannot handle the content of the messages."""
-    if isinstance(trouble, ValueRefused):
+    if isinstance(error, ValueRefused):
         return True
-    return isinstance(trouble, ProcessorFailed) and isinstance(trouble.__cause__, _BROKEN_RULES)
+    return isinstance(error, ProcessorFailed) and isinstance(error.__cause__, _BROKEN_RULES)
 
 
-def is_transient(trouble: BaseException) -> bool:
-    """Whether it is the database that could not be used, whatever the task did."""
-    return isinstance(trouble, StoreError) and trouble.retryable
+def is_transient(error: BaseException) -> bool:
+    """Whether the database could not be used; the task is not the cause."""
+    return isinstance(error, StoreError) and error.retryable

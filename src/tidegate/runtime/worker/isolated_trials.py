@@ -1,9 +1,9 @@
-"""Trials: a run that may be the cause of lost workers is processed alone, under a durable mark.
+"""Isolated trials: a run that may be the cause of lost workers is processed alone.
 
-Jobs of runs that are no suspects run side by side. A job of a suspect waits until no other job
-runs in this process, and the others wait for it. The database records the job before it begins: if
-the process is lost now, that run and no other is the cause. A suspect that has cost workers before
-waits for the jobs of other runs first, for a limited time.
+Jobs of other runs run concurrently. A job of a suspect run waits until no other job runs in this
+process, and the others wait for it. The database records the trial before it starts: if the process
+is lost, that run is the cause. A suspect that has caused losses before waits for the jobs of other
+runs first, for a limited time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 10.0
-"""Seconds that a suspect waits for other jobs, for each worker that it has cost."""
-QUIET = 1.0
+WAIT_PER_LOSS = 10.0
+"""Seconds that a suspect waits for other jobs, for each worker loss it has caused."""
+IDLE = 1.0
 """Seconds without any other job after which it waits no longer."""
 REPORT_BOUND = 5.0
 """Seconds for storing in the database why this process ends."""
@@ -40,21 +40,21 @@ Part = tuple[int, str]
 
 
 class SharedExclusiveLock:
-    """Lets jobs run side by side, or one alone."""
+    """Lets jobs run concurrently, or one alone."""
 
     def __init__(self) -> None:
         self._changed = Condition(Lock())
         self._together = 0
-        """Jobs that run side by side."""
+        """Jobs that run concurrently."""
         self._waiting = 0
-        """Jobs that would run side by side as soon as none runs alone."""
+        """Jobs that wait until no job runs alone."""
         self._alone_wanted = 0
-        """Jobs that wait to run alone, and let no further ones begin."""
+        """Jobs that wait to run alone; no other job starts before them."""
         self._is_alone = False
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Run beside others; not beside one that runs alone, and behind one that waits to."""
+        """Run concurrently with others, after jobs that run alone or wait to."""
         with self._changed:
             self._waiting += 1
             self._changed.wait_for(lambda: not (self._is_alone or self._alone_wanted))
@@ -69,9 +69,9 @@ class SharedExclusiveLock:
 
     @contextmanager
     def alone(self, patience: float = 0.0) -> Iterator[None]:
-        """Run while no other job runs, after the jobs that come within the time of patience."""
+        """Run while no other job runs; jobs that start within `patience` seconds come first."""
         with self._changed:
-            self._wait_for_quiet(monotonic() + patience)
+            self._wait_until_idle(monotonic() + patience)
             self._alone_wanted += 1
             self._changed.wait_for(lambda: not (self._is_alone or self._together))
             self._alone_wanted -= 1
@@ -83,10 +83,10 @@ class SharedExclusiveLock:
                 self._is_alone = False
                 self._changed.notify_all()
 
-    def _wait_for_quiet(self, until: float) -> None:
-        """Between two jobs of a run there is a moment without any, which is not quiet yet."""
+    def _wait_until_idle(self, until: float) -> None:
+        """Wait for `IDLE` seconds without a job: a run has short gaps between its jobs."""
         while (left := until - monotonic()) > 0:
-            if not self._changed.wait_for(lambda: self._is_busy, timeout=min(QUIET, left)):
+            if not self._changed.wait_for(lambda: self._is_busy, timeout=min(IDLE, left)):
                 return
             self._changed.wait_for(lambda: not self._is_busy, timeout=left)
 
@@ -96,10 +96,10 @@ class SharedExclusiveLock:
 
 
 class Trials:
-    """The suspects among the runs of one worker.
+    """The suspect runs of one worker.
 
-    `ended` says how the engine has ended, if it has, and `ended_under` the same where an error may
-    be the first sign of it.
+    `ended` returns how Spark has ended, or None; `ended_under` does so for an error that may be
+    the first sign of the end.
     """
 
     def __init__(
@@ -113,52 +113,52 @@ class Trials:
         self._ended_under = ended_under
         self._lost: str | None = None
         self._suspects: dict[str, dict[int, int]] = {}
-        self._changing = Lock()
-        self._turns = SharedExclusiveLock()
+        self._suspects_lock = Lock()
+        self._lock = SharedExclusiveLock()
         self.worker = ""
-        """The name under which jobs are marked."""
+        """The owner id under which trials are recorded."""
 
     def learn(self, task: str, suspects: Mapping[int, int]) -> None:
-        """These runs are the suspects of a task, each with the workers that it has cost."""
-        with self._changing:
+        """Set the suspect runs of a task, each with the losses it has caused."""
+        with self._suspects_lock:
             self._suspects[task] = dict(suspects)
 
     def is_suspect(self, run: int, task: str) -> bool:
-        """Whether a run has to be processed alone in a task.
+        """Whether a run is processed alone in a task.
 
-        One that has cost a worker in any task has to in all of them.
+        A run that has caused a loss in one task is processed alone in all tasks.
         """
         return run in self._suspects.get(task, ()) or self._losses(run) > 0
 
     def _losses(self, run: int) -> int:
-        with self._changing:
+        with self._suspects_lock:
             return max((known.get(run, 0) for known in self._suspects.values()), default=0)
 
     @contextmanager
     def job(self, parts: Sequence[Part]) -> Iterator[None]:
-        """Run one Spark job for these, alone if it is for a suspect; raises `SparkLost`."""
+        """Run one Spark job, alone if it is for a suspect; raises `SparkLost`."""
         runs = {run for run, _ in parts}
         suspected = [task for run, task in parts if self.is_suspect(run, task)]
         if suspected and len(runs) == 1:
             run = runs.pop()
-            turn = self._turns.alone(PATIENCE * self._losses(run))
-            with turn, self._reporting_loss(), self._mark(run, suspected):
+            lock = self._lock.alone(WAIT_PER_LOSS * self._losses(run))
+            with lock, self._reporting_loss(), self._recorded(run, suspected):
                 yield
         else:
-            with self._turns.together(), self._reporting_loss():
+            with self._lock.together(), self._reporting_loss():
                 yield
 
     @contextmanager
-    def _mark(self, run: int, tasks: Sequence[str]) -> Iterator[None]:
+    def _recorded(self, run: int, tasks: Sequence[str]) -> Iterator[None]:
         worker, began = self.worker, monotonic()
         self._database.transact(lambda c: begin_isolation(c, worker, run, tasks))
-        if (reason := self._ended()) is not None:  # not because of the job
+        if (reason := self._ended()) is not None:  # before the job
             self._database.transact(lambda c: drop_isolations(c, worker))
             raise SparkLost(reason)
         try:
             yield
         except Exception:
-            # A job may fail with any error while Java ends: wait whether Java ends, as if cut off.
+            # A job may fail with any error while Java ends: check as for a lost connection.
             if self._ended_under(ConnectionError()) is None:
                 self._clear(worker, run, tasks)
             raise
@@ -170,13 +170,13 @@ class Trials:
 
     def _clear(self, worker: str, run: int, tasks: Sequence[str]) -> None:
         self._database.transact(lambda c: end_isolation(c, worker, run, tasks))
-        with self._changing:
+        with self._suspects_lock:
             for task in tasks:
                 self._suspects.get(task, {}).pop(run, None)
 
     @contextmanager
     def _reporting_loss(self) -> Iterator[None]:
-        """Report the end of the engine, and refuse later jobs: none of them was the cause."""
+        """Record the end of Spark and refuse later jobs, which are not its cause."""
         if self._lost is not None:
             raise SparkLost(self._lost)
         try:
@@ -195,5 +195,5 @@ class Trials:
         worker = self.worker
         try:
             self._database.transact(lambda c: report_loss(c, worker, reason), REPORT_BOUND)
-        except TidegateError as trouble:
-            log.warning("the end of Spark could not be stored: %s", trouble)
+        except TidegateError as error:
+            log.warning("could not store the end of Spark: %s", error)

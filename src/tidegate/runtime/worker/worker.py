@@ -1,19 +1,19 @@
-"""A worker: takes tasks of a pipeline under leases and runs each in a step loop of its own.
+"""A worker takes tasks of a pipeline under leases and runs each in a task loop on its own thread.
 
-Several workers share the tasks of a pipeline evenly (`balance`). One that has too many hands some
-over: it reads no more for them, commits what is at work, and gives their leases back, so nothing is
-done twice.
+Several workers share the tasks of a pipeline evenly (`assignment`). A worker with too many tasks
+hands some over: it reads no more messages for them, commits the work in progress and gives their
+leases back, so no work is repeated.
 
-Whatever goes wrong in a task, its processor and channels are thrown away and built anew from what
-is committed. A task whose lease was lost belongs to somebody else and is let go; one that nobody
-holds is taken. A run that a processor cannot handle fails, with the first cause, and the others go
-on. A task that dies with the same run again and again is the end of the worker, which says so.
+When a task fails, its processor and channels are discarded and rebuilt from the committed state. A
+task whose lease was lost is closed: another worker owns it. A run whose messages break a rule fails
+with the first cause, and the other runs go on. If a task fails repeatedly without progress of the
+same run, the worker gives up and reports the error.
 
-A worker has a lease of its own, under a name that also stands in the paths of what it writes. When
-that is lost, the sweeper may have taken the worker for dead and removed what it was writing, so it
-lets everything go and begins another life, under another name. A second lease is its seat among
-those who share: a worker that drains gives that back first, and so does one that cannot start what
-it takes, until it can, lest it keep tasks from those who could.
+A worker has a lease of its own under its owner id, which is part of the paths of the files that it
+writes. When this lease is lost, the sweeper may have removed files of unfinished work, so the
+worker closes all its tasks and registers under another owner id. A second lease, its registration,
+makes it a candidate for tasks. A draining worker gives it back first; so does a worker that cannot
+start tasks, until it can, so that others get them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self
 
+from tidegate.backoff import Backoff
 from tidegate.errors import Fenced, SparkLost
 from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.task.task_attempt import FailureCounter, TaskAttempt
@@ -35,7 +36,8 @@ from tidegate.runtime.task_graph import ProcessorFactory
 from tidegate.runtime.worker import assignment
 from tidegate.runtime.worker.failure_classification import is_bad_input, is_transient, runs_to_fail
 from tidegate.runtime.worker.owner_id import new_owner_id
-from tidegate.runtime.worker.worker_losses import MOST_LOSSES, log_losses, take
+from tidegate.runtime.worker.worker_losses import log_losses, take
+from tidegate.settings import DEFAULTS, Settings
 from tidegate.store import (
     Lease,
     LeaseKeeper,
@@ -60,43 +62,39 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEASE_SECONDS = 6.0
-LOOKS_PER_LEASE = 6
-"""How often within the time of a lease a worker looks for tasks that nobody holds."""
-REBUILD_PAUSE = 0.5
-"""Seconds before a task is built anew, for each time that it died for nothing."""
-LONGEST_REBUILD_PAUSE = 5.0
-MOST_DEATHS = 12
-"""A task that dies with a run more often, without bringing it further, is not going to live."""
+REBALANCES_PER_LEASE = 6
+"""How often within the time of a lease a worker looks for free tasks."""
+LONGEST_PAUSE = 10
+"""The longest pause before the restart of a task, as a multiple of the first."""
 JOIN_BOUND = 30.0
-LOOK_BOUND = 10.0
-"""Seconds of it that a closing worker waits for its last look for tasks."""
+REBALANCE_BOUND = 10.0
+"""Seconds of it that a closing worker waits for a rebalance in progress."""
 TASK = "task"
 WORKER = "worker"
 SEPARATOR = ","
-"""Between the parts of a seat's key: whose it is, and the stages that it is for."""
-SEAT = "registration"
-"""The kind of lease that a worker holds while it shares the tasks of a pipeline with others."""
+"""Between the parts of a registration's key: the owner id, and the stages it can run."""
+REGISTRATION = "registration"
+"""The kind of lease that a worker holds while it is a candidate for tasks."""
 
 
 class WriterFactory(ProcessorFactory, Protocol):
-    """A workshop that writes, and has to know under which name."""
+    """A processor factory whose processors write files under an owner id."""
 
     def write_as(self, writer: str) -> None:
-        """From here on write under this name."""
+        """Write files under this owner id from now on."""
         ...
 
     def checksum(self, files: Sequence[str]) -> Sequence[FileChecksum]:
-        """How files are recognised that a checkpoint names."""
+        """The checksums of files that a checkpoint refers to."""
         ...
 
     def learn(self, task: str, suspects: Mapping[int, int]) -> None:
-        """Process these runs alone in a task, each with the workers that it has cost."""
+        """Process these runs alone in a task; by run the worker losses it has caused."""
         ...
 
     @property
     def loss(self) -> str | None:
-        """How the engine of all tasks has ended; None while it runs."""
+        """How Spark has ended; None while it runs."""
         ...
 
 
@@ -107,173 +105,176 @@ class _Running:
     task: str
     lease: Lease
     own: Lease
-    """The worker's own lease at that time."""
+    """The worker's own lease when the task was started."""
     loop: TaskLoop
     thread: Thread
 
 
 class Worker:
-    """Runs the tasks of one pipeline that nobody else has.
+    """Runs its share of the tasks of one pipeline.
 
-        with Worker(database, assembly, workshop, wakeups) as worker: …
+        with Worker(database, task_graph, factory, notifications) as worker: …
 
-    Its name is unique to each of its lives, and begins with what its process is called. Of
-    several, `stages` may say which tasks it takes.
+    Its name is an owner id that begins with the name of its process. With `stages` it runs only
+    the tasks of these stages.
     """
 
-    def __init__(  # noqa: PLR0913  all but four have defaults
+    def __init__(
         self,
         database: Database,
         task_graph: TaskGraph,
         factory: WriterFactory,
         notifications: Notifications,
+        settings: Settings = DEFAULTS,
         *,
-        seconds: float = LEASE_SECONDS,
         stages: Sequence[str] = (),
         process: str = "",
-        most_losses: int = MOST_LOSSES,
     ) -> None:
-        self._most_losses = most_losses
+        self._settings = settings
+        first = settings.task_restart_seconds
+        self._restarts = Backoff(first=first, longest=LONGEST_PAUSE * first, jitter=0.0)
         self._stages = tuple(stages)
         self._process = process
         self._factory = factory
         self._database = database
         self._notifications = notifications
         self._task_graph = task_graph
-        self._seconds = seconds
         self._gave_up: BaseException | None = None
-        self._deaths: dict[str, FailureCounter] = defaultdict(FailureCounter)
+        self._failures: dict[str, FailureCounter] = defaultdict(
+            partial(FailureCounter, settings.task_stable_seconds)
+        )
         self._running: dict[str, _Running] = {}
-        self._changing = Lock()
-        self._given_back = Condition(self._changing)
+        self._lock = Lock()
+        self._given_back = Condition(self._lock)
         self._is_draining = False
         self.unattended: tuple[str, ...] = ()
-        """The tasks that no worker is there for, at its last look."""
+        """The tasks that no registered worker can run, as of the last rebalance."""
         self._closed = Flag()
-        self._heartbeat = LeaseKeeper(database, self._on_lost)
-        self._own = self._begin_life()
-        self._looking = PeriodicTask(
+        self._leases = LeaseKeeper(database, self._on_lost)
+        self._own = self._register_owner()
+        self._rebalancing = PeriodicTask(
             "tidegate-worker",
-            self._look,
-            seconds / LOOKS_PER_LEASE,
-            on_repeated_failure=lambda: self._try_to_give_back(self._registration),
+            self._rebalance,
+            settings.lease_seconds / REBALANCES_PER_LEASE,
+            on_repeated_failure=lambda: self._release_lease(self._registration),
         )
         self._unsubscribe = notifications.subscribe(
-            registrations_topic(task_graph.name), self._looking.run_now
+            registrations_topic(task_graph.name), self._rebalancing.run_now
         )
 
     @property
     def name(self) -> str:
-        """Of this life of it."""
+        """The present owner id."""
         return self._own.owner
 
     @property
     def error(self) -> BaseException | None:
-        """What keeps it, or one of its tasks, from living; the worker has given up then."""
-        return self._gave_up or self._looking.error
+        """Why the worker has given up, if it has."""
+        return self._gave_up or self._rebalancing.error
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that it runs at this moment."""
-        with self._changing:
+        """The tasks that it runs now."""
+        with self._lock:
             return tuple(self._running)
 
     def drain(self, timeout: float) -> bool:
-        """Hand every task over to the others; whether all were, in time.
+        """Hand over all tasks; whether that was done in time. Close the worker afterwards.
 
-        Work that goes on behind its step is waited for and committed, so that nobody does it again.
-        Close the worker afterwards.
+        Spark jobs in progress are waited for and committed, so that no work is repeated.
         """
         self._is_draining = True
         deadline = monotonic() + timeout
-        self._try_to_give_back(self._registration)
-        self._looking.run_now()
-        with self._changing:
+        self._release_lease(self._registration)
+        self._rebalancing.run_now()
+        with self._lock:
             self._finish(self._running)
             while self._running and (remaining := deadline - monotonic()) > 0:
                 self._given_back.wait(remaining)
-                self._finish(self._running)  # one may have been taken meanwhile
+                self._finish(self._running)  # one may have been taken since
             return not self._running
 
     def close(self) -> None:
-        """Finish the steps at work, give every task back, and stop.
+        """Finish the steps in progress, give all tasks back, and stop.
 
-        A Spark job that goes on behind its step is not waited for: its outcome is dropped, and
-        whoever has the task next does it again.
+        Spark jobs that run beyond their step are not waited for: their outcome is dropped, and the
+        next owner of the task repeats them.
         """
         self._closed.set()
         deadline = monotonic() + JOIN_BOUND
         self._unsubscribe()
-        self._looking.close(LOOK_BOUND)
+        self._rebalancing.close(REBALANCE_BOUND)
         while (alive := self._alive()) and monotonic() < deadline:
             for each in alive:
                 each.loop.close()
             for each in alive:
                 each.thread.join(max(0.0, deadline - monotonic()))
         if not self._is_draining:
-            self._try_to_give_back(self._registration)
-        self._try_to_give_back(self._own)
-        self._heartbeat.close()
+            self._release_lease(self._registration)
+        self._release_lease(self._own)
+        self._leases.close()
 
     def _alive(self) -> list[_Running]:
-        with self._changing:
+        with self._lock:
             return [each for each in self._running.values() if each.thread.is_alive()]
 
-    def _begin_life(self) -> Lease:
+    def _register_owner(self) -> Lease:
         name = new_owner_id(self._process)
         lease = self._acquire(WORKER, name, name)
-        assert lease is not None, "nobody else has this name"
+        assert lease is not None, "owner ids are unique"
         self._factory.write_as(name)
-        self._heartbeat.keep(lease)
+        self._leases.keep(lease)
         if not self._is_draining:
-            self._sit_down(name)
+            self._register(name)
         return lease
 
-    def _sit_down(self, name: str) -> None:
-        self._database.transact(lambda c: forget_below(c, SEAT, self._registrations))
+    def _register(self, name: str) -> None:
+        self._database.transact(lambda c: forget_below(c, REGISTRATION, self._registrations))
         registration = self._acquire(
-            SEAT, self._registrations + SEPARATOR.join((name, *self._stages)), name
+            REGISTRATION, self._registrations + SEPARATOR.join((name, *self._stages)), name
         )
-        assert registration is not None, "nobody else has this name"
+        assert registration is not None, "owner ids are unique"
         self._registration = registration
-        self._heartbeat.keep(registration)
+        self._leases.keep(registration)
 
-    def _try_out(self) -> None:
-        """Raise what would keep this worker from starting a task."""
+    def _check_can_start(self) -> None:
+        """Raise if this worker cannot build a processor."""
         able = self._able(self._stages)
-        task = next(it for it in self._task_graph.tasks if able is None or it in able)
+        task = next(task for task in self._task_graph.tasks if able is None or task in able)
         self._task_graph.processor(task, self._factory)
 
     @property
     def _registrations(self) -> str:
-        """How the keys of all seats of this pipeline begin."""
+        """The prefix of the keys of all registrations for this pipeline."""
         return task_topic(self._task_graph.name, "")
 
     def _acquire(self, kind: str, key: str, owner: str) -> Lease | None:
-        return self._database.transact(lambda c: acquire(c, kind, key, owner, self._seconds))
+        return self._database.transact(
+            lambda c: acquire(c, kind, key, owner, self._settings.lease_seconds)
+        )
 
-    def _begin_another_life(self) -> None:
-        """First end this one: nothing may be committed under its lease any more."""
-        self._let_go(self._own)
-        self._heartbeat.release(self._registration)
-        self._heartbeat.release(self._own)
+    def _register_again(self) -> None:
+        """Register under another owner id; nothing is committed under the lost lease any more."""
+        self._close_tasks(self._own)
+        self._leases.release(self._registration)
+        self._leases.release(self._own)
         earlier = self.name
         self._database.transact(lambda c: drop_isolations(c, earlier))
-        self._own = self._begin_life()
+        self._own = self._register_owner()
 
-    # ── taking tasks ──
+    # ── assignment ──
 
-    def _look(self) -> None:
+    def _rebalance(self) -> None:
         if self._closed.is_set():
             return
-        held = self._heartbeat.held
+        held = self._leases.held
         if self._own not in held:
-            self._begin_another_life()
+            self._register_again()
         elif self._registration not in held and not self._is_draining:
-            self._try_out()
-            self._sit_down(self.name)
+            self._check_can_start()
+            self._register(self.name)
         moves = self._database.transact(self._moves)
-        with self._changing:
+        with self._lock:
             self._finish(moves.hand_over)
         for task in moves.take:
             if self._closed.is_set() or self._is_draining:
@@ -283,7 +284,7 @@ class Worker:
     def _moves(self, connection: Connection) -> assignment.Moves:
         keys = {task: task_topic(self._task_graph.name, task) for task in self._task_graph.tasks}
         held = holders(connection, TASK, keys.values())
-        registrations = holders_below(connection, SEAT, self._registrations)
+        registrations = holders_below(connection, REGISTRATION, self._registrations)
         able = {name: self._able(key.split(SEPARATOR)[1:]) for key, name in registrations.items()}
         self.unattended = assignment.unattended(able, keys)
         return assignment.decide(
@@ -291,34 +292,34 @@ class Worker:
         )
 
     def _able(self, stages: Sequence[str]) -> Collection[str] | None:
-        """The tasks of somebody who runs these stages; of no stages in particular, all."""
+        """The tasks of these stages; None, for all tasks, without stages."""
         return self._task_graph.tasks_of(stages) if stages else None
 
     def _finish(self, tasks: Iterable[str]) -> None:
-        """Hand these over as soon as what is at work for them is committed."""
+        """Hand tasks over as soon as their work in progress is committed."""
         for task in tasks:
             if task in self._running:
                 self._running[task].loop.finish()
 
     def _take(self, key: str, task: str) -> None:
         if task in self.tasks:
-            return  # lost, and its loop has not heard of it
-        wanted = Lease(TASK, key, self.name, 0, self._seconds)
-        pipeline, most = self._task_graph.name, self._most_losses
+            return  # its lease was lost, and its loop has not ended yet
+        wanted = Lease(TASK, key, self.name, 0, self._settings.lease_seconds)
+        pipeline, most = self._task_graph.name, self._settings.run_losses
         taken = self._database.transact(lambda c: take(c, pipeline, task, wanted, most))
         if taken is None:
             return
-        self._heartbeat.keep(taken.lease)
+        self._leases.keep(taken.lease)
         log_losses(task, taken, most)
         self._factory.learn(task, taken.isolated_runs)
         try:
             self._start(task, taken.lease)
         except BaseException:
-            self._try_to_give_back(taken.lease)
+            self._release_lease(taken.lease)
             raise
 
     def _start(self, task: str, lease: Lease, *, single_message: bool = False) -> None:
-        """Run a new processor in a new loop, on a thread of its own."""
+        """Run a task with a new processor and loop on a new thread."""
         own = self._own
         loop = TaskLoop(
             self._database,
@@ -332,94 +333,96 @@ class Worker:
         )
         thread = Thread(target=partial(self._work, task), name=f"tidegate-{task}", daemon=True)
         running = _Running(task, lease, own, loop, thread)
-        with self._changing:
+        with self._lock:
             thread.start()
             self._running[task] = running
         if self._closed.is_set() or self._is_lost(running):
-            loop.close()  # whoever closes what is running may have looked before it was
+            loop.close()  # it was not in `_running` yet when the worker closed its tasks
         elif self._is_draining:
             loop.finish()
 
-    # ── running one ──
+    # ── running a task ──
 
     def _work(self, task: str) -> None:
-        with self._changing:
+        with self._lock:
             running = self._running[task]
         unsubscribe = self._notifications.subscribe(running.lease.key, running.loop.wake)
-        trouble: BaseException | None = None
+        failure: BaseException | None = None
         try:
             running.loop.run()
-        except BaseException as error:  # noqa: BLE001  a dead thread must never look alive
-            trouble = error
+        except BaseException as error:  # noqa: BLE001  a thread that ended must not seem alive
+            failure = error
         finally:
             unsubscribe()
         try:
-            self._conclude(running, trouble)
-        except Exception as error:  # noqa: BLE001  somebody has to be able to take the task
-            log.warning("worker %s lets %s go: %s", self.name, task, error)
+            self._conclude(running, failure)
+        except Exception as error:  # noqa: BLE001  another worker has to be able to take the task
+            log.warning("worker %s gives up task %s: %s", self.name, task, error)
             self._give_back(running)
 
-    def _conclude(self, running: _Running, trouble: BaseException | None) -> None:
-        """What becomes of a task whose loop has ended."""
-        is_lost = isinstance(trouble, Fenced) or self._is_lost(running)
-        if trouble is not None and not (self._closed.is_set() or is_lost):
-            self._recover(running, trouble)
+    def _conclude(self, running: _Running, error: BaseException | None) -> None:
+        """Restart a task whose loop has failed, or give it back."""
+        is_lost = isinstance(error, Fenced) or self._is_lost(running)
+        if error is not None and not (self._closed.is_set() or is_lost):
+            self._recover(running, error)
             return
-        if trouble is not None:
-            log.info("worker %s lets %s go: %s", self.name, running.task, trouble)
+        if error is not None:
+            log.info("worker %s gives up task %s: %s", self.name, running.task, error)
         self._give_back(running)
 
     def _is_lost(self, running: _Running) -> bool:
-        held = self._heartbeat.held
+        held = self._leases.held
         return running.lease not in held or running.own not in held
 
     def _give_back(self, running: _Running) -> None:
-        self._try_to_give_back(running.lease)
-        with self._changing:
+        self._release_lease(running.lease)
+        with self._lock:
             self._running.pop(running.task, None)
             self._given_back.notify_all()
 
-    def _try_to_give_back(self, lease: Lease) -> None:
-        """At once if that is possible; it is not renewed any more in any case.
+    def _release_lease(self, lease: Lease) -> None:
+        """Release a lease if possible; in any case it is no longer renewed.
 
-        The task of a lost worker is not given back: the expired lease shows the loss.
+        After the loss of Spark a task's lease is expired instead: that shows the loss.
         """
         is_lost = lease.kind == TASK and self._factory.loss is not None
-        leave = self._heartbeat.expire if is_lost else self._heartbeat.release
+        leave = self._leases.expire if is_lost else self._leases.release
         try:
             leave(lease, [registrations_topic(self._task_graph.name)])
-        except Exception as trouble:  # noqa: BLE001  others have to be given back as well
-            log.warning("%s %s is left to its lease: %s", lease.kind, lease.key, trouble)
+        except Exception as error:  # noqa: BLE001  the other leases are released as well
+            log.warning(
+                "could not release %s lease %s; it will expire: %s", lease.kind, lease.key, error
+            )
 
-    def _recover(self, running: _Running, trouble: BaseException) -> None:
-        """Begin again from what is committed, unless that has been tried too often."""
+    def _recover(self, running: _Running, error: BaseException) -> None:
+        """Restart a task from the committed state, unless it has failed too often."""
         if (loss := self._factory.loss) is not None:
             self._end_at_once(running, SparkLost(loss))
             return
-        log.warning("task %s is built anew after: %s", running.task, trouble)
-        is_dealt_with = self._fail_runs(running, trouble) or is_transient(trouble)
-        deaths = 0 if is_dealt_with else self._deaths[running.task].count(running.loop.attempt)
-        if deaths > MOST_DEATHS:
-            self._gave_up = trouble
+        log.warning("restarting task %s after failure: %s", running.task, error)
+        is_handled = self._fail_runs(running, error) or is_transient(error)
+        failures = 0 if is_handled else self._failures[running.task].count(running.loop.attempt)
+        if failures > self._settings.task_failures:
+            self._gave_up = error
             self._closed.set()
-        pause = min(REBUILD_PAUSE * max(1, deaths), LONGEST_REBUILD_PAUSE)
+        pause = self._restarts.pause(max(1, failures))
         if self._closed.wait(pause) or self._is_lost(running):
             self._give_back(running)
         else:
-            single_message = is_bad_input(trouble) and not is_dealt_with
+            single_message = is_bad_input(error) and not is_handled
             self._start(running.task, running.lease, single_message=single_message)
 
     def _end_at_once(self, running: _Running, loss: SparkLost) -> None:
-        """Close this worker without Spark, so that other workers take its tasks soon."""
+        """Close a worker that has lost Spark, so that others take its tasks soon."""
         if self._gave_up is None:
             log.error("worker %s ends: %s", self.name, loss)
         self._gave_up = loss
         self._closed.set()
         self._give_back(running)
 
-    def _fail_runs(self, running: _Running, trouble: BaseException) -> bool:
-        """Runs that a processor could not handle would fail it again and again; if there are."""
-        failed = [RunFailure(number_of(run), str(trouble)) for run in runs_to_fail(trouble)]
+    def _fail_runs(self, running: _Running, error: BaseException) -> bool:
+        """Fail the runs that would make the task fail again; whether there are any."""
+        failed = [RunFailure(number_of(run), str(error)) for run in runs_to_fail(error)]
 
         def fail(connection: Connection) -> None:
             guard(connection, running.lease, running.own)
@@ -430,13 +433,13 @@ class Worker:
         return bool(failed)
 
     def _on_lost(self, lease: Lease) -> None:
-        """Called by the heartbeat."""
-        log.warning("worker %s has lost %s %s", self.name, lease.kind, lease.key)
-        self._let_go(lease)
+        """Called by the lease keeper."""
+        log.warning("worker %s has lost its %s lease %s", self.name, lease.kind, lease.key)
+        self._close_tasks(lease)
 
-    def _let_go(self, lost: Lease) -> None:
-        """End the task that was run under a lease, or all of them if it is the worker's own."""
-        with self._changing:
+    def _close_tasks(self, lost: Lease) -> None:
+        """Close the task of a lost lease, or all tasks if it is the worker's own."""
+        with self._lock:
             running = [
                 each
                 for each in self._running.values()
