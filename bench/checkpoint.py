@@ -120,7 +120,7 @@ class Bench:
         started = monotonic()
         known, database = self._server.known(run), self._place.database
         trigger = partial(
-            checkpoint_store.trigger, run=known, id=CheckpointId.new(), patience=BOUND
+            checkpoint_store.trigger, run=known, id=CheckpointId.new(), alignment_timeout=BOUND
         )
         number = database.transact(trigger)
         assert number is not None, "nobody else cuts this run"

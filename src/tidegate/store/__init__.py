@@ -1,13 +1,20 @@
-"""Store: what has happened, in PostgreSQL. The only room that speaks SQL.
+"""Store: the control plane in PostgreSQL. The only package that uses SQL.
 
-`open_database` finds the database of a deployment, by default an `EmbeddedPostgres` in its folder,
-and brings its schema up to date. Everything is done by `Database.transact`, which runs a whole
-transaction again when the server went away under it. What has one owner at a time is owned by
-`Lease`, and whoever writes for it calls `guard` in the same transaction. Chunks come in by
-`record_chunk`, and `end_source` says how many there are. Messages travel from task to task on
-durable channels: `commit_step` moves cursors, appends what followed, publishes and closes runs, at
-once or not at all. The monitor decides on what `unreleased` tells, the coordinator of checkpoints
-on what `checkpoints.runs_to_checkpoint` does. `Notifications` tell the sleepers.
+- `open_database` finds the database of a deployment, by default an `EmbeddedPostgres` in its
+  folder, and migrates its schema (`core/schema.sql`). `Database.transact` reruns a transaction
+  after a lost connection.
+- A `Lease` gives a task, monitor or worker one owner at a time. Writes of an owner call `guard` in
+  the same transaction and are refused with `Fenced` when the lease has another owner.
+- `begin_run` opens a run. `record_chunk` records a chunk and puts it on the channels of its tasks;
+  `end_source` declares the number of chunks. END follows when all are delivered.
+- Tasks read their messages with `unread` and commit a step with `commit_step`: cursors, outputs,
+  state, results and closed runs in one transaction.
+- The monitor releases END at release points, based on the facts from `unreleased`. The checkpoint
+  coordinator decides on the facts from `checkpoints.checkpoints.runs_to_checkpoint`.
+- `Notifications` call subscribers after commits. They are hints: subscribers also poll.
+
+Sub-packages: `core` (database, schema, leases, notifications), `runs`, `checkpoints`, `flows` and
+`cutover`. Each module has its SQL statements in the `.sql` file beside it.
 """
 
 from tidegate.store.checkpoints.checkpoints import (
@@ -22,7 +29,7 @@ from tidegate.store.checkpoints.checkpoints import (
 )
 from tidegate.store.core.clocks import ClockWatch
 from tidegate.store.core.database import Connection, Database, open_database
-from tidegate.store.core.embedded_postgres import EmbeddedPostgres, Listen
+from tidegate.store.core.embedded_postgres import EmbeddedPostgres
 from tidegate.store.core.lease_keeper import LeaseKeeper
 from tidegate.store.core.leases import (
     Lease,
@@ -32,10 +39,8 @@ from tidegate.store.core.leases import (
     guard,
     holders,
     holders_below,
-    release,
-    renew,
 )
-from tidegate.store.core.notifications import Notifications, notify
+from tidegate.store.core.notifications import Notifications
 from tidegate.store.core.text import refused_values, storable
 from tidegate.store.core.topics import (
     checkpoint_topic,
@@ -49,7 +54,6 @@ from tidegate.store.runs.channels import (
     ChannelState,
     OutgoingMessage,
     UnreadMessage,
-    append,
     channels_of,
     last_watermarks,
     unread,
@@ -63,9 +67,8 @@ from tidegate.store.runs.deliveries import (
     record_chunk,
 )
 from tidegate.store.runs.message_codec import message_id
-from tidegate.store.runs.releases import facts_of, release_points_of, released, unreleased
+from tidegate.store.runs.releases import release_points_of, released, unreleased
 from tidegate.store.runs.results import (
-    SinkRows,
     files_named,
     publications,
     reclaim,
@@ -98,7 +101,6 @@ from tidegate.store.runs.status import (
     run_facts,
 )
 from tidegate.store.runs.step_commit import (
-    CommitOutcome,
     CursorAdvance,
     RunFailure,
     SinkPublication,
@@ -116,7 +118,6 @@ __all__ = [
     "ChannelStatus",
     "Chunk",
     "ClockWatch",
-    "CommitOutcome",
     "Connection",
     "CursorAdvance",
     "Database",
@@ -124,7 +125,6 @@ __all__ = [
     "FileChecksum",
     "Lease",
     "LeaseKeeper",
-    "Listen",
     "Notifications",
     "OutgoingMessage",
     "Owner",
@@ -135,7 +135,6 @@ __all__ = [
     "RunState",
     "RunSummary",
     "SinkPublication",
-    "SinkRows",
     "SourceStatus",
     "StateEntry",
     "StateUpdate",
@@ -143,7 +142,6 @@ __all__ = [
     "UnreadMessage",
     "WithdrawnCheckpoints",
     "acquire",
-    "append",
     "begin_batch",
     "begin_run",
     "channels_of",
@@ -152,7 +150,6 @@ __all__ = [
     "closed_among",
     "commit_step",
     "end_source",
-    "facts_of",
     "fail_runs",
     "files_named",
     "find_chunk",
@@ -166,7 +163,6 @@ __all__ = [
     "late_runs",
     "message_id",
     "monitor_topic",
-    "notify",
     "number_for",
     "number_of",
     "open_database",
@@ -179,11 +175,9 @@ __all__ = [
     "record_chunk",
     "refused_values",
     "registrations_topic",
-    "release",
     "release_points_of",
     "released",
     "remove_closed_runs",
-    "renew",
     "results_of",
     "rows_in",
     "run_facts",

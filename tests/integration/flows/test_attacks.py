@@ -198,7 +198,7 @@ def test_whoever_freezes_in_the_middle_of_a_transaction_keeps_nobody_waiting(
         assert goes_on.wait(60)
         return refused
 
-    with Database(url, silence=0.2) as frozen, ThreadPoolExecutor(1) as threads:
+    with Database(url, idle_bound=0.2) as frozen, ThreadPoolExecutor(1) as threads:
         late = threads.submit(frozen.open().transact, complete)
         assert is_frozen.wait(30)
         assert hand.complete([second], "1") == []

@@ -10,7 +10,8 @@ import pytest
 
 from tests.integration.flows.conftest import GENERATOR, ITEMS, Hand
 from tests.integration.flows.declared import numbers
-from tidegate.store import Database, acquire, release
+from tidegate.store import Database, acquire
+from tidegate.store.core.leases import release
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
 from tidegate.store.flows.pipeline_links import sweep_pipelines

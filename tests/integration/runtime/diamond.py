@@ -33,12 +33,12 @@ from tidegate.store import (
     RunInfo,
     RunState,
     acquire,
-    append,
     begin_run,
     find_run,
     message_id,
     task_topic,
 )
+from tidegate.store.runs.channels import append
 
 PIPELINE = "diamond"
 EDGES = (

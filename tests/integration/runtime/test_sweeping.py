@@ -26,8 +26,8 @@ from tidegate.store import (
     acquire,
     commit_step,
     fail_runs,
-    release,
 )
+from tidegate.store.core.leases import release
 
 HOUR = 3600.0
 

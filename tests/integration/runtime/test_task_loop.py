@@ -23,11 +23,11 @@ from tidegate.store import (
     Lease,
     RunInfo,
     acquire,
-    append,
     begin_run,
     message_id,
     task_topic,
 )
+from tidegate.store.runs.channels import append
 
 FAN_IN = (TaskEdge("left", "meet"), TaskEdge("right", "meet"), TaskEdge("meet", "after"))
 EXCHANGE = (

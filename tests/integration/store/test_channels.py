@@ -18,7 +18,6 @@ from tidegate.store import (
     RunState,
     StepCommit,
     acquire,
-    append,
     begin_run,
     channels_of,
     close_run,
@@ -28,6 +27,7 @@ from tidegate.store import (
     remove_closed_runs,
     unread,
 )
+from tidegate.store.runs.channels import append
 
 INTO, OUT = ChannelName("head", "s1"), ChannelName("s1", "s2")
 

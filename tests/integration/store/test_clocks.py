@@ -19,8 +19,8 @@ from tidegate.store import (
     guard,
     holders,
     holders_below,
-    renew,
 )
+from tidegate.store.core.leases import renew
 
 DAY = 86_400.0
 MONTH = 30 * DAY

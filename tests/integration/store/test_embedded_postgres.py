@@ -15,7 +15,8 @@ import pytest
 
 from tests.waiting import wait_until
 from tidegate.errors import EmbeddedServerElsewhere, EmbeddedServerFailed
-from tidegate.store import EmbeddedPostgres, Listen
+from tidegate.store import EmbeddedPostgres
+from tidegate.store.core.embedded_postgres import Listen
 
 USER = (
     "import sys\n"

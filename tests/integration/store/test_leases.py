@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from tidegate.errors import Fenced
-from tidegate.store import Database, Lease, acquire, free_keys, guard, release, renew
+from tidegate.store import Database, Lease, acquire, free_keys, guard
+from tidegate.store.core.leases import release, renew
 
 LONG = 3600.0
 EXPIRED = 0.0

@@ -10,7 +10,8 @@ from threading import Semaphore
 import psycopg
 import pytest
 
-from tidegate.store import Database, EmbeddedPostgres, Notifications, notify
+from tidegate.store import Database, EmbeddedPostgres, Notifications
+from tidegate.store.core.notifications import notify
 
 
 @pytest.fixture

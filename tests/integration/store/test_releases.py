@@ -15,18 +15,17 @@ from tidegate.store import (
     RunState,
     StepCommit,
     acquire,
-    append,
     begin_run,
     channels_of,
     close_run,
     commit_step,
-    facts_of,
     message_id,
     released,
     task_topic,
     unreleased,
 )
-from tidegate.store.runs.releases import release
+from tidegate.store.runs.channels import append
+from tidegate.store.runs.releases import facts_of, release
 
 LEFT, RIGHT = ChannelName("map/0", "sum/0"), ChannelName("map/1", "sum/0")
 

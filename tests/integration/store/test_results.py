@@ -15,7 +15,6 @@ from tidegate.store import (
     SinkPublication,
     StepCommit,
     acquire,
-    append,
     begin_run,
     close_run,
     commit_step,
@@ -29,6 +28,7 @@ from tidegate.store import (
     to_reclaim,
     unfinished_among,
 )
+from tidegate.store.runs.channels import append
 
 INTO, OUT = ChannelName("head", "scan/0"), ChannelName("scan/0", "collect")
 

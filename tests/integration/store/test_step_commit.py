@@ -13,7 +13,6 @@ from tidegate.dataflow import Batch, Event
 from tidegate.errors import ChannelConflict, Fenced
 from tidegate.store import (
     ChannelName,
-    CommitOutcome,
     CursorAdvance,
     Database,
     Lease,
@@ -24,7 +23,6 @@ from tidegate.store import (
     SinkPublication,
     StepCommit,
     acquire,
-    append,
     begin_run,
     channels_of,
     close_run,
@@ -40,6 +38,8 @@ from tidegate.store import (
     task_topic,
     unread,
 )
+from tidegate.store.runs.channels import append
+from tidegate.store.runs.step_commit import CommitOutcome
 
 INTO, OUT = ChannelName("head", "s1"), ChannelName("s1", "s2")
 

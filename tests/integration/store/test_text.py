@@ -14,7 +14,6 @@ from tidegate.store import (
     ChannelName,
     RunFailure,
     RunState,
-    append,
     begin_run,
     close_run,
     fail_runs,
@@ -23,6 +22,7 @@ from tidegate.store import (
 )
 from tidegate.store.checkpoints import checkpoints as checkpoint_store
 from tidegate.store.core.text import MOST_CHARACTERS, plain, storable
+from tidegate.store.runs.channels import append
 from tidegate.store.runs.message_codec import as_json
 
 ANY_TEXT = st.text(st.one_of(st.sampled_from("\0\\0\ud800\udfff\uffff"), st.characters(codec=None)))

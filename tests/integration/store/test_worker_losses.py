@@ -5,17 +5,9 @@ from __future__ import annotations
 import psycopg
 
 from tidegate.dataflow import Event
-from tidegate.store import (
-    ChannelName,
-    Lease,
-    RunInfo,
-    append,
-    begin_run,
-    message_id,
-    release,
-    task_topic,
-)
-from tidegate.store.core.leases import expire
+from tidegate.store import ChannelName, Lease, RunInfo, begin_run, message_id, task_topic
+from tidegate.store.core.leases import expire, release
+from tidegate.store.runs.channels import append
 from tidegate.store.runs.worker_losses import (
     TaskAcquisition,
     acquire_task,

@@ -147,7 +147,7 @@ def begin(database: Database, run: RunInfo, *, unaligned: bool = False) -> int:
             run=run,
             id=CheckpointId.new(),
             unpublished=unaligned,
-            patience=0.0 if unaligned else None,
+            alignment_timeout=0.0 if unaligned else None,
         )
     )
     if number is None:

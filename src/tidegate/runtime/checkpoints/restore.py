@@ -93,7 +93,7 @@ def _restart(connection: Connection, task_graph: TaskGraph, run: RunInfo, number
 def _damaged(database: Database, storage: FileStorage, run: RunInfo, number: int) -> list[str]:
     """The files of a checkpoint, and of later chunks, that are missing or have changed."""
     checksums = database.transact(lambda c: restore_store.file_checksums(c, run, number))
-    behind = database.transact(lambda c: restore_store.files_behind(c, run, number))
+    behind = database.transact(lambda c: restore_store.files_after(c, run, number))
     expected = behind | {checksum.path: checksum for checksum in checksums}
     return [
         file for file, checksum in expected.items() if not _is_intact(storage.find(file), checksum)

@@ -130,7 +130,7 @@ class CheckpointCoordinator:
                         run,
                         checkpoint_id,
                         unpublished=is_unpublished,
-                        patience=patience,
+                        alignment_timeout=patience,
                     )
             case ChangeState(to):
                 checkpoint_store.advance(connection, run, number, to)

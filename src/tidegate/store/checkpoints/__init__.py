@@ -1,1 +1,1 @@
-"""Checkpoints: their rows, task state, restore."""
+"""Checkpoints of runs: their rows, task state, unaligned checkpoints, restore."""

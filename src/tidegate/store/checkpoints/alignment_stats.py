@@ -1,4 +1,4 @@
-"""How long tasks held the barriers of a run's cuts, and for whom; for those who tune a pipeline."""
+"""How long tasks aligned the barriers of a run's checkpoints, and for which upstream task."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidegate.store.runs.runs import RunInfo
 
 @dataclass(frozen=True, slots=True)
 class TaskAlignment:
-    """The barrier of one cut at one task."""
+    """The alignment of one checkpoint at one task."""
 
     number: int
     task: str
     waited: float
-    """Seconds from the first to the last copy."""
+    """Seconds from the first to the last copy of the barrier."""
     last: str
-    """Who brought the last copy."""
+    """The upstream task that delivered the last copy."""
 
 
 def alignments_of(connection: psycopg.Connection, run: RunInfo) -> list[TaskAlignment]:
-    """Of all cuts of a run that are remembered, the oldest first; tasks with one input included."""
+    """The alignments of all retained checkpoints, oldest first; also of tasks with one input."""
     rows = connection.execute(_SQL["alignments_of"].sql, {"run": run.id})
     return [TaskAlignment(*row) for row in rows]
 

@@ -1,6 +1,6 @@
--- How long tasks held the barriers of checkpoints.
+-- Durations of alignments.
 
--- name: alignments_of — For every checkpoint of a run and every task: how long it held, who came last.
+-- name: alignments_of — By checkpoint and task: the duration, and the upstream task that came last.
 SELECT acknowledgement.number, task, alignment_seconds, coalesce(last_upstream, '')
 FROM tidegate.acknowledgement
 JOIN tidegate.checkpoint USING (run_id, number)

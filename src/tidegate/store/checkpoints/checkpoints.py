@@ -1,9 +1,9 @@
 """Checkpoints in PostgreSQL: triggered, injected, acknowledged, and committed by one row.
 
-What a task keeps from a barrier on (`StateEntry`) is written by the step in which the barrier
-leaves it, together with its cursors. So a task that is built anew reads its state here and the
-messages behind the barrier on its channels. A state belongs to every checkpoint from the one that
-added it on: taking one costs what has changed, not what there is.
+A task's state (`StateEntry`) is written by the step that forwards the barrier, together with its
+cursors. A restarted task therefore reads its state here and the messages after the barrier from its
+channels. A state entry belongs to every checkpoint from the one that added it: the cost of a
+checkpoint is what has changed since the last one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tidegate.store.runs.runs import ChannelName, RunInfo, closing_topics, lock_
 
 @dataclass(frozen=True, slots=True)
 class FileChecksum:
-    """A file as it has to be found again."""
+    """The expected size and SHA-256 of a file."""
 
     path: str
     bytes: int
@@ -49,7 +49,7 @@ class FileChecksum:
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """Something that a task keeps: for which of its inputs, what, and the files that it names."""
+    """An entry of a task's state: its input, its payload, and the files that it references."""
 
     input: int
     payload: Payload
@@ -58,7 +58,7 @@ class StateEntry:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A barrier has left a task: what the task keeps from here on, what sinks gave up to here."""
+    """A task has forwarded a barrier: the state it adds, and the sink output up to here."""
 
     run: int
     number: int
@@ -66,27 +66,27 @@ class Acknowledgement:
     state: tuple[StateEntry, ...] = ()
     outputs: tuple[StateEntry, ...] = ()
     compacted: tuple[tuple[int, int], ...] = ()
-    """By input the checkpoint up to which what was kept is among `state` in another form."""
+    """By input the checkpoint up to which `state` replaces earlier entries."""
     waited: float = 0.0
-    """Seconds from the first to the last copy."""
+    """Seconds from the first to the last copy of the barrier."""
     last: str = ""
-    """Who brought the last copy."""
+    """The upstream task that delivered the last copy."""
 
     @property
     def bytes(self) -> int:
-        """Of the files that were added."""
+        """Size of the added files."""
         return sum(file.bytes for each in (*self.state, *self.outputs) for file in each.files)
 
 
 @dataclass(frozen=True, slots=True)
 class StateUpdate:
-    """What a task keeps of messages that no barrier has come behind, and its move over them."""
+    """State added outside of a checkpoint, and the cursor from which it was computed."""
 
     run: int
     task: str
     channel: int
     origin: int
-    """Where the channel's cursor stands; elsewhere it was settled before."""
+    """Expected position of the channel's cursor; at another one the update was applied before."""
     state: tuple[StateEntry, ...]
 
 
@@ -103,7 +103,7 @@ class PendingBarrier:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint of a run, for people."""
+    """A checkpoint of a run, with its durations."""
 
     number: int
     id: UUID
@@ -117,11 +117,11 @@ class Checkpoint:
     reason: str | None
     offender: str | None
     is_published: bool = True
-    """Whether sinks show it, if it is a cut; else it only keeps states."""
+    """Whether sinks show it once it is committed; otherwise it stores state only."""
     is_aligned: bool = True
-    """Whether all its barriers were waited for; else it has also what was on its way."""
+    """Whether all barriers were aligned; otherwise it includes in-flight messages."""
     up_to: int | None = None
-    """The least watermark of a source that goes on, in milliseconds since 1970, if one has any."""
+    """The least watermark of its open sources, in milliseconds since 1970, if there is any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +132,11 @@ class CommittedCheckpoint:
     manifest: Mapping[str, Any]
 
 
-# ── beginning ──
+# ── triggering ──
 
 
 def set_checkpoints(connection: psycopg.Connection, run: RunInfo, checkpoints: Checkpoints) -> None:
-    """Say how a run is to be cut."""
+    """Set the checkpoint configuration of a run."""
     connection.execute(
         _SQL["set_checkpoints"].sql, {"run": run.id, "checkpoints": as_json(checkpoints)}
     )
@@ -149,16 +149,21 @@ def trigger(
     id: UUID,
     *,
     unpublished: bool = False,
-    patience: float | None = None,
+    alignment_timeout: float | None = None,
 ) -> int | None:
-    """Begin a checkpoint: its number, or None while another is under way or all sources have ended.
+    """Trigger a checkpoint: its number, or None while one is pending or all sources have ended.
 
-    A quiet one keeps states, and sinks do not show it. After its patience, in seconds, it waits for
-    no barriers. Raises `RunEnded` when the run is closed.
+    An unpublished one stores state only. After the alignment timeout, in seconds, it becomes
+    unaligned. Raises `RunEnded` when the run is closed.
     """
     lock_open(connection, run, "*")
-    asked = {"run": run.id, "id": id, "unpublished": unpublished, "alignment_timeout": patience}
-    row = connection.execute(_SQL["trigger"].sql, asked).fetchone()
+    parameters = {
+        "run": run.id,
+        "id": id,
+        "unpublished": unpublished,
+        "alignment_timeout": alignment_timeout,
+    }
+    row = connection.execute(_SQL["trigger"].sql, parameters).fetchone()
     if row is None:
         return None
     notify(connection, [checkpoint_topic(run.pipeline), monitor_topic(run.pipeline)])
@@ -167,8 +172,8 @@ def trigger(
 
 
 def pending_barriers(connection: psycopg.Connection, pipeline: str) -> list[PendingBarrier]:
-    """The barriers that sources still have to inject."""
-    rows = connection.execute(_SQL["owed"].sql, {"pipeline": pipeline})
+    """The barriers that sources have to inject."""
+    rows = connection.execute(_SQL["pending_barriers"].sql, {"pipeline": pipeline})
     return [PendingBarrier(RunInfo.from_row(*row[:6]), *row[6:]) for row in rows]
 
 
@@ -179,14 +184,14 @@ def inject(
     barrier: CheckpointBarrier,
     channels: Sequence[ChannelName],
 ) -> bool:
-    """Put a source's barrier on its channels; False when it is there, or is not wanted any more."""
+    """Put a barrier on the channels of a source; False when it is there or no longer pending."""
     try:
         lock_open(connection, run, source)
     except RunEnded:
         return False
     number = barrier.checkpoint_id
-    asked = {"run": run.id, "source": source, "number": number}
-    row = connection.execute(_SQL["hold_injection"].sql, asked).fetchone()
+    parameters = {"run": run.id, "source": source, "number": number}
+    row = connection.execute(_SQL["lock_injection"].sql, parameters).fetchone()
     if row is None or not row[0]:
         return False
     message = Barrier.of_checkpoint(barrier, run.key)
@@ -200,7 +205,7 @@ def inject(
             for to in channels
         ],
     )
-    connection.execute(_SQL["note_injected"].sql, asked)
+    connection.execute(_SQL["record_injected"].sql, parameters)
     topics = {task_topic(run.pipeline, channel.to_task) for channel in channels}
     notify(connection, {*topics, monitor_topic(run.pipeline)})
     crash_point("checkpoint.inject.before_commit")
@@ -211,7 +216,7 @@ def inject(
 
 
 def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledgement]) -> None:
-    """Write what tasks say when barriers leave them."""
+    """Write acknowledgements with the state and sink output of tasks."""
     rows = [
         {"run_id": it.run, "number": it.number, "task": it.task, "alignment_seconds": it.waited,
          "last_upstream": it.last, "bytes": it.bytes}
@@ -220,16 +225,16 @@ def acknowledge(connection: psycopg.Connection, given: Collection[Acknowledgemen
     connection.execute(_SQL["acknowledge"].sql, {"given": as_json(rows)})
     changes = (
         ("compact", _compacted(given)),
-        ("remember", _kept(given)),
+        ("add_entries", _entries(given)),
         ("stage", _outputs(given)),
     )
-    for name, kept in changes:
-        if kept:
-            connection.execute(_SQL[name].sql, {"given": as_json(kept)})
+    for name, change in changes:
+        if change:
+            connection.execute(_SQL[name].sql, {"given": as_json(change)})
 
 
 def add_state(connection: psycopg.Connection, given: Collection[StateUpdate]) -> None:
-    """Write what tasks keep though no barrier asks for it: it belongs to later checkpoints only."""
+    """Add state outside of a checkpoint: it belongs to later checkpoints only."""
     rows = [
         {"run_id": it.run, "task": it.task, "channel": it.channel, "origin": it.origin,
          "position": position, "input": each.input, "payload": each.payload, "files": each.files}
@@ -247,7 +252,7 @@ def _compacted(given: Collection[Acknowledgement]) -> list[dict[str, object]]:
     ]
 
 
-def _kept(given: Collection[Acknowledgement]) -> list[dict[str, object]]:
+def _entries(given: Collection[Acknowledgement]) -> list[dict[str, object]]:
     return [
         {"task": it.task, **_row(it, position, each)}
         for it in given
@@ -259,14 +264,14 @@ def _outputs(given: Collection[Acknowledgement]) -> list[dict[str, object]]:
     return [_row(it, position, each) for it in given for position, each in enumerate(it.outputs)]
 
 
-def _row(it: Acknowledgement, position: int, kept: StateEntry) -> dict[str, object]:
+def _row(it: Acknowledgement, position: int, entry: StateEntry) -> dict[str, object]:
     return {
         "run_id": it.run,
         "number": it.number,
         "position": position,
-        "input": kept.input,
-        "payload": kept.payload,
-        "files": kept.files,
+        "input": entry.input,
+        "payload": entry.payload,
+        "files": entry.files,
     }
 
 
@@ -287,7 +292,7 @@ def state_of(connection: psycopg.Connection, run: RunInfo, task: str) -> list[Re
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnCheckpoints:
-    """The checkpoints of a run whose barriers mean nothing any more."""
+    """The checkpoints of a run whose barriers are to be ignored."""
 
     up_to: int = 0
     """All up to here."""
@@ -300,8 +305,8 @@ class WithdrawnCheckpoints:
 def withdrawn_checkpoints(
     connection: psycopg.Connection, runs: Collection[int]
 ) -> dict[int, WithdrawnCheckpoints]:
-    """By run the checkpoints that were given up, or wait for nobody any more."""
-    rows = connection.execute(_SQL["withdrawn_among"].sql, {"runs": list(runs)})
+    """By run the checkpoints that were aborted or became unaligned."""
+    rows = connection.execute(_SQL["withdrawn"].sql, {"runs": list(runs)})
     return {run: WithdrawnCheckpoints(up_to, frozenset(also)) for run, up_to, also in rows}
 
 
@@ -311,7 +316,7 @@ def withdrawn_checkpoints(
 def runs_to_checkpoint(
     connection: psycopg.Connection, pipeline: str
 ) -> list[tuple[RunInfo, CheckpointFacts]]:
-    """The runs that are cut or have a checkpoint under way, with what is known of each."""
+    """The runs with periodic checkpoints or a pending one, with the facts of each."""
     rows = connection.execute(_SQL["runs_to_checkpoint"].sql, {"pipeline": pipeline}).fetchall()
     return [_checkpoint_facts(connection, *row) for row in rows]
 
@@ -340,7 +345,7 @@ def _pending(connection: psycopg.Connection, run: RunInfo) -> PendingCheckpoint 
     row = connection.execute(_SQL["pending"].sql, {"run": run.id}).fetchone()
     if row is None:
         return None
-    number, _, state, age, complete_for, owing, acknowledged, patience = row
+    number, _, state, age, complete_for, owing, acknowledged, alignment_timeout = row
     return PendingCheckpoint(
         number,
         CheckpointState(state),
@@ -349,34 +354,34 @@ def _pending(connection: psycopg.Connection, run: RunInfo) -> PendingCheckpoint 
         frozenset(acknowledged),
         tuple(_waiting(connection, run, number)),
         complete_for,
-        patience,
+        alignment_timeout,
     )
 
 
 def _waiting(connection: psycopg.Connection, run: RunInfo, number: int) -> Iterator[WaitingTask]:
-    asked = {"run": run.id, "number": number}
-    rows = connection.execute(_SQL["waiting"].sql, asked).fetchall()
-    for task, its in groupby(rows, key=itemgetter(0)):
-        channels = [*its]
-        missing = tuple(upstream for _, upstream, is_here, _ in channels if not is_here)
+    parameters = {"run": run.id, "number": number}
+    rows = connection.execute(_SQL["waiting"].sql, parameters).fetchall()
+    for task, group in groupby(rows, key=itemgetter(0)):
+        channels = [*group]
+        missing = tuple(upstream for _, upstream, has_arrived, _ in channels if not has_arrived)
         yield WaitingTask(task, missing, channels[0][3])
 
 
 def advance(connection: psycopg.Connection, run: RunInfo, number: int, to: CheckpointState) -> None:
-    """Note how far a checkpoint has come."""
-    asked = {"run": run.id, "number": number, "state": to.value}
-    connection.execute(_SQL["advance"].sql, asked)
+    """Set the state of a pending checkpoint."""
+    parameters = {"run": run.id, "number": number, "state": to.value}
+    connection.execute(_SQL["advance"].sql, parameters)
 
 
 def abort(
     connection: psycopg.Connection, run: RunInfo, number: int, reason: str, offender: str
 ) -> bool:
-    """Give a checkpoint up and tell the run's tasks; False when it was over before."""
-    said = {"reason": storable(reason), "offender": storable(offender)}
-    asked = {"run": run.id, "number": number, **said}
-    if not connection.execute(_SQL["abort"].sql, asked).rowcount:
+    """Abort a checkpoint and notify the run's tasks; False when it was settled before."""
+    texts = {"reason": storable(reason), "offender": storable(offender)}
+    parameters = {"run": run.id, "number": number, **texts}
+    if not connection.execute(_SQL["abort"].sql, parameters).rowcount:
         return False
-    for name in ("drop_outputs", "note_in_flight", "drop_in_flight"):
+    for name in ("drop_outputs", "record_unused", "drop_in_flight"):
         connection.execute(_SQL[name].sql, {"run": run.id, "number": number})
     notify(connection, closing_topics(connection, [run.id]))
     crash_point("checkpoint.abort.before_commit")
@@ -386,20 +391,20 @@ def abort(
 def commit(
     connection: psycopg.Connection, run: RunInfo, number: int, versions: Mapping[str, str]
 ) -> bool:
-    """Make a checkpoint a cut, by one row; False when it was over before."""
-    asked = {"run": run.id, "number": number, "versions": as_json(versions)}
-    if not connection.execute(_SQL["commit"].sql, asked).rowcount:
+    """Commit a checkpoint by one row; False when it was settled before."""
+    parameters = {"run": run.id, "number": number, "versions": as_json(versions)}
+    if not connection.execute(_SQL["commit"].sql, parameters).rowcount:
         return False
     notify(connection, [run_topic(run.pipeline)])
     crash_point("checkpoint.commit.before_commit")
     return True
 
 
-# ── looking ──
+# ── reading ──
 
 
 def checkpoints_of(connection: psycopg.Connection, run: RunInfo) -> list[Checkpoint]:
-    """All checkpoints of a run that are remembered, the oldest first."""
+    """The retained checkpoints of a run, the oldest first."""
     rows = connection.execute(_SQL["checkpoints_of"].sql, {"run": run.id})
     return [_checkpoint(*row) for row in rows]
 
@@ -415,9 +420,9 @@ def committed_checkpoint(
     *,
     published: bool = False,
 ) -> CommittedCheckpoint | None:
-    """A cut of a run, by default the latest (`published`: that sinks show); None without one."""
-    asked = {"run": run.id, "number": number, "published": published}
-    row = connection.execute(_SQL["manifest_of"].sql, asked).fetchone()
+    """A committed checkpoint, by default the latest (`published`: the latest published one)."""
+    parameters = {"run": run.id, "number": number, "published": published}
+    row = connection.execute(_SQL["manifest_of"].sql, parameters).fetchone()
     return CommittedCheckpoint(*row) if row else None
 
 
@@ -425,8 +430,8 @@ def sink_results(
     connection: psycopg.Connection, run: RunInfo, collector: str, number: int
 ) -> list[SinkResult]:
     """The results of all sinks at a checkpoint, from the state of the result collector."""
-    asked = {"run": run.id, "task": collector, "number": number}
-    rows = connection.execute(_SQL["sink_results"].sql, asked)
+    parameters = {"run": run.id, "task": collector, "number": number}
+    rows = connection.execute(_SQL["sink_results"].sql, parameters)
     return [msgspec.convert(payload, SinkResult) for (payload,) in rows]
 
 

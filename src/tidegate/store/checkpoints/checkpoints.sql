@@ -1,10 +1,9 @@
--- Checkpoints: one point in every channel of a run, and what was there.
--- Locks are taken as everywhere: runs first, then sources and checkpoints, then channels.
+-- Checkpoints. Lock order: runs, sources and checkpoints, channels.
 
--- name: set_checkpoints — Say how a run is to be checkpoint.
+-- name: set_checkpoints — Set the checkpoint configuration of a run.
 UPDATE tidegate.run SET checkpoints = %(checkpoints)s::jsonb WHERE id = %(run)s;
 
--- name: trigger — Begin a checkpoint unless one is under way or every source has ended.
+-- name: trigger — Trigger a checkpoint unless one is pending or every source has ended.
 INSERT INTO tidegate.checkpoint (run_id, number, id, epoch, unpublished, alignment_timeout)
 SELECT
     %(run)s, coalesce(max(number), 0) + 1, %(id)s, coalesce(max(epoch), 0) + 1, %(unpublished)s,
@@ -15,7 +14,7 @@ HAVING EXISTS (SELECT FROM tidegate.source WHERE run_id = %(run)s AND ended_at I
 ON CONFLICT DO NOTHING
 RETURNING number;
 
--- name: owed — The barriers that sources of a pipeline's runs have to inject.
+-- name: pending_barriers — The barriers that sources of a pipeline's runs have to inject.
 SELECT
     run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause,
     source.name, checkpoint.number, checkpoint.epoch, checkpoint.unpublished
@@ -28,7 +27,7 @@ WHERE checkpoint.state NOT IN ('committed', 'aborted')
     AND checkpoint.alignment_timeout IS DISTINCT FROM 0
 ORDER BY run.id, source.name;
 
--- name: hold_injection — Whether a source still has to inject this barrier; it stays so.
+-- name: lock_injection — Whether a source still has to inject this barrier; locked until the commit.
 SELECT source.injected < checkpoint.number AND source.ended_at IS NULL
 FROM tidegate.checkpoint
 JOIN tidegate.source ON source.run_id = checkpoint.run_id AND source.name = %(source)s
@@ -37,10 +36,10 @@ WHERE checkpoint.run_id = %(run)s AND checkpoint.number = %(number)s
 FOR NO KEY UPDATE OF source
 FOR SHARE OF checkpoint;
 
--- name: note_injected — Remember the last barrier of a source.
+-- name: record_injected — Record the last barrier of a source.
 UPDATE tidegate.source SET injected = %(number)s WHERE run_id = %(run)s AND name = %(source)s;
 
--- name: acknowledge — What tasks say when a barrier leaves them; those of closed runs say nothing.
+-- name: acknowledge — Record which tasks have forwarded a barrier; closed runs are skipped.
 INSERT INTO tidegate.acknowledgement (run_id, number, task, alignment_seconds, last_upstream, bytes)
 SELECT
     given.run_id, given.number, given.task, given.alignment_seconds, given.last_upstream, given.bytes
@@ -54,7 +53,7 @@ WHERE run.state = 'open'
 FOR KEY SHARE OF checkpoint
 ON CONFLICT DO NOTHING;
 
--- name: remember — What tasks keep from a barrier on.
+-- name: add_entries — Add state at a barrier.
 INSERT INTO tidegate.task_state (run_id, task, number, position, input, payload, files)
 SELECT given.run_id, given.task, given.number, given.position, given.input, given.payload, given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
@@ -65,9 +64,9 @@ JOIN tidegate.run ON run.id = given.run_id
 WHERE run.state = 'open'
 ON CONFLICT DO NOTHING;
 
--- name: add_state — What tasks keep of messages that no barrier has come behind, if it is not there.
--- It belongs to the checkpoints after all that the task has passed on or that became unaligned.
--- Places of what is kept at a barrier begin at 0, of this far behind that.
+-- name: add_state — Add state outside of a checkpoint, unless it was added before.
+-- It belongs to the checkpoints after the last one that the task has acknowledged or that is unaligned.
+-- Positions of state at a barrier start at 0, these at 1000000000.
 INSERT INTO tidegate.task_state (run_id, task, number, position, input, payload, files)
 SELECT given.run_id, given.task, next.number, start.position + given.position, given.input, given.payload,
     given.files
@@ -89,7 +88,7 @@ CROSS JOIN LATERAL (
     WHERE run_id = given.run_id AND task = given.task AND number = next.number
 ) AS start;
 
--- name: compact — What tasks kept of an input up to a checkpoint is held by rows of a later one.
+-- name: compact — Mark state of an input as replaced by that of a later checkpoint.
 UPDATE tidegate.task_state
 SET removed = given.number
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
@@ -98,7 +97,7 @@ FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
 WHERE task_state.run_id = given.run_id AND task_state.task = given.task AND task_state.input = given.input
     AND task_state.number <= given.up_to AND task_state.removed IS NULL;
 
--- name: stage — What sinks gave for one checkpoint; visible when that is committed.
+-- name: stage — Add sink output of one checkpoint; visible when it is committed.
 INSERT INTO tidegate.sink_output (run_id, number, position, payload, files)
 SELECT given.run_id, given.number, given.position, given.payload, given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (
@@ -110,14 +109,14 @@ WHERE run.state = 'open'
 FOR KEY SHARE OF checkpoint
 ON CONFLICT DO NOTHING;
 
--- name: state_of — What a task of a run keeps, in the order in which it came.
+-- name: state_of — The state of a task, in the order in which it was added.
 SELECT input, number, payload::text
 FROM tidegate.task_state
 WHERE run_id = %(run)s AND task = %(task)s AND removed IS NULL
 ORDER BY number, position;
 
--- name: withdrawn_among — The checkpoints of runs whose barriers mean nothing any more.
--- All up to one that alignment_seconds no longer, and later ones that were given up.
+-- name: withdrawn — The checkpoints of runs whose barriers are to be ignored.
+-- These are all up to the last unaligned one, and later aborted ones.
 SELECT run.id, run.last_unaligned, ARRAY(
     SELECT number FROM tidegate.checkpoint
     WHERE run_id = run.id AND state = 'aborted' AND number > run.last_unaligned
@@ -126,8 +125,8 @@ SELECT run.id, run.last_unaligned, ARRAY(
 FROM tidegate.run
 WHERE run.id = ANY(%(runs)s::bigint[]);
 
--- name: runs_to_checkpoint — The runs of a pipeline that are checkpoint, or have a checkpoint under way.
--- This is asked often, and most runs are closed: those of interest are found by indexes.
+-- name: runs_to_checkpoint — The runs of a pipeline with periodic checkpoints or a pending one.
+-- Runs often, while most runs are closed: candidates are found by indexes.
 WITH concerned AS (
     SELECT id FROM tidegate.run
     WHERE pipeline = %(pipeline)s AND state = 'open' AND checkpoints IS NOT NULL
@@ -151,7 +150,7 @@ SELECT
     EXISTS (SELECT FROM tidegate.source WHERE run_id = run.id AND ended_at IS NULL),
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.triggered_at))::float8,
     extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.settled_at))::float8,
-    extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.shown_at))::float8,
+    extract(epoch FROM clock_timestamp() - greatest(run.begun_at, past.published_at))::float8,
     coalesce(past.failures, 0), coalesce(past.unaligned, 0)
 FROM concerned
 JOIN tidegate.run USING (id)
@@ -159,7 +158,7 @@ LEFT JOIN LATERAL (
     SELECT
         max(triggered_at) AS triggered_at,
         max(settled_at) AS settled_at,
-        max(settled_at) FILTER (WHERE state = 'committed' AND NOT unpublished) AS shown_at,
+        max(settled_at) FILTER (WHERE state = 'committed' AND NOT unpublished) AS published_at,
         count(*) FILTER (
             WHERE state = 'aborted' AND settled_at > run.begun_at AND number > coalesce(
                 (SELECT max(number) FROM tidegate.checkpoint AS good
@@ -195,7 +194,7 @@ SELECT
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state NOT IN ('committed', 'aborted');
 
--- name: waiting — Where a barrier waits: the channels into tasks that some channel has brought it to.
+-- name: waiting — The tasks that align a barrier, with their channels and whether it has arrived there.
 WITH arrived AS (
     SELECT channel.id, channel.to_task, message.sent_at
     FROM tidegate.channel
@@ -221,7 +220,7 @@ WHERE channel.run_id = %(run)s AND channel.to_task IN (SELECT to_task FROM arriv
     )
 ORDER BY channel.to_task, channel.from_task;
 
--- name: advance — Where a checkpoint has come to, unless it is over.
+-- name: advance — Set the state of a pending checkpoint.
 UPDATE tidegate.checkpoint
 SET state = %(state)s,
     injected_at = CASE WHEN %(state)s = 'injected' THEN clock_timestamp() ELSE injected_at END,
@@ -231,21 +230,21 @@ SET state = %(state)s,
     END
 WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
 
--- name: abort — Give a checkpoint up; the first reason is the one kept.
+-- name: abort — Abort a pending checkpoint; it keeps the first reason.
 UPDATE tidegate.checkpoint
 SET state = 'aborted', settled_at = clock_timestamp(), reason = %(reason)s, offender = %(offender)s
 WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
 
--- name: note_in_flight — The files of what was on its way at a checkpoint lose a name.
+-- name: record_unused — Record the files of in-flight messages as unused.
 INSERT INTO tidegate.unused_file (run_id, file)
 SELECT DISTINCT run_id, jsonb_path_query(payload, '$.**.files[*]') #>> '{}'
 FROM tidegate.in_flight_message WHERE run_id = %(run)s AND number = %(number)s
 ON CONFLICT DO NOTHING;
 
--- name: drop_in_flight — Forget what was on its way at a checkpoint.
+-- name: drop_in_flight — Remove the in-flight messages of a checkpoint.
 DELETE FROM tidegate.in_flight_message WHERE run_id = %(run)s AND number = %(number)s;
 
--- name: drop_outputs — Forget what sinks gave for a checkpoint.
+-- name: drop_outputs — Remove the sink output of a checkpoint.
 DELETE FROM tidegate.sink_output WHERE run_id = %(run)s AND number = %(number)s;
 
 -- name: commit — The one row by which a checkpoint becomes visible, with all of its sinks.
@@ -301,16 +300,16 @@ SET state = 'committed', settled_at = clock_timestamp(),
     )
 WHERE run_id = %(run)s AND number = %(number)s AND state NOT IN ('committed', 'aborted');
 
--- name: checkpoints_of — All checkpoints of a run, with who kept its barrier longest.
+-- name: checkpoints_of — The checkpoints of a run, each with the task that delayed its barrier most.
 SELECT
     checkpoint.number, checkpoint.id, checkpoint.epoch, checkpoint.state,
     checkpoint.triggered_at,
     extract(epoch FROM coalesce(settled_at, clock_timestamp()) - triggered_at)::float8,
     coalesce(acknowledged.alignment_seconds, 0), (coalesce(acknowledged.bytes, 0) + in_flight.bytes)::bigint,
     acknowledged.slowest, reason, offender, NOT unpublished, NOT unaligned,
-    (SELECT min((it.value ->> 'watermark')::bigint)
-     FROM jsonb_each(manifest -> 'sources') AS it
-     WHERE NOT (it.value ->> 'ended')::boolean)
+    (SELECT min((source.value ->> 'watermark')::bigint)
+     FROM jsonb_each(manifest -> 'sources') AS source
+     WHERE NOT (source.value ->> 'ended')::boolean)
 FROM tidegate.checkpoint
 LEFT JOIN LATERAL (
     SELECT
@@ -337,7 +336,7 @@ WHERE checkpoint.run_id = %(run)s
 ORDER BY checkpoint.number;
 
 -- name: manifest_of — The manifest of a committed checkpoint, by default the latest.
--- It stays until the commit, with all that its sinks gave.
+-- Locked until the commit, so that its sink output stays.
 SELECT number, manifest
 FROM tidegate.checkpoint
 WHERE run_id = %(run)s AND state = 'committed' AND number = coalesce(%(number)s, number)
@@ -346,7 +345,7 @@ ORDER BY number DESC
 LIMIT 1
 FOR KEY SHARE;
 
--- name: sink_results — What the collecting end had for all sinks at a checkpoint.
+-- name: sink_results — The results of all sinks at a checkpoint, from the state of the collector.
 SELECT payload
 FROM (
     SELECT number, position, payload

@@ -1,9 +1,9 @@
-"""Restoring: a run begins again at one of its cuts, as another incarnation under the same name.
+"""Restore: a run continues from one of its checkpoints, as another incarnation of its name.
 
-The new incarnation has the states of the cut, on its channels what was on its way there, and on
-those of its sources what was delivered behind it. Whatever still works for the old one finds a
-closed run: its writes change nothing. A task that had ended before the cut stays ended: its END is
-put on the channels out of it.
+The new incarnation has the state of the checkpoint, its in-flight messages on the channels, and the
+chunks delivered after it on the channels of the sources. The old run is closed, so that late writes
+for it change nothing. A task that had ended before the checkpoint stays ended: its END is put on
+its outgoing channels.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class ChannelGraph:
 
 
 def file_checksums(connection: psycopg.Connection, run: RunInfo, number: int) -> list[FileChecksum]:
-    """The files that the states of a cut name, as they have to be found."""
+    """The checksums of the files of a checkpoint."""
     rows = connection.execute(_SQL["checksums"].sql, {"run": run.id, "number": number})
     return [FileChecksum(*row) for row in rows]
 
 
-def files_behind(
+def files_after(
     connection: psycopg.Connection, run: RunInfo, number: int
 ) -> dict[str, FileChecksum | None]:
-    """The files of the chunks that were delivered behind a cut; None where one was not sealed."""
-    rows = connection.execute(_SQL["behind"].sql, {"run": run.id, "number": number})
+    """The files of the chunks after a checkpoint; None for a file without a checksum."""
+    rows = connection.execute(_SQL["files_after"].sql, {"run": run.id, "number": number})
     return {
         file: FileChecksum(file, size, sha256) if sha256 else None for file, sha256, size in rows
     }
@@ -67,12 +67,12 @@ def files_behind(
 def restore(
     connection: psycopg.Connection, earlier: RunInfo, number: int, graph: ChannelGraph
 ) -> RunInfo:
-    """Begin a run again at a cut. It is closed if it was open, and its name goes on.
+    """Restore a run from a checkpoint under the same name; the run is closed if it is open.
 
-    Raises `UnknownCheckpoint` when there is no such cut, or not any more.
+    Raises `UnknownCheckpoint` when the checkpoint does not exist or was retired.
     """
-    _hold_checkpoint(connection, earlier, number)
-    close_run(connection, earlier, RunState.CANCELLED, f"it was restored to cut {number}")
+    _lock_checkpoint(connection, earlier, number)
+    close_run(connection, earlier, RunState.CANCELLED, f"it was restored to checkpoint {number}")
     run = begin_run(
         connection,
         earlier.pipeline,
@@ -81,8 +81,8 @@ def restore(
         sources=tuple(graph.sources),
         plan=graph.plan,
     )
-    asked = {"run": earlier.id, "number": number}
-    tasks = [task for (task,) in connection.execute(_SQL["acknowledged_by"].sql, asked)]
+    parameters = {"run": earlier.id, "number": number}
+    tasks = [task for (task,) in connection.execute(_SQL["acknowledged_by"].sql, parameters)]
     _copy(connection, run, earlier, number, tasks)
     sent = [*_replayed(connection, run, number, graph), *_ends(connection, run, graph, tasks)]
     put(connection, _on_channels(connection, run, graph, sent))
@@ -92,16 +92,16 @@ def restore(
     return run
 
 
-def _hold_checkpoint(connection: psycopg.Connection, run: RunInfo, number: int) -> None:
-    """It was there when somebody looked; from here on it stays."""
+def _lock_checkpoint(connection: psycopg.Connection, run: RunInfo, number: int) -> None:
+    """Raise `UnknownCheckpoint` unless it is committed; locked until the commit."""
     if committed_checkpoint(connection, run, number) is None:
-        every = checkpoints_of(connection, run)
-        known = [str(it.number) for it in every if it.state is CheckpointState.COMMITTED]
-        raise UnknownCheckpoint(run.name, f"cut {number}", listed(known))
+        committed = CheckpointState.COMMITTED
+        known = [str(it.number) for it in checkpoints_of(connection, run) if it.state is committed]
+        raise UnknownCheckpoint(run.name, f"checkpoint {number}", listed(known))
 
 
 def successor_of(connection: psycopg.Connection, run: RunInfo) -> RunInfo | None:
-    """The run that goes on for this one since it was restored, if it was."""
+    """The latest run that was restored from this one, if any."""
     row = connection.execute(_SQL["successor"].sql, {"run": run.id}).fetchone()
     return RunInfo.from_row(*row) if row else None
 
@@ -113,7 +113,7 @@ def _copy(
     number: int,
     tasks: Collection[str],
 ) -> None:
-    asked = {"run": run.id, "earlier": earlier.id, "number": number, "tasks": list(tasks)}
+    parameters = {"run": run.id, "earlier": earlier.id, "number": number, "tasks": list(tasks)}
     for name in (
         "inherit",
         "copy_sources",
@@ -125,29 +125,31 @@ def _copy(
         "copy_in_flight",
         "copy_releases",
     ):
-        connection.execute(_SQL[name].sql, asked)
+        connection.execute(_SQL[name].sql, parameters)
 
 
 _Message = tuple[ChannelName, tuple[str | int, ...], StreamMessage | None]
-"""A channel, what makes the id of the message, and the message; None is END."""
+"""A channel, the cause from which the message id is derived, and the message; None is END."""
 
 
 def _replayed(
     connection: psycopg.Connection, run: RunInfo, number: int, graph: ChannelGraph
 ) -> Iterator[_Message]:
-    """What was on its way, what sources had said about time, and what came behind the cut."""
+    """In-flight messages, the watermarks of sources, and the chunks after the checkpoint."""
     for it in in_flight(connection, run, number):
         yield (
             it.channel,
             (it.channel.from_task, it.channel.input, "in flight", it.position),
             it.message,
         )
-    asked = {"run": run.id, "number": number}
-    times: dict[str, int] = dict(connection.execute(_SQL["watermarks_at"].sql, asked).fetchall())
+    parameters = {"run": run.id, "number": number}
+    times: dict[str, int] = dict(
+        connection.execute(_SQL["watermarks_at"].sql, parameters).fetchall()
+    )
     for source, time in times.items():
         yield from _watermarks(run, graph, source, time, "checkpoint")
     for source, at, sha256, rows, size, files, *rest in connection.execute(
-        _SQL["chunks_behind"].sql, asked
+        _SQL["chunks_after"].sql, parameters
     ).fetchall():
         chunk = Chunk(source, at, sha256, rows, size, tuple(files), *rest)
         for channels in graph.sources[source]:
@@ -161,7 +163,7 @@ def _replayed(
 def _watermarks(
     run: RunInfo, graph: ChannelGraph, source: str, time: int, since: str | int
 ) -> Iterator[_Message]:
-    """On all channels of a source, as when it was delivered."""
+    """A watermark on all channels of a source."""
     for channels in graph.sources[source]:
         for channel in channels:
             yield channel, (source, since, "watermark"), Watermark(time, run.key)
@@ -170,7 +172,7 @@ def _watermarks(
 def _ends(
     connection: psycopg.Connection, run: RunInfo, graph: ChannelGraph, tasks: Collection[str]
 ) -> Iterator[_Message]:
-    """Of sources that have ended, and of tasks that had ended before the cut."""
+    """END of sources that have ended, and of tasks that had ended before the checkpoint."""
     for (source,) in connection.execute(_SQL["ended_sources"].sql, {"run": run.id}).fetchall():
         for channels in graph.sources[source]:
             for channel in channels:

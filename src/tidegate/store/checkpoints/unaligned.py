@@ -1,14 +1,12 @@
-"""Checkpoints that wait no longer: what is on its way belongs to them.
+"""Unaligned checkpoints: they include the messages in flight instead of waiting for barriers.
 
-Channels are in PostgreSQL, and so is how far each has been read. So where a barrier has not come
-yet nobody has to wait for it: while a run is held alone, for some milliseconds, its cursors and
-what waits behind them are a point of the run as good as any. A task that has passed the barrier on
-stands there, with what it kept; every other one stands where its last step left it, and what it has
-not read is kept as in flight. A source that had no barrier is cut behind its last chunk, whether or
-not it would ever have injected one.
+Channels and cursors are in PostgreSQL. While a run is locked exclusively, for some milliseconds,
+its cursors and the unread messages after them are a consistent point of the run. A task that has
+forwarded the barrier is at that barrier, with the state it stored; every other task is where its
+last step left it, and its unread messages are stored as in flight. A source without a barrier is at
+its last chunk.
 
-From there on the barriers of this checkpoint mean nothing any more, just as those of one that was
-given up.
+From then on the barriers of this checkpoint are ignored, like those of an aborted one.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from tidegate.store.runs.runs import ChannelName, RunInfo, closing_topics
 
 @dataclass(frozen=True, slots=True)
 class InFlightMessage:
-    """A message that was on its way."""
+    """A message that was in flight at a checkpoint."""
 
     channel: ChannelName
     position: int
@@ -39,13 +37,13 @@ class InFlightMessage:
 
 
 def unalign(connection: psycopg.Connection, run: RunInfo, number: int) -> bool:
-    """Let a checkpoint wait no longer; False when it is over, or waits for nobody already."""
-    asked = {"run": run.id, "number": number}
-    is_open = connection.execute(_SQL["hold_alone"].sql, asked).fetchone()
-    if not (is_open and is_open[0]) or not connection.execute(_SQL["mark"].sql, asked).rowcount:
+    """Make a pending checkpoint unaligned; False when it is settled or unaligned already."""
+    parameters = {"run": run.id, "number": number}
+    row = connection.execute(_SQL["lock_run"].sql, parameters).fetchone()
+    if not (row and row[0]) or not connection.execute(_SQL["mark"].sql, parameters).rowcount:
         return False
-    for name in ("note", "checkpoint_sources", "keep_in_flight", "pass_by"):
-        connection.execute(_SQL[name].sql, asked)
+    for name in ("record", "mark_sources", "store_in_flight", "acknowledge_all"):
+        connection.execute(_SQL[name].sql, parameters)
     notify(connection, {*closing_topics(connection, [run.id]), monitor_topic(run.pipeline)})
     crash_point("checkpoint.unalign.before_commit")
     return True
@@ -54,9 +52,9 @@ def unalign(connection: psycopg.Connection, run: RunInfo, number: int) -> bool:
 def without_checksum(
     connection: psycopg.Connection, run: RunInfo, number: int
 ) -> dict[int, list[str]]:
-    """The files of what was on its way, by position, that nobody has sealed yet."""
-    asked = {"run": run.id, "number": number}
-    return dict(connection.execute(_SQL["without_checksum"].sql, asked).fetchall())
+    """The files of in-flight messages that have no checksums yet, by position."""
+    parameters = {"run": run.id, "number": number}
+    return dict(connection.execute(_SQL["without_checksum"].sql, parameters).fetchall())
 
 
 def checksum(
@@ -65,7 +63,7 @@ def checksum(
     number: int,
     checksums: Mapping[int, Sequence[FileChecksum]],
 ) -> None:
-    """Remember how the files of what was on its way have to be found."""
+    """Store the checksums of files of in-flight messages."""
     given = as_json(
         [{"position": position, "files": files} for position, files in checksums.items()]
     )
@@ -73,7 +71,7 @@ def checksum(
 
 
 def in_flight(connection: psycopg.Connection, run: RunInfo, number: int) -> list[InFlightMessage]:
-    """What was on its way, in the order in which each channel had it; messages are of this run."""
+    """The messages in flight at a checkpoint, in the order of their channels."""
     rows = connection.execute(_SQL["in_flight"].sql, {"run": run.id, "number": number})
     return [
         InFlightMessage(ChannelName(*way), position, decode(kind, payload, run.key))
@@ -81,18 +79,18 @@ def in_flight(connection: psycopg.Connection, run: RunInfo, number: int) -> list
     ]
 
 
-def ask_for_late(
+def select_overtaken(
     connection: psycopg.Connection, given: Collection[Acknowledgement]
 ) -> psycopg.Cursor[Any] | None:
-    """Ask which runs wait no longer for what is acknowledged here; None where it cannot matter.
+    """Select the runs whose acknowledged checkpoint became unaligned; None without state to add.
 
-    Whoever keeps something for such a checkpoint comes too late: what it has read was on its way.
+    Such state comes too late: the messages it was computed from are stored as in flight.
     """
-    keeping = [it for it in given if it.state or it.compacted]
-    if not keeping:
+    adding = [it for it in given if it.state or it.compacted]
+    if not adding:
         return None
-    asked = {"runs": [it.run for it in keeping], "numbers": [it.number for it in keeping]}
-    return connection.execute(_SQL["late"].sql, asked)
+    parameters = {"runs": [it.run for it in adding], "numbers": [it.number for it in adding]}
+    return connection.execute(_SQL["overtaken"].sql, parameters)
 
 
 _SQL = queries(__name__)

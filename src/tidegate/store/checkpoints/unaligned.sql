@@ -1,10 +1,10 @@
--- A checkpoint that waits no longer: every task stands where its last step left it, or where it
--- passed the barrier on. While the run is held alone no step of it ends and no chunk of it comes.
+-- Unaligned checkpoints: every task is where its last step left it, or where it forwarded the barrier.
+-- While the run is locked, no step of it commits and no chunk is recorded.
 
--- name: hold_alone — Whether a run is open; until the commit nobody else does anything for it.
+-- name: lock_run — Whether a run is open; locked exclusively until the commit.
 SELECT state = 'open' FROM tidegate.run WHERE id = %(run)s FOR NO KEY UPDATE;
 
--- name: mark — A checkpoint becomes unaligned, unless it is that, or over, or the collecting end has it.
+-- name: mark — Make a pending checkpoint unaligned, unless the collector has acknowledged it.
 UPDATE tidegate.checkpoint
 SET unaligned = true, unpublished = true
 WHERE run_id = %(run)s AND number = %(number)s AND NOT unaligned
@@ -17,16 +17,16 @@ WHERE run_id = %(run)s AND number = %(number)s AND NOT unaligned
         )
     );
 
--- name: note — From here on barriers up to this number mean nothing to the run's tasks.
+-- name: record — Record the last unaligned checkpoint: the run's tasks ignore barriers up to it.
 UPDATE tidegate.run SET last_unaligned = %(number)s WHERE id = %(run)s;
 
--- name: checkpoint_sources — What comes to a source that has not had the barrier comes behind it.
+-- name: mark_sources — Later chunks of sources without the barrier come after the checkpoint.
 UPDATE tidegate.source
 SET injected = %(number)s
 WHERE run_id = %(run)s AND ended_at IS NULL AND injected < %(number)s;
 
--- name: keep_in_flight — What tasks have not read, up to the barrier where a channel has it.
--- Signals are left out: ENDs are sent again by whoever restores. So are answers for one checkpoint.
+-- name: store_in_flight — Store unread messages, up to the barrier where a channel has it.
+-- Signals are left out, as a restore sends END again, and so is output of a single checkpoint.
 WITH unread AS MATERIALIZED (
     SELECT channel.id, channel.from_task, channel.to_task, channel.input, cursor.seq AS start, coalesce((
         SELECT min(seq) FROM tidegate.message
@@ -51,7 +51,7 @@ WHERE message.kind = 'watermark' OR (
     message.kind = 'event' AND coalesce((message.payload ->> 'version')::bigint, 0) = 0
 );
 
--- name: pass_by — All tasks that have not ended are taken for those that the barrier has left.
+-- name: acknowledge_all — Acknowledge the checkpoint for all tasks that have not ended.
 INSERT INTO tidegate.acknowledgement (run_id, number, task)
 SELECT DISTINCT channel.run_id, %(number)s::bigint, channel.to_task
 FROM tidegate.channel
@@ -63,26 +63,26 @@ WHERE channel.run_id = %(run)s AND NOT EXISTS (
 )
 ON CONFLICT DO NOTHING;
 
--- name: without_checksum — What was on its way and names files that were not checksummed yet.
+-- name: without_checksum — The files of in-flight messages that have no checksums yet.
 SELECT position, jsonb_path_query_array(payload, '$.**.files[*]')
 FROM tidegate.in_flight_message
 WHERE run_id = %(run)s AND number = %(number)s AND files IS NULL
 ORDER BY position;
 
--- name: checksum — How those files have to be found again.
+-- name: checksum — Store checksums of files.
 UPDATE tidegate.in_flight_message
 SET files = given.files
 FROM jsonb_to_recordset(%(given)s::jsonb) AS given (position bigint, files jsonb)
 WHERE run_id = %(run)s AND number = %(number)s AND in_flight_message.position = given.position
     AND in_flight_message.files IS NULL;
 
--- name: late — The runs that no longer wait for checkpoints that somebody wants to keep something for.
+-- name: overtaken — The runs whose acknowledged checkpoint became unaligned.
 SELECT run.id
 FROM unnest(%(runs)s::bigint[], %(numbers)s::bigint[]) AS given (run_id, number)
 JOIN tidegate.run ON run.id = given.run_id
 WHERE run.last_unaligned >= given.number;
 
--- name: in_flight — What was on its way at a checkpoint.
+-- name: in_flight — The messages in flight at a checkpoint.
 SELECT from_task, to_task, input, position, kind, payload::text
 FROM tidegate.in_flight_message
 WHERE run_id = %(run)s AND number = %(number)s

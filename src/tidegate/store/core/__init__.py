@@ -1,1 +1,1 @@
-"""What every part of the store uses: database, queries, leases, notifications."""
+"""Database connection, schema, queries, leases, notifications, embedded PostgreSQL."""

@@ -1,4 +1,4 @@
-"""The database of a deployment: where it is, how to use it, what to do when it goes away.
+"""The database of a deployment: finding it, transactions, and retries after a lost connection.
 
     with open_database(url, folder) as database:
         database.transact(lambda connection: …)
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Connection = psycopg.Connection
-"""What transactions are handed, under a name for rooms that do not import psycopg."""
+"""The connection of a transaction, for packages that do not import psycopg."""
 
 VARIABLE = "TIDEGATE_DATABASE"
 OLDEST = 15
@@ -40,38 +40,38 @@ RETRY_BOUND = 60.0
 RETRIES = Backoff(first=0.02, longest=1.0)
 """The pauses between attempts to reach the database."""
 CHECKED_FOR = 1.0
-"""Seconds for which the answer of `check` is good."""
-SILENCE = 10.0
-"""Seconds without a word from its client after which the server ends a transaction: whoever froze
-or was cut off in the middle of one must not keep others waiting for what it has locked."""
+"""Seconds for which the result of `check` is reused."""
+IDLE_BOUND = 10.0
+"""Seconds of idleness after which the server ends a transaction, so that a frozen or disconnected
+client does not keep its locks."""
 
-PASSING = (
+TRANSIENT = (
     "08",  # connection exceptions
-    "25P03",  # nothing was said for too long in the middle of it
+    "25P03",  # the transaction was idle for too long
     "25P04",  # the transaction took longer than an administrator allows
     "40001",  # serialization failure
-    "40P01",  # deadlock, we were the victim
-    "53100",  # the disk is full, until somebody makes room
+    "40P01",  # deadlock: this transaction was chosen as the victim
+    "53100",  # the disk is full
     "53200",  # out of memory
     "53300",  # too many connections
-    "55P03",  # a lock did not come in the time that an administrator allows
+    "55P03",  # a lock was not acquired in the time that an administrator allows
     "57014",  # a statement took longer than an administrator allows, or was cancelled by hand
     "57P01",  # the server is stopping
     "57P02",  # the server crashed
     "57P03",  # the server is starting
-    "57P05",  # nothing was said for too long between transactions
+    "57P05",  # the session was idle for too long between transactions
 )
-"""Error codes, or their beginnings, after which the same transaction may well succeed.
+"""Error codes, or prefixes of them, after which the same transaction may succeed.
 
-Bounds of time are among them: mostly somebody else held a lock. Who sets one for itself catches its
-error inside of the transaction.
+Timeouts are among them, as they are mostly caused by locks of other transactions. Code that sets a
+timeout itself catches its error within the transaction.
 """
 
 
 class Database:
-    """A pool of connections, and transactions that outlive the loss of one.
+    """A connection pool, and transactions that are retried after a lost connection.
 
-    `revive` is called before a transaction is tried again; it may start the server.
+    `revive` is called before a transaction is retried; it may start the server.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Database:
         revive: Callable[[], None] = lambda: None,
         pool_size: int = POOL_SIZE,
         bound: float = RETRY_BOUND,
-        silence: float = SILENCE,
+        idle_bound: float = IDLE_BOUND,
     ) -> None:
         self.url = url
         self.name = describe(url)
@@ -88,10 +88,10 @@ class Database:
         self._bound = bound
         self._owned = ExitStack()
         self._is_closed = False
-        self._silence = silence
+        self._idle_bound = idle_bound
         self._checking = Lock()
         self._checked_until = 0.0
-        self._last_loss: psycopg.Error | None = None
+        self._last_error: psycopg.Error | None = None
         self._pool = ConnectionPool(
             url, min_size=1, max_size=pool_size, open=False, configure=self._configure
         )
@@ -105,20 +105,20 @@ class Database:
         return self.attach()
 
     def attach(self) -> Self:
-        """Fill the pool alone: this is a database of somebody else's, and nothing is made there."""
+        """Fill the pool without migrating: for a database that does not belong to Tidegate."""
         self._pool.open()
         self._aside.open()
         return self
 
     def close(self) -> None:
-        """Close all connections of the pool, and let go of the embedded server."""
+        """Close all connections, and release the embedded server."""
         self._is_closed = True
         self._pool.close()
         self._aside.close()
         self._owned.close()
 
     def owning(self, server: EmbeddedPostgres) -> Self:
-        """Let go of the server when the database is closed."""
+        """Release this server when the database is closed."""
         self._owned.callback(server.close)
         return self
 
@@ -127,38 +127,38 @@ class Database:
         return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
 
     def transact(self, work: Callable[[psycopg.Connection], T], bound: float | None = None) -> T:
-        """Run `work` as one transaction and commit; again from the start when that was lost.
+        """Run `work` as one transaction and commit; rerun it after a lost connection.
 
-        Work must be harmless when it is repeated after it was committed: when the connection
-        breaks during the commit, nobody can tell whether it happened.
+        Work must be idempotent: when the connection is lost during the commit, its outcome is
+        unknown and the work is repeated.
         """
         return self._persist(lambda left: _once(self._pool, work, left), bound or self._bound)
 
     def transact_aside(self, work: Callable[[psycopg.Connection], T], bound: float) -> T:
-        """The same for what cannot wait until others of this process have ended their transactions.
+        """Like `transact`, on a reserved connection that does not wait for the pool.
 
-        It has a connection of its own, so it is for what is short and rare.
+        For short and rare transactions.
         """
         return self._persist(lambda left: _once(self._aside, work, left), bound)
 
     def check(self, bound: float) -> None:
         """Raise `DatabaseUnreachable` if the database does not answer in time.
 
-        It asks on a connection of its own: the others may all be in use, or wait for it. An answer
-        is good for a moment, so that asking often costs nothing.
+        Uses a connection of its own, as those of the pool may all be in use or blocked. The result
+        is reused for `CHECKED_FOR` seconds.
         """
         with self._checking:
             if monotonic() >= self._checked_until:
-                self._last_loss = _loss(self.url, bound)
+                self._last_error = _failure(self.url, bound)
                 self._checked_until = monotonic() + CHECKED_FOR
-            if self._last_loss is not None:
-                reason = _first_line(self._last_loss)
-                raise DatabaseUnreachable(self.name, bound, reason) from self._last_loss
+            if self._last_error is not None:
+                reason = _first_line(self._last_error)
+                raise DatabaseUnreachable(self.name, bound, reason) from self._last_error
 
     def _configure(self, connection: psycopg.Connection) -> None:
-        wanted = f"{round(1000 * self._silence)}ms"
-        asked = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
-        connection.execute(asked, (wanted,))
+        bound = f"{round(1000 * self._idle_bound)}ms"
+        query = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
+        connection.execute(query, (bound,))
         connection.commit()
 
     def _persist(self, attempt: Callable[[float], T], bound: float) -> T:
@@ -166,12 +166,12 @@ class Database:
         for pause in RETRIES.pauses():
             try:
                 return attempt(max(0.1, deadline - monotonic()))
-            except psycopg.Error as loss:
-                if not is_transient(loss):
+            except psycopg.Error as error:
+                if not is_transient(error):
                     raise
                 if self._is_closed or monotonic() + pause > deadline:
-                    raise DatabaseUnreachable(self.name, bound, _first_line(loss)) from loss
-                log.warning("%s: trying again after %s", self.name, _first_line(loss))
+                    raise DatabaseUnreachable(self.name, bound, _first_line(error)) from error
+                log.warning("%s: retrying after %s", self.name, _first_line(error))
             sleep(pause)
             self._recover()
         raise AssertionError("pauses never end")
@@ -199,31 +199,31 @@ def _once(pool: ConnectionPool, work: Callable[[psycopg.Connection], T], left: f
         return work(connection)
 
 
-def _loss(url: str, bound: float) -> psycopg.Error | None:
-    """What keeps a database from answering, if anything does."""
-    waits = max(2, round(bound))  # libpq waits no less
+def _failure(url: str, bound: float) -> psycopg.Error | None:
+    """Why a database does not answer; None if it does."""
+    timeout = max(2, round(bound))  # the least that libpq accepts
     began_at = monotonic()
     try:
-        with closing(psycopg.connect(url, autocommit=True, connect_timeout=waits)) as connection:
+        with closing(psycopg.connect(url, autocommit=True, connect_timeout=timeout)) as connection:
             connection.pgconn.send_query(b"SELECT 1")
             if not _is_readable(connection.fileno(), max(0.0, bound - monotonic() + began_at)):
-                return psycopg.OperationalError("it takes connections and does not answer")
-    except psycopg.Error as loss:
-        return loss
+                return psycopg.OperationalError("it accepts connections but does not answer")
+    except psycopg.Error as error:
+        return error
     return None
 
 
 def _is_readable(descriptor: int, bound: float) -> bool:
-    """Whether there is something to read in time; `select` would refuse large descriptors."""
-    looking = poll()
-    looking.register(descriptor, POLLIN)
-    return bool(looking.poll(1000 * bound))
+    """Whether there is something to read in time; `select` refuses large descriptors."""
+    poller = poll()
+    poller.register(descriptor, POLLIN)
+    return bool(poller.poll(1000 * bound))
 
 
 def open_database(
     database: str | None, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Database:
-    """The database that was asked for, ready to use; by default the one in the folder."""
+    """Open the database at a URL, by default the embedded one in the folder."""
     url = database or (environment or {}).get(VARIABLE)
     if url:
         return Database(url).open()
@@ -250,27 +250,27 @@ def describe(url: str) -> str:
 
 
 def _invalid(url: str, error: psycopg.Error) -> InvalidDatabase:
-    """The reason of libpq repeats the URL, which is not shown where it may hold a password."""
+    """The message of libpq contains the URL, which is hidden if it may contain a password."""
     if "@" in url or "password" in url:
         return InvalidDatabase(f"{url.partition(':')[0]}://…", "it is not a PostgreSQL URL")
     return InvalidDatabase(url, _first_line(error))
 
 
 def check_version(version: int, database: str) -> None:
-    """Refuse a server that is too old; versions are numbers such as 150004."""
+    """Raise `DatabaseTooOld` for an unsupported server; versions are numbers such as 150004."""
     if version < OLDEST * 10_000:
         found = f"{version // 10_000}.{version % 10_000}"
         raise DatabaseTooOld(database, found, OLDEST)
 
 
 def is_transient(error: psycopg.Error) -> bool:
-    """Whether the same transaction may succeed later; an error without a code is a lost link.
+    """Whether the same transaction may succeed later.
 
-    Unless it is one of a value or a call that never went there.
+    An operational error without a code is a lost connection.
     """
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError)
-    return error.sqlstate.startswith(PASSING)
+    return error.sqlstate.startswith(TRANSIENT)
 
 
 def _first_line(error: Exception) -> str:

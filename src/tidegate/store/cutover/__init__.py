@@ -1,1 +1,1 @@
-"""Cutovers: change capture, tables of users, versioned indexes."""
+"""Cutovers: change capture and logs, tables of users, versioned indexes and aliases."""

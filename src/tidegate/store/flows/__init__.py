@@ -1,1 +1,1 @@
-"""Flows: runs, tasks, events, metrics."""
+"""Durable flows: runs, tasks, events, metrics, links to pipeline runs."""

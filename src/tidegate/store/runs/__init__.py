@@ -1,1 +1,1 @@
-"""Runs: chunks, channels, steps, releases, results, status."""
+"""Pipeline runs: chunks, channels, step commits, releases, results, status, retention."""

@@ -22,7 +22,7 @@ from tidegate.store.checkpoints.checkpoints import (
     acknowledge,
     add_state,
 )
-from tidegate.store.checkpoints.unaligned import ask_for_late
+from tidegate.store.checkpoints.unaligned import select_overtaken
 from tidegate.store.core.leases import Lease, check_held, lock_leases
 from tidegate.store.core.notifications import notify
 from tidegate.store.core.queries import queries
@@ -113,7 +113,7 @@ class _StepResults:
     moved: psycopg.Cursor[Any] | None
     put: psycopg.Cursor[Any] | None
     closed: psycopg.Cursor[Any] | None
-    late: psycopg.Cursor[Any] | None
+    overtaken: psycopg.Cursor[Any] | None
 
 
 def commit_step(connection: psycopg.Connection, step: StepCommit) -> CommitOutcome:
@@ -125,7 +125,7 @@ def commit_step(connection: psycopg.Connection, step: StepCommit) -> CommitOutco
     with connection.pipeline():
         results = _write(connection, step)
     check_held(results.leases, (step.lease, *step.also))
-    _refuse_late(step, results)
+    _check_overtaken(step, results)
     runs = {id: (pipeline, state) for id, pipeline, state in results.runs.fetchall()}
     is_new = _is_new(connection, step, results)
     closed = {id for (id,) in results.closed.fetchall()} if results.closed else set()
@@ -169,14 +169,14 @@ def _write(connection: psycopg.Connection, step: StepCommit) -> _StepResults:
     appended = put(connection, step.sent) if step.sent else None
     if step.published:
         _publish(connection, step.published)
-    late = ask_for_late(connection, step.acknowledged)
+    overtaken = select_overtaken(connection, step.acknowledged)
     if step.acknowledged:
         acknowledge(connection, step.acknowledged)
     failed = {failure.run: failure.cause for failure in reversed(step.failed)}
     closed = _close(connection, step.ended_runs, failed) if step.closing else None
     if not step.closing:
         notify(connection, step.topics)
-    return _StepResults(leases, runs, moved, appended, closed, late)
+    return _StepResults(leases, runs, moved, appended, closed, overtaken)
 
 
 def _lock_runs(connection: psycopg.Connection, step: StepCommit) -> psycopg.Cursor[Any]:
@@ -234,10 +234,10 @@ def _close(
 # ── evaluating results ──
 
 
-def _refuse_late(step: StepCommit, results: _StepResults) -> None:
-    late = tuple(id for (id,) in results.late.fetchall()) if results.late else ()
-    if late:
-        raise Overtaken(step.lease.key, late)
+def _check_overtaken(step: StepCommit, results: _StepResults) -> None:
+    overtaken = tuple(id for (id,) in results.overtaken.fetchall()) if results.overtaken else ()
+    if overtaken:
+        raise Overtaken(step.lease.key, overtaken)
 
 
 def _is_new(connection: psycopg.Connection, step: StepCommit, results: _StepResults) -> bool:
