@@ -134,9 +134,7 @@ def test_a_run_goes_through_all_of_them(at_work: AtWork, tmp_path: Path) -> None
     assert {owner.rpartition("-")[0] for owner in at_work.holders()} == {"worker-1", "worker-2"}
 
 
-def test_a_worker_that_is_killed_loses_its_tasks_and_is_started_again(
-    at_work: AtWork, tmp_path: Path
-) -> None:
+def test_a_killed_worker_loses_its_tasks_and_is_restarted(at_work: AtWork, tmp_path: Path) -> None:
     wait_until(at_work.is_even, BOUND)
     killed = at_work.pid("worker-1")
     sent(at_work, "killed", tmp_path)
@@ -150,7 +148,7 @@ def test_a_worker_that_is_killed_loses_its_tasks_and_is_started_again(
 
 
 @pytest.mark.parametrize("name", ["worker-1", "server"])
-def test_a_process_whose_java_is_killed_is_started_again_and_works(
+def test_a_process_whose_java_is_killed_is_restarted_and_works(
     name: str, at_work: AtWork, tmp_path: Path
 ) -> None:
     wait_until(at_work.is_complete, BOUND)
@@ -167,7 +165,7 @@ def test_a_process_whose_java_is_killed_is_started_again_and_works(
     wait_until(at_work.is_even, BOUND)
 
 
-def test_a_worker_that_is_frozen_loses_its_tasks_and_comes_back_under_another_name(
+def test_a_suspended_worker_loses_its_tasks_and_registers_under_another_id(
     at_work: AtWork, tmp_path: Path
 ) -> None:
     wait_until(at_work.is_even, BOUND)
@@ -216,7 +214,7 @@ def test_a_worker_that_is_drained_hands_over_and_the_runs_go_on(
     assert at_work.member("worker-1") is None  # it left on purpose, so it stays away
 
 
-def test_a_name_that_nobody_has_cannot_be_drained(at_work: AtWork) -> None:
+def test_an_unknown_name_cannot_be_drained(at_work: AtWork) -> None:
     asked = [sys.executable, "-m", "tidegate", "drain", "worker-9"]
     asked += ["--deployment", str(at_work.company.deployment)]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=BOUND, check=False)
@@ -234,7 +232,7 @@ def test_what_they_write_is_for_their_user_only(at_work: AtWork) -> None:
     assert {stat.S_IMODE(it.stat().st_mode) for it in logs} == {0o600}
 
 
-def test_the_logs_of_all_processes_say_when(at_work: AtWork) -> None:
+def test_the_logs_of_all_processes_have_timestamps(at_work: AtWork) -> None:
     logs = at_work.company.deployment / "logs"
     time = r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO tidegate\.cli\.logs: "
 

@@ -121,7 +121,7 @@ def suspects(place: Deployment) -> list[tuple[object, ...]]:
     return ask(place.database, "SELECT run_id FROM tidegate.isolated_run WHERE losses > 0")
 
 
-def test_a_worker_whose_engine_has_ended_ends_at_once_and_others_get_its_tasks(
+def test_a_worker_without_spark_ends_at_once_and_others_get_its_tasks(
     place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     with working(place, task_graph) as worker:

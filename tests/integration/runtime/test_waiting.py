@@ -43,7 +43,7 @@ def test_results_come_although_the_name_was_begun_again(
     assert counter.wait("march", 10) == {"best": [MARCH]}
 
 
-def test_a_cancelled_run_is_reported_so_although_its_name_was_begun_again(
+def test_a_cancelled_run_is_reported_although_its_name_is_reused(
     counter: RunService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter.begin("march")
@@ -52,7 +52,7 @@ def test_a_cancelled_run_is_reported_so_although_its_name_was_begun_again(
         counter.wait("march", 10)
 
 
-def test_who_begins_to_wait_later_waits_for_the_run_that_has_the_name_then(
+def test_a_later_wait_is_for_the_run_that_has_the_name_then(
     counter: RunService,
 ) -> None:
     counter.begin("march")

@@ -13,7 +13,7 @@ import tidegate as tg
 from tests.integration.runtime.disk import DiskBench
 from tests.integration.runtime.names import Bench, Hub
 from tests.integration.runtime.shop import ask
-from tests.integration.runtime.test_cut_graphs import (
+from tests.integration.runtime.test_checkpoint_graphs import (
     COLUMNS,
     Adversary,
     bench,

@@ -137,7 +137,7 @@ def test_a_task_without_progress_of_a_run_ends_the_worker_however_long_each_atte
     assert counter.known("march").state is RunState.OPEN
 
 
-def test_a_task_that_dies_often_but_brings_its_runs_further_lives_on(
+def test_a_task_that_fails_often_but_makes_progress_is_restarted(
     place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     tried: Counter[str] = Counter()
@@ -204,7 +204,7 @@ def test_a_value_that_postgresql_refuses_fails_its_run_and_no_other(
     assert counter.known("may").state is RunState.OPEN
 
 
-def test_a_task_whose_run_could_not_be_failed_is_let_go_and_taken_again(
+def test_a_task_whose_run_could_not_be_failed_is_released_and_taken_again(
     place: Deployment,
     task_graph: TaskGraph,
     counter: RunService,
@@ -248,7 +248,7 @@ def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
 # --- looking for tasks -----------------------------------------------------------------------
 
 
-def test_a_worker_looks_for_tasks_again_after_any_trouble(
+def test_a_worker_looks_for_tasks_again_after_any_error(
     place: Deployment, task_graph: TaskGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     troubles = [OSError("no space"), ZeroDivisionError()]
@@ -305,7 +305,7 @@ def test_workers_share_the_tasks_evenly_and_one_that_stays_takes_them_all(
         wait_until(lambda: set(first.tasks) == everything)
 
 
-def test_a_worker_that_drains_commits_what_is_at_work_and_nobody_does_it_again(
+def test_a_draining_worker_commits_its_work_in_progress_and_none_is_repeated(
     place: Deployment, task_graph: TaskGraph, counter: RunService, tmp_path: Path
 ) -> None:
     at_work, goes_on, done = Flag(), Flag(), list[str]()
@@ -363,7 +363,7 @@ def test_a_worker_for_some_stages_takes_their_tasks_and_no_others(
             assert set(some.tasks) <= set(SOURCE_TASKS)
 
 
-def test_a_worker_that_cannot_start_tasks_leaves_them_to_those_who_can(
+def test_a_worker_that_cannot_start_tasks_leaves_them_to_others(
     place: Deployment, task_graph: TaskGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken: set[object] = set()
@@ -388,7 +388,7 @@ def test_a_worker_that_cannot_start_tasks_leaves_them_to_those_who_can(
         wait_until(lambda: len(unlucky.tasks) >= len(task_graph.tasks) // 2)
 
 
-def test_each_life_of_a_worker_is_called_like_its_process(
+def test_owner_ids_of_a_worker_begin_with_its_process_name(
     place: Deployment, task_graph: TaskGraph
 ) -> None:
     with working(place, task_graph, process="worker-1") as worker:
@@ -400,7 +400,7 @@ def test_each_life_of_a_worker_is_called_like_its_process(
         assert re.fullmatch("worker-1-[0-9a-f]{12}", worker.name)
 
 
-def test_a_worker_knows_the_tasks_that_nobody_is_there_for(
+def test_a_worker_knows_the_tasks_that_no_worker_can_run(
     place: Deployment, task_graph: TaskGraph
 ) -> None:
     node = task_graph.tasks[SOURCE_TASKS[0]][0]

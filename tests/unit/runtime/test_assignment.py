@@ -21,7 +21,7 @@ def test_the_only_worker_takes_everything_that_is_free() -> None:
     assert decide("a", {"a": None}, holding(t1=None, t2=None)) == Moves(take=("t1", "t2"))
 
 
-def test_one_that_has_its_share_takes_no_more() -> None:
+def test_a_worker_with_its_share_takes_no_more() -> None:
     assert decide("a", BOTH, holding(t1="a", t2=None)) == Moves()
 
 
@@ -41,13 +41,13 @@ def test_one_that_is_not_among_the_workers_any_more_hands_over_everything() -> N
     assert decide("a", {"b": None}, holding(t1="a", t2="b")) == Moves(hand_over=("t1",))
 
 
-def test_what_somebody_else_holds_is_never_taken() -> None:
+def test_tasks_of_other_workers_are_never_taken() -> None:
     facts = holding(t1="a", t2="stranger", t3="a", t4=None)
 
     assert decide("b", BOTH, facts).take == ("t4",)
 
 
-def test_a_task_goes_to_somebody_who_is_able_to_run_it_however_busy() -> None:
+def test_a_task_goes_to_a_capable_worker_however_busy() -> None:
     able: Capabilities = {"a": ["t1", "t2", "t3"], "b": ["t4"]}
     facts = holding(t1="a", t2="a", t3=None, t4=None)
 
@@ -55,20 +55,20 @@ def test_a_task_goes_to_somebody_who_is_able_to_run_it_however_busy() -> None:
     assert decide("b", able, facts) == Moves(take=("t4",))
 
 
-def test_a_task_that_its_holder_may_not_run_any_more_is_handed_over() -> None:
+def test_a_task_that_its_owner_can_no_longer_run_is_handed_over() -> None:
     able: Capabilities = {"a": ["t1"], "b": None}
 
     assert decide("a", able, holding(t1="a", t2="a")) == Moves(hand_over=("t2",))
 
 
-def test_a_task_that_nobody_is_able_to_run_stays_free() -> None:
+def test_a_task_that_no_worker_can_run_stays_free() -> None:
     able: Capabilities = {"a": ["t1"]}
 
     assert decide("a", able, holding(t1="a", t2=None)) == Moves()
 
 
 @given(WORKERS, st.integers(0, 25), st.data())
-def test_they_come_to_rest_evenly_whoever_moves_first(
+def test_the_assignment_converges_evenly_in_any_order_of_moves(
     workers: list[str], tasks: int, data: st.DataObject
 ) -> None:
     names = [f"t{number}" for number in range(tasks)]

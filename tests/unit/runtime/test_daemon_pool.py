@@ -20,14 +20,14 @@ def test_what_was_submitted_is_done_before_the_context_is_left() -> None:
     assert all(it.done() for it in outcomes)
 
 
-def test_an_error_belongs_to_whoever_asked_and_the_others_are_done_all_the_same() -> None:
+def test_an_error_is_raised_by_its_result_and_the_other_work_is_done() -> None:
     with DaemonPool(1, "test") as couriers:
         wrong, right = couriers.submit(int, "one"), couriers.submit(int, "1")
     assert isinstance(wrong.exception(), ValueError)
     assert right.result() == 1
 
 
-def test_who_is_interrupted_waits_neither_for_the_queue_nor_for_what_hangs() -> None:
+def test_an_interrupt_waits_neither_for_the_queue_nor_for_hanging_work() -> None:
     hanging, is_over = Event(), Event()
     given: list[Future[None]] = []
 

@@ -52,7 +52,7 @@ def test_without_either_it_is_the_last_error_that_was_logged() -> None:
     assert last_error(logged + JAVA) == "restarting task s1: no luck"
 
 
-def test_a_java_that_ran_out_of_memory_is_said_if_nothing_else_is() -> None:
+def test_a_java_out_of_memory_is_reported_if_there_is_no_other_error() -> None:
     said = "Terminating due to java.lang.OutOfMemoryError: Java heap space"
     assert last_error(JAVA + said + "\n" + JAVA) == said
 

@@ -19,7 +19,7 @@ def put(root: Path, file: str) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_folders_that_have_become_empty_go_but_for_the_first(tmp_path: Path, scheme: str) -> None:
+def test_empty_folders_are_removed_except_the_first_level(tmp_path: Path, scheme: str) -> None:
     gone, kept = put(tmp_path, f"{FOLDER}/1"), put(tmp_path, "chunks/run=2/to=0/sales/1")
     storage = FileStorage(f"{scheme}{tmp_path}")
     assert storage.clear([gone, f"{FOLDER}/was-never-there"]) == 1
@@ -29,7 +29,7 @@ def test_folders_that_have_become_empty_go_but_for_the_first(tmp_path: Path, sch
     assert storage.folders("chunks") == storage.folders("batches") == []
 
 
-def test_a_file_that_lands_while_its_folder_is_removed_stays(
+def test_a_file_written_while_its_folder_is_removed_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, late = put(tmp_path, f"{FOLDER}/1"), tmp_path / FOLDER / "2"

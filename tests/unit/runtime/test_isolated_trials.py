@@ -42,7 +42,7 @@ def started(turn: Callable[[], AbstractContextManager[None]], number: int) -> li
     return [Job(turn()) for _ in range(number)]
 
 
-def test_jobs_of_runs_that_are_no_suspects_run_side_by_side() -> None:
+def test_jobs_of_other_runs_run_concurrently() -> None:
     turns = SharedExclusiveLock()
     jobs = started(turns.together, 3)
     assert all(map(begun, jobs))

@@ -7,7 +7,7 @@ from pathlib import Path
 from tidegate.runtime.cluster.log_rotation import Rotation
 
 
-def test_a_log_is_put_aside_and_its_writer_goes_on_in_it(tmp_path: Path) -> None:
+def test_a_log_is_rotated_and_its_writer_goes_on_in_it(tmp_path: Path) -> None:
     log = tmp_path / "worker-1.log"
     with log.open("ab", buffering=0) as writer:
         for number in range(5):

@@ -28,7 +28,7 @@ class Heard(ProgressListener):
         yield
 
 
-def test_two_results_are_written_at_the_same_time_and_told_in_their_order() -> None:
+def test_two_results_are_written_concurrently_and_reported_in_order() -> None:
     heard, both = Heard(), Barrier(2)
 
     def write(_: ResultFile) -> None:
@@ -43,7 +43,7 @@ def test_two_results_are_written_at_the_same_time_and_told_in_their_order() -> N
     ]
 
 
-def test_a_result_at_work_is_told_as_far_as_it_has_come() -> None:
+def test_the_progress_of_a_running_result_is_reported() -> None:
     heard, told = Heard(), list[str]()
 
     def write(file: ResultFile) -> None:

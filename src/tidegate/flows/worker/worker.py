@@ -36,7 +36,7 @@ from tidegate.flows.worker.worker_name import KIND as NAME
 from tidegate.flows.worker.worker_name import take_name
 from tidegate.runtime.periodic import PeriodicTask
 from tidegate.runtime.worker.owner_id import new_owner_id
-from tidegate.settings import Settings
+from tidegate.settings import DEFAULTS, Settings
 from tidegate.store import ClockWatch, LeaseKeeper, Notifications, acquire
 from tidegate.store.core.topics import flow_topic, pipelines_topic
 from tidegate.store.flows import tasks as flow_tasks
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEASE_SECONDS = 6.0
+LEASE_SECONDS = DEFAULTS.lease_seconds
 THREADS = 8
 POLL_EVERY = 0.25
 """Seconds between two claims without a notification: for backoffs that end, and lost ones."""

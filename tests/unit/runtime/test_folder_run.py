@@ -94,7 +94,7 @@ def test_a_source_without_chunks_is_named_and_closed(data: Path) -> None:
         (RunState.CANCELLED, True, "was cancelled"),
     ],
 )
-def test_a_name_that_is_used_again_is_told_and_why(
+def test_a_reused_name_is_reported_with_the_reason(
     state: RunState, is_same_plan: bool, why: str, data: Path
 ) -> None:
     had = {"sales": ["0" * 64], "stores": []}
@@ -102,7 +102,7 @@ def test_a_name_that_is_used_again_is_told_and_why(
     assert lines[0] == f"starting run 'march' again (the last one of this name {why})"
 
 
-def test_a_run_that_had_exactly_this_is_not_begun_anew(data: Path) -> None:
+def test_a_run_with_exactly_these_chunks_is_not_started_again(data: Path) -> None:
     digest = sha256((data / "sales" / "1.csv").read_bytes()).hexdigest()
     server = Shelf(march(RunState.ENDED), {"sales": [digest], "stores": []})
     (line,) = sent(server, data)

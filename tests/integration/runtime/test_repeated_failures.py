@@ -22,7 +22,7 @@ QUICK = Settings(task_restart_seconds=0.01, task_stable_seconds=0.0)
 """As if every job took long to fail."""
 
 
-def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
+def test_a_worker_whose_tasks_fail_repeatedly_gives_up_with_the_reason(
     place: Deployment, spark: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -36,7 +36,7 @@ def test_a_worker_whose_tasks_die_again_and_again_gives_up_and_says_why(
     assert "Spark is gone" in told.value.reason
 
 
-def test_a_worker_whose_jobs_fail_outside_of_spark_again_and_again_gives_up_and_says_why(
+def test_a_worker_whose_jobs_fail_outside_of_spark_gives_up_with_the_reason(
     place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -51,7 +51,7 @@ def test_a_worker_whose_jobs_fail_outside_of_spark_again_and_again_gives_up_and_
     assert "the share is gone" in told.value.reason
 
 
-def test_a_service_whose_monitor_is_dead_says_so(
+def test_a_service_whose_monitor_has_ended_fails_its_check(
     place: Deployment, spark: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deadly(*_: object) -> str:

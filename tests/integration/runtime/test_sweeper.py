@@ -84,7 +84,7 @@ def alive(place: Deployment) -> Iterator[Lease]:
     place.database.transact(lambda c: release(c, lease))
 
 
-def test_orphans_of_a_dead_writer_go_and_what_is_named_stays(
+def test_orphans_of_a_lost_writer_are_removed_and_committed_files_are_kept(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
     named = files_of(place, client.id)
@@ -110,7 +110,7 @@ def test_the_checksum_of_a_file_stays_and_goes_with_it(
     assert [checksum.exists() for checksum in sums] == [True, False]
 
 
-def test_what_a_living_writer_has_written_stays_however_old_it_is_until_its_run_is_closed(
+def test_files_of_a_running_writer_are_kept_until_their_run_is_closed(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
     """By their age files once went, and with them the first rows of any job of some length.
@@ -127,7 +127,7 @@ def test_what_a_living_writer_has_written_stays_however_old_it_is_until_its_run_
     assert not written.exists()
 
 
-def test_what_a_writer_failed_with_goes_when_it_is_dead_although_the_run_is_open(
+def test_files_of_failed_attempts_are_removed_after_the_writer_is_lost(
     place: Deployment, client: Client
 ) -> None:
     lease = register(place, "failing")
@@ -139,7 +139,7 @@ def test_what_a_writer_failed_with_goes_when_it_is_dead_although_the_run_is_open
     assert len(files_of(place, client.id)) == 2
 
 
-def test_the_copy_of_a_chunk_that_was_never_recorded_stays_however_old_until_its_run_is_closed(
+def test_the_copy_of_an_unrecorded_chunk_is_kept_until_its_run_is_closed(
     place: Deployment, client: Client
 ) -> None:
     """Its client may be asleep between the copy and the commit that names it."""
@@ -151,7 +151,7 @@ def test_the_copy_of_a_chunk_that_was_never_recorded_stays_however_old_until_its
     assert files_of(place, client.id) == []
 
 
-def test_a_writer_that_was_only_asleep_can_commit_nothing_after_its_files_were_swept(
+def test_a_suspended_writer_cannot_commit_after_its_files_were_swept(
     place: Deployment, client: Client
 ) -> None:
     own = register(place, "asleep", seconds=-1.0)
@@ -233,14 +233,14 @@ def test_what_a_living_writer_is_writing_for_an_open_run_stays(
 # --- when to sweep ---------------------------------------------------------------------------
 
 
-def test_there_is_no_news_while_all_writers_live_and_all_runs_are_open(
+def test_no_sweep_is_needed_while_all_writers_run_and_all_runs_are_open(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
     output(place, "alive", client.id)
     assert not is_news(place)
 
 
-def test_a_closed_run_is_news_until_it_was_swept(place: Deployment, client: Client) -> None:
+def test_a_closed_run_needs_a_sweep(place: Deployment, client: Client) -> None:
     client.server.cancel("march")
     assert is_news(place)
     sweep_once(place)
@@ -248,7 +248,7 @@ def test_a_closed_run_is_news_until_it_was_swept(place: Deployment, client: Clie
 
 
 @pytest.mark.parametrize("has_files", [True, False])
-def test_a_dead_writer_is_news_until_it_was_swept_whether_or_not_anything_of_it_stays(
+def test_a_lost_writer_needs_a_sweep_whether_or_not_files_of_it_are_kept(
     place: Deployment, client: Client, has_files: bool
 ) -> None:
     left = output(place, "dead", client.id)
@@ -259,7 +259,7 @@ def test_a_dead_writer_is_news_until_it_was_swept_whether_or_not_anything_of_it_
     assert not is_news(place)
 
 
-def test_a_sweeper_sweeps_at_first_and_on_news(
+def test_a_sweeper_sweeps_at_first_and_when_needed(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
     late = output(place, "alive", 999)
@@ -269,7 +269,7 @@ def test_a_sweeper_sweeps_at_first_and_on_news(
         wait_until(lambda: files_of(place, client.id) == [])
 
 
-def test_what_is_written_for_a_run_after_that_was_swept_goes_without_any_news(
+def test_files_written_for_a_run_after_it_was_swept_are_removed_periodically(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
     client.server.cancel("march")

@@ -169,7 +169,7 @@ def test_more_than_was_declared_fails_the_run_and_names_the_messages(
     assert ": 3" in failed.value.cause
 
 
-def test_a_message_that_is_gone_before_it_was_read_fails_its_run_and_no_other(
+def test_a_lost_message_fails_its_run_and_no_other(
     counter: RunService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client, other = (Client(counter, name, tmp_path) for name in ("march", "april"))

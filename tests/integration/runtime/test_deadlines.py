@@ -80,7 +80,7 @@ def reach_deadline(place: Deployment, client: Client) -> None:
     ask(place.database, sql, client.id)
 
 
-def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(
+def test_a_run_with_missing_chunks_fails_at_its_deadline_and_names_them(
     watch: Monitor, place: Deployment, counter: RunService, tmp_path: Path
 ) -> None:
     client = Client(counter, "march", tmp_path, deadline=3600)
@@ -94,7 +94,7 @@ def test_a_run_whose_client_forgets_chunks_fails_at_its_deadline_and_names_them(
     assert "source items has not been closed" in failed.value.cause
 
 
-def test_a_run_that_nobody_works_on_fails_at_its_deadline_and_names_the_tasks(
+def test_a_run_without_a_worker_fails_at_its_deadline_and_names_the_tasks(
     watch: Monitor, place: Deployment, counter: RunService, tmp_path: Path
 ) -> None:
     client = Client(counter, "march", tmp_path, deadline=3600)
