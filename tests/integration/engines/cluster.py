@@ -145,7 +145,7 @@ def running_cluster(folder: Path, workers: int) -> Iterator[Cluster]:
 
 
 def _configured(folder: Path) -> Path:
-    """A folder with what all processes of a cluster have to know, as docs/operations.md says."""
+    """A folder with what all processes of a cluster have to know, as docs/deployment.md says."""
     conf = folder / "conf"
     conf.mkdir(parents=True, mode=0o700)
     defaults = conf / "spark-defaults.conf"

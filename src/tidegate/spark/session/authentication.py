@@ -3,7 +3,7 @@
 Spark's own connections carry serialized Java objects: a process that can open one can run code in
 the driver. So drivers require a secret. For `local` masters (also for YARN and Kubernetes) Spark
 generates one for each session. A standalone cluster has one secret, which its operator configures
-for master, workers and drivers in a file; see docs/operations.md.
+for master, workers and drivers in a file; see docs/deployment.md.
 
 A secret in the settings is refused: it would be on the command line of `spark-submit`, which every
 user of the machine can read.
