@@ -197,7 +197,7 @@ class Aligner:
         if isinstance(message, Instant):
             return [Arrival(edge, message)]
         if channel.ending and message.run == self.run:
-            raise InputClosed(upstream=str(edge), message=str(message), closed_by=str(self._end))
+            raise InputClosed(upstream=str(edge), element=str(message), closed_by=str(self._end))
         if channel.delivered:
             self._hold(channel, message)
             return []

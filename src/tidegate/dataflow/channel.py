@@ -89,7 +89,7 @@ class Channel:
     def offer(self, message: StreamMessage) -> bool:
         """Put without waiting; False when the channel is full."""
         if self._closed:
-            raise ChannelClosed(channel=self.name, message=str(message))
+            raise ChannelClosed(channel=self.name, element=str(message))
         depth: i64 = len(self._queue)
         if depth >= self.capacity and (depth >= self._limit or not message.is_signal):
             return False
@@ -123,7 +123,7 @@ class Channel:
         deadline = None if timeout is None else monotonic() + timeout
         while (message := self.poll()) is None:
             if self.is_drained:
-                raise ChannelClosed(channel=self.name, message="nothing more to take")
+                raise ChannelClosed(channel=self.name, element="nothing more to take")
             remaining = None if deadline is None else deadline - monotonic()
             if remaining is not None and remaining <= 0:
                 raise ChannelTimeout(channel=self.name, doing="a message", seconds=timeout or 0.0)
@@ -141,4 +141,4 @@ class Channel:
         with self._closing:
             if self._departed:
                 self._queue.clear()
-                raise ChannelClosed(channel=self.name, message=str(message))
+                raise ChannelClosed(channel=self.name, element=str(message))

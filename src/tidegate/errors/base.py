@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 
+@dataclass_transform(eq_default=False)
 @dataclass(eq=False)
 class TidegateError(Exception):
-    """Root of the tree. Subclasses are dataclasses whose `says` is filled from their fields."""
+    """Root of the tree. Subclasses are dataclasses; `message` is filled from their fields."""
 
+    message: ClassVar[str] = "Tidegate failed"
     retryable: ClassVar[bool] = False
-    says: ClassVar[str] = "Tidegate failed"
+    """Whether the same call may succeed later."""
+    http_status: ClassVar[int] = 500
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(eq=False)(cls)
 
     @property
     def condition(self) -> str:
@@ -20,7 +27,7 @@ class TidegateError(Exception):
         return type(self).__name__
 
     def __str__(self) -> str:
-        return self.says.format_map(vars(self))
+        return self.message.format_map(vars(self))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Fields may have been given by keyword, which Exception's own pickling forgets.

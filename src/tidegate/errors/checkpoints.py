@@ -3,51 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from tidegate.errors.runs import RunError
 from tidegate.errors.usage import UsageError
 
 
-@dataclass(eq=False)
 class NothingToCheckpoint(RunError):
     """A checkpoint was asked for when no source of the run can bring anything new."""
 
+    http_status = 409
+
     run: str
-    says: ClassVar[str] = (
-        "run {run!r} cannot be cut: all its sources have ended. Wait for its results instead"
-    )
+    message = "run {run!r} cannot be cut: all its sources have ended. Wait for its results instead"
 
 
-@dataclass(eq=False)
 class CheckpointUnderWay(RunError):
     """A checkpoint was asked for while another is not over; there is one at a time."""
 
-    retryable: ClassVar[bool] = True
+    http_status = 409
+
+    retryable = True
 
     run: str
     number: int
-    says: ClassVar[str] = (
-        "run {run!r} cannot be cut now: checkpoint {number} is under way. Wait for it"
-    )
+    message = "run {run!r} cannot be cut now: checkpoint {number} is under way. Wait for it"
 
 
-@dataclass(eq=False)
 class CheckpointPending(RunError):
     """A checkpoint is not over within the time that somebody was ready to wait; it goes on."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
 
     run: str
     number: int
     seconds: float
-    says: ClassVar[str] = (
-        "checkpoint {number} of run {run!r} is not over after {seconds:g} s, and goes on"
-    )
+    message = "checkpoint {number} of run {run!r} is not over after {seconds:g} s, and goes on"
 
 
-@dataclass(eq=False)
 class CheckpointAborted(RunError):
     """A checkpoint was given up. The run goes on, and its number is not used again."""
 
@@ -55,36 +47,35 @@ class CheckpointAborted(RunError):
     number: int
     reason: str
     offender: str
-    says: ClassVar[str] = (
-        "checkpoint {number} of run {run!r} was given up: {reason}. Held up by {offender}"
-    )
+    message = "checkpoint {number} of run {run!r} was given up: {reason}. Held up by {offender}"
 
 
-@dataclass(eq=False)
 class UnknownCheckpoint(RunError):
     """A cut was asked for that the run does not have, or not any more."""
+
+    http_status = 404
 
     run: str
     wanted: str
     known: str
-    says: ClassVar[str] = "run {run!r} does not have {wanted}; there is: {known}"
+    message = "run {run!r} does not have {wanted}; there is: {known}"
 
 
-@dataclass(eq=False)
 class CheckpointDamaged(RunError):
     """A run was to be restored to a cut whose files are gone or not as they were."""
+
+    http_status = 409
 
     run: str
     number: int
     files: str
     intact: str
-    says: ClassVar[str] = (
+    message = (
         "run {run!r} cannot be restored to cut {number}: {files} gone or damaged; nothing was"
         " changed. The newest other cut that is intact: {intact}"
     )
 
 
-@dataclass(eq=False)
 class OtherPlan(UsageError):
     """A pipeline is to be served, or a run restored, under another plan than runs were begun with.
 
@@ -92,7 +83,9 @@ class OtherPlan(UsageError):
     `obstacles` why what the run keeps does not fit it.
     """
 
-    says = (
+    http_status = 409
+
+    message = (
         "runs of {pipeline!r} are open that were begun with another plan than {plan:.12}: {runs}."
         " Serve them with the declaration and the shards they were begun with, or cancel them."
     )
@@ -122,11 +115,10 @@ def _few(title: str, lines: Sequence[str], most: int = 8) -> list[str]:
     return [f"{title}:", *(f"  {line}" for line in (*lines[:most], *more))] if lines else []
 
 
-@dataclass(eq=False)
 class StillServed(UsageError):
     """A run is to go on under another plan while somebody serves its pipeline, maybe as it was."""
 
-    says = (
+    message = (
         "run {run!r} is to go on under another plan while {pipeline!r} is served by {owners};"
         " stop that first, and serve the changed declaration afterwards"
     )

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from tidegate.errors.base import counted, listed
 from tidegate.errors.runs import RunError
 from tidegate.errors.usage import UsageError
 
 
-@dataclass(eq=False)
 class UnknownSource(RunError):
     """Data was sent to a source that the pipeline does not have."""
 
+    http_status = 404
+
     source: str
     known: str
-    says: ClassVar[str] = "there is no source {source!r}; the pipeline's sources are: {known}"
+    message = "there is no source {source!r}; the pipeline's sources are: {known}"
 
 
-@dataclass(eq=False)
 class InvalidChunkNumber(RunError):
     """Chunks are numbered from 1, and their count is not negative."""
 
+    http_status = 400
+
     source: str
     number: int
-    says: ClassVar[str] = (
+    message = (
         "{number} cannot be the number or the count of chunks of source {source!r};"
         " chunks are numbered 1, 2, 3, …"
     )
 
 
-@dataclass(eq=False)
 class ChunkConflict(RunError):
     """Something else was delivered under this number before."""
+
+    http_status = 409
 
     run: str
     source: str
@@ -49,37 +49,40 @@ class ChunkConflict(RunError):
         )
 
 
-@dataclass(eq=False)
 class SourceEnded(RunError):
     """The source was declared to have fewer chunks than this one's number."""
+
+    http_status = 409
 
     run: str
     source: str
     number: int
     declared: int
-    says: ClassVar[str] = (
+    message = (
         "the number of chunks of source {source!r} of run {run!r} was declared to be {declared}, so"
         " there is no chunk {number}; use another run for more data"
     )
 
 
-@dataclass(eq=False)
 class CountConflict(RunError):
     """The source was declared to have another number of chunks before."""
+
+    http_status = 409
 
     run: str
     source: str
     chunks: int
     declared: int
-    says: ClassVar[str] = (
+    message = (
         "the number of chunks of source {source!r} of run {run!r} was declared to be {declared}"
         " before, and cannot be {chunks} instead"
     )
 
 
-@dataclass(eq=False)
 class ChunksMissing(RunError):
     """A source is to end with what was delivered, which has gaps."""
+
+    http_status = 409
 
     run: str
     source: str
@@ -94,9 +97,10 @@ class ChunksMissing(RunError):
         )
 
 
-@dataclass(eq=False)
 class ChunksBeyond(RunError):
     """More was delivered than the source is declared to have."""
+
+    http_status = 409
 
     run: str
     source: str
@@ -112,37 +116,33 @@ class ChunksBeyond(RunError):
         )
 
 
-@dataclass(eq=False)
 class NotABatch(RunError):
     """Something was sent that a stage on Spark cannot read."""
 
     kind: str
-    says: ClassVar[str] = "a stage on Spark takes batches of files, not a {kind}"
+    message = "a stage on Spark takes batches of files, not a {kind}"
 
 
-@dataclass(eq=False)
 class NoSuchChunk(RunError):
     """A file that was to be delivered is not there."""
 
     source: str
     file: str
-    says: ClassVar[str] = "there is no file {file}, which was to be a chunk of source {source!r}"
+    message = "there is no file {file}, which was to be a chunk of source {source!r}"
 
 
-@dataclass(eq=False)
 class NoDataFolder(UsageError):
     """Data is to be taken from a folder that is not there."""
 
-    says = "there is no folder {folder}; say with --data where the folders of the sources are."
+    message = "there is no folder {folder}; say with --data where the folders of the sources are."
 
     folder: str
 
 
-@dataclass(eq=False)
 class NoSourceFolder(UsageError):
     """A data folder lacks the folders of some sources."""
 
-    says = (
+    message = (
         "{folder} has no folder for: {sources}. Put the files of each source below a folder of its"
         " name, such as {folder}/<source>/1.csv; an empty folder is a source without rows."
     )
@@ -151,11 +151,10 @@ class NoSourceFolder(UsageError):
     sources: str
 
 
-@dataclass(eq=False)
 class UnexpectedFiles(UsageError):
     """A source's folder has something that is no chunk, and may have been meant as one."""
 
-    says = (
+    message = (
         "the folder of source {source!r} has what is no chunk: {files}. Chunks are files that end"
         " with {endings}; rename what is one, and move the rest elsewhere."
     )
@@ -165,69 +164,65 @@ class UnexpectedFiles(UsageError):
     endings: str
 
 
-@dataclass(eq=False)
 class NotAStream(RunError):
     """A DataFrame was to be followed that does not go on."""
 
     source: str
-    says: ClassVar[str] = (
+    message = (
         "source {source!r} cannot follow this DataFrame, which is no stream: make it by"
         " spark.readStream, or write it to files and deliver those"
     )
 
 
-@dataclass(eq=False)
 class StreamOverConnect(RunError):
     """A stream was to be followed over Spark Connect, where batches are taken by the server."""
 
     source: str
-    says: ClassVar[str] = (
+    message = (
         "source {source!r} cannot follow a stream over Spark Connect: its batches would be handed"
         " over in the server's process, which has no pipeline. Use a classic session for it"
     )
 
 
-@dataclass(eq=False)
 class StreamFailed(RunError):
     """A stream that is followed has ended by an error."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
 
     run: str
     source: str
     reason: str
-    says: ClassVar[str] = (
+    message = (
         "the stream of source {source!r} of run {run!r} has failed: {reason}. What was taken is"
         " recorded; follow it again with the same checkpoint to go on"
     )
 
 
-@dataclass(eq=False)
 class UnsupportedData(RunError):
     """`put` was given something that cannot be a chunk."""
 
     source: str
     kind: str
 
-    says = (
+    message = (
         "source {source!r} does not take {kind}; give a path or glob, a Spark DataFrame, an Arrow"
         " table or reader, or a pandas DataFrame"
     )
 
 
-@dataclass(eq=False)
 class NoMatchingFile(RunError):
     """A path or glob that was given as a chunk matches no file."""
 
     source: str
     pattern: str
 
-    says = "no file matches {pattern!r}, given for source {source!r}"
+    message = "no file matches {pattern!r}, given for source {source!r}"
 
 
-@dataclass(eq=False)
 class MissingColumns(RunError):
     """A delivered file lacks columns that its source declares."""
+
+    http_status = 422
 
     source: str
     file: str
@@ -241,12 +236,13 @@ class MissingColumns(RunError):
         )
 
 
-@dataclass(eq=False)
 class BadValue(RunError):
     """A delivered file has a value that is not of its declared type; `__cause__` is Spark's error.
 
     `line` is known for CSV files that are not too long.
     """
+
+    http_status = 422
 
     source: str
     file: str
@@ -263,12 +259,13 @@ class BadValue(RunError):
         )
 
 
-@dataclass(eq=False)
 class BadLine(RunError):
     """A line of a delivered CSV file does not have one field for every column of its header.
 
     `line` is known for files that are not too long.
     """
+
+    http_status = 422
 
     source: str
     file: str
@@ -283,74 +280,74 @@ class BadLine(RunError):
         )
 
 
-@dataclass(eq=False)
 class WrongColumnType(RunError):
     """A delivered file stores a column as another type than its source declares."""
+
+    http_status = 422
 
     source: str
     file: str
     column: str
     found: str
     declared: str
-    says: ClassVar[str] = (
+    message = (
         "{file} stores {column} as {found}, which cannot be read as {declared};"
         " store it as that, or change the type in the schema of source {source!r}"
     )
 
 
-@dataclass(eq=False)
 class UnreadableChunk(RunError):
     """A delivered file is broken: cut off, corrupt, or not what its name says."""
+
+    http_status = 422
 
     source: str
     file: str
     reason: str
-    says: ClassVar[str] = (
-        "{file} cannot be read as a chunk of source {source!r}: {reason}; write it again"
-    )
+    message = "{file} cannot be read as a chunk of source {source!r}: {reason}; write it again"
 
 
-@dataclass(eq=False)
 class ChunkNotCopied(RunError):
     """Spark failed while it copied a chunk, and the chunk is not known to be the reason."""
 
-    retryable: ClassVar[bool] = True
+    http_status = 503
+
+    retryable = True
     source: str
     file: str
     spark_condition: str
     reason: str
-    says: ClassVar[str] = (
-        "{file}, a chunk of source {source!r}, was not copied: {reason} [{spark_condition}]"
-    )
+    message = "{file}, a chunk of source {source!r}, was not copied: {reason} [{spark_condition}]"
 
 
-@dataclass(eq=False)
 class NoSpace(RunError):
     """The disk is full. What was being written is gone, so the same call may work later."""
 
-    retryable: ClassVar[bool] = True
+    http_status = 507
+
+    retryable = True
     where: str
-    says: ClassVar[str] = "there is no space left on {where}; free some and try again"
+    message = "there is no space left on {where}; free some and try again"
 
 
-@dataclass(eq=False)
 class SpaceReserved(NoSpace):
     """The rest of the disk is kept for the database. Nothing of the chunk was written."""
 
     free: int
     reserve: int
-    says: ClassVar[str] = (
+    message = (
         "{where} has {free:,} bytes free, of which {reserve:,} are kept so that the database works;"
         " free some, cancel runs, or lower the setting disk_reserve_bytes, and try again"
     )
 
 
-@dataclass(eq=False)
 class UnknownFormat(RunError):
     """A delivered file is of a kind that cannot be read."""
 
+    http_status = 415
+
     file: str
-    says: ClassVar[str] = (
+    message = (
         "{file} is neither CSV, Parquet nor Arrow by its name;"
         " deliver *.csv, *.csv.gz, *.csv.bz2, *.parquet, *.arrow, *.feather or *.ipc"
     )

@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from tidegate.errors.base import TidegateError
 
 
-@dataclass(eq=False)
 class CutoverError(TidegateError):
     """An index cannot be made from a table, or readers cannot be switched to it."""
 
 
-@dataclass(eq=False)
 class UnknownTable(CutoverError):
     """There is no such table."""
 
-    says = "there is no table {table}; write schema.table"
+    message = "there is no table {table}; write schema.table"
 
     table: str
 
 
-@dataclass(eq=False)
 class NoPrimaryKey(CutoverError):
     """The rows of a table cannot be told apart."""
 
-    says = "{table} has no primary key, or one that is DEFERRABLE: rows are known by it, so add one"
+    message = (
+        "{table} has no primary key, or a DEFERRABLE one; rows are identified by it, so add one"
+    )
 
     table: str
 
 
-@dataclass(eq=False)
 class UnknownTableColumn(CutoverError):
     """A table does not have a column that an index wants."""
 
-    says = "{table} has no column {column!r}; it has {known}"
+    message = "{table} has no column {column!r}; it has {known}"
 
     table: str
     column: str
     known: str
 
 
-@dataclass(eq=False)
 class TableBusy(CutoverError):
     """Somebody writes to a table for so long that its changes cannot begin to be logged."""
 
-    retryable: ClassVar[bool] = True
-    says = (
+    retryable = True
+    message = (
         "transactions that write to {table} do not end, and its changes can only be logged from a"
         " moment when there is none; end them, or try again when it is quieter"
     )
@@ -55,11 +49,10 @@ class TableBusy(CutoverError):
     table: str
 
 
-@dataclass(eq=False)
 class NotFollowed(CutoverError):
     """No changes are kept for an index: some may have been removed that it does not have."""
 
-    says = (
+    message = (
         "the log of {table} keeps no changes for {index}, so it may lack some for good;"
         " make another index, and retire this one"
     )
@@ -68,21 +61,19 @@ class NotFollowed(CutoverError):
     table: str
 
 
-@dataclass(eq=False)
 class IndexDiffers(CutoverError):
     """What is there under the name of an index cannot be used as that."""
 
-    says = "{index} cannot be used: {reason}. Name another index, or drop this one."
+    message = "{index} cannot be used: {reason}. Name another index, or drop this one."
 
     index: str
     reason: str
 
 
-@dataclass(eq=False)
 class AliasDiffers(CutoverError):
     """Readers of an alias would miss a column, or find another type in it."""
 
-    says = (
+    message = (
         "{index} cannot stand behind {alias}: {reason}. Readers rely on the columns they have: keep"
         " them, and add others behind them; or make another alias."
     )
@@ -92,11 +83,10 @@ class AliasDiffers(CutoverError):
     reason: str
 
 
-@dataclass(eq=False)
 class RowsDiffer(CutoverError):
     """An index does not hold what its source holds, and no change is under way that explains it."""
 
-    says = (
+    message = (
         "{index} is not as {source}: {number} rows differ, {examples}. It was not switched to."
         " Retry the run to compare again; if they stay, begin another index."
     )
@@ -107,21 +97,19 @@ class RowsDiffer(CutoverError):
     examples: str
 
 
-@dataclass(eq=False)
 class CutoverRefused(CutoverError):
     """A cutover is not begun."""
 
-    says = "no cutover to {index} is begun: {reason}"
+    message = "no cutover to {index} is begun: {reason}"
 
     index: str
     reason: str
 
 
-@dataclass(eq=False)
 class PortionsApart(CutoverError):
     """The portions of a table that an index was filled with do not meet."""
 
-    says = (
+    message = (
         "the portions that {index} was filled with end at {end} and go on at {begin}, so it is not"
         " known to be whole. Readers were not switched to it: retire it and begin another index."
     )
@@ -131,24 +119,22 @@ class PortionsApart(CutoverError):
     begin: str
 
 
-@dataclass(eq=False)
 class GateClosed(CutoverError):
     """A switch was to be made before its conditions held."""
 
-    retryable: ClassVar[bool] = True
-    says = "{alias} was not switched to {index}: {reason}"
+    retryable = True
+    message = "{alias} was not switched to {index}: {reason}"
 
     alias: str
     index: str
     reason: str
 
 
-@dataclass(eq=False)
 class AliasBusy(CutoverError):
     """Queries on an alias do not end, or somebody else decides about it at this moment."""
 
-    retryable: ClassVar[bool] = True
-    says = (
+    retryable = True
+    message = (
         "{alias} is in use: queries on it do not end, or somebody else decides about it. A cutover"
         " tries again by itself; give a command again."
     )
@@ -156,22 +142,20 @@ class AliasBusy(CutoverError):
     alias: str
 
 
-@dataclass(eq=False)
 class NothingToReverse(CutoverError):
     """There is no index that an alias stood for before."""
 
-    says = "{alias} cannot go back: {reason}"
+    message = "{alias} cannot go back: {reason}"
 
     alias: str
     reason: str
 
 
-@dataclass(eq=False)
 class IndexBehind(CutoverError):
     """An index that readers would be switched to does not have what has changed since."""
 
-    retryable: ClassVar[bool] = True
-    says = (
+    retryable = True
+    message = (
         "{index} is {changes} behind, the oldest {seconds:.1f} s old, and did not catch up"
         " within {bound:g} s: {held_up_by}. To switch all the same, say --stale"
     )
@@ -183,33 +167,30 @@ class IndexBehind(CutoverError):
     held_up_by: str
 
 
-@dataclass(eq=False)
 class IndexInUse(CutoverError):
     """An index that readers see, or that is being filled, is not to be removed."""
 
-    says = "{index} is not removed: {reason}"
+    message = "{index} is not removed: {reason}"
 
     index: str
     reason: str
 
 
-@dataclass(eq=False)
 class StreamStalled(CutoverError):
     """Changes could not be applied for longer than is borne."""
 
-    retryable: ClassVar[bool] = True
-    says = "no change has reached {index} for {seconds:.0f} s: {reason}"
+    retryable = True
+    message = "no change has reached {index} for {seconds:.0f} s: {reason}"
 
     index: str
     seconds: float
     reason: str
 
 
-@dataclass(eq=False)
 class ColumnReserved(CutoverError):
     """A table has a column of a name that an index needs for itself."""
 
-    says = (
+    message = (
         "{index} has a column {column!r} of its own; leave that of the table out with"
         " PostgresTable(…, columns=…), or rename it"
     )
@@ -218,21 +199,19 @@ class ColumnReserved(CutoverError):
     column: str
 
 
-@dataclass(eq=False)
 class FeedRefused(CutoverError):
     """An index is not given a feed: it has one, or would not be whole with it."""
 
-    says = "{index} is given no feed: {reason}"
+    message = "{index} is given no feed: {reason}"
 
     index: str
     reason: str
 
 
-@dataclass(eq=False)
 class GeneratedKey(CutoverError):
     """A row is known by a value that the database makes itself, and an index cannot take."""
 
-    says = (
+    message = (
         "the primary key of {table} holds the generated column {column!r}, which an index does not"
         " have; give the table a primary key of plain columns"
     )
@@ -241,11 +220,10 @@ class GeneratedKey(CutoverError):
     column: str
 
 
-@dataclass(eq=False)
 class OffsetAhead(CutoverError):
     """An index has followed transactions that the server of its table has not come to yet."""
 
-    says = (
+    message = (
         "{index} has followed {table} up to transaction {offset}, and its server is at {bound}: it"
         " is another server, or was restored to an earlier time; make another index, and retire"
         " this one"
@@ -257,11 +235,10 @@ class OffsetAhead(CutoverError):
     bound: int
 
 
-@dataclass(eq=False)
 class IndexUnfed(CutoverError):
     """An index that readers would be switched to is kept fresh by nobody."""
 
-    says = (
+    message = (
         "nobody keeps {index} fresh; give it a feed with `tidegate cutover feed`, or switch all the"
         " same with --stale"
     )
@@ -269,11 +246,10 @@ class IndexUnfed(CutoverError):
     index: str
 
 
-@dataclass(eq=False)
 class LoggedTwice(CutoverError):
     """A partition would be logged by itself and with its table; it can have one trigger."""
 
-    says = (
+    message = (
         "{table} cannot be logged: {part} has the trigger of another log. Index the partition or"
         " the whole table; if nobody follows the other any more, DROP TRIGGER tidegate_log there"
     )
@@ -282,11 +258,10 @@ class LoggedTwice(CutoverError):
     part: str
 
 
-@dataclass(eq=False)
 class TypeRefused(CutoverError):
     """The owner of a column's type could run code with the rights of Tidegate's role."""
 
-    says = (
+    message = (
         "the column {column!r} of {table} is of the type {type}: {reason}. Leave it out with"
         " PostgresTable(…, columns=…), or let a superuser or Tidegate's role own the type"
     )
@@ -297,11 +272,10 @@ class TypeRefused(CutoverError):
     reason: str
 
 
-@dataclass(eq=False)
 class CodeRefused(CutoverError):
     """Planning a query on a table would run a function of another role as a superuser."""
 
-    says = (
+    message = (
         "{table} has an index, statistics or a partition key with the function {function} of"
         " {owner}, which would run as the superuser that reads the table; let a role read it that"
         " is no superuser (PostgresTable(…, url=…)), or let a superuser own the function"
@@ -312,21 +286,19 @@ class CodeRefused(CutoverError):
     owner: str
 
 
-@dataclass(eq=False)
 class TableChanged(CutoverError):
     """A table has another key than when it was looked at."""
 
-    retryable: ClassVar[bool] = True
-    says = "the primary key of {table} has changed since it was looked at; it is looked at again"
+    retryable = True
+    message = "the primary key of {table} has changed since it was looked at; it is looked at again"
 
     table: str
 
 
-@dataclass(eq=False)
 class WriterTooStrong(CutoverError):
     """The role that writes logs has rights beyond that, which writers of tables could come to."""
 
-    says = (
+    message = (
         "the role {role} writes the logs of changes and must have no rights beyond that: it"
         " {reason}. Take that from it, or rename it: another one is made"
     )

@@ -20,7 +20,6 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(eq=False)
 class DeclarationError(TidegateError):
     """A pipeline that cannot work; `at` is the line of the user's code that says so.
 
@@ -34,7 +33,7 @@ class DeclarationError(TidegateError):
     @property
     def what(self) -> str:
         """What is wrong, without the line."""
-        return self.says.format_map(vars(self))
+        return self.message.format_map(vars(self))
 
     @property
     def todo(self) -> str:
@@ -45,33 +44,30 @@ class DeclarationError(TidegateError):
         return f"{self.at}: {self.what}. {self.todo}".rstrip()
 
 
-@dataclass(eq=False)
 class BrokenModule(DeclarationError):
     """The module that declares a pipeline raised an error of its own."""
 
-    says = "module {module!r} cannot be imported: {reason}"
+    message = "module {module!r} cannot be imported: {reason}"
     advice = "Make `python -c 'import {module}'` work first."
 
     module: str
     reason: str
 
 
-@dataclass(eq=False)
 class InvalidName(DeclarationError):
     """A name that could not be a file name everywhere."""
 
-    says = "{name!r} cannot be the name of a {kind}"
+    message = "{name!r} cannot be the name of a {kind}"
     advice = "Use letters, digits, '_', '-' and '.', starting with a letter or digit."
 
     kind: str
     name: str
 
 
-@dataclass(eq=False)
 class DuplicateName(DeclarationError):
     """Two things of one kind under one name; `first` is where the other one is."""
 
-    says = "there already is a {kind} {name!r}, declared at {first}"
+    message = "there already is a {kind} {name!r}, declared at {first}"
     advice = "Give one of the two another name (upper and lower case count as the same)."
 
     kind: str
@@ -79,22 +75,20 @@ class DuplicateName(DeclarationError):
     first: SourceLine
 
 
-@dataclass(eq=False)
 class DuplicateColumn(DeclarationError):
     """Two columns of one operator under one name."""
 
-    says = "the {operator} has two columns {column!r}"
+    message = "the {operator} has two columns {column!r}"
     advice = "Give one of the two another name (upper and lower case count as the same)."
 
     operator: str
     column: str
 
 
-@dataclass(eq=False)
 class InvalidArgument(DeclarationError):
     """An argument outside of what an operator can do."""
 
-    says = "{operator}: {argument}={value!r} is not possible"
+    message = "{operator}: {argument}={value!r} is not possible"
     advice = "Expected is {expected}."
 
     operator: str
@@ -103,11 +97,10 @@ class InvalidArgument(DeclarationError):
     expected: str
 
 
-@dataclass(eq=False)
 class UnknownOption(DeclarationError):
     """A decorator was given an option that it does not have."""
 
-    says = "{decorator} has no option {option!r}"
+    message = "{decorator} has no option {option!r}"
     advice = "{hint}Options of {decorator} are: {known}."
 
     decorator: str
@@ -127,33 +120,30 @@ class UnknownOption(DeclarationError):
         return self.advice.format_map({**vars(self), "hint": hint})
 
 
-@dataclass(eq=False)
 class InvalidSchema(DeclarationError):
     """A schema that is not Spark DDL."""
 
-    says = "the schema of source {source!r} cannot be read: {reason}"
+    message = "the schema of source {source!r} cannot be read: {reason}"
     advice = "Write it as Spark DDL, for example 'item_id bigint, price decimal(10,2)'."
 
     source: str
     reason: str
 
 
-@dataclass(eq=False)
 class InvalidSql(DeclarationError):
     """SQL text that cannot be parsed."""
 
-    says = "this is not a Spark SQL expression: {sql!r} ({reason})"
+    message = "this is not a Spark SQL expression: {sql!r} ({reason})"
     advice = "Write one expression, without SELECT and without a closing semicolon."
 
     sql: str
     reason: str
 
 
-@dataclass(eq=False)
 class ForbiddenSql(DeclarationError):
     """SQL that parses, but whose rows would differ from one replay to the next."""
 
-    says = "{found} has no place in {operator}: {sql!r}"
+    message = "{found} has no place in {operator}: {sql!r}"
     advice = "{instead}"
 
     operator: str
@@ -162,11 +152,10 @@ class ForbiddenSql(DeclarationError):
     instead: str
 
 
-@dataclass(eq=False)
 class UnmergeableAggregate(DeclarationError):
     """An aggregate that needs all of its rows in one place."""
 
-    says = "column {column!r} cannot be merged from partial results: {sql!r}: {reason}"
+    message = "column {column!r} cannot be merged from partial results: {sql!r}: {reason}"
     advice = "{instead}"
 
     column: str
@@ -175,11 +164,10 @@ class UnmergeableAggregate(DeclarationError):
     instead: str
 
 
-@dataclass(eq=False)
 class InexactAggregate(DeclarationError):
     """An aggregate whose digits depend on the order of rows, where exactness was asked for."""
 
-    says = "exact=True, but column {column!r} is approximate ({reason}): {sql!r}"
+    message = "exact=True, but column {column!r} is approximate ({reason}): {sql!r}"
     advice = "{instead}"
 
     column: str
@@ -188,72 +176,65 @@ class InexactAggregate(DeclarationError):
     instead: str
 
 
-@dataclass(eq=False)
 class JoinWithoutKeys(DeclarationError):
     """A join of everything with everything."""
 
-    says = "this join has no keys"
+    message = "this join has no keys"
     advice = "Name the columns both sides share, for example on='store_id'."
 
 
-@dataclass(eq=False)
 class ForeignStream(DeclarationError):
     """Streams of two pipelines in one operator."""
 
-    says = "a stream of pipeline {other!r} is combined with one of pipeline {pipeline!r}"
+    message = "a stream of pipeline {other!r} is combined with one of pipeline {pipeline!r}"
     advice = "Declare both sides in one pipeline."
 
     pipeline: str
     other: str
 
 
-@dataclass(eq=False)
 class CyclicPipeline(DeclarationError):
     """A stream that reads its own output."""
 
-    says = "this stream feeds itself: {path}"
+    message = "this stream feeds itself: {path}"
     advice = "Break the circle: a stream may only read what was made before it."
 
     path: str
 
 
-@dataclass(eq=False)
 class UnknownStream(DeclarationError):
     """A reference to a stream that nobody named: a sink without input."""
 
-    says = "nothing arrives here: no stream of pipeline {pipeline!r} is named {name!r}"
+    message = "nothing arrives here: no stream of pipeline {pipeline!r} is named {name!r}"
     advice = "Call .named({name!r}) on the stream that is meant."
 
     pipeline: str
     name: str
 
 
-@dataclass(eq=False)
 class PipelineWithoutSink(DeclarationError):
     """A pipeline without a result."""
 
-    says = "pipeline {pipeline!r} has no sink, so nothing would come out of it"
+    message = "pipeline {pipeline!r} has no sink, so nothing would come out of it"
     advice = "End at least one stream with .sink(name)."
 
     pipeline: str
 
 
-@dataclass(eq=False)
 class UnreadSource(DeclarationError):
     """A source whose rows would be delivered for nothing."""
 
-    says = "source {source!r} of pipeline {pipeline!r} is read by no sink"
+    message = "source {source!r} of pipeline {pipeline!r} is read by no sink"
     advice = "Remove the source, or lead it to a sink."
 
     pipeline: str
     source: str
 
 
-@dataclass(eq=False)
 class RefusedBySpark(DeclarationError):
     """Spark's analyser refuses an operator; `spark_condition` is its own name for the reason."""
 
-    says = "Spark refuses this {operator}, {sql!r}: {reason} [{spark_condition}]"
+    message = "Spark refuses this {operator}, {sql!r}: {reason} [{spark_condition}]"
     advice = "{instead}"
 
     operator: str
@@ -263,11 +244,10 @@ class RefusedBySpark(DeclarationError):
     instead: str
 
 
-@dataclass(eq=False)
 class JoinKeysDiffer(DeclarationError):
     """A join key whose two sides have different types, so that equal values may not meet."""
 
-    says = "join key {column!r} is {left} on the left and {right} on the right"
+    message = "join key {column!r} is {left} on the left and {right} on the right"
     advice = "Cast one of them in a select before the join."
 
     column: str

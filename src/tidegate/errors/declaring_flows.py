@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidegate.errors.declaring import DeclarationError, SourceLine
 
 
-@dataclass(eq=False)
 class UntypedFunction(DeclarationError):
     """A function of a flow whose annotations are missing or cannot be read."""
 
-    says = "{function} of flow {flow!r} is not fully annotated: {reason}"
+    message = "{function} of flow {flow!r} is not fully annotated: {reason}"
     advice = "Annotate every parameter and the result; types are looked up where it is declared."
 
     flow: str
@@ -19,11 +16,10 @@ class UntypedFunction(DeclarationError):
     reason: str
 
 
-@dataclass(eq=False)
 class WrongParameters(DeclarationError):
     """A function of a flow does not take what it will be given."""
 
-    says = "{function} of flow {flow!r} takes {found}, and will be given {given}"
+    message = "{function} of flow {flow!r} takes {found}, and will be given {given}"
     advice = "A function takes its context first, then one value for each of its dependencies."
 
     flow: str
@@ -32,11 +28,10 @@ class WrongParameters(DeclarationError):
     given: str
 
 
-@dataclass(eq=False)
 class TypesDiffer(DeclarationError):
     """What one function of a flow gives is not what another takes."""
 
-    says = "{function} of flow {flow!r} takes {wanted}, and {source} gives {given}"
+    message = "{function} of flow {flow!r} takes {wanted}, and {source} gives {given}"
     advice = "Make the two annotations the same."
 
     flow: str
@@ -46,11 +41,10 @@ class TypesDiffer(DeclarationError):
     given: str
 
 
-@dataclass(eq=False)
 class UnstorableType(DeclarationError):
     """Values of a flow that are annotated with a type that has no form in JSON."""
 
-    says = "{of} cannot be kept: {type} has no form in JSON ({reason})"
+    message = "{of} cannot be kept: {type} has no form in JSON ({reason})"
     advice = (
         "Annotate it with None, bool, int, float, str, bytes, Decimal, UUID, a date or time, an"
         " enum, a dataclass, a TypedDict, a msgspec.Struct, or a list, tuple, set or dict of these."
@@ -62,11 +56,12 @@ class UnstorableType(DeclarationError):
     reason: str
 
 
-@dataclass(eq=False)
 class NotAList(DeclarationError):
     """A map step is to run for each element of something that has none."""
 
-    says = "map step {step!r} of flow {flow!r} needs a list here, and step {source!r} gives {given}"
+    message = (
+        "map step {step!r} of flow {flow!r} needs a list here, and step {source!r} gives {given}"
+    )
     advice = (
         "Annotate {source!r} as list[{item}], make {step!r} a plain step, or depend first on a step"
         " with items: a map step or a generator."
@@ -79,11 +74,10 @@ class NotAList(DeclarationError):
     given: str
 
 
-@dataclass(eq=False)
 class ItemsNotYielded(DeclarationError):
     """A generator that does not give its items one by one."""
 
-    says = "generator {step!r} of flow {flow!r} gives {given}, and not its items one by one"
+    message = "generator {step!r} of flow {flow!r} gives {given}, and not its items one by one"
     advice = (
         "Annotate it as Iterator[Item] and yield each item; a function that gives a list is a"
         " plain step, with a map step behind it."
@@ -94,11 +88,10 @@ class ItemsNotYielded(DeclarationError):
     given: str
 
 
-@dataclass(eq=False)
 class UnknownFlowStep(DeclarationError):
     """A flow has no step of this name."""
 
-    says = "flow {flow!r} has no step {step!r}"
+    message = "flow {flow!r} has no step {step!r}"
     advice = "Its steps are: {known}."
 
     flow: str
@@ -106,33 +99,30 @@ class UnknownFlowStep(DeclarationError):
     known: str
 
 
-@dataclass(eq=False)
 class CyclicFlow(DeclarationError):
     """Steps that wait for each other."""
 
-    says = "steps of flow {flow!r} wait for each other: {circle}"
+    message = "steps of flow {flow!r} wait for each other: {circle}"
     advice = "Take one of these dependencies away."
 
     flow: str
     circle: str
 
 
-@dataclass(eq=False)
 class GeneratorWithoutHandler(DeclarationError):
     """Items are generated, and nobody handles them."""
 
-    says = "generator {step!r} of flow {flow!r} has no handler"
+    message = "generator {step!r} of flow {flow!r} has no handler"
     advice = "Declare one with @{step}.handler."
 
     flow: str
     step: str
 
 
-@dataclass(eq=False)
 class SecondHandler(DeclarationError):
     """Two handlers for the items of one generator; `first` is where the other one is."""
 
-    says = "generator {step!r} of flow {flow!r} already has a handler, declared at {first}"
+    message = "generator {step!r} of flow {flow!r} already has a handler, declared at {first}"
     advice = (
         "A generator has one handler: do both in it, or do the second with what it gives, in a"
         " map step that depends on {step!r}."
@@ -143,11 +133,10 @@ class SecondHandler(DeclarationError):
     first: SourceLine
 
 
-@dataclass(eq=False)
 class UnknownStateKey(DeclarationError):
     """A step names a key of the state that its flow does not have."""
 
-    says = "step {step!r} names the state {key!r}, and flow {flow!r} has no such key"
+    message = "step {step!r} names the state {key!r}, and flow {flow!r} has no such key"
     advice = "Declare it with .state({key!r}, …) of this flow. Declared are: {known}."
 
     flow: str
@@ -156,11 +145,10 @@ class UnknownStateKey(DeclarationError):
     known: str
 
 
-@dataclass(eq=False)
 class ForeignStateKey(DeclarationError):
     """A step names a key of the state of another flow; `first` is where that is declared."""
 
-    says = "step {step!r} of flow {flow!r} names {of}, declared at {first}"
+    message = "step {step!r} of flow {flow!r} names {of}, declared at {first}"
     advice = (
         "Each flow has a state of its own: give the key that .state({key!r}, …) of flow {flow!r}"
         " answers."
@@ -173,11 +161,10 @@ class ForeignStateKey(DeclarationError):
     first: SourceLine
 
 
-@dataclass(eq=False)
 class GateNeverOpens(DeclarationError):
     """A step waits for a key of the state that is only written after it."""
 
-    says = "step {step!r} of flow {flow!r} waits for the state {key!r}, in a circle: {circle}"
+    message = "step {step!r} of flow {flow!r} waits for the state {key!r}, in a circle: {circle}"
     advice = (
         "Let a step write {key!r} that does not have to wait for {step!r}, or declare the key with"
         " external=True."
@@ -189,11 +176,10 @@ class GateNeverOpens(DeclarationError):
     circle: str
 
 
-@dataclass(eq=False)
 class StateNeverWritten(DeclarationError):
     """A step waits for a key of the state that nobody writes."""
 
-    says = "step {step!r} of flow {flow!r} reads the state {key!r}, which no step writes"
+    message = "step {step!r} of flow {flow!r} reads the state {key!r}, which no step writes"
     advice = "Name it in `writes` of the step that does, or declare it with external=True."
 
     flow: str
@@ -201,11 +187,10 @@ class StateNeverWritten(DeclarationError):
     key: str
 
 
-@dataclass(eq=False)
 class FlowInUse(DeclarationError):
     """A flow was used already and cannot be added to."""
 
-    says = "flow {flow!r} is in use, and {name!r} comes too late"
+    message = "flow {flow!r} is in use, and {name!r} comes too late"
     advice = "Declare everything before the flow is first begun or worked for."
 
     flow: str

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from tidegate.errors.base import TidegateError
 
 
-@dataclass(eq=False)
 class SparkUnavailable(TidegateError):
     """No session could be opened. `__cause__` is what Spark raised, if it got that far."""
 
     master: str
     reason: str
     instead: str
-    says: ClassVar[str] = "there is no Spark on {master}: {reason}. {instead}"
+    message = "there is no Spark on {master}: {reason}. {instead}"
 
 
-@dataclass(eq=False)
 class SparkUnprotected(TidegateError):
     """A session would let other users of the machine or the network into its driver."""
 
     master: str
     reason: str
     instead: str
-    says: ClassVar[str] = "Spark on {master} is not started: {reason}. {instead}"
+    message = "Spark on {master} is not started: {reason}. {instead}"
 
 
-@dataclass(eq=False)
 class SparkLost(TidegateError):
     """The Spark of this process has ended. The process ends as well; what is committed is safe."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
     reason: str
-    says: ClassVar[str] = (
+    message = (
         "Spark has ended in this process: {reason}. What is committed is safe; start the process"
         " again and it goes on"
     )
@@ -53,13 +49,12 @@ class Complaint:
         return f"{self.what}: required: {self.required}; available: {self.available}. {self.advice}"
 
 
-@dataclass(eq=False)
 class EngineUnfit(TidegateError):
     """What a pipeline runs on does not have what it needs. Nothing was started."""
 
     engine: str
     complaints: tuple[Complaint, ...]
-    says: ClassVar[str] = "{engine} does not fit"
+    message = "{engine} does not fit"
 
     def __str__(self) -> str:
         lines = (f"\n  {complaint}." for complaint in self.complaints)

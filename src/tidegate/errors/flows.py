@@ -2,75 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from tidegate.errors.base import TidegateError
 from tidegate.errors.store import StoreError
 from tidegate.errors.usage import UsageError
 
 
-@dataclass(eq=False)
 class UnknownFlow(UsageError):
     """No flow is found under what the user gave as its name."""
 
-    says = "there is no flow {flow!r}: {reason}. Write package.module:attribute."
+    message = "there is no flow {flow!r}: {reason}. Write package.module:attribute."
 
     flow: str
     reason: str
 
 
-@dataclass(eq=False)
 class InvalidJson(UsageError):
     """A value on the command line that is no JSON."""
 
-    says = "{given!r} is not JSON ({reason}); texts are written with quotes, as '\"text\"'"
+    message = "{given!r} is not JSON ({reason}); texts are written with quotes, as '\"text\"'"
 
     given: str
     reason: str
 
 
-@dataclass(eq=False)
 class InvalidFlowInput(UsageError):
     """What a run was to begin with on the command line, and is not of the flow's type."""
 
-    says = "flow {flow!r} cannot begin with {given}: {reason}"
+    message = "flow {flow!r} cannot begin with {given}: {reason}"
 
     flow: str
     given: str
     reason: str
 
 
-@dataclass(eq=False)
 class InvalidRunKey(UsageError):
     """What was given as the key of a run cannot be one."""
 
-    says = "a run of flow {flow!r} cannot have the key {key}: {reason}"
+    message = "a run of flow {flow!r} cannot have the key {key}: {reason}"
 
     flow: str
     key: str
     reason: str
 
 
-@dataclass(eq=False)
 class FlowError(TidegateError):
     """A run of a flow cannot do what was asked."""
 
 
-@dataclass(eq=False)
 class UnknownFlowRun(FlowError):
     """There is no such run of a flow."""
 
-    says = "there is no run {run!r} of a flow; `tidegate flow list` shows them"
+    message = "there is no run {run!r} of a flow; `tidegate flow list` shows them"
 
     run: int | str
 
 
-@dataclass(eq=False)
 class FlowInputDiffers(FlowError):
     """Under this key a run was begun with something else."""
 
-    says = (
+    message = (
         "run {run} of flow {flow!r} has the key {key!r}, and was begun with another input; nothing"
         " was begun. Give the same input again, or another one under a key of its own"
     )
@@ -80,44 +70,42 @@ class FlowInputDiffers(FlowError):
     key: str
 
 
-@dataclass(eq=False)
 class UnknownRunStep(FlowError):
     """A run of a flow has no step of this name."""
 
-    says = "run {run} has no step {step!r}; its steps are: {known}"
+    message = "run {run} has no step {step!r}; its steps are: {known}"
 
     run: int
     step: str
     known: str
 
 
-@dataclass(eq=False)
 class StepNotCompleted(FlowError):
     """What a step gives was asked for, and it has not given it: not yet, or it never will."""
 
-    says = "step {step!r} of run {run} is {state}, so it has no result; `tidegate flow show {run}`"
+    message = (
+        "step {step!r} of run {run} is {state}, so it has no result; `tidegate flow show {run}`"
+    )
 
     run: int
     step: str
     state: str
 
 
-@dataclass(eq=False)
 class FlowRunClosed(FlowError):
     """A run of a flow that has ended, or is about to, was asked to do something."""
 
-    says = "run {run} is {state}, so {wanted} is not possible any more"
+    message = "run {run} is {state}, so {wanted} is not possible any more"
 
     run: int
     state: str
     wanted: str
 
 
-@dataclass(eq=False)
 class FlowRedefined(FlowError):
     """A run was begun when its flow was declared otherwise, so that a step cannot work for it."""
 
-    says = (
+    message = (
         "step {step!r} does not fit run {run}, which was begun when the flow was declared"
         " otherwise: {reason}. Start a worker with the flow as it was and retry the run, or cancel"
         " it; give a flow that is changed so much another name"
@@ -128,33 +116,30 @@ class FlowRedefined(FlowError):
     reason: str
 
 
-@dataclass(eq=False)
 class InvalidFlowValue(FlowError):
     """A value that is not of the type that was declared for it."""
 
-    says = "{value} is not what {of} is declared to be: {reason}"
+    message = "{value} is not what {of} is declared to be: {reason}"
 
     of: str
     value: str
     reason: str
 
 
-@dataclass(eq=False)
 class SpawnRefused(FlowError):
     """Items came after their generator had ended, or not as many as it says."""
 
-    says = "items of step {step!r} of run {run} are refused: {reason}. Nothing was written"
+    message = "items of step {step!r} of run {run} are refused: {reason}. Nothing was written"
 
     run: int
     step: str
     reason: str
 
 
-@dataclass(eq=False)
 class StateRegressed(FlowError):
     """A monotonic key of the state would have gone back."""
 
-    says = (
+    message = (
         "state {key!r} of run {run} is monotonic: it stands at {current}, written by {writer}, and"
         " {value} would be back. Nothing was written"
     )
@@ -166,22 +151,20 @@ class StateRegressed(FlowError):
     writer: str
 
 
-@dataclass(eq=False)
 class StateUndeclared(FlowError):
     """A key of the state was read or written by somebody who had not declared it."""
 
-    says = "{who} may not {action} the state {key!r}: it did not declare that"
+    message = "{who} may not {action} the state {key!r}: it did not declare that"
 
     who: str
     action: str
     key: str
 
 
-@dataclass(eq=False)
 class StateNeverCame(FlowError):
     """A wait for a flow's state has reached its bound."""
 
-    says = (
+    message = (
         "step {step!r} of run {run} has waited {seconds:.1f} s for the state {key!r}, which stands"
         " at {value}, last written by {writer}{ago}{distance}"
     )
@@ -200,14 +183,13 @@ class StateNeverCame(FlowError):
     def __str__(self) -> str:
         ago = "" if self.age is None else f" {self.age:,.1f} s ago"
         distance = f": {'; '.join(self.missing)}" if self.missing else ""
-        return self.says.format_map({**vars(self), "ago": ago, "distance": distance})
+        return self.message.format_map({**vars(self), "ago": ago, "distance": distance})
 
 
-@dataclass(eq=False)
 class PipelineNotReleased(FlowError):
     """A step has waited for a run of a pipeline as long as it was ready to; the run is given up."""
 
-    says = (
+    message = (
         "step {step!r} of run {run} has waited {waited:,.1f} s for run {pipeline_run!r} of pipeline"
         " {pipeline!r}, which is not released: {reason}"
     )
@@ -220,12 +202,11 @@ class PipelineNotReleased(FlowError):
     reason: str
 
 
-@dataclass(eq=False)
 class PipelineServedOtherwise(FlowError):
     """A pipeline is served with another declaration than the worker of a flow has."""
 
-    retryable: ClassVar[bool] = True
-    says = (
+    retryable = True
+    message = (
         "pipeline {pipeline!r} is served with plan {served:.12}, and here it has plan {plan:.12}:"
         " restart whichever of the two has the older declaration"
     )
@@ -235,11 +216,10 @@ class PipelineServedOtherwise(FlowError):
     plan: str
 
 
-@dataclass(eq=False)
 class SourcesNotGiven(FlowError):
     """Chunks for a run of a pipeline were named, and not for each of its sources."""
 
-    says = (
+    message = (
         "run {pipeline_run!r} of pipeline {pipeline!r} was given no chunks of {sources}; name them,"
         " with an empty list for a source that has none"
     )
@@ -249,11 +229,10 @@ class SourcesNotGiven(FlowError):
     sources: str
 
 
-@dataclass(eq=False)
 class PipelineRunTwice(FlowError):
     """A step runs a pipeline twice under one name, so the second would be the first."""
 
-    says = (
+    message = (
         "step {step!r} runs pipeline {pipeline!r} twice as {pipeline_run!r}; tell the two apart"
         " with name=…"
     )
@@ -263,11 +242,10 @@ class PipelineRunTwice(FlowError):
     pipeline_run: str
 
 
-@dataclass(eq=False)
 class NowhereForChunks(FlowError):
     """A step runs a pipeline, and its worker does not know where the deployment's files are."""
 
-    says = (
+    message = (
         "step {step!r} cannot deliver to pipeline {pipeline!r}: its worker was not told where the"
         " files of the deployment are. Use `tidegate flow worker`, or give the worker root=…"
     )
@@ -276,11 +254,10 @@ class NowhereForChunks(FlowError):
     pipeline: str
 
 
-@dataclass(eq=False)
 class CursorRefused(FlowError):
     """A cursor of what yields nothing."""
 
-    says = (
+    message = (
         "step {step!r} of run {run} saves a cursor and is no generator, which alone go on from one"
     )
 
@@ -288,64 +265,60 @@ class CursorRefused(FlowError):
     step: str
 
 
-@dataclass(eq=False)
 class SignalRefused(FlowError):
     """A signal that nobody waits for, or another than was given before."""
 
-    says = "step {step!r} of run {run} does not take this signal: {reason}"
+    message = "step {step!r} of run {run} does not take this signal: {reason}"
 
     run: int
     step: str
     reason: str
 
 
-@dataclass(eq=False)
 class NoStepWithItems(FlowError):
     """A run has no such step, or one that has no items."""
 
-    says = "run {run} has no step {step!r} with items; `tidegate flow show {run}` lists its steps"
+    message = (
+        "run {run} has no step {step!r} with items; `tidegate flow show {run}` lists its steps"
+    )
 
     run: int
     step: str
 
 
-@dataclass(eq=False)
 class StepTimedOut(FlowError):
     """A handler took longer than its step allows."""
 
-    retryable: ClassVar[bool] = True
-    says = "step {step!r} of run {run} took longer than its {seconds:g} s"
+    retryable = True
+    message = "step {step!r} of run {run} took longer than its {seconds:g} s"
 
     run: int
     step: str
     seconds: float
 
 
-@dataclass(eq=False)
 class FinalFailure(FlowError):
     """A function of a flow says so itself: the same attempt again would fail as well."""
 
-    says = "{reason}"
+    message = "{reason}"
 
     reason: str
 
 
-@dataclass(eq=False)
 class FlowCancelled(FlowError):
     """What a handler is told when nobody wants its result any more."""
 
-    says = "run {run} wants nothing more of step {step!r}: {reason}"
+    message = "run {run} wants nothing more of step {step!r}: {reason}"
 
     run: int
     step: str
     reason: str
 
 
-@dataclass(eq=False)
 class FlowFailed(FlowError):
     """A run of a flow has failed or was cancelled; the first cause is kept."""
 
-    says = "run {run} of flow {flow!r} is {state}: {cause}"
+    message = "run {run} of flow {flow!r} is {state}: {cause}"
 
     run: int
     flow: str
@@ -353,12 +326,13 @@ class FlowFailed(FlowError):
     cause: str
 
 
-@dataclass(eq=False)
 class FlowTimeout(FlowError):
     """A run of a flow did not end while somebody waited."""
 
-    retryable: ClassVar[bool] = True
-    says = "run {run} of flow {flow!r} is {state} after {seconds:g} s; `tidegate flow show {run}`"
+    retryable = True
+    message = (
+        "run {run} of flow {flow!r} is {state} after {seconds:g} s; `tidegate flow show {run}`"
+    )
 
     run: int
     flow: str
@@ -366,7 +340,6 @@ class FlowTimeout(FlowError):
     seconds: float
 
 
-@dataclass(eq=False)
 class ClaimLost(StoreError):
     """A write of a worker for a task of a flow that is not its own any more; nothing changed."""
 
@@ -377,7 +350,7 @@ class ClaimLost(StoreError):
     epoch: int
     holder: str
     current: int
-    says: ClassVar[str] = (
+    message = (
         "{owner} does not hold task {step}[{position}] of run {run} under epoch {epoch} any more:"
         " it is at epoch {current} and {holder}. Nothing was written; leave it alone"
     )

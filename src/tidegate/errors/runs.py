@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
 
 from tidegate.errors.base import TidegateError, listed
 
 
-@dataclass(eq=False)
 class RunError(TidegateError):
     """A live pipeline, or one of its runs, cannot do what was asked."""
 
 
-@dataclass(eq=False)
 class BadWiring(RunError):
     """The processors and links do not make a graph that can run."""
 
     reason: str
-    says: ClassVar[str] = "these processors cannot be wired: {reason}"
+    message = "these processors cannot be wired: {reason}"
 
 
-@dataclass(eq=False)
 class ProcessorFailed(RunError):
     """A processor raised. `__cause__` is what it raised."""
 
     processor: str
-    message: str
+    elements: str
     reason: str
     runs: tuple[str, ...] = ()
-    says: ClassVar[str] = "processor {processor} failed on {message}: {reason}"
+    message = "processor {processor} failed on {elements}: {reason}"
 
 
-@dataclass(eq=False)
 class NotRunning(RunError):
     """The pipeline takes nothing any more. `__cause__` is the failure, if it was one."""
 
@@ -46,9 +40,10 @@ class NotRunning(RunError):
         return f"pipeline {self.pipeline!r} is {self.state}{because}; it takes nothing more"
 
 
-@dataclass(eq=False)
 class RunEnded(RunError):
     """The run (or this source of it) was ended or cancelled before."""
+
+    http_status = 409
 
     run: str
     source: str
@@ -63,37 +58,37 @@ class RunEnded(RunError):
         )
 
 
-@dataclass(eq=False)
 class AmbiguousRun(RunError):
     """Several clients of a server have runs of the name that was given."""
 
     run: str
     known: str
-    says: ClassVar[str] = "several runs are called {run!r}: say which of {known}"
+    message = "several runs are called {run!r}: say which of {known}"
 
 
-@dataclass(eq=False)
 class UnknownRun(RunError):
     """There is no such run: never begun, or ended, or cancelled and gone."""
 
+    http_status = 404
+
     run: str
-    says: ClassVar[str] = (
-        "there is no run {run!r} here: it was never begun, or it ended long ago and is gone"
-    )
+    message = "there is no run {run!r} here: it was never begun, or it ended long ago and is gone"
 
 
-@dataclass(eq=False)
 class NothingToCancel(RunError):
     """The run was closed before, whichever way."""
 
+    http_status = 409
+
     run: str
     how: str
-    says: ClassVar[str] = "run {run!r} is {how} already; there is nothing to cancel"
+    message = "run {run!r} is {how} already; there is nothing to cancel"
 
 
-@dataclass(eq=False)
 class RunExists(RunError):
     """The name is taken by a run that is still open, or is no name."""
+
+    http_status = 409
 
     run: str
 
@@ -103,20 +98,18 @@ class RunExists(RunError):
         return f"a run {self.run!r} is open already; end or cancel it first, or use another name"
 
 
-@dataclass(eq=False)
 class NotForSending(RunError):
     """A barrier of this kind ends something, which has a call of its own."""
 
     kind: str
     instead: str
-    says: ClassVar[str] = "{kind} is not sent as a barrier; call {instead}"
+    message = "{kind} is not sent as a barrier; call {instead}"
 
 
-@dataclass(eq=False)
 class BarrierTimeout(RunError):
     """A barrier did not reach the collecting end within its bound."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
     barrier: str
     seconds: float
     missing: tuple[str, ...]
@@ -129,41 +122,38 @@ class BarrierTimeout(RunError):
         )
 
 
-@dataclass(eq=False)
 class BarrierWithdrawn(RunError):
     """A barrier was given up before it was collected."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
     barrier: str
     reason: str
-    says: ClassVar[str] = "{barrier} was withdrawn: {reason}"
+    message = "{barrier} was withdrawn: {reason}"
 
 
-@dataclass(eq=False)
 class StageFailed(RunError):
     """A Spark job failed. `spark_condition` is Spark's own name for it, `__cause__` its error."""
 
     stage: str
     spark_condition: str
     reason: str
-    says: ClassVar[str] = "stage {stage} failed in Spark: {reason} [{spark_condition}]"
+    message = "stage {stage} failed in Spark: {reason} [{spark_condition}]"
 
 
-@dataclass(eq=False)
 class RunFailed(RunError):
     """A run could not be completed; nothing of it was published."""
 
+    http_status = 409
+
     run: str
     cause: str
-    says: ClassVar[str] = "run {run!r} has failed: {cause}"
+    message = "run {run!r} has failed: {cause}"
 
 
-@dataclass(eq=False)
 class RunOverdue(RunFailed):
     """A run was not complete when its deadline passed; the cause says what was missing."""
 
 
-@dataclass(eq=False)
 class RunLosesWorkers(RunError):
     """Worker processes end while they process this run alone, so it cannot be completed."""
 
@@ -171,44 +161,42 @@ class RunLosesWorkers(RunError):
     task: str
     losses: int
     error: str
-    says: ClassVar[str] = (
+    message = (
         "run {run!r} ends its worker processes: {losses} lost while it was processed alone, the"
         " last in task {task!r} ({error}). Correct its data, or give workers more memory"
     )
 
 
-@dataclass(eq=False)
 class WorkerGaveUp(RunError):
     """A task of the pipeline dies again and again whatever is tried, as when Spark is gone."""
 
     pipeline: str
     reason: str
-    says: ClassVar[str] = (
+    message = (
         "the worker of {pipeline!r} has given up: {reason}. What is committed is safe;"
         " start it again and it goes on."
     )
 
 
-@dataclass(eq=False)
 class RunCancelled(RunError):
     """Somebody gave the run up; nothing of it was published."""
 
+    http_status = 409
+
     run: str
-    says: ClassVar[str] = "run {run!r} was cancelled; its name may be used again"
+    message = "run {run!r} was cancelled; its name may be used again"
 
 
-@dataclass(eq=False)
 class RunTimeout(RunError):
     """A run is not closed within the time that somebody was ready to wait; it goes on."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
 
     run: str
     seconds: float
-    says: ClassVar[str] = "run {run!r} is not complete after {seconds:g} s, and goes on"
+    message = "run {run!r} is not complete after {seconds:g} s, and goes on"
 
 
-@dataclass(eq=False)
 class UndeclaredMessages(RunError):
     """The monitor found messages processed that nobody declared."""
 
@@ -227,31 +215,28 @@ class UndeclaredMessages(RunError):
         )
 
 
-@dataclass(eq=False)
 class ChaosFailed(RunError):
     """The crash kit found a fault that changes the outcome of a run."""
 
     fault: str
     reason: str
-    says: ClassVar[str] = "with the fault {fault!r}: {reason}"
+    message = "with the fault {fault!r}: {reason}"
 
 
-@dataclass(eq=False)
 class SourceNotGiven(RunError):
     """`pipeline.run` was called without data for a source."""
 
     sources: str
 
-    says = "no data is given for {sources}; give a path, a DataFrame or a table for each source"
+    message = "no data is given for {sources}; give a path, a DataFrame or a table for each source"
 
 
-@dataclass(eq=False)
 class DataFolderNotGiven(RunError):
     """A database was given without a folder for the files of the deployment."""
 
     database: str
 
-    says = (
+    message = (
         "{database} names a database alone; give data=PATH, a folder that all processes and Spark"
         " can reach"
     )

@@ -2,97 +2,86 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from tidegate.errors.base import TidegateError
 
 
-@dataclass(eq=False)
 class StoreError(TidegateError):
     """PostgreSQL is not there, is not what it should be, or refused a write."""
 
 
-@dataclass(eq=False)
 class EmbeddedServerFailed(StoreError):
     """The embedded PostgreSQL did not do what was asked within its bound."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
     folder: str
     doing: str
     seconds: float
     log: str
-    says: ClassVar[str] = (
+    message = (
         "the embedded PostgreSQL in {folder} did not {doing} within {seconds:g} s."
         " The end of its log:\n{log}"
     )
 
 
-@dataclass(eq=False)
 class EmbeddedServerElsewhere(StoreError):
     """The embedded PostgreSQL runs already and listens where it was started to listen."""
 
     folder: str
     wanted: str
     listens: str
-    says: ClassVar[str] = (
+    message = (
         "the embedded PostgreSQL in {folder} was asked to listen on {wanted} but already runs"
         " and listens on {listens}; end the processes that use it, or ask for the same"
     )
 
 
-@dataclass(eq=False)
 class InvalidDatabase(StoreError):
     """What was given as a database is no address of one."""
 
     database: str
     reason: str
-    says: ClassVar[str] = (
+    message = (
         "{database!r} does not name a database ({reason});"
         " write postgresql://user@host:port/name, or leave it out for the embedded one"
     )
 
 
-@dataclass(eq=False)
 class DatabaseUnreachable(StoreError):
     """The database did not answer, or kept losing the connection. `__cause__` is the last loss."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
     database: str
     seconds: float
     reason: str
-    says: ClassVar[str] = (
+    message = (
         "database {database} could not be used for {seconds:g} s ({reason});"
         " see that PostgreSQL runs there and takes connections"
     )
 
 
-@dataclass(eq=False)
 class DatabaseTooOld(StoreError):
     """The server is older than what Tidegate needs."""
 
     database: str
     version: str
     needed: int
-    says: ClassVar[str] = (
+    message = (
         "database {database} is PostgreSQL {version}; use {needed} or later, or the embedded one"
     )
 
 
-@dataclass(eq=False)
 class SchemaTooNew(StoreError):
     """A later Tidegate has migrated this database."""
 
     database: str
     found: int
     known: int
-    says: ClassVar[str] = (
+    message = (
         "the tidegate schema of {database} is at migration {found} and this Tidegate knows {known};"
         " install the Tidegate that migrated it, or a later one"
     )
 
 
-@dataclass(eq=False)
 class Fenced(StoreError):
     """A write of somebody who does not own the thing any more; it changed nothing."""
 
@@ -102,13 +91,12 @@ class Fenced(StoreError):
     epoch: int
     holder: str
     current: int
-    says: ClassVar[str] = (
+    message = (
         "{owner} does not own {kind} {key!r} under epoch {epoch} any more: it is at epoch {current}"
         " and held by {holder}. Nothing was written; acquire it again or leave it alone"
     )
 
 
-@dataclass(eq=False)
 class ChannelConflict(StoreError):
     """A channel is not where its only writer left it."""
 
@@ -116,13 +104,12 @@ class ChannelConflict(StoreError):
     reason: str
     run: str = ""
     """The key of the run that cannot be completed by it, if it is about one."""
-    says: ClassVar[str] = (
+    message = (
         "the channels of task {task!r} are not as this worker left them ({reason});"
         " nothing was written. Give the task up and acquire it again"
     )
 
 
-@dataclass(eq=False)
 class ValueRefused(StoreError):
     """PostgreSQL cannot hold a value that a step would store; it changed nothing."""
 
@@ -130,19 +117,18 @@ class ValueRefused(StoreError):
     reason: str
     run: str = ""
     """The key of the run whose value it is; empty if the step was for several runs."""
-    says: ClassVar[str] = (
+    message = (
         "PostgreSQL refused a value that task {task!r} would store ({reason}); nothing was written."
         " The run that it stems from cannot be completed: correct its data and begin another run"
     )
 
 
-@dataclass(eq=False)
 class Overtaken(StoreError):
     """A step keeps something for checkpoints that no longer wait for it; it changed nothing."""
 
     task: str
     runs: tuple[int, ...]
-    says: ClassVar[str] = (
+    message = (
         "task {task!r} comes too late to a checkpoint of runs {runs}: what it has read belongs to"
         " what was on its way. Nothing was written; read these runs anew"
     )

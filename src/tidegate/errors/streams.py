@@ -2,58 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from tidegate.errors.runs import RunError
 
 
-@dataclass(eq=False)
 class BatchAborted(RunError):
     """A source is to end, and a batch of its stream was begun and given up.
 
     `batch` is Spark's number, from 0; `chunk` the number of the chunk that it was to become.
     """
 
+    http_status = 409
+
     run: str
     source: str
     batch: int
     chunk: int
-    says: ClassVar[str] = (
+    message = (
         "source {source!r} of run {run!r} cannot end with the chunks it has: batch {batch} of its"
         " stream, which is chunk {chunk}, was begun and not delivered. Follow the stream again with"
         " the same checkpoint and call finish(); or say how many chunks there are to leave it out"
     )
 
 
-@dataclass(eq=False)
 class BatchNotDelivered(RunError):
     """A source is to end, and a batch of its stream was begun and is not there within the bound."""
 
-    retryable: ClassVar[bool] = True
+    http_status = 409
+
+    retryable = True
 
     run: str
     source: str
     batch: int
     chunk: int
     seconds: float
-    says: ClassVar[str] = (
+    message = (
         "source {source!r} of run {run!r} was not ended: batch {batch} of its stream, which is"
         " chunk {chunk}, was not delivered within {seconds:g} s. If a process still follows the"
         " stream, call again; if not, follow it again with the same checkpoint and call finish()"
     )
 
 
-@dataclass(eq=False)
 class StreamUnfinished(RunError):
     """A stream still has batches when the time to finish it is over."""
 
-    retryable: ClassVar[bool] = True
+    retryable = True
 
     run: str
     source: str
     seconds: float
-    says: ClassVar[str] = (
+    message = (
         "the stream of source {source!r} of run {run!r} has rows that were not taken within"
         " {seconds:g} s. It goes on with them, and the source is open: call finish() again"
     )

@@ -2,52 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidegate.errors.base import TidegateError
 
 
-@dataclass(eq=False)
 class UsageError(TidegateError):
     """What was asked for cannot be understood; asking differently is all it takes."""
 
 
-@dataclass(eq=False)
 class UnknownPipeline(UsageError):
     """No pipeline is found under what the user gave as its name."""
 
-    says = "there is no pipeline {pipeline!r}: {reason}. Use {known}, or package.module:attribute."
+    http_status = 404
+
+    message = (
+        "there is no pipeline {pipeline!r}: {reason}. Use {known}, or package.module:attribute."
+    )
 
     pipeline: str
     reason: str
     known: str
 
 
-@dataclass(eq=False)
 class NothingToExplain(UsageError):
     """A plan is to be shown, and nobody said which."""
 
-    says = "there is nothing to explain: give {missing}"
+    message = "there is nothing to explain: give {missing}"
 
     missing: str
 
 
-@dataclass(eq=False)
 class UnknownStage(UsageError):
     """A worker is to run a stage that the plan does not have."""
 
-    says = "{pipeline} has no stage {stage!r}; `tidegate explain` draws them: {known}"
+    message = "{pipeline} has no stage {stage!r}; `tidegate explain` draws them: {known}"
 
     stage: str
     pipeline: str
     known: str
 
 
-@dataclass(eq=False)
 class ClusterShared(UsageError):
     """Several workers on a cluster, of which the first would take everything."""
 
-    says = (
+    message = (
         "each of the {workers} workers is an application of its own on {master}, and the first"
         " would take all of its cores; say with --cores how many each may have"
     )
@@ -56,59 +53,53 @@ class ClusterShared(UsageError):
     workers: int
 
 
-@dataclass(eq=False)
 class UnknownDemo(UsageError):
     """No demo is registered under this name."""
 
-    says = "there is no demo {demo!r}; registered are: {known}"
+    message = "there is no demo {demo!r}; registered are: {known}"
 
     demo: str
     known: str
 
 
-@dataclass(eq=False)
 class UnknownCrashPoint(UsageError):
     """The process was asked to die at a point that does not exist."""
 
-    says = "there is no crash point {wanted!r}; write name or name:nth, the names are: {known}"
+    message = "there is no crash point {wanted!r}; write name or name:nth, the names are: {known}"
 
     wanted: str
     known: str
 
 
-@dataclass(eq=False)
 class NoDeployment(UsageError):
     """A folder that was named as a deployment is none."""
 
-    says = "{folder} is no deployment: nothing was ever run there. Check --deployment."
+    message = "{folder} is no deployment: nothing was ever run there. Check --deployment."
 
     folder: str
 
 
-@dataclass(eq=False)
 class UnusableFolder(UsageError):
     """A folder cannot be used for a deployment or a project."""
 
-    says = "{folder} cannot be used: {reason}"
+    message = "{folder} cannot be used: {reason}"
 
     folder: str
     reason: str
 
 
-@dataclass(eq=False)
 class NoGeneratedData(UsageError):
     """A pipeline has no generator of data, so somebody has to say where its data is."""
 
-    says = "no data can be generated for {pipeline!r}; give some with --data"
+    message = "no data can be generated for {pipeline!r}; give some with --data"
 
     pipeline: str
 
 
-@dataclass(eq=False)
 class InvalidSetting(UsageError):
     """A setting has a name or a value that is not understood."""
 
-    says = "invalid setting {name}={value}: {reason}"
+    message = "invalid setting {name}={value}: {reason}"
 
     name: str
     value: str

@@ -17,7 +17,7 @@ from tidegate.errors import (
     UnknownToken,
     WrongMethod,
 )
-from tidegate.http.error_mapping import RETRY_AFTER, error_body, status_of, visible_error
+from tidegate.http.error_mapping import RETRY_AFTER, error_body, visible_error
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -35,7 +35,7 @@ def json_response(value: object, status: int = 200) -> Response:
 
 def error_response(error: TidegateError) -> Response:
     """An error as JSON, with its status code."""
-    status = status_of(error)
+    status = error.http_status
     response = json_response(error_body(error), status)
     if error.retryable and status in RETRY_AFTER:
         response.headers["retry-after"] = str(RETRY_AFTER[status])

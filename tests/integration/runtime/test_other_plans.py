@@ -9,7 +9,7 @@ import pytest
 import tidegate as tg
 from tests.integration.runtime.shop import BOUND, rows
 from tidegate.errors import OtherPlan, StillServed
-from tidegate.http.error_mapping import error_body, error_from_body, status_of
+from tidegate.http.error_mapping import error_body, error_from_body
 from tidegate.runtime.checkpoints.restore import restore
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService, serve
@@ -77,7 +77,7 @@ def test_a_run_is_restored_under_a_changed_declaration_or_the_difference_is_told
         with pytest.raises(OtherPlan) as refused:
             service.server.restore("march")
         assert refused.value.difference == ("filter quantity > 0 → filter quantity > 1",)
-        assert status_of(refused.value) == 409
+        assert refused.value.http_status == 409
         arrived = error_from_body(error_body(refused.value))
         assert isinstance(arrived, OtherPlan)
         assert arrived.difference == refused.value.difference

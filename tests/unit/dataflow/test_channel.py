@@ -102,7 +102,7 @@ def test_a_put_after_closing_is_refused_and_names_the_message() -> None:
     with pytest.raises(ChannelClosed) as refused:
         channel.put(event("apples"))
     assert refused.value.channel == "channel"
-    assert "apples" in refused.value.message
+    assert "apples" in refused.value.element
 
 
 def test_closing_wakes_a_taker_that_waits() -> None:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 from tidegate.errors import TidegateError
-from tidegate.http.error_mapping import error_body, status_of
+from tidegate.http.error_mapping import error_body
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def value(of: object) -> Reply:
 def refusal(error: TidegateError) -> Reply:
     import msgspec
 
-    return Reply(status_of(error), msgspec.json.encode(error_body(error)))
+    return Reply(error.http_status, msgspec.json.encode(error_body(error)))
 
 
 @dataclass(frozen=True)

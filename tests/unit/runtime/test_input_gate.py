@@ -76,7 +76,7 @@ def test_an_overlap_is_refused_with_its_two_barriers_and_names_the_message_that_
     give(processor, A, sync(1))
     with pytest.raises(ProcessorFailed) as failed:
         give(processor, B, event("innocent"), sync(2))
-    assert failed.value.message == str(sync(2))
+    assert failed.value.elements == str(sync(2))
     assert isinstance(failed.value.__cause__, BarrierOverlap)
 
 

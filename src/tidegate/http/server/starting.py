@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidegate.errors import ServerStarting
-from tidegate.http.error_mapping import error_body, status_of
+from tidegate.http.error_mapping import error_body
 from tidegate.http.responses import json_response
 
 if TYPE_CHECKING:
@@ -38,6 +38,6 @@ class StartingApp:
         error = ServerStarting(round(monotonic() - self._since, 1))
         error_response = msgspec.to_builtins(error_body(error))
         state = {"status": "starting"} if scope["path"] == HEALTH else {}
-        response = json_response({**state, **error_response}, status_of(error))
+        response = json_response({**state, **error_response}, error.http_status)
         response.headers["retry-after"] = RETRY_AFTER
         await response(scope, receive, send)
