@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -28,6 +27,7 @@ from tidegate.flows.model.policies import FailurePolicy, Tolerate
 from tidegate.flows.model.states import OVER, FlowState, StepState
 from tidegate.flows.model.steps import StepKind
 from tidegate.store import Notifications
+from tidegate.store.core.notifications import poll_until
 from tidegate.store.core.topics import flow_topic
 from tidegate.store.flows import runs as store
 from tidegate.store.flows.events import FlowEvent, flow_events
@@ -207,19 +207,19 @@ class FlowRun:
         on_change: Callable[[FlowRunInfo], None] | None = None,
     ) -> FlowRunInfo:
         info = self.status()
-        deadline = monotonic() + timeout
+
+        def look() -> FlowRunInfo | None:
+            nonlocal info
+            info = self.status()
+            if on_change is not None:
+                on_change(info)
+            return info if is_done(info) else None
+
         with self._subscribed(info.flow, notifications) as changed:
-            while True:
-                if on_change is not None:
-                    on_change(info)
-                if is_done(info):
-                    return info
-                remaining = deadline - monotonic()
-                if remaining <= 0:
-                    raise FlowTimeout(self.id, info.flow, info.state.value, timeout)
-                changed.wait(min(remaining, POLL_EVERY))
-                changed.clear()
-                info = self.status()
+            done = poll_until(look, changed, timeout, POLL_EVERY)
+        if done is None:
+            raise FlowTimeout(self.id, info.flow, info.state.value, timeout)
+        return done
 
     def _wait_for_step(self, name: str, part: StepDefinition | None, timeout: float) -> StepResult:
         """The step once it has ended well; raises `StepNotCompleted` from the reason it has not."""
