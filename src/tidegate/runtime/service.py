@@ -25,7 +25,7 @@ from tidegate.runtime.monitor.sweeper import Sweeper
 from tidegate.runtime.run import Run, ServedRun
 from tidegate.runtime.task_graph import TaskGraph, build_task_graph
 from tidegate.runtime.worker.isolated_trials import Trials
-from tidegate.runtime.worker.worker import Worker
+from tidegate.runtime.worker.task_worker import Worker
 from tidegate.spark import CheckerPool, check, ended_under, ensure_fit, why_ended
 from tidegate.store import Notifications, open_runs, plan_of
 

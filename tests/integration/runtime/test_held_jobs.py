@@ -24,7 +24,7 @@ from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import PipelineService, serve
 from tidegate.runtime.task.processor import StepInput
 from tidegate.runtime.task.task_loop import TaskLoop
-from tidegate.runtime.worker.worker import JOIN_BOUND
+from tidegate.runtime.worker.task_worker import JOIN_BOUND
 from tidegate.spark import JobInput, PreparedStage, Session, run_stage_job
 from tidegate.store import RunState, publications
 

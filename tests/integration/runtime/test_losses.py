@@ -17,7 +17,7 @@ from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.monitor.sweeper import sweep
 from tidegate.runtime.service import serve
-from tidegate.runtime.worker.worker import WORKER
+from tidegate.runtime.worker.task_worker import WORKER
 from tidegate.spark import Session
 from tidegate.store import EmbeddedPostgres, publications
 

@@ -23,7 +23,7 @@ from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.task.processor import StepInput, StepOutput
 from tidegate.runtime.task_graph import TaskGraph
 from tidegate.runtime.worker.isolated_trials import Trials
-from tidegate.runtime.worker.worker import Worker
+from tidegate.runtime.worker.task_worker import Worker
 from tidegate.store import FileChecksum, Notifications, RunState, number_of
 
 BAD = "bad#"

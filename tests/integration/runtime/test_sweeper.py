@@ -17,7 +17,7 @@ from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.file_storage import FileStorage
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.sweeper import Sweeper, Swept, needs_sweep, sweep
-from tidegate.runtime.worker.worker import WORKER
+from tidegate.runtime.worker.task_worker import WORKER
 from tidegate.store import (
     ClockWatch,
     Lease,

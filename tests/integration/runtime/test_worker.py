@@ -23,8 +23,8 @@ from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.task.processor import StepInput, StepOutput
 from tidegate.runtime.task_graph import TaskGraph
-from tidegate.runtime.worker import worker as workers
-from tidegate.runtime.worker.worker import Worker
+from tidegate.runtime.worker import task_worker as workers
+from tidegate.runtime.worker.task_worker import Worker
 from tidegate.runtime.worker.worker_losses import take
 from tidegate.settings import Settings
 from tidegate.store import Connection, FileChecksum, Notifications, RunState

@@ -37,7 +37,7 @@ from tidegate.runtime.ingestion.barrier_injection import BarrierInjection
 from tidegate.runtime.ingestion.chunk_files import files_matching
 from tidegate.runtime.ingestion.followed_sources import FollowedSources
 from tidegate.runtime.ingestion.run_state import raise_if_unsuccessful
-from tidegate.runtime.ingestion.stream_ingestion import ChunkDelivery, FollowedStream, follow
+from tidegate.runtime.ingestion.stream_ingestion import FollowedStream, StreamDelivery, follow
 from tidegate.runtime.ingestion.wait_report import WaitReport
 from tidegate.runtime.monitor.diagnosis import why_not_done
 from tidegate.runtime.task_graph import HEAD, channel_names
@@ -275,7 +275,7 @@ class RunService:
         """
         self._readers(source)
         self.known(run)
-        delivery = ChunkDelivery(self._begin_batch, self._deliver, self.end)
+        delivery = StreamDelivery(self._begin_batch, self._deliver, self.end)
         fields = self._pipeline.sources[source].schema
         stream = follow(run, source, fields, rows, delivery, checkpoint=checkpoint, every=every)
         return self._followed.add(stream)

@@ -43,7 +43,7 @@ LEAST_WAIT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkDelivery:
+class StreamDelivery:
     """The functions of `RunService` that a stream uses."""
 
     begin: Callable[[str, str, int], None]
@@ -62,7 +62,7 @@ class _BatchIngestion:
         source: str,
         fields: Sequence[SourceField],
         checkpoint: str,
-        chunks: ChunkDelivery,
+        chunks: StreamDelivery,
     ) -> None:
         self.run = run
         self.source = source
@@ -184,7 +184,7 @@ def follow(
     source: str,
     fields: Sequence[SourceField],
     rows: Rows,
-    delivery: ChunkDelivery,
+    delivery: StreamDelivery,
     *,
     checkpoint: str,
     every: float | None,

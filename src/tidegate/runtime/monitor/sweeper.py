@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 
 from tidegate.runtime.file_storage import FileEntry, FileStorage
 from tidegate.runtime.periodic import PeriodicTask
-from tidegate.runtime.worker.worker import WORKER
+from tidegate.runtime.worker.task_worker import WORKER
 from tidegate.store import (
     ClockWatch,
     acquire,
