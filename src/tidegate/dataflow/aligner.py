@@ -9,7 +9,7 @@ each upstream and returns what to forward, in order; it never waits and does no 
 - An END closes its channel and is never the pending barrier: other barriers align over the
   channels that are still open, and END is forwarded when all channels are closed.
 - A watermark is the minimum over the open upstreams and never decreases.
-- Held messages are bounded by callers that check `room` before they read.
+- Held messages are bounded by callers that check `space` before they read.
 - An `AlignmentError` names the upstream that breaks a rule. A refused message leaves the aligner
   unchanged.
 """
@@ -171,7 +171,7 @@ class Aligner:
         """How many messages are held behind the pending barrier."""
         return sum(len(channel.held) for channel in self._channels)
 
-    def room(self, edge: Edge) -> int:
+    def space(self, edge: Edge) -> int:
         """How many more messages of this upstream can be accepted or held."""
         return max(0, self._hold_limit - len(self._channel(edge).held))
 

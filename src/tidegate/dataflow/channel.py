@@ -30,7 +30,7 @@ DEFAULT_RESERVE = 64
 class Channel:
     """A single-producer, single-consumer queue of messages with backpressure.
 
-    `arrivals` is rung when a message can be taken, `room` when one can be put. With the bells of
+    `arrivals` is rung when a message can be taken, `space` when one can be put. With the bells of
     the threads at either end, each can sleep on many channels at once.
     """
 
@@ -40,7 +40,7 @@ class Channel:
         capacity: int = DEFAULT_CAPACITY,
         reserve: int = DEFAULT_RESERVE,
         arrivals: Bell | None = None,
-        room: Bell | None = None,
+        space: Bell | None = None,
     ) -> None:
         if capacity < 1 or reserve < 1:
             raise ValueError(f"channel {name!r} needs a capacity and a reserve of at least 1")
@@ -53,7 +53,7 @@ class Channel:
         self._append: Final[Callable[[StreamMessage], None]] = self._queue.append
         self._popleft: Final[Callable[[], StreamMessage]] = self._queue.popleft
         self._arrivals: Final = Bell() if arrivals is None else arrivals
-        self._room: Final = Bell() if room is None else room
+        self._space: Final = Bell() if space is None else space
         self._closing = Lock()
         self._closed = False
         self._departed = False
@@ -77,12 +77,12 @@ class Channel:
             self._departed = self._departed or not self._queue
             return self._departed
 
-    def has_room_for(self, message: StreamMessage) -> bool:
+    def has_space_for(self, message: StreamMessage) -> bool:
         """Whether `offer` would accept it."""
         return len(self._queue) < (self._limit if message.is_signal else self.capacity)
 
     @property
-    def has_room_for_signal(self) -> bool:
+    def has_space_for_signal(self) -> bool:
         """Whether a slot reserved for signals is free."""
         return len(self._queue) < self._limit
 
@@ -107,15 +107,15 @@ class Channel:
         while not self.offer(message):
             remaining = None if deadline is None else deadline - monotonic()
             if remaining is not None and remaining <= 0:
-                raise ChannelTimeout(channel=self.name, doing="room", seconds=timeout or 0.0)
-            self._room.sleep_unless(lambda: self._closed or self.has_room_for(message), remaining)
+                raise ChannelTimeout(channel=self.name, doing="space", seconds=timeout or 0.0)
+            self._space.sleep_unless(lambda: self._closed or self.has_space_for(message), remaining)
 
     def poll(self) -> StreamMessage | None:
         """Take without waiting; None when the channel is empty."""
         if not self._queue:
             return None
         message = self._popleft()
-        self._room.ring()
+        self._space.ring()
         return message
 
     def take(self, timeout: float | None = None) -> StreamMessage:
@@ -134,7 +134,7 @@ class Channel:
         """Refuse further puts and wake both ends; idempotent."""
         self._closed = True
         self._arrivals.ring()
-        self._room.ring()
+        self._space.ring()
 
     def _take_back_if_departed(self, message: StreamMessage) -> None:
         """Closed between the check and the put: the consumer may have departed."""

@@ -64,7 +64,7 @@ class BarrierEmitter:
         While it waits, barriers overtake it on every channel: the event follows them.
         """
         deadline = monotonic() + timeout
-        while not self._has_room_for(event):
+        while not self._has_space_for(event):
             self._nap(event, deadline, timeout)
             self.turn()
         for channel in self._channels:
@@ -83,17 +83,17 @@ class BarrierEmitter:
                 raise self._fail(barrier, cause) from cause
         return barrier
 
-    def _has_room_for(self, event: Event[object]) -> bool:
+    def _has_space_for(self, event: Event[object]) -> bool:
         """Whether all channels have: a barrier must not separate two copies of one event."""
-        return all(channel.is_closed or channel.has_room_for(event) for channel in self._channels)
+        return all(channel.is_closed or channel.has_space_for(event) for channel in self._channels)
 
     def _nap(self, event: Event[object], deadline: float, timeout: float) -> None:
         remaining = deadline - monotonic()
         if remaining <= 0:
             channel = f"out of {self._injector.source}"
-            raise ChannelTimeout(channel=channel, doing="room", seconds=timeout)
+            raise ChannelTimeout(channel=channel, doing="space", seconds=timeout)
         self._bell.sleep_unless(
-            lambda: self._injector.has_pending or self._has_room_for(event),
+            lambda: self._injector.has_pending or self._has_space_for(event),
             min(remaining, LONGEST_NAP),
         )
 

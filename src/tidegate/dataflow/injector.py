@@ -89,19 +89,19 @@ class InjectorHandle:
 class BarrierInjector:
     """The read loop's end: returns on each turn the barrier that follows what was read last.
 
-    With `ask` it is periodic: it calls `ask()` when `interval` seconds have passed since the last
-    barrier or request. `ask` must return at once; the barrier comes through the handle. The clock
-    is read every `look_every` empty turns, so a request is late by up to that many. `bell` is rung
-    when a barrier is published, for a loop that sleeps on it.
+    With `request` it is periodic: it calls `request()` when `interval` seconds have passed since
+    the last barrier or request. The call must return at once; the barrier comes through the handle.
+    The clock is read every `look_every` empty turns, so a request is late by up to that many.
+    `bell` is rung when a barrier is published, for a loop that sleeps on it.
     """
 
     __slots__ = (
-        "_ask",
         "_clock",
         "_epoch",
         "_interval",
         "_last_id",
         "_mailbox",
+        "_request",
         "_requested_at",
         "_restart",
         "_seen",
@@ -119,7 +119,7 @@ class BarrierInjector:
     def __init__(
         self,
         source: str,
-        ask: Callable[[], None] | None = None,
+        request: Callable[[], None] | None = None,
         interval: float = DEFAULT_INTERVAL,
         clock: Callable[[], float] = monotonic,
         look_every: int = DEFAULT_LOOK_EVERY,
@@ -137,12 +137,12 @@ class BarrierInjector:
         self._seen: CheckpointBarrier | None = None
         self._last_id = 0
         self._epoch: i64 = 0
-        self._ask: Final = ask
+        self._request: Final = request
         self._interval: Final = interval
         self._clock: Final = clock
         self._requested_at = clock()
         self._restart = False
-        self._stride: i64 = GIVE_WAY_EVERY if ask is None else min(look_every, GIVE_WAY_EVERY)
+        self._stride: i64 = GIVE_WAY_EVERY if request is None else min(look_every, GIVE_WAY_EVERY)
         self._until_look: i64 = self._stride
         self._until_way: i64 = GIVE_WAY_EVERY
 
@@ -209,10 +209,10 @@ class BarrierInjector:
         if self._until_way <= 0:
             self._until_way = GIVE_WAY_EVERY
             _give_way()
-        if self._ask is not None:
-            self._ask_when_due(self._ask)
+        if self._request is not None:
+            self._request_when_due(self._request)
 
-    def _ask_when_due(self, ask: Callable[[], None]) -> None:
+    def _request_when_due(self, request: Callable[[], None]) -> None:
         now = self._clock()
         if self._restart:
             self._restart = False
@@ -220,7 +220,7 @@ class BarrierInjector:
         elif now - self._requested_at >= self._interval:
             self._requested_at = now
             self.requests += 1
-            ask()
+            request()
 
 
 def _give_way() -> None:

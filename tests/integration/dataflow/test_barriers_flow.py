@@ -34,9 +34,9 @@ class Source:
     """A read loop: a batch, then the barrier that is due, until its channels are closed."""
 
     def __init__(
-        self, name: str, channels: Sequence[Channel], ask: Callable[[], None] | None = None
+        self, name: str, channels: Sequence[Channel], request: Callable[[], None] | None = None
     ) -> None:
-        self.injector = BarrierInjector(name, ask, interval=0.02, look_every=1)
+        self.injector = BarrierInjector(name, request, interval=0.02, look_every=1)
         self.handle = self.injector.handle()
         self.emitter = BarrierEmitter(RUN, channels, self.injector, on_failure=lambda failure: None)
         self.channels = channels
@@ -188,7 +188,7 @@ def test_periodic_sources_under_load_share_numbers_that_only_grow() -> None:
     coordinator = Coordinator()
     requests: list[str] = []
     sources = [
-        Source(name, [channel], ask=partial(requests.append, name))
+        Source(name, [channel], request=partial(requests.append, name))
         for name, channel in zip("ab", channels, strict=True)
     ]
     coordinator.handles += [source.handle for source in sources]
@@ -230,7 +230,7 @@ def align_until(
     while passed < barriers:
         bell.sleep_unless(lambda: any(channel.depth for channel in channels), LONG)
         for edge, channel in zip(edges, channels, strict=True):
-            if aligner.room(edge) == 0 or (message := channel.poll()) is None:
+            if aligner.space(edge) == 0 or (message := channel.poll()) is None:
                 continue
             out = [delivery.message for delivery in aligner.accept(edge, message)]
             forwarded += out

@@ -54,7 +54,7 @@ import json, sys
 import allocations, _injector_loops as loops
 from tidegate.dataflow import BarrierInjector
 
-def asked_for(injector):
+def allocations_of(injector):
     loops.poll(injector, 100_000)
     allocations.start()
     loops.poll(injector, 5_000_000)
@@ -64,8 +64,8 @@ allocations.start()
 control = [object() for _ in range(1000)]
 json.dump({
     "control": allocations.stop(),
-    "plain": asked_for(BarrierInjector("sales")),
-    "periodic": asked_for(BarrierInjector("sales", ask=lambda: None)),
+    "plain": allocations_of(BarrierInjector("sales")),
+    "periodic": allocations_of(BarrierInjector("sales", request=lambda: None)),
 }, sys.stdout)
 """
 

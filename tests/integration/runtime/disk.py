@@ -1,7 +1,7 @@
-"""A bench whose jobs write files of their own, and a sweeper that removes those nobody names.
+"""A bench whose jobs write files, and a sweeper that removes those that nothing refers to.
 
-Rows are names still; a file holds some. Whoever reads a file that was swept gets a row that says
-so, and nothing is what it should be any more.
+A file contains names as rows. Reading a swept file gives a row that names it, so that results are
+wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import count
 from typing import cast
 from zlib import crc32
 
-from tests.integration.runtime.names import Bench, Hands, NamesProcessorFactory
+from tests.integration.runtime.names import Bench, ManualJobBatcher, NamesProcessorFactory
 from tidegate.dataflow import Batch
 from tidegate.plan import PhysicalPlan
 from tidegate.runtime.jobs.job_batcher import JobBatcher, ShardOutputs
@@ -27,7 +27,7 @@ _numbers = count(1)
 
 @dataclass
 class Disk:
-    """What is in files; one that no job wrote is a chunk, and holds its own name."""
+    """The content of files; one that no job wrote is a chunk, and contains its own name."""
 
     written: dict[str, tuple[str, ...]] = field(default_factory=dict)
     swept: set[str] = field(default_factory=set)
@@ -41,15 +41,15 @@ class Disk:
         return (f"{file} was swept",) if file in self.swept else self.written.get(file, (file,))
 
 
-class WritingHands(Hands):
-    """Read files, and write others."""
+class WritingJobBatcher(ManualJobBatcher):
+    """Reads files and writes others."""
 
     def __init__(self, shards: int | None, disk: Disk) -> None:
         super().__init__(shards)
         self._disk = disk
 
-    def _made(self, share: JobInput) -> ShardOutputs:
-        files = [file for its in share.inputs for batch in its for file in batch.files]
+    def _outputs(self, job_input: JobInput) -> ShardOutputs:
+        files = [file for its in job_input.inputs for batch in its for file in batch.files]
         rows = [row for file in files for row in self._disk.read(file)]
         if self._shards is None:
             return {None: self._disk.write(rows)} if rows else {}
@@ -60,16 +60,16 @@ class WritingHands(Hands):
 
 
 class WritingProcessorFactory(NamesProcessorFactory):
-    """Its processors have hands that write."""
+    """The jobs of its processors write files."""
 
     def __init__(self, plan: PhysicalPlan, disk: Disk) -> None:
         super().__init__(plan)
         self._disk = disk
 
-    def _hire(self, shards: int | None) -> JobBatcher:
-        hands = WritingHands(shards, self._disk)
-        self.hands.append(hands)
-        return cast("JobBatcher", hands)
+    def _batcher(self, shards: int | None) -> JobBatcher:
+        batcher = WritingJobBatcher(shards, self._disk)
+        self.batchers.append(batcher)
+        return cast("JobBatcher", batcher)
 
 
 @dataclass
@@ -86,7 +86,7 @@ class DiskBench(Bench):
         return Counter(row for file in files for row in self.disk.read(file))
 
     def sweep(self) -> None:
-        """Remove at once what the sweeper would remove of the open run some day."""
+        """Remove at once what the sweeper would remove of the open run later."""
         self.database.transact(lambda c: retention.prune(c, self.run, 0.0))
         every = self.database.transact(lambda c: retention.unused_files(c, seconds=0.0))
         noted = [(run, file) for run, file in every if run == self.run.id]

@@ -1,12 +1,12 @@
 """A whole pipeline over durable channels without Spark: its rows are the names of their files.
 
-Every stage passes on the names it got: a narrow one at once, a stateful one all of them at each
-barrier, by hash to the shards of its reader where rows are exchanged. So what a sink shows says
-exactly which chunks went in, and how often.
+Every stage forwards the names it received: a stateless one at once, a stateful one all of them at
+each barrier, by hash to the shards of its reader where rows are exchanged. So the result of a sink
+shows exactly which chunks went in, and how often.
 
-Everything is done by one thread, in whatever order a test wants: a chunk is delivered, a barrier
-is injected at one source, one task takes a step, a job is done, the coordinator or the monitor
-looks, a task dies and is built anew from what is committed.
+One thread does everything, in the order that a test chooses: a chunk is delivered, a barrier is
+injected at one source, one task takes a step, a job is run, the coordinator or the monitor looks, a
+task crashes and is restarted from the last commit.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from tidegate.store.runs.results import reload_run
 from tidegate.store.runs.status import record_release_points
 
 Hub = tuple[Database, Notifications]
-"""What several benches share; each has a pipeline of its own."""
+"""Shared by several benches; each has a pipeline of its own."""
 Shown = dict[str, Counter[str]]
-"""For each sink which names it shows, and how often."""
+"""By sink, which names it shows, and how often."""
 LONG = 3600.0
 
 
@@ -72,29 +72,29 @@ def checksums(files: Sequence[str]) -> list[FileChecksum]:
     return [FileChecksum(file, 1, file) for file in files]
 
 
-class Hands:
-    """Stands for the desk of a stage: its jobs are done when a test says so."""
+class ManualJobBatcher:
+    """Stands for the job batcher of a stage: a job runs when the test calls `work`."""
 
     def __init__(self, shards: int | None) -> None:
         self._shards = shards
-        self._orders: list[tuple[Future[ShardOutputs], JobInput]] = []
+        self._requests: list[tuple[Future[ShardOutputs], JobInput]] = []
 
-    def submit(self, share: JobInput) -> Future[ShardOutputs]:
-        answer: Future[ShardOutputs] = Future()
-        self._orders.append((answer, share))
-        return answer
+    def submit(self, job_input: JobInput) -> Future[ShardOutputs]:
+        result: Future[ShardOutputs] = Future()
+        self._requests.append((result, job_input))
+        return result
 
     def work(self) -> bool:
-        """Do the oldest job; whether there was one."""
-        while self._orders:
-            answer, share = self._orders.pop(0)
-            if answer.set_running_or_notify_cancel():
-                answer.set_result(self._made(share))
+        """Run the oldest job; whether there was one."""
+        while self._requests:
+            result, job_input = self._requests.pop(0)
+            if result.set_running_or_notify_cancel():
+                result.set_result(self._outputs(job_input))
                 return True
         return False
 
-    def _made(self, share: JobInput) -> ShardOutputs:
-        names = [file for its in share.inputs for batch in its for file in batch.files]
+    def _outputs(self, job_input: JobInput) -> ShardOutputs:
+        names = [file for its in job_input.inputs for batch in its for file in batch.files]
         if self._shards is None:
             return {None: Batch(tuple(names), len(names))} if names else {}
         shards: dict[int | None, list[str]] = {}
@@ -104,18 +104,18 @@ class Hands:
 
 
 class NamesProcessorFactory:
-    """Makes the processors of a plan."""
+    """Builds the processors of a plan."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan = plan
-        self.hands: list[Hands] = []
+        self.batchers: list[ManualJobBatcher] = []
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageProcessor:
         prepared = self.prepared(stage)
-        batcher = self._hire(prepared.route.shards if prepared.route else None)
-        compacting = self._hire(None)
+        batcher = self._batcher(prepared.route.shards if prepared.route else None)
+        compacting = self._batcher(None)
         return StageProcessor(
-            name, shard, prepared, batcher, lambda _, share: compacting.submit(share)
+            name, shard, prepared, batcher, lambda _, job_input: compacting.submit(job_input)
         )
 
     def collector(self, name: str, collect: PhysicalResultCollect) -> ResultCollector:
@@ -126,10 +126,10 @@ class NamesProcessorFactory:
         route = route_of(self._plan, stage)
         return PreparedStage(stage, inputs, StructType([]), ({},) * len(stage.operators), route)
 
-    def _hire(self, shards: int | None) -> JobBatcher:
-        hands = Hands(shards)
-        self.hands.append(hands)
-        return cast("JobBatcher", hands)
+    def _batcher(self, shards: int | None) -> JobBatcher:
+        batcher = ManualJobBatcher(shards)
+        self.batchers.append(batcher)
+        return cast("JobBatcher", batcher)
 
 
 @dataclass
@@ -140,7 +140,7 @@ class Task:
     loop: TaskLoop
 
     def turn(self) -> bool:
-        """Commit what was worked on, else take one step; whether there was anything to do."""
+        """Commit finished jobs, else take one step; whether there was anything to do."""
         finished = self.processor.finished()
         for earlier, outcome in finished:
             self.loop.commit(earlier, outcome)
@@ -155,13 +155,13 @@ class Task:
 
 @dataclass
 class Bench:
-    """One run of a pipeline, and everybody who works on it."""
+    """One run of a pipeline, its tasks, coordinator and monitor."""
 
     database: Database
     notifications: Notifications
     plan: PhysicalPlan
     delivered: dict[str, list[list[str]]] = field(default_factory=dict)
-    """By source the names in each chunk."""
+    """By source, the names in each chunk."""
     ended: set[str] = field(default_factory=set)
     before: dict[tuple[int, str], int] = field(default_factory=dict)
     """By checkpoint and source how many chunks were delivered when the barrier was injected."""
@@ -211,43 +211,43 @@ class Bench:
         return self.database.transact(trigger)
 
     def unalign(self, number: int) -> bool:
-        """A checkpoint waits no longer for those who have not passed its barrier on."""
+        """A checkpoint stops waiting for tasks that have not forwarded its barrier."""
         return self.database.transact(lambda c: unaligned.unalign(c, self.run, number))
 
     def inject(self, source: str) -> bool:
-        """Put the barrier that a source owes on its channels; whether it owed one."""
-        for owed in self.database.transact(
+        """Inject the pending barrier of a source; whether there was one."""
+        for pending in self.database.transact(
             lambda c: checkpoint_store.pending_barriers(c, self.plan.pipeline)
         ):
-            if owed.source == source:
+            if pending.source == source:
                 barrier = CheckpointBarrier(
-                    owed.number, owed.epoch, UNPUBLISHED * owed.is_unpublished
+                    pending.number, pending.epoch, UNPUBLISHED * pending.is_unpublished
                 )
                 channels = self._channels(source)
                 inject = partial(
                     checkpoint_store.inject,
-                    run=owed.run,
+                    run=pending.run,
                     source=source,
                     barrier=barrier,
                     channels=channels,
                 )
                 assert self.database.transact(inject)
-                self.before[owed.number, source] = len(self.delivered[source])
+                self.before[pending.number, source] = len(self.delivered[source])
                 return True
         return False
 
     def abort(self, number: int) -> bool:
         reason = "the test wants it"
         return self.database.transact(
-            lambda c: checkpoint_store.abort(c, self.run, number, reason, "nobody")
+            lambda c: checkpoint_store.abort(c, self.run, number, reason, "the test")
         )
 
     def kill(self, task: str) -> None:
-        """A task dies, and another one begins where the last commit stands."""
+        """A task crashes and is restarted from the last commit."""
         self.tasks[task] = self._built(task)
 
     def restore(self, number: int) -> None:
-        """The run begins again at a cut; nobody of those at work knows."""
+        """The run is restored to a checkpoint; running tasks are not informed."""
         graph = graph_of(self.task_graph)
         earlier = self.run
         self.run = self.database.transact(
@@ -255,26 +255,26 @@ class Bench:
         )
 
     def watch_over(self) -> bool:
-        """The coordinator and the monitor look; whether the monitor has let an END through."""
+        """The coordinator and the monitor look; whether the monitor released an END."""
         self.coordinator.look(self.watch)
         return self.database.transact(self._release)
 
     def work(self) -> bool:
-        """Do one job of each stage; whether there was any."""
-        return bool([hands for hands in self.factory.hands if hands.work()])
+        """Run one job of each stage; whether there was any."""
+        return bool([batcher for batcher in self.factory.batchers if batcher.work()])
 
     # ── until the end ──
 
     def settle(self, *, without: Collection[str] = ()) -> None:
-        """Go on until nothing is left to be done, while these tasks are asleep.
+        """Go on until nothing is left to do; the tasks in `without` do not run.
 
-        A task that has just opened a run asks only when it looks again whether END may pass.
+        A task that has just opened a run reads only with its next fetch whether END is released.
         """
         while self._round(without) or self._round(without):
             pass
 
     def finish(self) -> Shown:
-        """End all sources and go on until the run has ended: what its sinks gave."""
+        """End all sources and go on until the run has ended: the results of its sinks."""
         for source in self.task_graph.sources.keys() - self.ended:
             self.end(source)
         self.settle()
@@ -294,16 +294,16 @@ class Bench:
     # ── what is to be seen ──
 
     def shown(self, number: int) -> Shown:
-        """What all sinks show at a cut."""
+        """The results of all sinks at a checkpoint."""
         results = self.checkpoints.read(self.run.name, number).results
         return {sink: self.names_in(batches) for sink, batches in results.items()}
 
     def names_in(self, batches: Sequence[Batch]) -> Counter[str]:
-        """Which names batches hold, and how often."""
+        """Which names the batches contain, and how often."""
         return Counter(name for batch in batches for name in batch.files)
 
     def expected(self, number: int | None = None) -> Shown:
-        """What they have to show: what follows from the chunks before each source's barrier."""
+        """The expected results: what follows from the chunks before each source's barrier."""
         given = {source: Counter(self._before(source, number)) for source in self.delivered}
         return {stage.operators[-1].sink: self._follows(stage.id, given)
                 for stage in self.plan.stages
@@ -311,13 +311,13 @@ class Bench:
 
     @property
     def committed(self) -> list[int]:
-        """The cuts that sinks show."""
+        """The published checkpoints."""
         every = self.checkpoints.all(self.run.name)
         return [it.number for it in every if it.state.value == "committed" and it.is_published]
 
     @property
     def totalling(self) -> list[str]:
-        """The stages that keep what they have read, up to a barrier."""
+        """The stateful stages."""
         return [it.id for it in self.plan.stages if self.factory.prepared(it).is_stateful]
 
     @property
@@ -332,10 +332,10 @@ class Bench:
 
     def _follows(self, node: str, given: dict[str, Counter[str]]) -> Counter[str]:
         """The names that come out of a node of the plan."""
-        it = self.plan.by_id[node]
-        steps = it.operators if isinstance(it, PhysicalStage) else ()
-        names = sum((given[step.source] for step in steps if isinstance(step, Scan)), Counter())
-        return sum((self._follows(edge.upstream, given) for edge in it.inputs), names)
+        found = self.plan.by_id[node]
+        operators = found.operators if isinstance(found, PhysicalStage) else ()
+        names = sum((given[each.source] for each in operators if isinstance(each, Scan)), Counter())
+        return sum((self._follows(edge.upstream, given) for edge in found.inputs), names)
 
     # ── how ──
 

@@ -1,11 +1,11 @@
-"""A bench whose run goes on under another plan, and names that say what was done with them."""
+"""A bench whose run continues under another plan, with names that show how they were processed."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
-from tests.integration.runtime.names import Bench, Hands, NamesProcessorFactory
+from tests.integration.runtime.names import Bench, ManualJobBatcher, NamesProcessorFactory
 from tidegate.dataflow import Batch
 from tidegate.runtime.checkpoints.plan_compatibility import record_plan
 from tidegate.runtime.checkpoints.restore import graph_of
@@ -26,7 +26,7 @@ def replan(
     number: int,
     factory: type[NamesProcessorFactory] = NamesProcessorFactory,
 ) -> None:
-    """The run begins again at a cut under another plan, whether it fits or not."""
+    """The run is restored to a checkpoint under another plan, compatible or not."""
     task_graph, earlier = build_task_graph(after), bench.run
     bench.database.transact(lambda c: record_plan(c, task_graph))
     graph = graph_of(task_graph)
@@ -37,35 +37,35 @@ def replan(
 
 
 def rebuild(bench: Bench, factory: type[NamesProcessorFactory]) -> None:
-    """Others work on the run from here on."""
+    """Restart all tasks with processors of this factory."""
     bench.factory = factory(bench.plan)
     for task in bench.tasks:
         bench.kill(task)
 
 
-class MarkingHands(Hands):
-    """Add to every name what was done with it."""
+class MarkingJobBatcher(ManualJobBatcher):
+    """Adds a mark to every name."""
 
     mark = ""
 
-    def _made(self, share: JobInput) -> ShardOutputs:
-        inputs = tuple(tuple(self._marked(batch) for batch in its) for its in share.inputs)
-        return super()._made(type(share)(share.run, share.shard, inputs))
+    def _outputs(self, job_input: JobInput) -> ShardOutputs:
+        inputs = tuple(tuple(self._marked(batch) for batch in its) for its in job_input.inputs)
+        return super()._outputs(type(job_input)(job_input.run, job_input.shard, inputs))
 
     def _marked(self, batch: Batch) -> Batch:
         return Batch(tuple(f"{name}{self.mark}" for name in batch.files), batch.rows)
 
 
 class MarkingProcessorFactory(NamesProcessorFactory):
-    """Every stage marks names with a digest of its steps, except while it condenses."""
+    """Every stage marks names with a digest of its operators, except in compaction."""
 
     def stage(self, name: str, stage: PhysicalStage, shard: int) -> StageProcessor:
         operator = super().stage(name, stage, shard)
-        working = cast("MarkingHands", self.hands[-2])
+        working = cast("MarkingJobBatcher", self.batchers[-2])
         working.mark = f" {stage.id}:{sha256(repr(stage.operators).encode()).hexdigest()[:6]}"
         return operator
 
-    def _hire(self, shards: int | None) -> JobBatcher:
-        hands = MarkingHands(shards)
-        self.hands.append(hands)
-        return cast("JobBatcher", hands)
+    def _batcher(self, shards: int | None) -> JobBatcher:
+        batcher = MarkingJobBatcher(shards)
+        self.batchers.append(batcher)
+        return cast("JobBatcher", batcher)

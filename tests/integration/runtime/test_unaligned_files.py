@@ -76,8 +76,8 @@ def totalling(it: DiskBench) -> list[str]:
     return [task for task in it.tasks if task.partition("/")[0] in it.totalling]
 
 
-def hand_in(it: DiskBench) -> None:
-    """What totals has read its barrier and waits for its job; all others are done."""
+def submit_jobs(it: DiskBench) -> None:
+    """Stateful tasks have read the barrier and wait for their jobs; all others are done."""
     it.settle(without=totalling(it))
     for task in totalling(it):
         while it.tasks[task].turn():
@@ -116,7 +116,7 @@ def test_files_of_a_step_that_came_too_late_are_swept(joined: DiskBench) -> None
     for _ in range(3):
         deliver(joined)
         number = begin(joined)
-        hand_in(joined)
+        submit_jobs(joined)
         joined.unalign(number)
         joined.settle()
     begin(joined)
@@ -136,7 +136,7 @@ def test_a_stage_whose_jobs_outlast_all_patience_gets_on(simple: DiskBench) -> N
     for _ in range(6):
         simple.deliver("a")
         number = begin(simple)
-        hand_in(simple)
+        submit_jobs(simple)
         assert simple.unalign(number)
         simple.settle()
         held.append(in_flight(simple, number))
@@ -178,7 +178,7 @@ def test_two_runs_may_come_too_late_one_after_the_other(
         begin(simple)
     while simple.inject("a"):
         pass
-    hand_in(simple)
+    submit_jobs(simple)
     while simple.work():
         pass
     commit, switched = TaskLoop._commit, iter(runs)  # noqa: SLF001  nobody sees it otherwise

@@ -107,11 +107,11 @@ def test_held_watermarks_wait_behind_held_events() -> None:
 def test_room_is_how_much_more_is_held_of_an_upstream() -> None:
     small = Aligner((A, B), RUN, hold=2)
     feed(small, (A, sync(1)), (A, event(1)))
-    assert (small.room(A), small.room(B)) == (1, 2)
+    assert (small.space(A), small.space(B)) == (1, 2)
     feed(small, (A, event(2)))
-    assert small.room(A) == 0
+    assert small.space(A) == 0
     feed(small, (B, sync(1)))
-    assert small.room(A) == 2
+    assert small.space(A) == 2
 
 
 # ── messages that break the rules ──

@@ -43,7 +43,7 @@ class Source:
     ) -> None:
         bell = Bell()
         self.channels = [
-            Channel(f"channel{number}", capacity, reserve, room=bell) for number in range(channels)
+            Channel(f"channel{number}", capacity, reserve, space=bell) for number in range(channels)
         ]
         self.injector = BarrierInjector("sales", bell=bell)
         self.handle = self.injector.handle()

@@ -34,12 +34,12 @@ class Coordinator:
     def __init__(self) -> None:
         self.requests = 0
 
-    def ask(self) -> None:
+    def request(self) -> None:
         self.requests += 1
 
 
 def periodic(clock: Clock, coordinator: Coordinator, look_every: int = 1) -> BarrierInjector:
-    return BarrierInjector("sales", coordinator.ask, 10.0, clock, look_every)
+    return BarrierInjector("sales", coordinator.request, 10.0, clock, look_every)
 
 
 # ── requested by a coordinator ──
@@ -287,7 +287,7 @@ def test_an_interval_or_a_pace_that_is_none_is_refused(interval: float, look_eve
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer allocates memory as well")
 def test_polling_in_vain_leaves_nothing_on_the_heap() -> None:
-    injector = BarrierInjector("sales", ask=lambda: None)
+    injector = BarrierInjector("sales", request=lambda: None)
     poll = injector.poll_barrier
     for _ in range(1_000):
         poll()
