@@ -2,10 +2,13 @@
 
     Flow ──▶ @flow.step, map_step, generator + handler, reduce ──▶ Definition
 
-Declaring runs nothing and knows no database. A run of a flow lives in PostgreSQL: its steps wait
-for each other, for signals and for the flow's state; the work of a step is tasks, which workers
-claim, and a task that nobody finished is done again. What may follow what stands in `states`, when
-a step begins and how it ends in `decide`.
+A declaration runs nothing and needs no database. A run of a flow is stored in PostgreSQL: its steps
+wait for each other, for signals and for the flow's state. A step consists of tasks, which workers
+claim; a task whose worker fails is executed again. `model.states` has the legal transitions, the
+SQL functions `tidegate.flow_readiness` and `flow_verdict` decide when a step starts and ends.
+
+    start_flow(database, flow, input) ──▶ FlowRun: wait, result, signal, cancel, …
+    flow_worker(database, flow)           executes tasks in this process
 """
 
 from importlib import import_module

@@ -73,12 +73,9 @@ def test_the_guide_names_every_option_and_of_what_it_is() -> None:
     }
 
 
-def test_the_readme_says_how_to_reach_the_embedded_database(deployment: Path) -> None:
-    (block,) = [
-        it
-        for it in re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-        if "programs()" in it
-    ]
+def test_the_guide_shows_how_to_reach_the_embedded_database(deployment: Path) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (block,) = [block for block in blocks if "programs()" in block]
     here = block.replace(".venv/bin/python", sys.executable).replace("DIR", str(deployment))
     first, second = re.split(r"(?<=url\)')\n", here)
 

@@ -469,6 +469,6 @@ def test_a_value_that_is_nested_without_an_end_is_refused_where_it_is_given() ->
 def test_a_value_that_is_too_large_for_a_document_is_refused_where_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidegate.flows.model.codecs.LARGEST", 10)
-    with pytest.raises(InvalidFlowValue, match="keep it elsewhere"):
+    monkeypatch.setattr("tidegate.flows.model.codecs.MAX_CHARS", 10)
+    with pytest.raises(InvalidFlowValue, match="store it elsewhere"):
         Codec("a value", str).encode("x" * 10)

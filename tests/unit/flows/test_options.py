@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.errors import InvalidArgument, SourceLine
 from tidegate.flows import Backoff
-from tidegate.flows.model.options import LONGEST, trying
+from tidegate.flows.model.options import MAX_SECONDS, retry_options
 
 HERE = SourceLine("shop.py", 1)
 
@@ -31,17 +31,17 @@ HERE = SourceLine("shop.py", 1)
 )
 def test_a_backoff_that_has_no_pauses_is_refused(backoff: object) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        trying({"backoff": backoff}, HERE)
+        retry_options({"backoff": backoff}, HERE)
     assert (refused.value.at, refused.value.argument) == (HERE, "backoff")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, nan, inf, 1e300, True, "long"])
 def test_a_timeout_that_is_no_time_is_refused(timeout: object) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        trying({"timeout": timeout}, HERE)
+        retry_options({"timeout": timeout}, HERE)
     assert refused.value.argument == "timeout"
 
 
 def test_what_is_possible_is_kept() -> None:
-    backoff = Backoff(first=0, factor=1, longest=LONGEST, jitter=0)
-    assert trying({"backoff": backoff, "timeout": LONGEST}, HERE).backoff == backoff
+    backoff = Backoff(first=0, factor=1, longest=MAX_SECONDS, jitter=0)
+    assert retry_options({"backoff": backoff, "timeout": MAX_SECONDS}, HERE).backoff == backoff

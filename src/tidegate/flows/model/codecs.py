@@ -1,4 +1,4 @@
-"""Values of flows travel as JSON and come back as the types that were declared for them."""
+"""Codecs of flow values: stored as JSON, decoded as the declared types."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tidegate.errors import InvalidFlowValue
 
 _ENCODER = msgspec.json.Encoder()
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""A NUL character as JSON, and not the text that looks like it."""
+"""A NUL character in JSON, not an escaped backslash before u0000."""
 
 
 _FOR_PEOPLE = frozenset({"title", "description", "default", "examples", "discriminator"})
 _BY_NAME = frozenset({"properties", "$defs"})
 _LITERAL = frozenset({"enum", "required"})
 _UNFIT = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
-"""What is raised for values that JSON cannot carry."""
-LARGEST = 200_000_000
-"""Characters of a value; PostgreSQL holds few more in one document."""
+"""Errors for values that JSON cannot represent."""
+MAX_CHARS = 200_000_000
+"""Characters of a value; close to the limit of PostgreSQL for one document."""
 
 
 class Codec:
-    """Writes and reads values of one type; `of` says in errors whose values they are."""
+    """Encodes and decodes values of one type; `of` describes them in errors."""
 
     def __init__(self, of: str, type_: Any) -> None:
         self.of = of
@@ -37,18 +37,18 @@ class Codec:
         return msgspec.json.Decoder(self.type)
 
     def check(self) -> None:
-        """Raise `TypeError` for a type that JSON cannot carry."""
+        """Raise `TypeError` for a type that JSON cannot represent."""
         msgspec.json.schema(self.type)
         _ = self._decoder
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """Its type as JSON Schema, without what only people read."""
+        """The type as JSON Schema, without titles and descriptions."""
         slim: dict[str, Any] = _slim(msgspec.json.schema(self.type))
         return slim
 
     def encode(self, value: object) -> str:
-        """As JSON from which the same value can be read again, or `InvalidFlowValue`."""
+        """JSON that decodes to the same type; raises `InvalidFlowValue`."""
         try:
             text = _ENCODER.encode(value).decode()
             self._decoder.decode(text)
@@ -56,13 +56,13 @@ class Codec:
             raise InvalidFlowValue(self.of, _short(value), str(error)) from error
         if "null" in text and value is not None and not _is_finite(msgspec.to_builtins(value)):
             raise InvalidFlowValue(
-                self.of, _short(value), "NaN and infinity are no numbers in JSON"
+                self.of, _short(value), "NaN and infinity are not numbers in JSON"
             )
         check_storable(self.of, value, text)
         return text
 
     def decode(self, text: str) -> Any:
-        """What was encoded."""
+        """Decode a value; raises `InvalidFlowValue`."""
         try:
             return self._decoder.decode(text)
         except msgspec.MsgspecError as error:
@@ -70,7 +70,7 @@ class Codec:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether all numbers in it have a form in JSON; the others would come back as null."""
+    """Whether all numbers are finite; others would be decoded as null."""
     if isinstance(value, float):
         return isfinite(value)
     if isinstance(value, dict):
@@ -79,7 +79,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _slim(schema: Any, *, is_named: bool = False) -> Any:
-    """A schema without titles, descriptions and defaults; `is_named`: its keys are names of users.
+    """A schema without titles, descriptions and defaults; `is_named`: its keys are user names.
 
     >>> _slim({"title": "A", "properties": {"title": {"type": "string", "default": "x"}}})
     {'properties': {'title': {'type': 'string'}}}
@@ -96,12 +96,12 @@ def _slim(schema: Any, *, is_named: bool = False) -> Any:
 
 
 def check_storable(of: str, value: object, text: str) -> None:
-    """Raise `InvalidFlowValue` for JSON that PostgreSQL cannot store: NUL characters, or a lot."""
-    if len(text) > LARGEST:
-        reason = f"it has {len(text):,} characters; keep it elsewhere, and give where it is"
+    """Raise `InvalidFlowValue` for JSON that PostgreSQL cannot store: NUL, or too large."""
+    if len(text) > MAX_CHARS:
+        reason = f"it has {len(text):,} characters; store it elsewhere and pass a reference"
         raise InvalidFlowValue(of, _short(text[:200]), reason)
     if "u0000" in text and _NUL.search(text):
-        raise InvalidFlowValue(of, _short(value), "it holds a NUL character")
+        raise InvalidFlowValue(of, _short(value), "it contains a NUL character")
 
 
 def _short(value: object, longest: int = 200) -> str:

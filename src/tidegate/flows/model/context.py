@@ -1,4 +1,4 @@
-"""What a function of a flow is given first: what it works for, and what it may do beside."""
+"""The context of a task, the first parameter of every step function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Context(Protocol):
 
     @property
     def run(self) -> int:
-        """The number of the run."""
+        """The id of the run."""
         ...
 
     @property
@@ -33,29 +33,29 @@ class Context(Protocol):
 
     @property
     def position(self) -> int:
-        """Of the item in its stream, from 0; -1 for a step's own function."""
+        """The position of the item, from 0; -1 for a step's own function."""
         ...
 
     @property
     def attempt(self) -> int:
-        """The first is 1."""
+        """The number of the attempt, from 1."""
         ...
 
     @property
     def identity(self) -> str:
-        """The same at every attempt at this task, and of no other: for idempotent effects."""
+        """Unique to the task and the same in every attempt, for idempotent effects."""
         ...
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody wants the result any more: the run is given up, or somebody else has it.
+        """Whether the result is not needed: the run is closed, or another worker has the task.
 
-        Also when its worker is about to stop and somebody else is to go on.
+        Also when the worker stops and another one is to resume the task.
         """
         ...
 
     def check(self) -> None:
-        """Raise `FlowCancelled` when nobody wants the result any more."""
+        """Raise `FlowCancelled` if the task is cancelled."""
         ...
 
     @overload
@@ -64,23 +64,22 @@ class Context(Protocol):
     def get_state(self, key: str) -> Any: ...
 
     def set_state(self, key: StateKey[T] | str, value: T) -> None:
-        """Write a key that the step has declared in `writes`.
+        """Write a key that the step declares in `writes`.
 
-        In a generator, what it has yielded and saved so far is stored before.
+        In a generator, everything yielded and saved so far is stored first.
         """
         ...
 
     def set_state_once(self, key: StateKey[T] | str, value: T) -> T:
-        """Write a key unless it has a value, and answer the value that it has."""
+        """Write a key unless it has a value; returns the value it has."""
         ...
 
     def with_state(
         self, values: Mapping[StateKey[Any] | str, object], work: Callable[[Any], T]
     ) -> T:
-        """Do `work` on a connection to the flow's database, and write these keys with it.
+        """Run `work` on a connection to the flow's database, and write these keys with it.
 
-        One transaction: both are there afterwards, or neither is. Work may be called again when
-        the server went away under it.
+        Both happen in one transaction. `work` may be called again after a lost connection.
         """
         ...
 
@@ -90,10 +89,10 @@ class Context(Protocol):
         poll_interval: float = POLL_INTERVAL,
         timeout: float | None = None,
     ) -> FlowStateReader:
-        """Return when the predicate holds for the keys that the step has declared in `reads`.
+        """Return when the predicate holds for the keys that the step declares in `reads`.
 
-        Until then the step holds nothing: it is put aside here and begun again from its first line
-        when one of these keys has changed, at most once every `poll_interval` seconds.
+        Until then the task is suspended and holds no thread. Its function is started again from
+        the first line when one of these keys changes, at most every `poll_interval` seconds.
         """
         ...
 
@@ -103,24 +102,24 @@ class Context(Protocol):
         """Submit a run of a pipeline with this data, and return when it is released.
 
         The data is a folder as `tidegate run` takes it, or the files of each source. The run is
-        begun once, whatever happens to the worker; meanwhile the step holds nothing: it is put
-        aside here and begun again from its first line when the run is closed. A step that runs one
-        pipeline several times tells its runs apart by `name`. Raises what the run failed of, or
-        `PipelineNotReleased` after `timeout` seconds. A run that is not waited for any more,
-        because its step has failed or the flow was cancelled, is cancelled as well.
+        started once, whatever happens to the worker. Meanwhile the task is suspended; its function
+        is started again from the first line when the run is closed. A step that runs one pipeline
+        several times distinguishes its runs by `name`. Raises the error of a failed run, or
+        `PipelineNotReleased` after `timeout` seconds. If the step fails or the flow is cancelled,
+        the run is cancelled as well.
         """
         ...
 
     @property
     def cursor(self) -> Any:
-        """Of a generator: what was saved last, in this attempt or an earlier one; None at first."""
+        """Of a generator: the cursor saved last, in this or an earlier attempt; None at first."""
         ...
 
     def save_cursor(self, value: object) -> None:
-        """Of a generator: what it has to know to go on behind what it has yielded so far.
+        """Of a generator: save where to resume behind what was yielded so far.
 
-        It is kept with the next items, or a moment later: after a crash the generator may go on at
-        an earlier one, and some items are yielded again. What they were made of, and would not be
-        found again, belongs into the cursor before they are yielded.
+        It is stored with the next batch of items. After a failure the generator may resume at an
+        earlier cursor, and yields some items again. Save what those are made of in the cursor
+        before yielding them, if a later attempt could not find it again.
         """
         ...

@@ -1,7 +1,7 @@
-"""A whole flow, compared with itself: what the database and the workers need to know of it.
+"""The checked definition of a flow, for the database and for workers.
 
-define(flow) ──▶ Definition ──▶ `as_rows`, which begins a run
-                           └──▶ `StepDefinition`s, by which a worker runs each step
+define(flow) ──▶ Definition ──▶ `as_rows`, with which a run is started
+                           └──▶ a `StepDefinition` per step, by which a worker executes it
 """
 
 from __future__ import annotations
@@ -46,48 +46,48 @@ if TYPE_CHECKING:
     from tidegate.flows.model.flow import Flow
 
 ITEMS = frozenset({StepKind.MAP, StepKind.GENERATOR})
-"""Kinds of steps that give one result for each of their items."""
+"""Kinds of steps with one result per item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A value that a function takes: what one step gave, or the input of the flow (None)."""
+    """A parameter of a function: the result of a step, or the input of the flow (None)."""
 
     source: str | None
     codec: Codec
-    """Of the value, or of each result where the source has items."""
+    """Of the value, or of each result if the source has items."""
     is_many: bool = False
-    """Whether the source has items, so that there are many results."""
+    """Whether the source has items, with a result each."""
     is_list: bool = False
-    """Whether they are wanted all at once."""
+    """Whether the parameter is a list of them, not an iterator."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepDefinition:
-    """A step as a worker runs it."""
+    """A step as a worker executes it."""
 
     step: Step[..., Any]
     takes: tuple[Parameter, ...]
     gives: Codec
-    """Its result, or that of each item."""
+    """The codec of its result, or of the result of each item."""
     item: Codec | None = None
     handler: Handler[..., Any] | None = None
-    """Whoever handles the items of a generator."""
+    """The handler of a generator's items."""
     signal: Codec | None = None
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A flow that can work."""
+    """A checked flow."""
 
     name: str
     steps: Mapping[str, StepDefinition]
-    """After the steps that they depend on."""
+    """In topological order."""
     keys: Mapping[str, StateKey[Any]]
     input: Codec
 
     def as_rows(self) -> dict[str, object]:
-        """What a run has to know, so that it can be driven without this code."""
+        """The rows of steps and keys that a run is stored with."""
         return {
             "steps": [_step_row(number, part) for number, part in enumerate(self.steps.values())],
             "keys": [self._key_row(key) for key in self.keys.values()],
@@ -108,7 +108,7 @@ def _step_row(number: int, part: StepDefinition) -> dict[str, object]:
     step, policy = part.step, part.step.on_fail
     tolerate = policy if isinstance(policy, Tolerate) else Tolerate()
     optional = [it.source for it in part.takes if it.source and admits_none(it.codec.type)]
-    items = part.handler.trying if part.handler else step.trying
+    items = part.handler.retry_options if part.handler else step.retry_options
     return {
         "name": step.name,
         "number": number,
@@ -116,7 +116,7 @@ def _step_row(number: int, part: StepDefinition) -> dict[str, object]:
         "depends_on": list(step.depends_on),
         "optional": optional,
         "needs_signal": part.signal is not None,
-        "retries": step.trying.retries,
+        "retries": step.retry_options.retries,
         "item_retries": items.retries,
         "tolerated_count": tolerate.count,
         "tolerated_share": tolerate.share,
@@ -125,7 +125,7 @@ def _step_row(number: int, part: StepDefinition) -> dict[str, object]:
 
 
 def define(flow: Flow) -> Definition:
-    """Compare everything with everything; raises a `DeclarationError` at the user's line."""
+    """Check a flow; raises a `DeclarationError` at the user's line."""
     ordered = _in_order(flow)
     parts: dict[str, StepDefinition] = {}
     for step in ordered:
@@ -161,12 +161,12 @@ def _part(flow: Flow, step: Step[..., Any], parts: Mapping[str, StepDefinition])
         raise WrongParameters(
             step.at, flow.name, step.name, listed([name for name, _ in wanted]), given
         )
-    reader = _Reader(flow, step, parts)
+    checker = _StepChecker(flow, step, parts)
     taken = tuple(
-        reader.taken(source, type_, is_items=at == 0 and step.kind is StepKind.MAP)
+        checker.parameter(source, type_, is_items=at == 0 and step.kind is StepKind.MAP)
         for at, (source, (_, type_)) in enumerate(zip(sources, wanted, strict=True))
     )
-    return reader.part(taken, signal)
+    return checker.definition(taken, signal)
 
 
 def _signal(flow: Flow, step: Step[..., Any], wanted: list[tuple[str, Any]]) -> Codec:
@@ -178,8 +178,8 @@ def _signal(flow: Flow, step: Step[..., Any], wanted: list[tuple[str, Any]]) -> 
     return codec_for(flow.name, f"the signal of step {step.name!r}", type_, step.at)
 
 
-class _Reader:
-    """Compares one step with those that it depends on."""
+class _StepChecker:
+    """Checks one step against those that it depends on."""
 
     def __init__(
         self, flow: Flow, step: Step[..., Any], parts: Mapping[str, StepDefinition]
@@ -188,8 +188,8 @@ class _Reader:
         self._step = step
         self._parts = parts
 
-    def taken(self, source: str | None, wanted: Any, *, is_items: bool) -> Parameter:
-        """What a parameter takes; of a map step, its first parameter takes one element."""
+    def parameter(self, source: str | None, wanted: Any, *, is_items: bool) -> Parameter:
+        """The source of a parameter; of a map step, the first parameter is one element."""
         if source is None:
             codec = self._codec("the input of the flow", list[wanted] if is_items else wanted)
             return Parameter(None, codec)
@@ -226,8 +226,8 @@ class _Reader:
         at, flow, step = self._step.at, self._flow.name, self._step.name
         return TypesDiffer(at, flow, step, shown(wanted), f"step {source!r}", given)
 
-    def part(self, taken: tuple[Parameter, ...], signal: Codec | None) -> StepDefinition:
-        """The step with everything that belongs to it."""
+    def definition(self, taken: tuple[Parameter, ...], signal: Codec | None) -> StepDefinition:
+        """The checked step."""
         step = self._step
         self._check_gate(len(taken) + (signal is not None))
         if step.kind is StepKind.GENERATOR:
@@ -268,7 +268,7 @@ class _Reader:
     def _check_gate(self, given: int) -> None:
         gate, at = self._step.gate, self._step.at
         if gate.condition is not None and not takes(gate.condition, given):
-            expected = f"a function of {counted(given, 'value')}, as the step takes them"
+            expected = f"a function of {counted(given, 'value')}, the parameters of the step"
             raise InvalidArgument(at, "step", "condition", gate.condition, expected)
         if gate.wait_for is not None and not takes(gate.wait_for, 1):
             raise InvalidArgument(at, "step", "wait_for", gate.wait_for, "a function of the state")
@@ -291,7 +291,7 @@ def _check_keys(flow: Flow) -> None:
             if key not in written and not flow.keys[key].is_external:
                 raise StateNeverWritten(step.at, flow.name, step.name, key)
         if step.gate.wait_for is not None and not step.reads:
-            raise InvalidArgument(step.at, "step", "reads", (), "the keys that wait_for looks at")
+            raise InvalidArgument(step.at, "step", "reads", (), "the keys that wait_for reads")
 
 
 def _check_gates(flow: Flow, ordered: list[Step[..., Any]]) -> None:
@@ -308,7 +308,7 @@ def _waits(flow: Flow, step: Step[..., Any]) -> Waits:
 
 
 def _input(flow: Flow, parts: Mapping[str, StepDefinition]) -> Codec:
-    """The type of the flow's input, on which all steps that take it have to agree."""
+    """The codec of the flow's input; all steps that take it have to agree on its type."""
     first: tuple[StepDefinition, Parameter] | None = None
     for part in parts.values():
         for taken in part.takes:

@@ -1,4 +1,4 @@
-"""Flows: where a declaration begins, and the register of all its steps.
+"""The declaration of a flow, and the register of its steps.
 
     crawl = Flow("crawl")
 
@@ -11,8 +11,8 @@
     @crawl.reduce(discover)
     def summarise(context: Context, pages: Iterator[Page]) -> Summary: …
 
-Declaring runs nothing. What belongs together is compared when the flow is first used, and every
-mistake names the user's line.
+A declaration runs nothing. Types and dependencies are checked when the flow is first used; every
+error names the user's line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import (
 from tidegate.errors import FlowInUse, ForeignStateKey, InvalidArgument, SecondHandler
 from tidegate.flows.model import options as reading
 from tidegate.flows.model.context import Context
-from tidegate.flows.model.keys import ORDERED_TOLD, StateKey, has_order
+from tidegate.flows.model.keys import ORDERED_NAMES, StateKey, has_order
 from tidegate.flows.model.options import (
     GeneratorOptions,
     HandlerOptions,
@@ -46,7 +46,7 @@ from tidegate.flows.model.options import (
     StepOptions,
 )
 from tidegate.flows.model.signatures import codec_for, read_signature, scope_of_caller, shown
-from tidegate.flows.model.steps import Generating, Handler, Step, StepKind
+from tidegate.flows.model.steps import Handler, SpawnOptions, Step, StepKind
 from tidegate.pipeline.names import Register, check_name
 from tidegate.pipeline.source_line import user_line
 
@@ -72,9 +72,9 @@ _DECORATORS = {
 
 @dataclass(frozen=True)
 class GeneratorStep(Step[P, R], Generic[P, R, Item]):
-    """A step that yields its items."""
+    """A step that yields items."""
 
-    generating: Generating = field(default_factory=Generating)
+    generating: SpawnOptions = field(default_factory=SpawnOptions)
     declare_handler: Callable[..., Any] = field(default=lambda: None, repr=False, compare=False)
 
     @overload
@@ -89,17 +89,17 @@ class GeneratorStep(Step[P, R], Generic[P, R, Item]):
         /,
         **options: Unpack[HandlerOptions],
     ) -> Any:
-        """Declare what is done with each item: `(context, item) -> result`.
+        """Declare the function of each item: `(context, item) -> result`.
 
-        A generator has one handler. Its options are for each item:
+        A generator has one handler. Its options apply to each item:
 
-            name         by default that of the function
-            retries      further attempts after one that failed; 0 by default
+            name         by default the name of the function
+            retries      further attempts after a failed one; 0 by default
             backoff      `Backoff(…)`: the pauses before further attempts
-            timeout      seconds that one attempt may take; by default, any
-            concurrency  how many one worker runs at once; by default, as many as it has threads
+            timeout      seconds per attempt; by default no limit
+            concurrency  how many tasks one worker runs at once; by default its threads
 
-        What it does with the state, `writes` and `reads`, is declared on the generator.
+        Its state keys, `writes` and `reads`, are declared on the generator.
         """
         return self.declare_handler(self.name, function, dict(options))
 
@@ -134,16 +134,16 @@ class Flow:
         self.keys: Register[StateKey[Any]] = Register("state key")
         self._is_in_use = False
 
-    # ── what users declare ──
+    # ── declarations ──
 
     def state(
         self, name: str, type_: type[T], *, monotonic: bool = False, external: bool = False
     ) -> StateKey[T]:
-        """A key of the state. A monotonic one never goes back, an external one is set outside."""
+        """Declare a state key. A monotonic key never decreases, an external one is set outside."""
         at = self._declaring(name)
         codec = codec_for(self.name, f"the state {name!r} of flow {self.name!r}", type_, at)
         if monotonic and not has_order(type_):
-            expected = f"False for {shown(type_)}: only {ORDERED_TOLD} have an order in PostgreSQL"
+            expected = f"False for {shown(type_)}: only {ORDERED_NAMES} have an order in PostgreSQL"
             raise InvalidArgument(at, "state key", "monotonic", monotonic, expected)
         key: StateKey[T] = StateKey(at, name, codec, monotonic, external)
         self.keys.declare(name, key, at)
@@ -156,33 +156,33 @@ class Flow:
     def step(
         self, function: Callable[..., Any] | None = None, /, **options: Unpack[StepOptions]
     ) -> Any:
-        """A function that is run once: `(context, *dependencies) -> result`.
+        """Declare a function that runs once: `(context, *dependencies) -> result`.
 
-        One that depends on no step takes the input of the flow, or nothing. Options:
+        Without dependencies it takes the input of the flow, or nothing. Options:
 
-            name          by default that of the function
-            depends_on    steps, or their names, that end before; it takes what they give
-            signal        the type of a signal to wait for, which it takes as its last parameter
-            condition     a function of what the step takes; where it is false, the step is skipped
-            wait_for      a gate, or a function of the state; the step begins when it holds
-            wait_timeout  seconds after which a step that still waits so fails; by default, never
-            writes        keys of the state that it may write
-            reads         keys that it may read or wait for; those of a gate need not be named
-            retries       further attempts after one that failed; 0 by default
+            name          by default the name of the function
+            depends_on    steps, or their names, that end before; it takes their results
+            signal        the type of a signal to wait for, its last parameter
+            condition     a function of its parameters; if false, the step is skipped
+            wait_for      a gate, or a function of the state; the step starts when it holds
+            wait_timeout  seconds after which a step that waits at its gate fails
+            writes        state keys that it may write
+            reads         keys that it may read or wait for; those of its gate are implied
+            retries       further attempts after a failed one; 0 by default
             backoff       `Backoff(…)`: the pauses before further attempts
-            timeout       seconds that one attempt may take; by default, any
-            concurrency   how many one worker runs at once; by default, as many as it has threads
-            resumable     whether it goes on where it was, so that a worker may stop under it
+            timeout       seconds per attempt; by default no limit
+            concurrency   how many tasks one worker runs at once; by default its threads
+            resumable     whether another worker can resume it when its worker stops
 
         A step with `signal` takes its dependencies first and the signal last. One that depends on
         no step takes `(context, signal)`, or `(context, input, signal)`.
 
         `condition` is called with the same values in the same order, without the context, when all
-        dependencies have ended and the signal is there; `wait_for` is asked after it.
+        dependencies have ended and the signal has arrived; `wait_for` is evaluated after it.
 
         A step that depends on a skipped one is skipped as well, unless the parameter for it takes
-        None, as `int | None` does: it is given None then. Where the skipped one has items, their
-        type has to take None, as `Iterator[int | None]` does: there are none of them then.
+        None, as `int | None` does: it is None then. If the skipped one has items, their type has
+        to take None, as `Iterator[int | None]` does: the iterator is empty then.
         """
         return self._decorate(StepKind.PLAIN, function, dict(options))
 
@@ -193,15 +193,15 @@ class Flow:
     def map_step(
         self, function: Callable[..., Any] | None = None, /, **options: Unpack[MapOptions]
     ) -> Any:
-        """A function for each element of its first dependency: `(context, item, …) -> result`.
+        """Declare a function of each element of a dependency: `(context, item, …) -> result`.
 
-        That gives a list, or is a step with items, whose results are the elements. One that depends
-        on no step takes each element of the flow's input. Options are those of `step`, and:
+        The first dependency returns a list, or has items, whose results are the elements. Without
+        dependencies it takes each element of the flow's input. Options are those of `step`, and:
 
             on_fail  how many items may fail: `FailAtFirst()`, which is none, or `Tolerate(…)`
 
-        Attempts, `timeout` and `concurrency` are those of each item. `condition` and `wait_for` are
-        asked once, before there are items; `condition` is given all of the first dependency.
+        Attempts, `timeout` and `concurrency` apply to each item. `condition` and `wait_for` are
+        evaluated once, before there are items; `condition` takes the whole first dependency.
         """
         return self._decorate(StepKind.MAP, function, dict(options))
 
@@ -214,44 +214,44 @@ class Flow:
     def generator(
         self, function: Callable[..., Any] | None = None, /, **options: Unpack[GeneratorOptions]
     ) -> Any:
-        """A function that yields items: `(context, *dependencies) -> Iterator[Item]`.
+        """Declare a function that yields items: `(context, *dependencies) -> Iterator[Item]`.
 
-        It is run again after a crash, and has to yield the same items in the same order up to
-        those that it had yielded, unless they have keys; or begin behind the cursor that it saved.
+        It runs again after a failure. It has to yield the same items in the same order as before,
+        unless they have keys, or start behind the cursor that it saved.
 
-        What is done with each item is declared with `.handler`. Options are those of `step`, and:
+        `.handler` declares the function of each item. Options are those of `step`, and:
 
             on_fail        how many items may fail: `FailAtFirst()`, which is none, or `Tolerate(…)`
-            batch          items that are written at once; 100 by default
-            flush_every    seconds after which fewer are written all the same; 0.2 by default
-            max_in_flight  items not done yet, at which it waits; 10,000 by default
-            key            a function of an item that identifies it; by default its position does
+            batch          items that are stored together; 100 by default
+            flush_every    seconds after which a partial batch is stored; 0.2 by default
+            max_in_flight  items in flight at which it waits; 10,000 by default
+            key            a function that returns an item's identifier; by default its position
 
-        Attempts and `timeout` are those of the generator itself; its handler has its own.
+        Attempts and `timeout` apply to the generator itself; its handler has its own.
         """
         return self._decorate(StepKind.GENERATOR, function, dict(options))
 
     def reduce(self, of: Named, /, **options: Unpack[ReduceOptions]) -> _Decorator:
-        """A function over all results of a step with items: `(context, results) -> result`.
+        """Declare a function of all results of a step with items: `(context, results) -> result`.
 
-        Results come in the order of their items; as an `Iterator` they are read bit by bit.
+        Results are in the order of their items; as an `Iterator` they are read page by page.
         Options are those of `step`, without `depends_on`: it depends on that step alone.
         """
         decorator: _Decorator = self._decorate(StepKind.REDUCE, None, dict(options), of)
         return decorator
 
-    # ── using it ──
+    # ── definition ──
 
     @cached_property
     def definition(self) -> Definition:
-        """The whole flow, compared with itself; from here on nothing can be added."""
+        """The checked flow; after the first use nothing can be declared."""
         from tidegate.flows.model.definition import define
 
         found = define(self)
         self._is_in_use = True
         return found
 
-    # ── how ──
+    # ── helpers ──
 
     def _declaring(self, name: str) -> SourceLine:
         at = user_line()
@@ -279,9 +279,9 @@ class Flow:
         at = self._declaring(name)
         signature = read_signature(self.name, function, scope_of_caller(_PACKAGE), at)
         depends_on = reading.names("depends_on", options.get("depends_on", ()), at)
-        trying, gate = reading.trying(options, at), reading.gate(options, at)
+        retry_options, gate = reading.retry_options(options, at), reading.gate(options, at)
         on_fail = reading.on_fail(options, at)
-        what = (at, name, kind, function, signature, depends_on, trying, gate)
+        what = (at, name, kind, function, signature, depends_on, retry_options, gate)
         how = (on_fail, *self._state_of(name, options, at))
         if kind is not StepKind.GENERATOR:
             return self.steps.declare(name, Step(*what, *how), at)
@@ -292,7 +292,7 @@ class Flow:
     def _state_of(
         self, step: str, options: Mapping[str, Any], at: SourceLine
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of the keys that a step writes, and of those that it reads."""
+        """The names of the keys that a step writes and reads."""
         writes, reads = (reading.several(options.get(it, ())) for it in ("writes", "reads"))
         gate = options.get("wait_for")
         for key in (*writes, *reads, *reading.keys_in_gate(gate)):
@@ -317,7 +317,7 @@ class Flow:
         if of in self.handlers:
             raise SecondHandler(at, self.name, of, self.handlers[of].at)
         signature = read_signature(self.name, function, scope_of_caller(_PACKAGE), at)
-        handler = Handler(at, name, function, signature, reading.trying(options, at))
+        handler = Handler(at, name, function, signature, reading.retry_options(options, at))
         self.handlers[of] = handler
         return handler
 

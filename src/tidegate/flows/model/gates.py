@@ -1,10 +1,10 @@
-"""Gates: declared conditions on a flow's state, which know their keys and how far they are.
+"""Gates: declared conditions on a flow's state, with known keys and progress.
 
     reached(consumer_offset, target_watermark) & is_set(backfill_done)
 
 A gate is a predicate like any function of the state, for `wait_for=` and
-`context.wait_for_state(…)`. Unlike a function it says which keys it reads, so that `reads=` may be
-left out beside `wait_for=`, and, while it does not hold, what is missing and since when.
+`context.wait_for_state(…)`. Unlike a function it knows which keys it reads, so that `reads=` may be
+omitted beside `wait_for=`, and, while it does not hold, what is missing and since when.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one part of a gate compares, as it is stored beside a wait."""
+    """One comparison of a gate, as stored with a wait."""
 
     key: str
     target_key: str | None = None
-    """The key that it has to reach."""
+    """The key that `key` has to reach."""
     target: str | None = None
-    """The value that it has to reach, as JSON."""
+    """The value that `key` has to reach, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far one condition is. Values are JSON; None: nobody has written it."""
+    """The progress of one condition. Values are JSON; None: never written."""
 
     condition: Condition
     value: str | None
@@ -101,7 +101,7 @@ class _Composable:
     __slots__ = ()
 
     def __and__(self, other: StateGate) -> AllOf:
-        """Both have to hold."""
+        """Holds when both hold."""
         return all_of(self, other)  # type: ignore[arg-type]  # every subclass is a gate
 
 
@@ -113,7 +113,7 @@ class IsSet(_Composable):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The one."""
+        """Its only condition."""
         return (Condition(self.key.name),)
 
     def __call__(self, state: FlowStateReader) -> bool:
@@ -121,20 +121,20 @@ class IsSet(_Composable):
         return value is not None and value is not False
 
     def missing(self, state: FlowStateReader) -> Iterator[Condition]:
-        """It, or nothing."""
+        """Its condition, unless it holds."""
         return iter(() if self(state) else self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
 class Reached(_Composable):
-    """A key is at least as far as another, or as a value."""
+    """A key is at least another key, or a value."""
 
     key: StateKey[Any]
     target: StateKey[Any] | object
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The one."""
+        """Its only condition."""
         if isinstance(self.target, StateKey):
             return (Condition(self.key.name, self.target.name),)
         return (Condition(self.key.name, None, self.key.codec.encode(self.target)),)
@@ -146,38 +146,38 @@ class Reached(_Composable):
         return value is not None and target is not None and bool(value >= target)
 
     def missing(self, state: FlowStateReader) -> Iterator[Condition]:
-        """It, or nothing."""
+        """Its condition, unless it holds."""
         return iter(() if self(state) else self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf(_Composable):
-    """Several gates at once."""
+    """All of several gates."""
 
     gates: tuple[StateGate, ...]
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Those of all."""
+        """The conditions of all gates."""
         return tuple(dict.fromkeys(it for gate in self.gates for it in gate.conditions))
 
     def __call__(self, state: FlowStateReader) -> bool:
         return all(gate(state) for gate in self.gates)
 
     def missing(self, state: FlowStateReader) -> Iterator[Condition]:
-        """What does not hold of each."""
+        """The conditions that do not hold."""
         for gate in self.gates:
             yield from gate.missing(state)
 
 
 def is_set(key: StateKey[Any]) -> IsSet:
-    """Holds when somebody has written the key, and neither false nor null."""
+    """Holds when the key has a value other than false and null."""
     _check_key("is_set", "key", key)
     return IsSet(key)
 
 
 def reached(offset: StateKey[T], watermark: StateKey[T] | T) -> Reached:
-    """Holds when one key is at least as far as another, or as a fixed value."""
+    """Holds when a key is at least another key, or a fixed value."""
     _check_key("reached", "offset", offset)
     given = offset.codec.type
     if not isinstance(watermark, StateKey):
@@ -189,7 +189,7 @@ def reached(offset: StateKey[T], watermark: StateKey[T] | T) -> Reached:
 
 
 def all_of(*gates: StateGate) -> AllOf:
-    """Holds when every one of these gates does."""
+    """Holds when every gate holds."""
     given: tuple[object, ...] = gates
     for it in given:
         if not isinstance(it, StateGate):
@@ -199,13 +199,13 @@ def all_of(*gates: StateGate) -> AllOf:
 
 
 def keys_of(conditions: tuple[Condition, ...]) -> tuple[str, ...]:
-    """Every key that these look at, once."""
+    """The keys that these conditions read."""
     names = (name for it in conditions for name in (it.key, it.target_key) if name is not None)
     return tuple(dict.fromkeys(names))
 
 
 def standing(condition: Condition, values: Mapping[str, StateValue]) -> Standing:
-    """How far a condition is, by the values of the state."""
+    """The progress of a condition, by the values of the state."""
     found = values.get(condition.key, _ABSENT)
     of_key = values.get(condition.target_key or "", _ABSENT)
     target = condition.target if condition.target_key is None else of_key.json
@@ -213,7 +213,7 @@ def standing(condition: Condition, values: Mapping[str, StateValue]) -> Standing
 
 
 def readable(text: str) -> str:
-    """A JSON value for a sentence.
+    """A JSON value as text.
 
     >>> readable("4100"), readable('"2026-03-01"'), readable("true")
     ('4,100', '"2026-03-01"', 'true')
@@ -223,7 +223,7 @@ def readable(text: str) -> str:
 
 
 def readable_number(number: float) -> str:
-    """A number for a sentence; of a fraction, no more digits than matter.
+    """A number as text, with at most three decimals.
 
     >>> readable_number(4100), readable_number(0.30000000000000004)
     ('4,100', '0.3')
@@ -237,7 +237,7 @@ def _parts(gate: StateGate) -> tuple[StateGate, ...]:
 
 def _check_key(operator: str, argument: str, key: object) -> None:
     if not isinstance(key, StateKey):
-        expected = "a key, as flow.state(…) gives it"
+        expected = "a key, as flow.state(…) returns it"
         raise InvalidArgument(user_line(), operator, argument, key, expected)
 
 

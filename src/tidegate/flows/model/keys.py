@@ -1,7 +1,7 @@
-"""Flow state: named values that the steps of a run coordinate by, kept apart from signals.
+"""State keys: named, typed values through which the steps of a run coordinate.
 
-A key is declared with its type, and steps declare which keys they write and read. A reader gives
-what the state was at one moment; a value that is not there yet makes a predicate not hold.
+Steps declare which keys they write and read. A reader is a snapshot of the state; a predicate that
+reads a key without a value does not hold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.flows.model.codecs import Codec
 
 T = TypeVar("T")
 ORDERED = (int, float, str, bool, date, UUID)
-ORDERED_TOLD = "int, float, str, bool, date and UUID"
+ORDERED_NAMES = "int, float, str, bool, date and UUID"
 
 
 def has_order(type_: Any) -> bool:
@@ -35,30 +35,30 @@ def has_order(type_: Any) -> bool:
 
 @dataclass(frozen=True)
 class StateKey(Generic[T]):
-    """A key of the state of a flow's runs."""
+    """A key of the state of a flow."""
 
     at: SourceLine = field(repr=False, compare=False)
     name: str
     codec: Codec = field(repr=False, compare=False)
     is_monotonic: bool = False
-    """It never goes back; a value that would is refused."""
+    """It never decreases; a smaller value is refused."""
     is_external: bool = False
     """It is written from outside of the flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateValue:
-    """A value and who wrote it last, as stored."""
+    """A stored value and its last writer."""
 
     json: str | None
     writer: str = ""
     version: int = 0
     age: float | None = None
-    """Seconds since it was written, by the clock of the database."""
+    """Seconds since the write, by the clock of the database."""
 
     @property
     def number(self) -> int | float | None:
-        """The value, where it is a number."""
+        """The value, if it is a number."""
         return number_in(self.json)
 
 
@@ -76,7 +76,7 @@ def number_in(text: str | None) -> int | float | None:
 
 
 class NotThereYet(Exception):
-    """A predicate asked for a value that nobody has written."""
+    """A predicate has read a key without a value."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -84,9 +84,9 @@ class NotThereYet(Exception):
 
 
 class FlowStateReader:
-    """The state of a run at one moment, for those keys that a step has declared to read.
+    """A snapshot of the state of a run, for the keys that a step declares in `reads`.
 
-    `reader[key]` is the value; where there is none yet, a predicate that asks for it does not hold.
+    `reader[key]` is the value; if there is none, the predicate that reads it does not hold.
     `reader.get(key)` is None then.
     """
 
@@ -97,7 +97,7 @@ class FlowStateReader:
         self._keys = keys
         self._values = values
         self.asked: list[str] = []
-        """The keys that were asked for, in that order."""
+        """The keys that were read, in order."""
 
     @overload
     def __getitem__(self, key: StateKey[T]) -> T: ...
@@ -115,7 +115,7 @@ class FlowStateReader:
     @overload
     def get(self, key: str) -> Any: ...
     def get(self, key: StateKey[T] | str) -> Any:
-        """The value, or None where there is none yet."""
+        """The value, or None if there is none."""
         try:
             return self[key]
         except NotThereYet:

@@ -1,4 +1,4 @@
-"""The options of decorators: their names and types, and what is possible at all."""
+"""The options of decorators: names, types and checks."""
 
 from __future__ import annotations
 
@@ -17,82 +17,82 @@ from tidegate.flows.model.policies import (
     FailurePolicy,
     Tolerate,
 )
-from tidegate.flows.model.steps import Gate, Generating, StatePredicate, Step, Trying
+from tidegate.flows.model.steps import Gate, RetryOptions, SpawnOptions, StatePredicate, Step
 
 if TYPE_CHECKING:
     from tidegate.errors import SourceLine
 
-LONGEST = 100 * 365 * 86_400.0
-"""Seconds that anything may be told to take; PostgreSQL could not hold a time much further away."""
+MAX_SECONDS = 100 * 365 * 86_400.0
+"""The longest timeout; PostgreSQL cannot store times much further away."""
 Named = Step[..., Any] | str
 Key = StateKey[Any] | str
 
 
 class HandlerOptions(TypedDict, total=False):
-    """Of anything that is run."""
+    """Options of every function."""
 
     name: str
-    """By default that of the function."""
+    """By default the name of the function."""
     retries: int
-    """Further attempts after one that failed; 0 by default. Each item has its own."""
+    """Further attempts after a failed one, per item; 0 by default."""
     backoff: Backoff
     """The pauses before further attempts."""
     timeout: float
-    """Seconds that one attempt may take; by default, any."""
+    """Seconds per attempt; by default no limit."""
     concurrency: int
-    """How many one worker runs at once; by default, as many as it has threads."""
+    """How many tasks one worker runs at once; by default its number of threads."""
 
 
 class ReduceOptions(HandlerOptions, total=False):
-    """Of a step, whatever it depends on."""
+    """Options of a step, without its dependencies."""
 
     signal: Any
-    """The type of a signal that the step waits for and takes as its last parameter."""
+    """The type of a signal that the step waits for, its last parameter."""
     condition: Callable[..., bool]
-    """Given what the step takes, without the context; where it is false, the step is skipped.
+    """A function of the step's parameters without the context; if false, the step is skipped.
 
-    Of a map step it is asked once, before there are items: it is given all of the first dependency.
+    Of a map step it is evaluated once, with the whole first dependency.
     """
     wait_for: StatePredicate
-    """A gate, or a function of the state; the step begins when it holds, and holds nothing before.
+    """A gate, or a function of the state; the step starts when it holds.
 
-    It is asked after `condition`.
+    It is evaluated after `condition`; meanwhile the step holds no thread.
     """
     wait_timeout: float
-    """Seconds after which a step that still waits at `wait_for` fails; by default, never."""
+    """Seconds after which a step that waits at `wait_for` fails; by default never."""
     writes: Key | Iterable[Key]
-    """Keys of the state that the step may write."""
+    """State keys that the step may write."""
     reads: Key | Iterable[Key]
-    """Keys of the state that the step may read or wait for; those of a gate need not be named."""
+    """State keys that the step may read or wait for; those of its gate are implied."""
     resumable: bool
-    """Whether it goes on where it was, so that a worker that stops need not wait for its end."""
+    """Whether another worker can resume it, so that a stopping worker cancels it."""
 
 
 class StepOptions(ReduceOptions, total=False):
-    """Of a step."""
+    """Options of a step."""
 
     depends_on: Named | Iterable[Named]
-    """Steps, or their names, that end before it begins; it takes what they give, in this order."""
+    """Steps, or their names, that end before it starts; it takes their results in this order."""
 
 
 class MapOptions(StepOptions, total=False):
-    """Of a step with items."""
+    """Options of a step with items."""
 
     on_fail: FailurePolicy
     """How many items may fail: `FailAtFirst()`, which is none, or `Tolerate(…)`."""
 
 
 class GeneratorOptions(MapOptions, total=False):
-    """Of a step whose items are yielded."""
+    """Options of a generator."""
 
     batch: int
-    """Items that are written at once; 100 by default."""
+    """Items that are stored together; 100 by default."""
     flush_every: float
-    """Seconds after which a batch that is not full is written all the same; 0.2 by default."""
+    """Seconds after which a partial batch is stored; 0.2 by default."""
     max_in_flight: int
-    """Items that are not done yet, at which the generator waits; 10,000 by default."""
+    """Items in flight at which the generator waits; 10,000 by default."""
     key: Callable[[Any], str]
-    """What identifies an item, so that it is handled once; by default its position."""
+    """A function that returns an item's identifier; by default its position."""
 
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -106,7 +106,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def check_known(decorator: str, options: Iterable[str], at: SourceLine) -> None:
-    """Raise `UnknownOption` for one that the decorator does not have."""
+    """Raise `UnknownOption` for options that the decorator does not have."""
     known = OPTIONS[decorator]
     for option in options:
         if option not in known:
@@ -117,8 +117,8 @@ def check_known(decorator: str, options: Iterable[str], at: SourceLine) -> None:
             )
 
 
-def trying(options: Mapping[str, Any], at: SourceLine) -> Trying:
-    """How often, for how long and how many at once."""
+def retry_options(options: Mapping[str, Any], at: SourceLine) -> RetryOptions:
+    """Retries, timeout and concurrency."""
     _at_least(options, "retries", 0, at)
     _above_zero(options, "timeout", at)
     _at_least(options, "concurrency", 1, at)
@@ -127,7 +127,7 @@ def trying(options: Mapping[str, Any], at: SourceLine) -> Trying:
     resumable = options.get("resumable", False)
     if not isinstance(resumable, bool):
         raise InvalidArgument(at, "step", "resumable", resumable, "True or False")
-    return Trying(
+    return RetryOptions(
         options.get("retries", 0),
         backoff,
         options.get("timeout"),
@@ -137,7 +137,7 @@ def trying(options: Mapping[str, Any], at: SourceLine) -> Trying:
 
 
 def gate(options: Mapping[str, Any], at: SourceLine) -> Gate:
-    """What has to hold before."""
+    """Condition, gate and signal."""
     _above_zero(options, "wait_timeout", at)
     for name in ("condition", "wait_for"):
         if name in options and not callable(options[name]):
@@ -153,8 +153,8 @@ def gate(options: Mapping[str, Any], at: SourceLine) -> Gate:
     )
 
 
-def generating(options: Mapping[str, Any], at: SourceLine) -> Generating:
-    """How items become tasks."""
+def generating(options: Mapping[str, Any], at: SourceLine) -> SpawnOptions:
+    """Batching and backpressure of a generator."""
     _at_least(options, "batch", 1, at)
     _at_least(options, "max_in_flight", 1, at)
     _above_zero(options, "flush_every", at)
@@ -163,11 +163,11 @@ def generating(options: Mapping[str, Any], at: SourceLine) -> Generating:
         for name in ("batch", "flush_every", "max_in_flight", "key")
         if name in options
     }
-    return Generating(**known)
+    return SpawnOptions(**known)
 
 
 def on_fail(options: Mapping[str, Any], at: SourceLine) -> FailurePolicy:
-    """What failures are borne."""
+    """The failure policy."""
     policy = options.get("on_fail", FAIL_AT_FIRST)
     if isinstance(policy, FailAtFirst):
         return policy
@@ -180,30 +180,30 @@ def on_fail(options: Mapping[str, Any], at: SourceLine) -> FailurePolicy:
 
 
 def keys_of_gate(wait_for: object) -> tuple[str, ...]:
-    """The names of the keys that a gate looks at; a function does not tell."""
+    """The names of the keys of a gate; unknown for a plain function."""
     return keys_of(wait_for.conditions) if isinstance(wait_for, StateGate) else ()
 
 
 def keys_in_gate(wait_for: object) -> Iterator[StateKey[Any]]:
-    """The keys that a gate was made of."""
+    """The keys of a gate."""
     if isinstance(wait_for, AllOf):
         yield from (key for gate in wait_for.gates for key in keys_in_gate(gate))
     elif isinstance(wait_for, IsSet | Reached):
-        made_of = (wait_for.key, getattr(wait_for, "target", None))
-        yield from (it for it in made_of if isinstance(it, StateKey))
+        keys = (wait_for.key, getattr(wait_for, "target", None))
+        yield from (it for it in keys if isinstance(it, StateKey))
 
 
 def several(given: object) -> tuple[object, ...]:
-    """One thing or several as a tuple."""
+    """One value or several, as a tuple."""
     is_many = isinstance(given, Iterable) and not isinstance(given, str)
     return tuple(given) if is_many else (given,)  # type: ignore[arg-type]  # is_many says so
 
 
 def names(option: str, given: object, at: SourceLine) -> tuple[str, ...]:
-    """The names of one thing or several, which are given as such or by name."""
+    """The names of declared things, which are given themselves or by name."""
     found = [it if isinstance(it, str) else getattr(it, "name", None) for it in several(given)]
     if not all(isinstance(it, str) for it in found) or len(set(found)) < len(found):
-        raise InvalidArgument(at, "step", option, given, "what was declared, or its name, once")
+        raise InvalidArgument(at, "step", option, given, "declared names, each once")
     return tuple(str(it) for it in found)
 
 
@@ -215,7 +215,7 @@ def _at_least(options: Mapping[str, Any], name: str, least: int, at: SourceLine)
 
 def _above_zero(options: Mapping[str, Any], name: str, at: SourceLine) -> None:
     value = options.get(name, 1.0)
-    if not _is_number(value) or not 0 < value <= LONGEST:
+    if not _is_number(value) or not 0 < value <= MAX_SECONDS:
         expected = "a number of seconds above 0, and no more than a hundred years"
         raise InvalidArgument(at, "step", name, value, expected)
 
@@ -225,7 +225,7 @@ def _check_backoff(given: object, at: SourceLine) -> None:
         raise InvalidArgument(at, "step", "backoff", given, "a Backoff")
     parts = (given.first, given.factor, given.longest, given.jitter)
     is_possible = all(_is_number(it) for it in parts) and (
-        0 <= given.first < inf and 0 <= given.longest <= LONGEST
+        0 <= given.first < inf and 0 <= given.longest <= MAX_SECONDS
         and 1 <= given.factor < inf and 0 <= given.jitter <= 1
     )  # fmt: skip
     if not is_possible:

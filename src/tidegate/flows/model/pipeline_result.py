@@ -1,4 +1,4 @@
-"""What a step gets from a run of a pipeline that it has waited for."""
+"""The result of a pipeline run for the step that ran it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The results of a run of a pipeline, all of them complete.
+    """The complete results of a pipeline run.
 
-    They stay where they are for as long as the deployment keeps closed runs.
+    The files are kept as long as the deployment keeps closed runs.
     """
 
     pipeline: str
     run: str
     """The name of the run, as `tidegate status` shows it."""
     rows: dict[str, int]
-    """How many rows each sink has."""
+    """The number of rows of each sink."""
     files: dict[str, list[str]]
-    """The Parquet files of each sink, for any reader of these; none where there are no rows."""
+    """The Parquet files of each sink; none if it has no rows."""

@@ -1,4 +1,4 @@
-"""Policies: how often and when something is tried again, and how many failures are borne."""
+"""Failure policies: how many items of a step may fail."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FailAtFirst:
-    """An item that has failed for good fails its step, and that the run."""
+    """An item that has failed finally fails its step and the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerate:
-    """A step with many items completes although some failed: so many, or such a share of them.
+    """A step completes although some items failed: so many, or such a share of them.
 
-    A count that is exceeded fails the step at once; a share is known when all items are terminal.
+    Exceeding the count fails the step at once; the share is decided when all items are terminal.
     """
 
     count: int | None = None

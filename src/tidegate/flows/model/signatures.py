@@ -1,4 +1,4 @@
-"""Annotations of a flow's functions: read where they are declared, compared when it is used."""
+"""Signatures of step functions: read at declaration, compared when the flow is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNIONS = (Union, UnionType)
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes behind its context, and what it gives."""
+    """The parameters of a function after its context, and its result."""
 
     parameters: tuple[tuple[str, Any], ...]
     result: Any
@@ -33,7 +33,7 @@ class Signature:
 def read_signature(
     flow: str, function: Callable[..., object], scope: Mapping[str, object], at: SourceLine
 ) -> Signature:
-    """The types of a function; `scope` is where it was declared, for types that live there."""
+    """Read the types of a function; `scope` has the local names at its declaration."""
     name = getattr(function, "__name__", repr(function))
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         expected = "a plain function, which may call asyncio.run"
@@ -53,7 +53,7 @@ def read_signature(
 
 
 def takes(function: Callable[..., object], number: int) -> bool:
-    """Whether a function can be called with so many arguments; those of C code do not tell."""
+    """Whether a function takes so many arguments; True if its signature is unknown."""
     try:
         inspect.signature(function).bind(*[None] * number)
     except TypeError:
@@ -64,7 +64,7 @@ def takes(function: Callable[..., object], number: int) -> bool:
 
 
 def scope_of_caller(package: str) -> dict[str, object]:
-    """The local names where the innermost function stands that is not of this package."""
+    """The local names of the innermost caller outside of this package."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(package):
         frame = frame.f_back
@@ -72,7 +72,7 @@ def scope_of_caller(package: str) -> dict[str, object]:
 
 
 def item_of(stream: Any) -> Any | None:
-    """What a type of streams has in it, None for a type that is no stream of one type."""
+    """The element type of an iterable type; None for other types."""
     if typing.get_origin(stream) not in STREAMS:
         return None
     arguments = typing.get_args(stream)
@@ -82,17 +82,17 @@ def item_of(stream: Any) -> Any | None:
 
 
 def is_list(type_: Any) -> bool:
-    """Whether values of this type are lists; other streams are read once, bit by bit."""
+    """Whether this is a list type; other iterables are read once, page by page."""
     return typing.get_origin(type_) is list
 
 
 def admits_none(type_: Any) -> bool:
-    """Whether None is a value of this type."""
+    """Whether the type includes None."""
     return type_ in (Any, None, NoneType) or NoneType in _options(type_)
 
 
 def fits(given: Any, wanted: Any) -> bool:
-    """Whether every value of one type is one of the other, as far as annotations tell.
+    """Whether every value of one type is a value of the other, as far as annotations show.
 
     >>> fits(int, int | None), fits(str, int), fits(bool, int), fits(int, float)
     (True, False, True, True)
@@ -112,12 +112,12 @@ def fits(given: Any, wanted: Any) -> bool:
 
 
 def shown(type_: Any) -> str:
-    """A type as people write it."""
+    """A type as text."""
     return type_.__name__ if isinstance(type_, type) and not typing.get_args(type_) else str(type_)
 
 
 def codec_for(flow: str, of: str, type_: Any, at: SourceLine) -> Codec:
-    """Writes and reads such values; raises when JSON cannot carry them."""
+    """The codec of a type; raises if JSON cannot represent it."""
     codec = Codec(of, type_)
     try:
         codec.check()
@@ -127,7 +127,7 @@ def codec_for(flow: str, of: str, type_: Any, at: SourceLine) -> Codec:
 
 
 def _last_line(error: Exception) -> str:
-    """What an error says in the end; what msgspec says before is advice for its own users."""
+    """The last sentence of an error of msgspec; the rest is advice for its own users."""
     return (str(error).splitlines() or [type(error).__name__])[-1]
 
 

@@ -1,4 +1,4 @@
-"""The lives of a run, a step and a task of a flow, each as one table.
+"""The states of a run, a step and a task, with the legal transitions of each in one table.
 
 The database knows the same tables (`tidegate.flow_may_move`); a test compares the two.
 """
@@ -10,41 +10,41 @@ from enum import Enum
 
 
 class FlowState(Enum):
-    """How far a run of a flow has come."""
+    """The state of a run."""
 
     RUNNING = "running"
     PAUSED = "paused"
-    """What is at work is finished, and nothing else is begun."""
+    """Tasks in flight finish, and no other is started."""
     CANCELING = "canceling"
-    """Nothing is begun any more, and some worker has not yet let go of what it had."""
+    """No task is started any more, and some are still in flight."""
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELED = "canceled"
 
 
 class StepState(Enum):
-    """How far a step of a run has come."""
+    """The state of a step."""
 
     WAITING = "waiting"
-    """For other steps, or for its signal."""
+    """It waits for other steps, or for its signal."""
     RUNNING = "running"
     """It has tasks: its own, and those of its items."""
     COMPLETED = "completed"
     SKIPPED = "skipped"
-    """Its condition did not hold, or a step was skipped that it cannot do without."""
+    """Its condition did not hold, or a step that it requires was skipped."""
     FAILED = "failed"
     CANCELED = "canceled"
 
 
 class TaskState(Enum):
-    """Where one piece of work is: a step's own, or that of one item."""
+    """The state of a task: a step's own function, or one item."""
 
     READY = "ready"
     HELD = "held"
     """It would be ready if its run were not paused."""
     CLAIMED = "claimed"
     SUSPENDED = "suspended"
-    """It waits for a change of the flow's state and holds nothing meanwhile."""
+    """It waits for state or for a pipeline run, and holds no thread."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELED = "canceled"
@@ -60,7 +60,7 @@ FLOW_TRANSITIONS: Mapping[FlowState, frozenset[FlowState]] = {
     _F.FAILED: frozenset({_F.RUNNING}),
     _F.CANCELED: frozenset(),
 }
-"""What may follow what. A failed run goes on when somebody has it tried again."""
+"""Legal transitions. A failed run is running again when it is retried."""
 
 STEP_TRANSITIONS: Mapping[StepState, frozenset[StepState]] = {
     _S.WAITING: frozenset({_S.RUNNING, _S.SKIPPED, _S.CANCELED}),
@@ -70,7 +70,7 @@ STEP_TRANSITIONS: Mapping[StepState, frozenset[StepState]] = {
     _S.FAILED: frozenset({_S.RUNNING}),
     _S.CANCELED: frozenset({_S.WAITING, _S.RUNNING}),
 }
-"""What may follow what; a failed run that is tried again takes its steps with it."""
+"""Legal transitions; retrying a run retries its failed steps."""
 
 TASK_TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
     _T.READY: frozenset({_T.CLAIMED, _T.HELD, _T.CANCELED}),
@@ -83,7 +83,7 @@ TASK_TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
     _T.FAILED: frozenset({_T.READY}),
     _T.CANCELED: frozenset({_T.READY}),
 }
-"""What may follow what; a claimed task goes back when it is to be tried again or was let go."""
+"""Legal transitions; a claimed task is ready again when it is retried or returned."""
 
 OVER = frozenset({_F.COMPLETED, _F.FAILED, _F.CANCELED})
-"""The states in which nobody has to wait for a run any more."""
+"""The states in which a run has ended."""

@@ -1,4 +1,4 @@
-"""The parts of a flow as values: what was declared, where, and with which options."""
+"""Steps and handlers as declared, with their source line and options."""
 
 from __future__ import annotations
 
@@ -22,57 +22,57 @@ StatePredicate = Callable[[FlowStateReader], bool]
 
 
 class StepKind(Enum):
-    """How the work of a step comes about."""
+    """How the tasks of a step are created."""
 
     PLAIN = "plain"
     MAP = "map"
-    """A task for each element of what its first dependency gave."""
+    """A task for each element of its first dependency."""
     GENERATOR = "generator"
-    """A task for each item that it yields; how many, nobody knows before."""
+    """A task for each item that it yields; their number is not known before."""
     REDUCE = "reduce"
 
 
 @dataclass(frozen=True, slots=True)
-class Trying:
-    """How a function is run: how often, for how long, how many at once in one worker."""
+class RetryOptions:
+    """Retries, timeout and concurrency of a function."""
 
     retries: int = 0
     backoff: Backoff = field(default_factory=Backoff)
     timeout: float | None = None
     concurrency: int | None = None
     is_resumable: bool = False
-    """It goes on where it was: a worker that is to stop tells it at once, and another goes on."""
+    """A stopping worker cancels it at once, and another one resumes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What has to hold before a step begins."""
+    """What has to hold before a step starts."""
 
     condition: Callable[..., bool] | None = None
-    """Of its dependencies; the step is skipped where it does not hold."""
+    """A function of its dependencies; if it does not hold, the step is skipped."""
     wait_for: StatePredicate | None = None
-    """Of the flow's state; the step is suspended until it holds."""
+    """A function of the state; the step is suspended until it holds."""
     wait_timeout: float | None = None
     signal: Any = None
-    """The type of the signal that it takes; None: it takes none."""
+    """The type of its signal; None if it takes none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Generating:
-    """How the items of a generator become tasks."""
+class SpawnOptions:
+    """Batching and backpressure of a generator."""
 
     batch: int = 100
     flush_every: float = 0.2
-    """Seconds after which a batch that is not full is spawned all the same."""
+    """Seconds after which a partial batch is spawned."""
     max_in_flight: int = 10_000
-    """Items that are spawned and not terminal, at which the generator waits."""
+    """Items in flight at which the generator waits."""
     key: Callable[[Any], str] | None = None
-    """What identifies an item; by default its position."""
+    """Returns the identifier of an item; by default its position."""
 
 
 @dataclass(frozen=True)
 class Step(Generic[P, R]):
-    """A step of a flow. Calling it calls the function, as if it had not been decorated."""
+    """A step of a flow. Calling it calls the plain function."""
 
     at: SourceLine = field(repr=False)
     name: str
@@ -80,27 +80,27 @@ class Step(Generic[P, R]):
     function: Callable[P, R] = field(repr=False)
     signature: Signature = field(repr=False)
     depends_on: tuple[str, ...] = ()
-    trying: Trying = Trying()
+    retry_options: RetryOptions = RetryOptions()
     gate: Gate = Gate()
     on_fail: FailurePolicy = FAIL_AT_FIRST
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As if it were a plain function."""
+        """Call the plain function."""
         return self.function(*args, **kwargs)
 
 
 @dataclass(frozen=True)
 class Handler(Generic[P, R]):
-    """What is done with each item of a generator."""
+    """The function of each item of a generator."""
 
     at: SourceLine = field(repr=False)
     name: str
     function: Callable[P, R] = field(repr=False)
     signature: Signature = field(repr=False)
-    trying: Trying = Trying()
+    retry_options: RetryOptions = RetryOptions()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As if it were a plain function."""
+        """Call the plain function."""
         return self.function(*args, **kwargs)

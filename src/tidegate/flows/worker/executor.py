@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.flows.model.definition import StepDefinition
-    from tidegate.flows.model.steps import Trying
+    from tidegate.flows.model.steps import RetryOptions
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.store import Connection, Database
     from tidegate.store.flows.tasks import Claim, GeneratorPosition
@@ -218,12 +218,12 @@ def is_final(error: BaseException) -> bool:
     return is_permanent or isinstance(error, FINAL)
 
 
-def retry_options_of(context: TaskContext) -> Trying:
+def retry_options_of(context: TaskContext) -> RetryOptions:
     """The options of a task: of the handler for items of a generator, else of the step."""
     part = context.part
     if context.position != OWN and part.handler is not None:
-        return part.handler.trying
-    return part.step.trying
+        return part.handler.retry_options
+    return part.step.retry_options
 
 
 def render_error(error: BaseException) -> str:

@@ -29,7 +29,7 @@ from tidegate.store.flows import tasks as flow_tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidegate.flows.model.steps import Generating
+    from tidegate.flows.model.steps import SpawnOptions
     from tidegate.flows.worker.task_context import TaskContext
     from tidegate.store import Connection, Database
     from tidegate.store.flows.tasks import Claim, GeneratorPosition
@@ -63,7 +63,7 @@ class Spawner:
     """Spawns items as tasks, on a thread of its own."""
 
     def __init__(
-        self, database: Database, context: TaskContext, how: Generating, in_flight: int
+        self, database: Database, context: TaskContext, how: SpawnOptions, in_flight: int
     ) -> None:
         self._database = database
         self._context = context

@@ -270,7 +270,7 @@ class FlowWorker:
         """How many more tasks of a queue its `concurrency` allows; None: no limit."""
         part = self._parts[queue]
         function = part.handler if part.handler and queue.endswith("[]") else part.step
-        limit = function.trying.concurrency
+        limit = function.retry_options.concurrency
         running = counts.by_queue.get(queue, 0) + counts.abandoned.get(queue, 0)
         return None if limit is None else max(0, limit - running)
 
