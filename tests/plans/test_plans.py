@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli.error_output import error_text
+from tidegate.cli.output.error_output import error_text
 from tidegate.errors import DeclarationError
 from tidegate.plan import explain_logical, explain_physical, logical_plan, physical_plan
 

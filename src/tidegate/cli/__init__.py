@@ -10,8 +10,9 @@
     flow, cutover                           durable flows; replacing a search index
     settings, chaos                         list the settings; inject faults
 
-    options, deployments, loader, plan_loading, process_commands     shared by commands
-    tables, progress, logs, log_throttle, error_output               output
+    processes/    the commands of a deployment's processes, and their logs
+    arguments/    options, and the pipelines, deployments and runs that arguments name
+    output/       tables, progress, errors
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 timed out, 130 interrupted.
 """

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.loader import find_pipeline
-from tidegate.cli.options import PipelineArgument
+from tidegate.cli.arguments.loader import find_pipeline
+from tidegate.cli.arguments.options import PipelineArgument
+from tidegate.cli.output.error_output import reported_errors
 from tidegate.errors import counted
 
 if TYPE_CHECKING:

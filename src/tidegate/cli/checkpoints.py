@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.deployments import AsJson, PipelineName, RunName, find_run, open_existing
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.plan_loading import DeclaredAs, Shards, declared_plan
-from tidegate.cli.tables import aligned, clock, json_text, with_times
+from tidegate.cli.arguments.deployments import (
+    AsJson,
+    PipelineName,
+    RunName,
+    find_run,
+    open_existing,
+)
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.arguments.plan_loading import DeclaredAs, Shards, declared_plan
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.output.tables import aligned, clock, json_text, with_times
 
 if TYPE_CHECKING:
     from tidegate.runtime.ingestion.folder_run import CheckpointReport

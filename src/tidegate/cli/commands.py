@@ -15,15 +15,15 @@ from tidegate.cli.demo import demo
 from tidegate.cli.explain import explain
 from tidegate.cli.flow import flow
 from tidegate.cli.init import init
-from tidegate.cli.monitor import monitor
-from tidegate.cli.results import results
+from tidegate.cli.processes.monitor import monitor
+from tidegate.cli.processes.pipeline_worker import worker
+from tidegate.cli.processes.serve import serve
+from tidegate.cli.processes.up import drain, up
 from tidegate.cli.run import run
+from tidegate.cli.run_results import results
 from tidegate.cli.runs import cancel, status, why
-from tidegate.cli.serve import serve
 from tidegate.cli.settings import settings
 from tidegate.cli.submit import submit
-from tidegate.cli.up import drain, up
-from tidegate.cli.worker import worker
 
 app = typer.Typer(
     name="tidegate",

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.deployments import AsJson, open_existing
-from tidegate.cli.error_output import printable, reported_errors
+from tidegate.cli.arguments.deployments import AsJson, open_existing
+from tidegate.cli.arguments.loader import find_reindex
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.flow.render import sentence
 from tidegate.cli.flow.run import created, watch_run
-from tidegate.cli.loader import find_reindex
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.tables import aligned, clock, json_text
+from tidegate.cli.output.error_output import printable, reported_errors
+from tidegate.cli.output.tables import aligned, clock, json_text
 
 if TYPE_CHECKING:
     from tidegate.cutover.operations import IndexStatus

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.alignment_report import NO_CHECKPOINTS, barrier_stats
-from tidegate.cli.deployments import AsJson, find_run, open_existing
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.loader import find_pipeline
-from tidegate.cli.options import DatabaseUrl
-from tidegate.cli.plan_loading import plan_of_run
-from tidegate.cli.tables import json_text
+from tidegate.cli.arguments.deployments import AsJson, find_run, open_existing
+from tidegate.cli.arguments.loader import find_pipeline
+from tidegate.cli.arguments.options import DatabaseUrl
+from tidegate.cli.arguments.plan_loading import plan_of_run
+from tidegate.cli.output.alignment_report import NO_CHECKPOINTS, barrier_stats
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.output.tables import json_text
 from tidegate.errors import NothingToExplain
 from tidegate.plan import (
     LogicalPlan,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import reported_errors
+from tidegate.cli.output.error_output import reported_errors
 from tidegate.errors import UnusableFolder
 
 PIPELINE = '''\

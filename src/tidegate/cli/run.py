@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.checkpoints import checkpoint_lines
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.loader import find_pipeline
-from tidegate.cli.options import (
+from tidegate.cli.arguments.loader import find_pipeline
+from tidegate.cli.arguments.options import (
     CheckpointEvery,
     DatabaseUrl,
     DataFolder,
@@ -28,14 +26,16 @@ from tidegate.cli.options import (
     UnalignedAfter,
     checkpoints_option,
 )
-from tidegate.cli.tables import count_column
+from tidegate.cli.checkpoints import checkpoint_lines
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.output.tables import count_column
 from tidegate.settings import set_in_environment
 
 if TYPE_CHECKING:
     from tidegate.runtime.ingestion.folder_run import RunReport
 
 RESUMABLE = "interrupted: repeat the command to resume the run"
-NOT_RESUMABLE = "interrupted: nothing is kept; with --deployment DIR a run can be resumed"
+NOT_RESUMABLE = "interrupted: nothing is stored; with --deployment DIR a run can be resumed"
 
 
 def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -68,7 +68,7 @@ def run(  # noqa: PLR0913, PLR0917  every argument is an option of the command
     interrupted = RESUMABLE if deployment else NOT_RESUMABLE
     with reported_errors(as_json=as_json, interrupted=interrupted):
         # Imported here: loading Spark takes a second, also for `--help`.
-        from tidegate.cli.progress import report_progress
+        from tidegate.cli.output.progress import report_progress
         from tidegate.runtime.deployment import open_deployment
         from tidegate.runtime.ingestion.folder_run import RunOptions, chunks_in, run_folder
         from tidegate.spark import session_on

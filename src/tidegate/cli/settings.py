@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tidegate import settings as known
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.tables import aligned, json_text
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.output.tables import aligned, json_text
 
 
 def settings(

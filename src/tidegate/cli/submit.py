@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.cli.arguments.loader import find_pipeline
+from tidegate.cli.arguments.options import (
+    CheckpointEvery,
+    DataFolder,
+    UnalignedAfter,
+    checkpoints_option,
+)
 from tidegate.cli.checkpoints import checkpoint_lines
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.loader import find_pipeline
-from tidegate.cli.options import CheckpointEvery, DataFolder, UnalignedAfter, checkpoints_option
-from tidegate.cli.tables import count_column
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.output.tables import count_column
 from tidegate.errors import NoDataFolder, NowhereToWrite, ServerUnreachable, TidegateError
 
 if TYPE_CHECKING:
@@ -102,7 +107,7 @@ def submit(  # noqa: PLR0913, PLR0917  every argument is an option of the comman
             raise NoDataFolder(str(data))
         declared = find_pipeline(pipeline) if ":" in pipeline else None
         # Imported here: loading these takes a second, also for `--help`.
-        from tidegate.cli.progress import report_progress
+        from tidegate.cli.output.progress import report_progress
         from tidegate.http import HttpClient
         from tidegate.http.client.http_client import STARTING
         from tidegate.runtime.ingestion.folder_run import (

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.integration.cli.command import DECLARED, Command, dripping
 from tests.integration.runtime.shop import BOUND, Client, ask, rows
 from tidegate.cli import app
-from tidegate.cli.loader import find_pipeline
+from tidegate.cli.arguments.loader import find_pipeline
 from tidegate.runtime.deployment import Deployment
 from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.waiting import wait_until
 from tidegate.cli import app
-from tidegate.cli.process_commands import refuse_taken_name
+from tidegate.cli.processes.process_commands import refuse_taken_name
 from tidegate.errors import ClusterIncomplete, NameTaken, NoSecret, UnknownMember
 from tidegate.group import Coordinator, Message, new_secret
 from tidegate.runtime.cluster import discovery

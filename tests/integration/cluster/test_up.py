@@ -234,7 +234,7 @@ def test_what_they_write_is_for_their_user_only(at_work: AtWork) -> None:
 
 def test_the_logs_of_all_processes_have_timestamps(at_work: AtWork) -> None:
     logs = at_work.company.deployment / "logs"
-    time = r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO tidegate\.cli\.logs: "
+    time = r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO tidegate\.cli\.processes\.logs: "
 
     assert re.search(rf"{time}all processes are running", (logs / "up.log").read_text())
     for name in ("worker-2", "monitor-1", "server"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.deployments import select_run
+from tidegate.cli.arguments.deployments import select_run
 from tidegate.errors import AmbiguousRun, UnknownRun
 from tidegate.store import RunInfo, RunState
 

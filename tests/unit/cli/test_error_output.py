@@ -7,7 +7,7 @@ import json
 import pytest
 import typer
 
-from tidegate.cli.error_output import reported_errors
+from tidegate.cli.output.error_output import reported_errors
 from tidegate.errors import MissingColumns
 
 RAW = MissingColumns("sales", "1.csv", ("id",), ("\x1b[2J\x00\x9b1m", "caf\xe9", "\udcff"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from tidegate.cli.error_output import reported_errors
+from tidegate.cli.output.error_output import reported_errors
 from tidegate.errors import (
     CheckpointPending,
     RunFailed,

@@ -7,7 +7,7 @@ import logging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.cli.log_throttle import ALIKE, KNOWN, OncePerSecond, Repeats
+from tidegate.cli.processes.log_throttle import ALIKE, KNOWN, OncePerSecond, Repeats
 
 
 class Log:

@@ -11,16 +11,20 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
 
 
 def said_by(program: str) -> str:
-    asked = [sys.executable, "-c", f"import logging; from tidegate.cli.logs import *; {program}"]
+    asked = [
+        sys.executable,
+        "-c",
+        f"import logging; from tidegate.cli.processes.logs import *; {program}",
+    ]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
     return done.stderr
 
 
-def test_every_line_of_a_log_that_is_kept_has_its_time() -> None:
+def test_every_line_of_a_log_file_has_a_time() -> None:
     program = "begin_log(is_kept=True)('at work'); logging.getLogger('py').warning('odd')"
 
     at_work, odd = said_by(program).splitlines()
-    assert re.fullmatch(rf"{TIME} INFO tidegate\.cli\.logs: at work", at_work)
+    assert re.fullmatch(rf"{TIME} INFO tidegate\.cli\.processes\.logs: at work", at_work)
     assert re.fullmatch(rf"{TIME} WARNING py: odd", odd)
 
 
@@ -28,8 +32,10 @@ def test_at_a_terminal_people_are_spoken_to() -> None:
     assert said_by("begin_log(is_kept=False)('at work')") == "at work\n"
 
 
-def test_what_is_said_to_whoever_watches_is_also_kept(tmp_path: Path) -> None:
+def test_lines_on_the_terminal_are_also_logged(tmp_path: Path) -> None:
     file = tmp_path / "up.log"
 
     assert said_by(f"begin_log_in({str(file)!r})('worker-1 is back')") == "worker-1 is back\n"
-    assert re.fullmatch(rf"{TIME} INFO tidegate\.cli\.logs: worker-1 is back\n", file.read_text())
+    assert re.fullmatch(
+        rf"{TIME} INFO tidegate\.cli\.processes\.logs: worker-1 is back\n", file.read_text()
+    )

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tests.waiting import wait_until
-from tidegate.cli.progress import LineReporter, LiveReporter, QuietReporter, ReportInterval
+from tidegate.cli.output.progress import LineReporter, LiveReporter, QuietReporter, ReportInterval
 from tidegate.store import ChannelStatus, RunFacts, RunInfo, RunState
 
 RUN = RunInfo(1, "shop", "march", 1, RunState.OPEN)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.unit.http.server_stub import shop_at
-from tidegate.cli.logs import begin_log
+from tidegate.cli.processes.logs import begin_log
 
 
 def main(folder: str, descriptors: int) -> None:

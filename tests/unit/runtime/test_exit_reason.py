@@ -14,7 +14,7 @@ java.lang.OutOfMemoryError: Java heap space
 \tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)
 """
 LOGGED = """\
-2026-11-18 00:00:01,000 INFO tidegate.cli.logs: at work as worker-1; stop with Ctrl-C
+2026-11-18 00:00:01,000 INFO tidegate.cli.processes.logs: at work as worker-1; stop with Ctrl-C
 2026-11-18 00:00:03,000 WARNING tidegate.runtime.worker.task_worker: restarting task s1: no luck
 """
 ERROR = "error: Spark has ended in this process: Java (pid 7) ended with signal 9 (killed)\n"

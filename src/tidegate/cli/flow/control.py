@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Raw
 
-from tidegate.cli.deployments import open_existing
-from tidegate.cli.error_output import printable, reported_errors
+from tidegate.cli.arguments.deployments import open_existing
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.flow.render import sentence, tolerated
 from tidegate.cli.flow.run import RunNumber, checked_json, flow
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.output.error_output import printable, reported_errors
 from tidegate.errors import StateUndeclared, listed
 from tidegate.flows.model.policies import Tolerate
 

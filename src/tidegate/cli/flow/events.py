@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidegate.cli.deployments import open_existing
-from tidegate.cli.error_output import printable, reported_errors
+from tidegate.cli.arguments.deployments import open_existing
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.flow.render import on_one_line, render_event
 from tidegate.cli.flow.run import RunNumber, flow
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.tables import clock
+from tidegate.cli.output.error_output import printable, reported_errors
+from tidegate.cli.output.tables import clock
 
 if TYPE_CHECKING:
     from tidegate.store.flows.events import FlowEvent

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tidegate.cli.error_output import printable
 from tidegate.cli.flow.render import (
     bound,
     lasting,
@@ -18,6 +17,7 @@ from tidegate.cli.flow.render import (
     unclaimed,
     workers,
 )
+from tidegate.cli.output.error_output import printable
 from tidegate.errors import counted
 from tidegate.flows.model.states import StepState
 

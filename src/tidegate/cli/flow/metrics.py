@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from tidegate.cli.deployments import open_existing
-from tidegate.cli.error_output import reported_errors
+from tidegate.cli.arguments.deployments import open_existing
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.flow.run import flow
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.output.error_output import reported_errors
 
 
 @flow.command()

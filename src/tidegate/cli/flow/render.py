@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidegate.cli.error_output import printable
-from tidegate.cli.tables import aligned, clock
+from tidegate.cli.output.error_output import printable
+from tidegate.cli.output.tables import aligned, clock
 from tidegate.errors import counted
 from tidegate.flows.model.gates import readable
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import to_builtins
 
-from tidegate.cli.deployments import AsJson, open_existing
-from tidegate.cli.error_output import printable, reported_errors
+from tidegate.cli.arguments.deployments import AsJson, open_existing
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.flow.output import outcome_of, results
 from tidegate.cli.flow.render import on_one_line, short
 from tidegate.cli.flow.run import RunNumber, flow
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.tables import aligned, json_text
+from tidegate.cli.output.error_output import printable, reported_errors
+from tidegate.cli.output.tables import aligned, json_text
 
 if TYPE_CHECKING:
     from tidegate.store.flows.events import FailedTask

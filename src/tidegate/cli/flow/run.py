@@ -12,13 +12,13 @@ import msgspec
 import typer
 from msgspec import to_builtins
 
-from tidegate.cli.deployments import AsJson, open_existing
-from tidegate.cli.error_output import reported_errors
+from tidegate.cli.arguments.deployments import AsJson, open_existing
+from tidegate.cli.arguments.loader import find_flow
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.flow.output import ended
 from tidegate.cli.flow.render import NO_WORKER, sentence, table, whole
-from tidegate.cli.loader import find_flow
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.tables import json_text
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.output.tables import json_text
 from tidegate.errors import InvalidFlowInput, InvalidFlowValue, InvalidJson
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tidegate.cli.error_output import printable
 from tidegate.cli.flow.frames import frame, render_items, render_standing
 from tidegate.cli.flow.render import on_one_line, render_event, signal_awaited, unclaimed
+from tidegate.cli.output.error_output import printable
 from tidegate.errors import counted
 
 if TYPE_CHECKING:

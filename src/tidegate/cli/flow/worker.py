@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.error_output import reported_errors
+from tidegate.cli.arguments.loader import find_flows
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
 from tidegate.cli.flow.run import flow
-from tidegate.cli.loader import find_flows
-from tidegate.cli.logs import begin_log
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.process_commands import WithParent, process_name, run_role, stop_event
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.processes.logs import begin_log
+from tidegate.cli.processes.process_commands import WithParent, process_name, run_role, stop_event
 
 if TYPE_CHECKING:
     from tidegate.store import Database

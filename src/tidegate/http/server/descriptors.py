@@ -11,9 +11,9 @@ ENOUGH = 1 << 16
 def raise_limit() -> None:
     """Raise the soft limit of this process towards its hard limit, up to `ENOUGH`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def allowed() -> int:
@@ -22,10 +22,10 @@ def allowed() -> int:
     return ENOUGH if soft == resource.RLIM_INFINITY else soft
 
 
-def connections_within(wanted: int, descriptors: int) -> int:
+def connections_within(setting: int, descriptors: int) -> int:
     """The connections that are accepted: never more than half of the descriptors.
 
     >>> connections_within(512, 20_000), connections_within(512, 256)
     (512, 128)
     """
-    return max(1, min(wanted, descriptors // 2))
+    return max(1, min(setting, descriptors // 2))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.loader import find_pipeline
-from tidegate.cli.logs import begin_log
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment, PipelineArgument
-from tidegate.cli.process_commands import (
+from tidegate.cli.arguments.loader import find_pipeline
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment, PipelineArgument
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.processes.logs import begin_log
+from tidegate.cli.processes.process_commands import (
     GroupAddress,
     ProcessName,
     WithParent,

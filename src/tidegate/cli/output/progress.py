@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tidegate.cli.error_output import printable
+from tidegate.cli.output.error_output import printable
 from tidegate.errors import counted
 from tidegate.runtime.ingestion.folder_run import ProgressListener
 from tidegate.runtime.monitor.diagnosis import why

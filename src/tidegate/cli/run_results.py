@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.deployments import AsJson, PipelineName, RunName, find_run, open_existing
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.options import DatabaseUrl, ExistingDeployment
-from tidegate.cli.plan_loading import DeclaredAs, declaration_of
-from tidegate.cli.tables import count_column, json_text
+from tidegate.cli.arguments.deployments import (
+    AsJson,
+    PipelineName,
+    RunName,
+    find_run,
+    open_existing,
+)
+from tidegate.cli.arguments.options import DatabaseUrl, ExistingDeployment
+from tidegate.cli.arguments.plan_loading import DeclaredAs, declaration_of
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.output.tables import count_column, json_text
 
 if TYPE_CHECKING:
     from tidegate.store import RunInfo

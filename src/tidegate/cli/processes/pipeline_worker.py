@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.loader import find_pipeline
-from tidegate.cli.logs import begin_log
-from tidegate.cli.options import (
+from tidegate.cli.arguments.loader import find_pipeline
+from tidegate.cli.arguments.options import (
     DatabaseUrl,
     ExistingDeployment,
     GivenSettings,
@@ -16,7 +14,9 @@ from tidegate.cli.options import (
     SparkCores,
     SparkMaster,
 )
-from tidegate.cli.process_commands import (
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.processes.logs import begin_log
+from tidegate.cli.processes.process_commands import (
     GroupAddress,
     ProcessName,
     Stages,

@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.error_output import reported_errors
-from tidegate.cli.loader import find_pipeline
-from tidegate.cli.logs import begin_log_in
-from tidegate.cli.options import (
+from tidegate.cli.arguments.loader import find_pipeline
+from tidegate.cli.arguments.options import (
     DatabaseUrl,
     ExistingDeployment,
     GivenSettings,
@@ -22,7 +20,9 @@ from tidegate.cli.options import (
     SparkMaster,
     TokensFile,
 )
-from tidegate.cli.process_commands import GroupAddress, stop_event
+from tidegate.cli.output.error_output import reported_errors
+from tidegate.cli.processes.logs import begin_log_in
+from tidegate.cli.processes.process_commands import GroupAddress, stop_event
 from tidegate.errors import ClusterShared, counted
 from tidegate.permissions import PRIVATE, private_folder
 from tidegate.settings import set_in_environment
@@ -93,23 +93,21 @@ def up(  # noqa: PLR0913, PLR0917  every argument is an option of the command
         serve = ["--listen", listen, "--spark", "local[1]" if is_cluster else spark, *split]
         serve += ["--max-chunk-mb", str(most_mb), *(["--tokens", str(tokens)] if tokens else [])]
         os.umask(PRIVATE)
-        private_folder(deployment / "logs")
+        logs = deployment / "logs"
+        private_folder(logs)
         # This process keeps PostgreSQL running when other processes are restarted.
         with exclusive_use(deployment), open_deployment(deployment, database):
-            say = begin_log_in(deployment / "logs" / "up.log")
+            say = begin_log_in(logs / "up.log")
             spec = ClusterSpec(pipeline, deployment, workers, monitors, serve, work, stages or ())
-            with local_cluster(spec, meet_at, say) as at_work:
-                supervisor = (
-                    f"{counted(workers, 'worker')}, {counted(monitors, 'monitor')} and a server"
-                )
-                say(f"starting {supervisor} for"
-                    f" {found.name}; their logs are in {deployment / 'logs'}")  # fmt: skip
-                at_work.wait_until_ready(stopped, wait)
+            with local_cluster(spec, meet_at, say) as cluster:
+                started = f"{counted(workers, 'worker')}, {counted(monitors, 'monitor')}"
+                say(f"starting {started} and a server for {found.name}; logs are in {logs}")
+                cluster.wait_until_ready(stopped, wait)
                 if not stopped.is_set():
                     say(f"all processes are running; clients: http://{listen}; stop with Ctrl-C")
-                at_work.run_until_stopped(stopped)
+                cluster.run_until_stopped(stopped)
                 say("stopping: finishing running jobs")
-                for stats in at_work.stop():
+                for stats in cluster.stop():
                     say(f"  {stats}")
 
 
@@ -146,11 +144,11 @@ def drain(
             require_worker(visitor, worker)
             visitor.order(worker, DRAIN)
             _say(f"draining {worker}")
-            gone = visitor.wait_until_gone(worker, bound)
-        if gone is None:
+            departure = visitor.wait_until_gone(worker, bound)
+        if departure is None:
             _say(f"{worker} has not ended after {bound:g} s; it is still draining")
             raise typer.Exit(3)
-        if gone.last is None:
+        if departure.last is None:
             _say(f"{worker} was lost before it handed over; other workers take its tasks")
             raise typer.Exit(1)
         _say(f"{worker} has handed over and ended")

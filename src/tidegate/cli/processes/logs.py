@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from tidegate.cli.log_throttle import OncePerSecond
+from tidegate.cli.processes.log_throttle import OncePerSecond
 from tidegate.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -60,10 +60,10 @@ def listed_stages(stages: str | None) -> tuple[str, ...]:
 
 
 def stop_event(*, with_parent: bool = False, by_interrupt: bool = False) -> Event:
-    """Set by SIGTERM, or the death of whoever started this process.
+    """An event that is set by SIGTERM, and `with_parent` when the parent process ends.
 
-    Ctrl-C sets it as well `by_interrupt`, or else once this process stands at its post: before that
-    there is nothing to finish, so it ends the process at once.
+    Ctrl-C sets it `by_interrupt`, and otherwise from `run_role` on: before that there is no work to
+    finish, so it ends the process at once.
     """
     stopped = Event()
     _set_on_signal(signal.SIGTERM, stopped)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.loader import find_pipeline
+from tidegate.cli.arguments.loader import find_pipeline
 from tidegate.errors import OtherPlan, UnknownPipeline
 from tidegate.plan import physical_plan, plan_hash
 

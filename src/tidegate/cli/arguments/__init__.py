@@ -1,0 +1,1 @@
+"""Arguments of commands: options, and the pipelines, deployments and runs that they name."""

@@ -1,0 +1,1 @@
+"""The commands that run the processes of a deployment: a server, monitors, workers."""
