@@ -8,7 +8,7 @@
     ├── CheckpointError         signals    a barrier of a checkpoint is none, or did not arrive
     ├── ChannelError            signals    a channel between two processors cannot be used any more
     ├── RunError                runs       a live pipeline or run cannot do what was asked;
-    │                                      also chunks, chunk_limits, streams, cuts
+    │                                      also chunks, chunk_limits, streams, checkpoints
     ├── FlowError               flows      a run of a flow cannot do what was asked
     ├── CutoverError            cutover    an index cannot be made from a table, or switched to
     ├── GroupError              group      a process and its group do not come together
@@ -23,8 +23,8 @@
 
 An error is a class (the condition) with typed fields (the parameters); its sentence is made
 from them. Programs and tests look at the class and the fields, people read the sentence: what
-happened, to what, and what to do next. `retryable` says whether the same call may succeed
-later without anybody changing anything.
+happened, to what, and what to do next. `retryable` is true when the same call may
+succeed later without any change.
 """
 
 from tidegate.errors.access import *

@@ -81,5 +81,5 @@ class ServerStarting(ServeError):
     retryable = True
     seconds: float
     message = (
-        "the server is starting, since {seconds:g} s; its log says what it waits for. Try again"
+        "the server is starting, since {seconds:g} s; its log names what it waits for. Try again"
     )

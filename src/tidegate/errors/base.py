@@ -41,7 +41,7 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     's1, s2 and 1 more'
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more or "nobody"
+    return ", ".join(names[:most]) + more or "none"
 
 
 def counted(number: int, of: str) -> str:

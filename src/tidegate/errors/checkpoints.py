@@ -14,7 +14,7 @@ class NothingToCheckpoint(RunError):
     http_status = 409
 
     run: str
-    message = "run {run!r} cannot be cut: all its sources have ended. Wait for its results instead"
+    message = "run {run!r} takes no checkpoint: all its sources have ended. Wait for its results"
 
 
 class CheckpointUnderWay(RunError):
@@ -26,22 +26,22 @@ class CheckpointUnderWay(RunError):
 
     run: str
     number: int
-    message = "run {run!r} cannot be cut now: checkpoint {number} is under way. Wait for it"
+    message = "run {run!r} has checkpoint {number} in progress. Wait for it, then take another"
 
 
 class CheckpointPending(RunError):
-    """A checkpoint is not over within the time that somebody was ready to wait; it goes on."""
+    """A checkpoint is not finished when the timeout of the call passed; it continues."""
 
     retryable = True
 
     run: str
     number: int
     seconds: float
-    message = "checkpoint {number} of run {run!r} is not over after {seconds:g} s, and goes on"
+    message = "checkpoint {number} of run {run!r} is not finished after {seconds:g} s; it continues"
 
 
 class CheckpointAborted(RunError):
-    """A checkpoint was given up. The run goes on, and its number is not used again."""
+    """A checkpoint was aborted. The run continues, and the number is not used again."""
 
     run: str
     number: int
@@ -51,7 +51,7 @@ class CheckpointAborted(RunError):
 
 
 class UnknownCheckpoint(RunError):
-    """A cut was asked for that the run does not have, or not any more."""
+    """The run has no such checkpoint, or no longer has it."""
 
     http_status = 404
 
@@ -62,7 +62,7 @@ class UnknownCheckpoint(RunError):
 
 
 class CheckpointDamaged(RunError):
-    """A run was to be restored to a cut whose files are gone or not as they were."""
+    """A run cannot be restored: files of the checkpoint are missing or damaged."""
 
     http_status = 409
 
@@ -71,15 +71,15 @@ class CheckpointDamaged(RunError):
     files: str
     intact: str
     message = (
-        "run {run!r} cannot be restored to cut {number}: {files} gone or damaged; nothing was"
-        " changed. The newest other cut that is intact: {intact}"
+        "run {run!r} cannot be restored to checkpoint {number}: {files} missing or damaged; nothing"
+        " was changed. The newest intact checkpoint: {intact}"
     )
 
 
 class OtherPlan(UsageError):
     """A pipeline is to be served, or a run restored, under another plan than runs were begun with.
 
-    When a run is to be restored, `difference` tells how the plan differs from that of the cut, and
+    For a restore, `difference` lists how the plan differs from that of the checkpoint, and
     `obstacles` why what the run keeps does not fit it.
     """
 
@@ -99,14 +99,14 @@ class OtherPlan(UsageError):
     def __str__(self) -> str:
         if not self.obstacles:
             return super().__str__()
-        checkpoint = f"run {self.runs!r} of {self.pipeline!r} was cut under another plan than"
+        checkpoint = f"run {self.runs!r} of {self.pipeline!r} has checkpoints of another plan than"
         todo = (
-            "Restore it with the declaration and the shards that it was cut with (--declared,"
+            "Restore it with the declaration and the shards of its checkpoints (--declared,"
             " --shards), or begin another run."
         )
-        told = _few("what differs", self.difference), _few("why it does not fit", self.obstacles)
+        details = _few("what differs", self.difference), _few("why it does not fit", self.obstacles)
         does_not_fit = f"{checkpoint} {self.plan:.12}, and what it keeps does not fit this one."
-        return "\n".join([does_not_fit, *told[0], *told[1], todo])
+        return "\n".join([does_not_fit, *details[0], *details[1], todo])
 
 
 def _few(title: str, lines: Sequence[str], most: int = 8) -> list[str]:
@@ -116,7 +116,7 @@ def _few(title: str, lines: Sequence[str], most: int = 8) -> list[str]:
 
 
 class StillServed(UsageError):
-    """A run is to go on under another plan while somebody serves its pipeline, maybe as it was."""
+    """A run cannot continue under another plan while a process serves its pipeline."""
 
     message = (
         "run {run!r} is to go on under another plan while {pipeline!r} is served by {owners};"

@@ -92,7 +92,7 @@ class ChunksMissing(RunError):
         numbers = listed([str(number) for number in self.missing])
         return (
             f"source {self.source!r} of run {self.run!r} cannot end with the chunks it has:"
-            f" missing before the last one: {numbers}. Deliver them, or say how many chunks"
+            f" missing before the last one: {numbers}. Deliver them, or declare how many chunks"
             " there are"
         )
 
@@ -112,7 +112,7 @@ class ChunksBeyond(RunError):
         return (
             f"source {self.source!r} of run {self.run!r} cannot have"
             f" {counted(self.chunks, 'chunk')}: delivered beyond them: {numbers}."
-            " Declare a count that has room for them, or cancel the run"
+            " Declare a count that includes them, or cancel the run"
         )
 
 
@@ -134,7 +134,7 @@ class NoSuchChunk(RunError):
 class NoDataFolder(UsageError):
     """Data is to be taken from a folder that is not there."""
 
-    message = "there is no folder {folder}; say with --data where the folders of the sources are."
+    message = "there is no folder {folder}; give the folder of the sources with --data."
 
     folder: str
 
@@ -156,7 +156,7 @@ class UnexpectedFiles(UsageError):
 
     message = (
         "the folder of source {source!r} has what is no chunk: {files}. Chunks are files that end"
-        " with {endings}; rename what is one, and move the rest elsewhere."
+        " with {endings}; rename the chunks among them and remove the rest."
     )
 
     source: str
@@ -297,7 +297,7 @@ class WrongColumnType(RunError):
 
 
 class UnreadableChunk(RunError):
-    """A delivered file is broken: cut off, corrupt, or not what its name says."""
+    """A delivered file is truncated, corrupt, or not of the format of its name."""
 
     http_status = 422
 
@@ -321,7 +321,7 @@ class ChunkNotCopied(RunError):
 
 
 class NoSpace(RunError):
-    """The disk is full. What was being written is gone, so the same call may work later."""
+    """The disk is full. What was being written is removed, so the same call may succeed later."""
 
     http_status = 507
 

@@ -18,7 +18,7 @@ class UnknownTable(CutoverError):
 
 
 class NoPrimaryKey(CutoverError):
-    """The rows of a table cannot be told apart."""
+    """A table has no usable primary key."""
 
     message = (
         "{table} has no primary key, or a DEFERRABLE one; rows are identified by it, so add one"
@@ -38,7 +38,7 @@ class UnknownTableColumn(CutoverError):
 
 
 class TableBusy(CutoverError):
-    """Somebody writes to a table for so long that its changes cannot begin to be logged."""
+    """A long transaction on a table keeps its changes from being logged."""
 
     retryable = True
     message = (
@@ -131,11 +131,11 @@ class GateClosed(CutoverError):
 
 
 class AliasBusy(CutoverError):
-    """Queries on an alias do not end, or somebody else decides about it at this moment."""
+    """An alias is locked by queries or by another cutover."""
 
     retryable = True
     message = (
-        "{alias} is in use: queries on it do not end, or somebody else decides about it. A cutover"
+        "{alias} is locked by queries that do not end or by another cutover. A cutover"
         " tries again by itself; give a command again."
     )
 
@@ -157,7 +157,7 @@ class IndexBehind(CutoverError):
     retryable = True
     message = (
         "{index} is {changes} behind, the oldest {seconds:.1f} s old, and did not catch up"
-        " within {bound:g} s: {held_up_by}. To switch all the same, say --stale"
+        " within {bound:g} s: {held_up_by}. To switch anyway, give --stale"
     )
 
     index: str
@@ -236,10 +236,10 @@ class OffsetAhead(CutoverError):
 
 
 class IndexUnfed(CutoverError):
-    """An index that readers would be switched to is kept fresh by nobody."""
+    """No feed keeps the index fresh that readers would be switched to."""
 
     message = (
-        "nobody keeps {index} fresh; give it a feed with `tidegate cutover feed`, or switch all the"
+        "no feed keeps {index} fresh; start one with `tidegate cutover feed`, or switch all the"
         " same with --stale"
     )
 
@@ -251,7 +251,7 @@ class LoggedTwice(CutoverError):
 
     message = (
         "{table} cannot be logged: {part} has the trigger of another log. Index the partition or"
-        " the whole table; if nobody follows the other any more, DROP TRIGGER tidegate_log there"
+        " the whole table; if no index follows the other, DROP TRIGGER tidegate_log there"
     )
 
     table: str

@@ -21,9 +21,9 @@ class SourceLine:
 
 
 class DeclarationError(TidegateError):
-    """A pipeline that cannot work; `at` is the line of the user's code that says so.
+    """A wrong declaration; `at` is the line of the user's code.
 
-    `says` tells what is wrong, `advice` what to write instead; both are filled from the fields.
+    `message` names the mistake, `advice` what to write instead; both are filled from the fields.
     """
 
     advice: ClassVar[str] = ""
@@ -143,7 +143,7 @@ class InvalidSql(DeclarationError):
 class ForbiddenSql(DeclarationError):
     """SQL that parses, but whose rows would differ from one replay to the next."""
 
-    message = "{found} has no place in {operator}: {sql!r}"
+    message = "{found} is not allowed in {operator}: {sql!r}"
     advice = "{instead}"
 
     operator: str
@@ -153,7 +153,7 @@ class ForbiddenSql(DeclarationError):
 
 
 class UnmergeableAggregate(DeclarationError):
-    """An aggregate that needs all of its rows in one place."""
+    """An aggregate that cannot be merged from partial results."""
 
     message = "column {column!r} cannot be merged from partial results: {sql!r}: {reason}"
     advice = "{instead}"
@@ -203,7 +203,7 @@ class CyclicPipeline(DeclarationError):
 
 
 class UnknownStream(DeclarationError):
-    """A reference to a stream that nobody named: a sink without input."""
+    """A reference to a stream that is not declared."""
 
     message = "nothing arrives here: no stream of pipeline {pipeline!r} is named {name!r}"
     advice = "Call .named({name!r}) on the stream that is meant."

@@ -110,7 +110,7 @@ class CyclicFlow(DeclarationError):
 
 
 class GeneratorWithoutHandler(DeclarationError):
-    """Items are generated, and nobody handles them."""
+    """A generator has no handler for its items."""
 
     message = "generator {step!r} of flow {flow!r} has no handler"
     advice = "Declare one with @{step}.handler."
@@ -177,7 +177,7 @@ class GateNeverOpens(DeclarationError):
 
 
 class StateNeverWritten(DeclarationError):
-    """A step waits for a key of the state that nobody writes."""
+    """A step waits for a state key that no step writes."""
 
     message = "step {step!r} of flow {flow!r} reads the state {key!r}, which no step writes"
     advice = "Name it in `writes` of the step that does, or declare it with external=True."

@@ -32,7 +32,7 @@ class SparkLost(TidegateError):
     reason: str
     message = (
         "Spark has ended in this process: {reason}. What is committed is safe; start the process"
-        " again and it goes on"
+        " again and it continues"
     )
 
 

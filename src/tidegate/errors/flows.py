@@ -1,4 +1,4 @@
-"""A run of a flow cannot do what was asked, or the work of one is somebody else's."""
+"""Errors of runs of flows: unknown runs, lost claims, refused values, failures."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class InvalidFlowValue(FlowError):
 
 
 class SpawnRefused(FlowError):
-    """Items came after their generator had ended, or not as many as it says."""
+    """Items arrived after their generator had ended, or in another number than declared."""
 
     message = "items of step {step!r} of run {run} are refused: {reason}. Nothing was written"
 
@@ -137,7 +137,7 @@ class SpawnRefused(FlowError):
 
 
 class StateRegressed(FlowError):
-    """A monotonic key of the state would have gone back."""
+    """A monotonic state key would have decreased."""
 
     message = (
         "state {key!r} of run {run} is monotonic: it stands at {current}, written by {writer}, and"
@@ -152,7 +152,7 @@ class StateRegressed(FlowError):
 
 
 class StateUndeclared(FlowError):
-    """A key of the state was read or written by somebody who had not declared it."""
+    """A step read or wrote a state key that it had not declared."""
 
     message = "{who} may not {action} the state {key!r}: it did not declare that"
 
@@ -233,7 +233,7 @@ class PipelineRunTwice(FlowError):
     """A step runs a pipeline twice under one name, so the second would be the first."""
 
     message = (
-        "step {step!r} runs pipeline {pipeline!r} twice as {pipeline_run!r}; tell the two apart"
+        "step {step!r} runs pipeline {pipeline!r} twice as {pipeline_run!r}; distinguish the two"
         " with name=…"
     )
 
@@ -246,7 +246,7 @@ class NowhereForChunks(FlowError):
     """A step runs a pipeline, and its worker does not know where the deployment's files are."""
 
     message = (
-        "step {step!r} cannot deliver to pipeline {pipeline!r}: its worker was not told where the"
+        "step {step!r} cannot deliver to pipeline {pipeline!r}: its worker does not know where the"
         " files of the deployment are. Use `tidegate flow worker`, or give the worker root=…"
     )
 
@@ -266,7 +266,7 @@ class CursorRefused(FlowError):
 
 
 class SignalRefused(FlowError):
-    """A signal that nobody waits for, or another than was given before."""
+    """A signal that no step waits for, or another value than the first."""
 
     message = "step {step!r} of run {run} does not take this signal: {reason}"
 
@@ -298,7 +298,7 @@ class StepTimedOut(FlowError):
 
 
 class FinalFailure(FlowError):
-    """A function of a flow says so itself: the same attempt again would fail as well."""
+    """Raised by a function of a flow: another attempt would fail as well."""
 
     message = "{reason}"
 
@@ -306,7 +306,7 @@ class FinalFailure(FlowError):
 
 
 class FlowCancelled(FlowError):
-    """What a handler is told when nobody wants its result any more."""
+    """Raised in a handler whose result is no longer needed."""
 
     message = "run {run} wants nothing more of step {step!r}: {reason}"
 
@@ -327,7 +327,7 @@ class FlowFailed(FlowError):
 
 
 class FlowTimeout(FlowError):
-    """A run of a flow did not end while somebody waited."""
+    """A run of a flow did not end within the timeout."""
 
     retryable = True
     message = (

@@ -15,7 +15,7 @@ class BadWiring(RunError):
     """The processors and links do not make a graph that can run."""
 
     reason: str
-    message = "these processors cannot be wired: {reason}"
+    message = "these tasks cannot be connected: {reason}"
 
 
 class ProcessorFailed(RunError):
@@ -63,16 +63,16 @@ class AmbiguousRun(RunError):
 
     run: str
     known: str
-    message = "several runs are called {run!r}: say which of {known}"
+    message = "several runs are called {run!r}; name one of {known}"
 
 
 class UnknownRun(RunError):
-    """There is no such run: never begun, or ended, or cancelled and gone."""
+    """There is no such run, or it was removed."""
 
     http_status = 404
 
     run: str
-    message = "there is no run {run!r} here: it was never begun, or it ended long ago and is gone"
+    message = "there is no run {run!r} here: it was never started, or it was removed after it ended"
 
 
 class NothingToCancel(RunError):
@@ -151,7 +151,7 @@ class RunFailed(RunError):
 
 
 class RunOverdue(RunFailed):
-    """A run was not complete when its deadline passed; the cause says what was missing."""
+    """A run was not complete when its deadline passed; the cause names what was missing."""
 
 
 class RunLosesWorkers(RunError):
@@ -168,18 +168,18 @@ class RunLosesWorkers(RunError):
 
 
 class WorkerGaveUp(RunError):
-    """A task of the pipeline dies again and again whatever is tried, as when Spark is gone."""
+    """A task of the pipeline fails repeatedly, for instance because Spark is gone."""
 
     pipeline: str
     reason: str
     message = (
         "the worker of {pipeline!r} has given up: {reason}. What is committed is safe;"
-        " start it again and it goes on."
+        " start it again and it continues."
     )
 
 
 class RunCancelled(RunError):
-    """Somebody gave the run up; nothing of it was published."""
+    """The run was cancelled; nothing of it was published."""
 
     http_status = 409
 
@@ -188,17 +188,17 @@ class RunCancelled(RunError):
 
 
 class RunTimeout(RunError):
-    """A run is not closed within the time that somebody was ready to wait; it goes on."""
+    """A run is not closed when the timeout of the call passed; it continues."""
 
     retryable = True
 
     run: str
     seconds: float
-    message = "run {run!r} is not complete after {seconds:g} s, and goes on"
+    message = "run {run!r} is not complete after {seconds:g} s; it continues"
 
 
 class UndeclaredMessages(RunError):
-    """The monitor found messages processed that nobody declared."""
+    """More messages were processed than their producers declared."""
 
     run: str
     task: str

@@ -24,10 +24,10 @@ class InvalidTokens(UsageError):
 
 
 class UnsafeListen(UsageError):
-    """A server that others can reach would let everybody in."""
+    """A server without tokens listens beyond loopback."""
 
     message = (
-        "{address} can be reached by others, and without tokens everybody would be let in;"
+        "{address} can be reached from other machines, and without tokens every client is accepted;"
         " name the clients in a file and give it with --tokens, or listen on 127.0.0.1"
     )
 
@@ -37,7 +37,7 @@ class UnsafeListen(UsageError):
 class InvalidListen(UsageError):
     """What was given to listen on is no address, or none of this machine that is free."""
 
-    message = "nobody can listen on {address!r}: {reason}. Write HOST:PORT, such as 127.0.0.1:8420."
+    message = "cannot listen on {address!r}: {reason}. Write HOST:PORT, such as 127.0.0.1:8420."
 
     address: str
     reason: str
@@ -74,15 +74,15 @@ class OtherPipeline(UsageError):
 
 
 class NowhereToWrite(UsageError):
-    """Results are to be awaited, and nobody said where they go."""
+    """`--wait` was given without `--out`."""
 
-    message = "with --wait the results of run {run!r} are written; say where with --out DIR"
+    message = "with --wait the results of run {run!r} are written to a folder; give --out DIR"
 
     run: str
 
 
 class UnknownToken(ServeError):
-    """The request has no token, or one that nobody has."""
+    """The request has no token, or an unknown one."""
 
     http_status = 401
 
@@ -93,7 +93,7 @@ class UnknownToken(ServeError):
 
 
 class ForeignOrigin(ServeError):
-    """A page of another site asks, and without tokens nobody can tell who is behind it."""
+    """A web page of another origin sent a request to a server without tokens."""
 
     http_status = 403
 
@@ -160,13 +160,13 @@ class ChunkTooLarge(ServeError):
 
 
 class UnknownUploadFormat(ServeError):
-    """Nobody said in which format a chunk is, or in one that cannot be read."""
+    """The format of a chunk is missing or unknown."""
 
     http_status = 415
 
     given: str
     known: str
-    message = "a chunk is sent as {given}, which cannot be read; say ?format= with one of: {known}"
+    message = "a chunk is sent as {given}, which cannot be read; give ?format= with one of: {known}"
 
 
 class UploadInterrupted(ServeError):
@@ -242,7 +242,7 @@ class UnknownResultFormat(ServeError):
 
     given: str
     known: str
-    message = "results are not given as {given}; say ?format= with one of: {known}"
+    message = "there are no results as {given}; give ?format= with one of: {known}"
 
 
 class ResultsNotReady(ServeError):
@@ -253,18 +253,18 @@ class ResultsNotReady(ServeError):
     retryable = True
     run: str
     message = (
-        "run {run!r} is not complete, so it has no results yet; its `why` tells what it waits for"
+        "run {run!r} is not complete, so it has no results yet; its `why` names what it waits for"
     )
 
 
 class ServerTrouble(ServeError):
-    """The server cannot do its work at the moment; what it is, its own log says."""
+    """The server is unavailable; its log has the cause."""
 
     http_status = 503
 
     retryable = True
     trouble: str
-    message = "the server cannot answer at the moment ({trouble}); its log says more. Try again"
+    message = "the server is unavailable ({trouble}); its log has the cause. Try again"
 
 
 class ServerStopping(ServeError):
@@ -277,15 +277,15 @@ class ServerStopping(ServeError):
 
 
 class ServerFailed(ServeError):
-    """A mistake in the server; a client can only tell somebody."""
+    """An internal error of the server."""
 
     http_status = 500
 
-    message = "the server failed on this request; its log says how"
+    message = "the server failed on this request; its log has the cause"
 
 
 class ServerUnreachable(ServeError):
-    """Nobody answered for as long as the client was ready to try."""
+    """The server did not answer within the client's patience."""
 
     retryable = True
     server: str

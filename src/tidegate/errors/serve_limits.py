@@ -19,14 +19,14 @@ class TooManyUploads(ServeError):
 
 
 class TooManyRequests(ServeError):
-    """A client has as many requests at work as it may."""
+    """A client has too many concurrent requests."""
 
     http_status = 429
 
     retryable = True
     most: int
     message = (
-        "this client has {most} requests at work, and may not have more; try again when some were"
+        "this client has {most} concurrent requests, which is the limit; try again when some are"
         " answered, or raise the setting http_requests_per_client"
     )
 
@@ -83,13 +83,13 @@ class RequestStalled(ServeError):
 
 
 class ServerFull(ServeError):
-    """All connections that a server may have are at work."""
+    """The server has no free connection."""
 
     http_status = 503
 
     retryable = True
     most: int
     message = (
-        "the server has {most} connections at work and takes no more at the moment; try again, or"
+        "the server has {most} busy connections, which is the limit; try again, or"
         " raise the settings http_connections and http_connections_per_address"
     )

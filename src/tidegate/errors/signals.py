@@ -116,7 +116,7 @@ class InvalidCheckpointBarrier(CheckpointError):
 
 
 class MalformedBarrier(CheckpointError):
-    """Bytes that nobody packed as a barrier or a command."""
+    """Bytes that are not a packed barrier or command."""
 
     what: str
     data: str
@@ -154,7 +154,7 @@ class ChannelError(TidegateError):
 
 
 class ChannelClosed(ChannelError):
-    """The other end is gone; the message was not accepted."""
+    """The receiver has closed the channel; the message was not accepted."""
 
     element: str
     message = "channel {channel} is closed; not accepted: {element}"
@@ -175,6 +175,6 @@ class TooManySignals(ChannelError):
     retryable = True
     waiting: int
     message = (
-        "channel {channel} has {waiting} messages unread and no place for another signal;"
+        "channel {channel} has {waiting} unread messages and no free slot for another signal;"
         " its processor is stuck, or signals are sent faster than it handles them"
     )

@@ -83,7 +83,7 @@ class SchemaTooNew(StoreError):
 
 
 class Fenced(StoreError):
-    """A write of somebody who does not own the thing any more; it changed nothing."""
+    """A write under a stale lease; it changed nothing."""
 
     kind: str
     key: str

@@ -20,7 +20,7 @@ class BatchAborted(RunError):
     message = (
         "source {source!r} of run {run!r} cannot end with the chunks it has: batch {batch} of its"
         " stream, which is chunk {chunk}, was begun and not delivered. Follow the stream again with"
-        " the same checkpoint and call finish(); or say how many chunks there are to leave it out"
+        " the same checkpoint and call finish(); or declare the number of chunks to leave it out"
     )
 
 
@@ -53,5 +53,5 @@ class StreamUnfinished(RunError):
     seconds: float
     message = (
         "the stream of source {source!r} of run {run!r} has rows that were not taken within"
-        " {seconds:g} s. It goes on with them, and the source is open: call finish() again"
+        " {seconds:g} s. The stream continues, and the source is open: call finish() again"
     )

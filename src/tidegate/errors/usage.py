@@ -24,7 +24,7 @@ class UnknownPipeline(UsageError):
 
 
 class NothingToExplain(UsageError):
-    """A plan is to be shown, and nobody said which."""
+    """`explain` was called without a pipeline or run."""
 
     message = "there is nothing to explain: give {missing}"
 
@@ -46,7 +46,7 @@ class ClusterShared(UsageError):
 
     message = (
         "each of the {workers} workers is an application of its own on {master}, and the first"
-        " would take all of its cores; say with --cores how many each may have"
+        " would take all of its cores; give --cores, the number each may have"
     )
 
     master: str
@@ -63,7 +63,7 @@ class UnknownDemo(UsageError):
 
 
 class UnknownCrashPoint(UsageError):
-    """The process was asked to die at a point that does not exist."""
+    """TIDEGATE_CRASH_AT names an unknown crash point."""
 
     message = "there is no crash point {wanted!r}; write name or name:nth, the names are: {known}"
 
@@ -89,7 +89,7 @@ class UnusableFolder(UsageError):
 
 
 class NoGeneratedData(UsageError):
-    """A pipeline has no generator of data, so somebody has to say where its data is."""
+    """A pipeline has no data generator, and --data was not given."""
 
     message = "no data can be generated for {pipeline!r}; give some with --data"
 
