@@ -18,7 +18,7 @@ from tidegate.runtime.service import PipelineService, serve
 from tidegate.spark import Session
 
 
-def test_a_cut_is_taken_listed_and_gone_back_to(
+def test_a_checkpoint_is_taken_listed_and_restored(
     command: Command, service: PipelineService, place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = dripping(service, "march", tmp_path)
@@ -49,7 +49,7 @@ def test_a_cut_is_taken_listed_and_gone_back_to(
     assert [it["state"] for it in command.json("checkpoints", "march")] == ["committed", "aborted"]
 
 
-def test_the_plan_says_who_came_last_at_each_barrier(
+def test_the_plan_shows_the_last_upstream_at_each_barrier(
     command: Command, service: PipelineService, tmp_path: Path
 ) -> None:
     dripping(service, "analysed", tmp_path)
@@ -70,7 +70,7 @@ def test_the_plan_says_who_came_last_at_each_barrier(
     service.server.cancel("analysed")
 
 
-def test_what_cannot_be_done_is_told(
+def test_checkpoints_that_cannot_be_taken_or_restored_are_named_errors(
     command: Command, service: PipelineService, tmp_path: Path
 ) -> None:
     client = dripping(service, "refused", tmp_path)
@@ -111,7 +111,7 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
     return declare
 
 
-def test_a_changed_declaration_is_taken_where_it_fits_and_told_where_it_does_not(
+def test_a_changed_declaration_is_accepted_if_it_fits_and_else_refused_with_the_difference(
     command: Command,
     place: Deployment,
     spark: Session,
@@ -138,7 +138,7 @@ def test_a_changed_declaration_is_taken_where_it_fits_and_told_where_it_does_not
     assert sorted(rows(spark, place, best)) == [(1, 7), (2, 200)]
 
 
-def test_waiting_for_a_cut_that_nobody_takes_has_an_end(
+def test_waiting_for_a_checkpoint_without_workers_times_out(
     command: Command, place: Deployment, service: PipelineService, tmp_path: Path
 ) -> None:
     dripping(service, "alone", tmp_path)

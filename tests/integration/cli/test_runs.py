@@ -156,9 +156,7 @@ def test_where_end_waits_for_its_release_the_monitor_owes_it_and_not_the_tasks_w
         assert worker.name not in told_why(command)
 
 
-def test_cancel_gives_a_run_up_and_says_so_when_it_was_closed_before(
-    command: Command, client: Client
-) -> None:
+def test_cancel_closes_a_run_and_refuses_a_closed_one(command: Command, client: Client) -> None:
     assert command("cancel", "march").exit_code == 0
     assert "is cancelled" in command("why", "march").stdout
     (run,) = command.json("status")
@@ -168,7 +166,7 @@ def test_cancel_gives_a_run_up_and_says_so_when_it_was_closed_before(
     assert "run 'march' is cancelled already; there is nothing to cancel" in again.stderr
 
 
-def test_runs_that_have_had_the_same_name_are_told_apart_and_a_cause_has_a_line_of_its_own(
+def test_runs_with_the_same_name_are_listed_with_numbers_and_a_cause_has_its_own_line(
     command: Command, client: Client, database: Database
 ) -> None:
     ask(database, "UPDATE tidegate.run SET state = 'failed', cause = 'no tea', closed_at = now()")
@@ -192,7 +190,7 @@ def test_an_error_is_json_where_json_was_asked_for(command: Command, client: Cli
     assert json.loads(answer.stdout)["error"]["condition"] == "UnknownRun"
 
 
-def test_a_folder_that_is_no_deployment_is_told_as_such(
+def test_a_folder_that_is_not_a_deployment_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TIDEGATE_DATABASE", raising=False)

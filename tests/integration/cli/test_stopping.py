@@ -75,9 +75,7 @@ def java_of(pid: int) -> bool:
 
 
 @pytest.mark.timeout(600)
-def test_ctrl_c_while_spark_starts_leaves_no_traceback_of_anybody(
-    deployment: Path, tmp_path: Path
-) -> None:
+def test_ctrl_c_while_spark_starts_leaves_no_traceback(deployment: Path, tmp_path: Path) -> None:
     log, asked = tmp_path / "log", ["worker", PIPELINE, "--spark", "local[1]"]
     with started(log, *asked, "--deployment", str(deployment)) as process:
         wait_until(lambda: java_of(process.pid), BOUND)

@@ -43,7 +43,7 @@ def take(run: RunAsking) -> int:
     return number
 
 
-def test_a_cut_is_taken_read_in_every_form_and_gone_back_to(ann: Asking, ben: Asking) -> None:
+def test_a_checkpoint_is_taken_read_in_every_format_and_restored(ann: Asking, ben: Asking) -> None:
     run = dripping(ann, "checkpoint")
     assert take(run) == 1
     sell(run, 2, 2, 300)
@@ -104,7 +104,7 @@ def test_what_is_not_there_or_makes_no_sense_is_refused(
     assert "ann/" not in refused.body.decode()
 
 
-def test_a_run_that_cannot_be_cut_says_why(ann: Asking) -> None:
+def test_a_checkpoint_that_cannot_be_taken_is_refused_with_the_reason(ann: Asking) -> None:
     run = ann.run("whole")
     run.sell()
     assert run.post("/checkpoints").refusal[0] == 409
@@ -119,7 +119,7 @@ def remote(listening: HttpAddress) -> HttpRunClient:
     return http_run_client(HttpClient(listening.url, ANN, BOUND), lambda served: served)
 
 
-def test_a_program_elsewhere_has_its_run_cut_and_fetches_a_sink_of_a_cut(
+def test_a_client_takes_a_checkpoint_and_fetches_a_sink_of_it(
     remote: HttpRunClient, tmp_path: Path
 ) -> None:
     remote.begin("remote", checkpoints=Checkpoints(every=0.5, retained=100))
@@ -145,7 +145,7 @@ def test_a_program_elsewhere_has_its_run_cut_and_fetches_a_sink_of_a_cut(
     assert (tmp_path / "best.csv").read_text() == "item_name,sold\ntea,200000\n"
 
 
-def test_submit_says_how_often_its_run_is_cut(
+def test_submit_takes_periodic_checkpoints(
     listening: HttpAddress, place: Deployment, tmp_path: Path
 ) -> None:
     for name, text in {

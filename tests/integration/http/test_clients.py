@@ -70,7 +70,7 @@ def test_a_followers_id_of_anothers_run_leads_nowhere(ann: Asking, ben: Asking) 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "ann"])
 @pytest.mark.parametrize("path", ["/pipelines", "/pipelines/shop/runs", "/pipelines/tea/runs/x"])
-def test_without_a_token_that_is_known_nothing_is_told(
+def test_without_a_known_token_nothing_is_revealed(
     token: str | None, path: str, listening: HttpAddress
 ) -> None:
     answer = Asking(listening, token)("GET", path)
@@ -128,7 +128,7 @@ def test_with_tokens_a_proxy_may_be_in_front(ann: Asking) -> None:
     assert ann("GET", "/pipelines", x_forwarded_for="203.0.113.7").status == 200
 
 
-def test_health_says_that_the_database_is_gone(
+def test_health_reports_a_lost_database(
     place: Deployment, ann: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
@@ -141,7 +141,7 @@ def test_health_says_that_the_database_is_gone(
     assert answer.json["fields"] == {"trouble": "DatabaseUnreachable"}
 
 
-def test_health_says_that_spark_is_gone(ann: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_reports_a_lost_spark(ann: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "why_ended", lambda _: "Java (pid 7) ended with signal 9")
     answer = ann("GET", "/health")
     assert answer.refusal == (503, "ServerTrouble")

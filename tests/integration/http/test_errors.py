@@ -79,7 +79,7 @@ def test_a_bad_chunk_is_refused_by_its_kind_and_leaves_nothing(
     assert run.put("sales", 1, SALES).status == 201
 
 
-def test_a_refused_value_is_told_with_its_line_and_column(run: RunAsking) -> None:
+def test_a_refused_value_is_reported_with_its_line_and_column(run: RunAsking) -> None:
     refused = run.put("sales", 1, b"item_id,quantity\n1,2\n1,two\n").json
     fields = refused["fields"]
     assert (fields["line"], fields["column"], fields["value"]) == (3, "quantity", "two")
@@ -110,7 +110,7 @@ def upload(listening: HttpAddress, run: RunAsking, headers: list[str], body: byt
 
 
 @pytest.mark.parametrize("headers", [["content-length: 1000"], ["transfer-encoding: chunked"]])
-def test_an_upload_that_is_cut_off_leaves_nothing_and_may_be_sent_again(
+def test_an_interrupted_upload_leaves_nothing_and_may_be_repeated(
     headers: list[str], run: RunAsking, listening: HttpAddress, place: Deployment
 ) -> None:
     checkpoint = SALES if "content-length" in headers[0] else b"3e8\r\n" + SALES
@@ -186,7 +186,7 @@ def test_a_source_with_gaps_does_not_end_by_itself(run: RunAsking) -> None:
         ),
     ],
 )
-def test_what_is_not_there_or_makes_no_sense_is_told_so(
+def test_unknown_and_invalid_addresses_are_named_errors(
     ask: Callable[[RunAsking], object], refusal: tuple[int, str], run: RunAsking
 ) -> None:
     answer = ask(run)
@@ -194,13 +194,13 @@ def test_what_is_not_there_or_makes_no_sense_is_told_so(
     assert set(getattr(answer, "json", {})) == {"condition", "message", "fields", "retryable"}
 
 
-def test_a_wrong_method_is_told_which_are_right(ann: Asking) -> None:
+def test_a_wrong_method_gets_the_allowed_ones(ann: Asking) -> None:
     answer = ann("DELETE", "/pipelines/shop/runs")
     assert answer.refusal == (405, "WrongMethod")
     assert {"GET", "POST"} <= set(answer.headers["allow"].split(", "))
 
 
-def test_who_asks_twice_to_begin_a_run_with_the_same_key_has_begun_one(ann: Asking) -> None:
+def test_beginning_a_run_twice_with_one_key_begins_one(ann: Asking) -> None:
     def begin(key: str) -> tuple[int, int | None]:
         path, asked = "/pipelines/shop/runs", {"run": "begun-twice"}
         answer = ann("POST", path, asked, idempotency_key=key)
@@ -244,7 +244,7 @@ def test_an_upload_that_does_not_go_on_is_given_up_and_leaves_nothing(
         assert recorded(place, run) == []
 
 
-def test_a_mistake_of_the_server_is_told_without_its_traceback(
+def test_a_defect_of_the_server_is_reported_without_traceback(
     ann: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -34,7 +34,7 @@ def kinds(events: list[Event]) -> list[str]:
     return [event["event"] for event in events]
 
 
-def test_events_tell_progress_then_every_sink_once_and_then_that_all_is_complete(
+def test_events_are_progress_then_every_sink_once_then_complete(
     ann: Asking,
 ) -> None:
     run = ann.run("told")
@@ -68,7 +68,7 @@ def follow(run: RunAsking) -> tuple[HTTPConnection, Iterator[str]]:
     return connection, (line for line in lines if line.startswith("event:"))
 
 
-def test_who_comes_back_hears_what_follows_the_last_event_also_of_an_earlier_run_of_the_name(
+def test_a_reconnect_continues_after_the_last_event_also_of_an_earlier_run_of_the_name(
     ann: Asking,
 ) -> None:
     run = ann.run("resumed")
@@ -116,7 +116,7 @@ def test_a_run_is_cancelled_once_and_its_name_may_be_used_again(ann: Asking) -> 
     assert ann.run("given-up").get().json["run"]["incarnation"] == 2
 
 
-def test_a_run_that_fails_says_why_to_who_follows_and_to_who_wants_results(ann: Asking) -> None:
+def test_a_failed_run_has_its_cause_in_events_and_results(ann: Asking) -> None:
     run = ann.run("too-much")
     run.sell("tea", 2_147_483_647)
     assert kinds(heard(run))[-1] == "failed"

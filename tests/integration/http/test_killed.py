@@ -79,7 +79,7 @@ def test_a_server_that_is_killed_between_a_commit_and_its_answer_is_not_noticed_
 
 
 @pytest.mark.timeout(LONG)
-def test_a_server_whose_java_was_killed_ends_at_once_and_says_why(deployment: Path) -> None:
+def test_a_server_whose_jvm_was_killed_ends_at_once_with_the_reason(deployment: Path) -> None:
     log = deployment / "log"
     with serve(deployment, free_port()) as process:
         wait_until(
@@ -96,7 +96,7 @@ def write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-def test_serving_everybody_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_an_open_address_without_tokens_is_refused_before_anything_starts(tmp_path: Path) -> None:
     given = ["serve", "coffee", "--deployment", str(tmp_path / "none")]
     answer = CliRunner().invoke(app, [*given, "--listen", "0.0.0.0:0"])
     assert answer.exit_code == 2

@@ -192,7 +192,7 @@ def test_other_chunks_under_the_name_of_a_complete_run_are_a_run_of_their_own(
         (["--deadline", "0", "--wait"], 3, "has failed: its deadline has passed"),
     ],
 )
-def test_exit_codes_tell_usage_failure_and_time(
+def test_exit_codes_are_usage_failure_and_timeout(
     more: list[str], code: int, says: str, submit: Submitting
 ) -> None:
     answer = submit(f"coded{code}{len(more)}", *more)
@@ -201,7 +201,7 @@ def test_exit_codes_tell_usage_failure_and_time(
 
 
 @pytest.mark.parametrize("more", [["--data", "/nowhere"], ["--server", "ftp://x"]])
-def test_what_is_wrong_here_is_told_before_the_server_is_asked(
+def test_local_errors_are_raised_before_the_server_is_called(
     more: list[str], submit: Submitting
 ) -> None:
     assert "asking" not in submit("x", *more).stderr
@@ -244,7 +244,7 @@ def test_waiting_has_an_end_and_the_run_goes_on(
     assert submit("endless", "--wait").exit_code == 0
 
 
-def test_a_token_that_nobody_has_and_another_pipeline_are_told(
+def test_an_unknown_token_and_another_pipeline_are_errors(
     submit: Submitting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert submit("x", token="wrong").exit_code == 1

@@ -12,7 +12,7 @@ from tidegate.cli import app
 from tidegate.testing import ChaosCluster, Trial
 
 
-def test_each_fault_is_told_when_it_hits_and_the_verdict_at_the_end(
+def test_each_fault_is_printed_and_the_verdict_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trials(company: ChaosCluster, *_: object) -> Iterator[Trial]:

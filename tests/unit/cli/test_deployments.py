@@ -24,11 +24,11 @@ def test_a_number_means_one_run_of_several_that_had_the_name() -> None:
     assert select_run("local/april#1", RUNS).id == 1
 
 
-def test_the_client_need_not_be_said_while_only_one_has_the_name() -> None:
+def test_the_client_is_optional_if_only_one_has_the_name() -> None:
     assert select_run("april", RUNS).id == 2
 
 
-def test_the_client_has_to_be_said_when_several_have_the_name() -> None:
+def test_the_client_is_required_if_several_have_the_name() -> None:
     with pytest.raises(AmbiguousRun) as told:
         select_run("march", RUNS)
     assert told.value.known == "ann/march, local/march"
@@ -38,6 +38,6 @@ def test_a_run_that_was_begun_without_a_server_comes_first() -> None:
     assert select_run("march", [*RUNS, run(0, "march")]).id == 0
 
 
-def test_a_name_that_nobody_has_is_unknown() -> None:
+def test_an_unknown_name_is_an_error() -> None:
     with pytest.raises(UnknownRun):
         select_run("may", RUNS)

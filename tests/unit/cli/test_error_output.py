@@ -13,7 +13,7 @@ from tidegate.errors import MissingColumns
 RAW = MissingColumns("sales", "1.csv", ("id",), ("\x1b[2J\x00\x9b1m", "caf\xe9", "\udcff"))
 
 
-def test_what_is_not_printable_is_told_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit), reported_errors(as_json=False):
         raise RAW
     told = capsys.readouterr().err
@@ -31,13 +31,13 @@ def test_programs_get_what_is_not_printable_as_json_writes_it(
     assert json.loads(told)["error"]["found"] == list(RAW.found)
 
 
-def test_a_megabyte_of_somebodys_data_is_told_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_message_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit), reported_errors(as_json=False):
         raise MissingColumns("sales", "1.csv", ("id",), ("x" * 1_000_000,))
     assert len(capsys.readouterr().err) < 10_000
 
 
-def test_an_interrupted_command_says_what_has_become_of_its_work(
+def test_an_interrupted_command_prints_how_to_resume(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(typer.Exit) as ended, reported_errors(as_json=False, interrupted="gone"):

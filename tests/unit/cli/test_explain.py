@@ -84,7 +84,7 @@ def test_an_unknown_pipeline_is_an_error_of_usage(folder: Path, name: str, reaso
     assert "coffee" in result.stderr
 
 
-def test_a_mistake_is_told_with_the_users_line(folder: Path) -> None:
+def test_an_invalid_declaration_is_reported_with_its_line(folder: Path) -> None:
     (folder / "shop.py").write_text(SHOP + 'sales.sink("totals")\n')
     result = tidegate("explain", "shop:pipeline")
     assert result.exit_code == 1
@@ -114,7 +114,9 @@ def test_a_mistake_for_programs_is_one_object(folder: Path) -> None:
         ("raise SystemExit(5)", "SystemExit: 5"),
     ],
 )
-def test_a_module_that_breaks_is_told_with_its_line(folder: Path, code: str, reason: str) -> None:
+def test_a_module_that_raises_is_reported_with_its_line(
+    folder: Path, code: str, reason: str
+) -> None:
     (folder / "broken.py").write_text(f"import tidegate\n{code}\n")
     result = tidegate("explain", "broken:pipeline")
     assert result.exit_code == 1
@@ -133,7 +135,7 @@ def test_explaining_never_loads_spark() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["explain", "coffee", "--analyze-schema"], ["demo"]])
-def test_a_machine_without_java_is_told_what_to_install(arguments: list[str]) -> None:
+def test_without_java_the_error_names_what_to_install(arguments: list[str]) -> None:
     done = subprocess.run(
         [Path(sys.executable).with_name("tidegate"), *arguments],
         check=False,
@@ -148,7 +150,7 @@ def test_a_machine_without_java_is_told_what_to_install(arguments: list[str]) ->
     )
 
 
-def test_the_command_is_installed_and_says_its_version() -> None:
+def test_the_command_is_installed_and_prints_its_version() -> None:
     command = Path(sys.executable).with_name("tidegate")
     done = subprocess.run([command, "--version"], check=True, capture_output=True, text=True)
     assert done.stdout.startswith("tidegate 0.")

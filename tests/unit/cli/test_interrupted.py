@@ -24,7 +24,7 @@ def started(*arguments: str, path: Path | None = None) -> subprocess.Popen[str]:
     )
 
 
-def test_while_modules_are_loaded_nothing_is_said(tmp_path: Path) -> None:
+def test_an_interrupt_while_modules_are_loaded_prints_nothing(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text(LOADING)
     with started("--version", path=tmp_path) as command:
         assert command.stdout is not None

@@ -42,7 +42,7 @@ def printed(of: type[LineReporter]) -> tuple[LineReporter, StringIO]:
     return of(Console(file=text, width=200)), text
 
 
-def test_a_wait_is_told_soon_and_then_less_and_less_often() -> None:
+def test_a_wait_is_reported_with_growing_pauses() -> None:
     now = 0.0
     interval = ReportInterval(5.0, 60.0, lambda: now)
     due = []
@@ -76,7 +76,7 @@ def test_every_kind_of_output_tells_a_wait_that_lasts() -> None:
     wait_until(is_told)
 
 
-def test_what_takes_long_is_told_as_far_as_it_has_come_until_it_is_over() -> None:
+def test_the_progress_of_a_block_is_reported_until_it_ends() -> None:
     class Hasty(LineReporter):
         first = longest = 0.01
 

@@ -196,7 +196,7 @@ def test_of_a_pipeline_that_is_declared_here_only_its_own_files_are_used(
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b'{"pipelines": []}', b'{"pipelines": 1}'])
-def test_an_answer_that_cannot_be_understood_is_told_as_such(
+def test_an_undecodable_response_is_an_error(
     body: bytes, folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Hostile, "answer", lambda *_: body)
@@ -205,7 +205,7 @@ def test_an_answer_that_cannot_be_understood_is_told_as_such(
     assert json.loads(done.stdout)["error"]["refusal"] == "UnreadableAnswer"
 
 
-def test_what_is_fetched_is_told(folders: Path) -> None:
+def test_fetched_results_are_reported(folders: Path) -> None:
     given = ["--data", str(folders / "data"), "--out", str(folders / "out"), "--wait"]
     with listening(Hostile(sinks=["best"])) as server:
         command = ["submit", "shop", "--run", "march", *given, "--server", server.url]

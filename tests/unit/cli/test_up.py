@@ -38,7 +38,7 @@ def test_an_address_that_others_reach_needs_tokens(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
-def test_the_server_is_told_how_large_a_chunk_may_be(
+def test_the_size_limit_of_chunks_is_passed_to_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[ClusterSpec] = []
@@ -55,7 +55,7 @@ def test_the_server_is_told_how_large_a_chunk_may_be(
     assert " --max-chunk-mb 7" in " ".join(server)
 
 
-def test_nobody_can_be_drained_where_nobody_coordinates(tmp_path: Path) -> None:
+def test_draining_needs_a_coordinator(tmp_path: Path) -> None:
     done = invoked("drain", "worker-1", "--deployment", tmp_path)
 
     assert done.exit_code == 1

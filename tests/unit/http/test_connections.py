@@ -102,7 +102,7 @@ def test_a_connection_that_is_kept_alive_is_closed_when_it_is_idle(tmp_path: Pat
         assert closed_after(kept) < PROMPT
 
 
-def test_a_connection_at_work_is_not_closed_and_others_are_told_that_all_are(
+def test_a_connection_with_a_running_request_is_not_closed_and_further_ones_get_503(
     tmp_path: Path,
 ) -> None:
     begun, released = Event(), Event()

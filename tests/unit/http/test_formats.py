@@ -18,7 +18,7 @@ from tidegate.http.formats import ResultFormat, chunk_format, result_format
         (None, "application/vnd.apache.arrow.file", None, "arrow"),
     ],
 )
-def test_a_chunk_is_what_its_address_says_or_else_its_headers(
+def test_the_format_of_a_chunk_is_in_its_address_or_else_its_headers(
     asked: str | None, media_type: str, encoding: str | None, found: str
 ) -> None:
     assert chunk_format(asked, media_type, encoding) == found
@@ -50,15 +50,13 @@ def test_anything_else_is_refused(
         ("arrow", "text/csv", ResultFormat.ARROW),
     ],
 )
-def test_a_result_is_given_as_asked_and_as_csv_to_who_takes_anything(
+def test_a_result_has_the_requested_format_and_is_csv_by_default(
     asked: str | None, accept: str | None, found: ResultFormat
 ) -> None:
     assert result_format(asked, accept) is found
 
 
 @pytest.mark.parametrize(("asked", "accept"), [("xlsx", None), (None, "application/json")])
-def test_a_result_is_not_given_as_what_nobody_asked_for(
-    asked: str | None, accept: str | None
-) -> None:
+def test_an_unknown_result_format_is_refused(asked: str | None, accept: str | None) -> None:
     with pytest.raises(UnknownResultFormat):
         result_format(asked, accept)

@@ -46,12 +46,12 @@ def test_a_refusal_for_good_is_raised_at_once_as_what_it_is() -> None:
     assert len(stub.asked) == 1
 
 
-def test_somebody_else_who_refuses_is_told_as_such() -> None:
+def test_a_response_of_a_proxy_is_reported_as_such() -> None:
     with answering(Reply(403, b"<html>")) as stub, pytest.raises(RefusedByServer, match="403"):
         HttpClient(stub.url).json("GET", "/x")
 
 
-def test_patience_has_an_end_and_the_last_reason_is_told() -> None:
+def test_patience_has_an_end_and_the_last_reason_is_raised() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     started = monotonic()
@@ -62,7 +62,7 @@ def test_patience_has_an_end_and_the_last_reason_is_told() -> None:
     assert lost.value.seconds == 0.5
 
 
-def test_a_server_that_is_away_is_told_once_and_once_that_it_is_back() -> None:
+def test_an_outage_and_its_end_are_reported_once() -> None:
     said: list[str] = []
     with answering(*[LOST] * 5, *[value({})] * 2) as stub:
         calls = HttpClient(stub.url, patience=50)
@@ -132,7 +132,7 @@ def test_a_file_is_sent_from_its_beginning_every_time(tmp_path: Path) -> None:
     assert [len(asked.body) for asked in stub.asked] == [200_000, 200_000]
 
 
-def test_a_result_that_is_cut_off_is_taken_from_its_beginning() -> None:
+def test_an_incomplete_result_is_read_from_its_beginning() -> None:
     with answering(Reply(body=b"a" * 10, missing=4), Reply(body=b"b" * 10)) as stub:
         assert HttpClient(stub.url).fetch("/x", b"".join) == b"b" * 10
 

@@ -20,7 +20,7 @@ def request(query: str = "", number: str = "1") -> Request:
 @pytest.mark.parametrize(
     ("query", "number"), [("", 7), ("limit=0", 0), ("limit=0012", 12), ("limit=100", 100)]
 )
-def test_a_number_is_what_it_says(query: str, number: int) -> None:
+def test_a_number_among_the_parameters_is_read(query: str, number: int) -> None:
     assert query_number(request(query), "limit", 7, most=100) == number
 
 
@@ -49,13 +49,13 @@ def test_no_chunk_is_taken_for_another_because_of_its_length(text: str) -> None:
         chunk_address(request(number=text))
 
 
-def test_a_cut_is_the_latest_or_has_a_number() -> None:
+def test_a_checkpoint_is_the_latest_or_has_a_number() -> None:
     assert parse_checkpoint("latest").number is None
     assert parse_checkpoint("12").number == 12
 
 
 @pytest.mark.parametrize("text", ["", "0", "last", "-1", "1.5", "9" * 5000])
-def test_what_is_no_cut_is_refused_in_few_words(text: str) -> None:
+def test_an_invalid_checkpoint_is_refused_with_a_short_message(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parse_checkpoint(text)
     assert len(str(refused.value)) < 200
@@ -66,7 +66,7 @@ def begun(checkpoints: object) -> Checkpoints | None:
     return msgspec.json.decode(msgspec.json.encode(body), type=BeginRun).checkpoint_options()
 
 
-def test_a_run_says_how_it_is_cut_and_what_it_does_not_say_is_as_usual() -> None:
+def test_checkpoint_options_have_defaults() -> None:
     assert begun(None) is None
     assert begun({}) == Checkpoints()
     assert begun({"every": 5, "tolerated": None}) == Checkpoints(every=5.0, tolerated=None)

@@ -50,7 +50,7 @@ def told(found: Sequence[RunEvent]) -> list[tuple[str, str]]:
 ENDED = [("17.1", "query-end"), ("17.2", "query-end"), ("17.3", "complete")]
 
 
-def test_progress_is_told_at_first_and_when_it_has_changed() -> None:
+def test_progress_is_sent_first_and_when_it_has_changed() -> None:
     assert told([*events(None, seen(), HEARD_NOTHING)]) == [("17.0", "progress")]
     assert told([*events(seen(), seen(), HEARD_NOTHING)]) == []
     assert told([*events(seen(), seen(processed=1), HEARD_NOTHING)]) == [("17.0", "progress")]
@@ -63,7 +63,7 @@ def test_the_end_tells_every_sink_once_and_then_that_all_is_complete() -> None:
     assert [event.is_last for event in found] == [False, False, True]
 
 
-def test_every_cut_is_told_once_also_to_who_comes_back() -> None:
+def test_every_checkpoint_is_sent_once_also_after_a_reconnect() -> None:
     first = [*events(None, seen(checkpoints=[3, 4]), HEARD_NOTHING)]
     assert told(first) == [
         ("17.0.3", "checkpoint"),
@@ -77,21 +77,21 @@ def test_every_cut_is_told_once_also_to_who_comes_back() -> None:
     assert told([*events(seen(checkpoints=[3, 4]), seen(checkpoints=[4]), first[-1].id)]) == []
 
 
-def test_cuts_come_before_the_end_and_are_not_told_again_behind_it() -> None:
+def test_checkpoints_are_sent_before_the_end_and_not_again() -> None:
     found = [*events(seen(), seen(RunState.ENDED, checkpoints=[7]), HEARD_NOTHING)]
     assert [event.kind for event in found] == ["checkpoint", "query-end", "query-end", "complete"]
     again = [*events(None, seen(RunState.ENDED, checkpoints=[7]), found[1].id)]
     assert told(again) == [("17.2.7", "query-end"), ("17.3.7", "complete")]
 
 
-def test_a_stream_tells_a_cut_once_however_often_it_is_seen() -> None:
+def test_a_stream_sends_a_checkpoint_once() -> None:
     taken = seen(checkpoints=[5])
     heard = b"".join(heard_of([taken, taken, seen(RunState.CANCELLED, checkpoints=[5])]))
     assert heard.count(b"event: checkpoint\n") == 1
 
 
 @pytest.mark.parametrize("heard", range(5))
-def test_who_comes_back_hears_what_it_has_not_heard_and_the_last_in_any_case(heard: int) -> None:
+def test_a_reconnect_gets_the_remaining_events_and_always_the_last(heard: int) -> None:
     assert told([*events(None, seen(RunState.ENDED), EventId(17, heard))]) == ENDED[min(heard, 2) :]
 
 

@@ -27,7 +27,7 @@ def ask(at: HttpAddress, method: str, path: str) -> tuple[int, str | None, dict[
         connection.close()
 
 
-def test_a_server_that_starts_says_so_to_every_request_and_then_answers(tmp_path: Path) -> None:
+def test_a_starting_server_answers_that_it_starts_and_then_serves(tmp_path: Path) -> None:
     with listen_http("127.0.0.1:0", None, HttpLimits()) as http_server:
         for method, path in [("GET", "/pipelines"), ("PUT", "/x"), ("GET", "/health")]:
             status, after, told = ask(http_server.at, method, path)

@@ -33,7 +33,7 @@ def test_a_client_is_known_by_any_of_its_tokens(authorization: str, client: str)
         f"Bearer {digest_of('one')}",
     ],
 )
-def test_nobody_is_known_by_anything_else(authorization: str | None) -> None:
+def test_other_authorizations_are_refused(authorization: str | None) -> None:
     with pytest.raises(UnknownToken):
         TOKENS.client_of(authorization)
 
@@ -65,7 +65,7 @@ def test_a_wrong_line_is_named_and_what_may_be_a_token_is_not_repeated(
     assert "a token in clear" not in str(wrong.value)
 
 
-def test_a_file_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidTokens, match="cannot be read"):
         read_tokens(tmp_path / "nowhere")
 

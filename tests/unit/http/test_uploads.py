@@ -67,7 +67,7 @@ def test_a_slow_beginning_is_forgiven(tmp_path: Path) -> None:
     assert received(tmp_path, limits, pause=0.01) == b"".join(PIECES)
 
 
-def test_slow_chunks_of_one_client_are_in_nobody_elses_way(tmp_path: Path) -> None:
+def test_slow_chunks_of_one_client_do_not_block_others(tmp_path: Path) -> None:
     limits = HttpLimits(uploads=1)
     arrived = asyncio.Event()
 
