@@ -186,11 +186,6 @@ class Aligner:
             self._channel(edge).watermark = time
         self._watermark = forwarded
 
-    def lets_through(self, edge: Edge) -> bool:
-        """Whether an event of this upstream is forwarded at once: the channel is not blocked."""
-        channel = self._channel(edge)
-        return not (channel.delivered or channel.ending)
-
     def accept(self, edge: Edge, message: StreamMessage) -> list[Arrival]:
         """Accept one message; what is forwarded because of it."""
         channel = self._channel(edge)

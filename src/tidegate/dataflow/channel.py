@@ -81,11 +81,6 @@ class Channel:
         """Whether `offer` would accept it."""
         return len(self._queue) < (self._limit if message.is_signal else self.capacity)
 
-    @property
-    def has_space_for_signal(self) -> bool:
-        """Whether a slot reserved for signals is free."""
-        return len(self._queue) < self._limit
-
     def offer(self, message: StreamMessage) -> bool:
         """Put without waiting; False when the channel is full."""
         if self._closed:
