@@ -82,7 +82,7 @@ def test_a_run_whose_process_was_killed_once_ends_as_if_it_had_not(
     check_every_channel(url)
 
 
-def test_a_run_whose_process_is_killed_again_and_again_ends_as_if_it_had_not(
+def test_a_run_whose_process_is_killed_repeatedly_ends_as_if_it_had_not(
     database: Database, url: str
 ) -> None:
     diamond.submit(database, "march")

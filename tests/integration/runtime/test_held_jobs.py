@@ -1,4 +1,4 @@
-"""Jobs that do not come back: other runs go on, and whoever gives one up is free of it."""
+"""Jobs that do not end: other runs go on, and services and runs can be closed."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_service_whose_job_is_held_closes_soon_and_another_completes_the_run(
 # --- handing over ----------------------------------------------------------------------------
 
 
-def test_a_worker_that_drains_waits_for_its_jobs_and_nobody_runs_them_again(
+def test_a_worker_that_drains_waits_for_its_jobs_and_no_other_runs_them_again(
     held: HeldJobs,
     service: PipelineService,
     place: Deployment,

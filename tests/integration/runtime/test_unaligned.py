@@ -62,12 +62,12 @@ def begin(it: Bench) -> int:
 
 
 def is_complete_after_restoring(it: Bench, number: int) -> bool:
-    """Whether a run that goes back to a cut ends with what an undisturbed one would."""
+    """Whether a run that is restored to a checkpoint ends with the results of an undisturbed one."""
     it.restore(number)
     return it.finish() == it.expected()
 
 
-def test_a_source_that_injects_nothing_is_cut_behind_its_last_chunk(joined: Bench) -> None:
+def test_a_source_that_injects_nothing_is_recorded_behind_its_last_chunk(joined: Bench) -> None:
     deliver_both(joined)
     number = begin(joined)
     joined.inject("a")
@@ -79,7 +79,7 @@ def test_a_source_that_injects_nothing_is_cut_behind_its_last_chunk(joined: Benc
     assert is_complete_after_restoring(joined, number)
 
 
-def test_inputs_that_had_aligned_and_one_that_delivers_nothing_make_one_cut(joined: Bench) -> None:
+def test_aligned_inputs_and_one_that_delivers_nothing_make_one_checkpoint(joined: Bench) -> None:
     """All of one side has passed the barrier on; the other side's first task is stalled."""
     deliver_both(joined)
     number = begin(joined)
@@ -112,7 +112,7 @@ def test_the_run_goes_on_behind_one_that_did_not_wait(joined: Bench) -> None:
 
 
 def test_a_task_that_answers_too_late_keeps_nothing_for_that_checkpoint(joined: Bench) -> None:
-    """Its job was under way when the checkpoint stopped waiting; what it read was on its way."""
+    """The job ran when the checkpoint stopped waiting; the messages that it read were in flight."""
     deliver_both(joined)
     number = begin(joined)
     late = [task for task in of(joined, "s") if task.partition("/")[0] in joined.totalling]
@@ -182,7 +182,7 @@ def test_sinks_do_not_show_it_and_what_they_show_stays(joined: Bench) -> None:
     assert is_complete_after_restoring(joined, shown + 4)
 
 
-def test_files_of_what_is_on_its_way_are_sealed(joined: Bench) -> None:
+def test_files_of_messages_in_flight_have_checksums(joined: Bench) -> None:
     deliver_both(joined)
     number = begin(joined)
     joined.unalign(number)
@@ -216,17 +216,17 @@ def test_the_task_that_held_the_barrier_longest_is_the_slowest(joined: Bench) ->
     assert it.slowest == late
 
 
-def test_who_came_last_is_told_of_those_alone_that_were_waited_for(joined: Bench) -> None:
+def test_alignments_are_listed_only_for_aligned_checkpoints(joined: Bench) -> None:
     deliver_both(joined)
     aligned = begin(joined)
     joined.settle()
     joined.unalign(begin(joined))
     joined.watch_over()
-    told = joined.database.transact(lambda c: alignments_of(c, joined.run))
-    assert {it.number for it in told} == {aligned}
+    alignments = joined.database.transact(lambda c: alignments_of(c, joined.run))
+    assert {each.number for each in alignments} == {aligned}
 
 
-def test_a_fan_in_that_waits_too_long_gives_the_checkpoint_up_and_names_who_is_late(
+def test_a_fan_in_that_waits_too_long_aborts_the_checkpoint_and_names_the_late_task(
     joined: Bench,
 ) -> None:
     deliver_both(joined)
@@ -254,14 +254,14 @@ def test_a_run_whose_checkpoints_fail_too_often_fails(joined: Bench) -> None:
     assert (now.state, now.cause) == (RunState.FAILED, "2 checkpoints in a row failed")
 
 
-def test_a_manifest_says_what_its_cut_is_made_of(joined: Bench) -> None:
+def test_a_manifest_describes_its_checkpoint(joined: Bench) -> None:
     deliver_both(joined)
     number = begin(joined)
     joined.settle()
     (it,) = joined.checkpoints.all(joined.run.name)
     manifest = joined.checkpoints.read(joined.run.name, number).manifest
-    told = (manifest["id"], manifest["number"], manifest["epoch"], manifest["plan"])
-    assert told == (str(it.id), number, it.epoch, plan_hash(joined.plan))
+    found = (manifest["id"], manifest["number"], manifest["epoch"], manifest["plan"])
+    assert found == (str(it.id), number, it.epoch, plan_hash(joined.plan))
     assert it.id.version == 7
     assert manifest["sources"] == {source: {"chunks": 1, "ended": False} for source in "ab"}
     kept = [file for each in manifest["added"] for file in each["files"]]

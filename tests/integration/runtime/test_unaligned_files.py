@@ -95,7 +95,9 @@ def in_flight(it: DiskBench, number: int) -> int:
 
 
 @pytest.mark.parametrize("how", ["unalign", "abort"])
-def test_answers_that_nobody_was_shown_are_not_given_again(joined: DiskBench, how: str) -> None:
+def test_outputs_for_an_unpublished_checkpoint_are_not_used_again(
+    joined: DiskBench, how: str
+) -> None:
     """They were swept with the checkpoint that they were made for, although nothing has changed."""
     deliver(joined)
     first = begin(joined)
@@ -130,7 +132,7 @@ def test_files_of_a_step_that_came_too_late_are_swept(joined: DiskBench) -> None
     assert joined.finish() == joined.expected()
 
 
-def test_a_stage_whose_jobs_outlast_all_patience_gets_on(simple: DiskBench) -> None:
+def test_a_stage_whose_jobs_outlast_every_checkpoint_makes_progress(simple: DiskBench) -> None:
     """And each checkpoint holds what has come since the last one, not all that ever came."""
     held = []
     for _ in range(6):
@@ -181,7 +183,7 @@ def test_two_runs_may_come_too_late_one_after_the_other(
     submit_jobs(simple)
     while simple.work():
         pass
-    commit, switched = TaskLoop._commit, iter(runs)  # noqa: SLF001  nobody sees it otherwise
+    commit, switched = TaskLoop._commit, iter(runs)  # noqa: SLF001  no public hook
 
     def interrupted(loop: TaskLoop, step: StepInput, output: StepOutput) -> None:
         simple.run = next(switched, simple.run)
@@ -204,7 +206,7 @@ def _another(connection: Connection, it: DiskBench) -> RunInfo:
     return begin_run(connection, name, "april", graph.channels, sources=sources, plan=graph.plan)
 
 
-def test_one_that_all_have_acknowledged_is_shown_however_late_somebody_lost_patience(
+def test_a_checkpoint_that_all_tasks_acknowledged_is_published_even_if_it_was_to_become_unaligned(
     joined: DiskBench,
 ) -> None:
     deliver(joined)
@@ -226,7 +228,7 @@ def test_one_that_is_given_up_afterwards_keeps_nothing(simple: DiskBench) -> Non
     assert in_flight(simple, number) == 0
 
 
-def test_it_says_how_much_it_holds_and_who_was_slowest_of_those_that_answered(
+def test_an_unaligned_checkpoint_has_its_size_and_the_slowest_task_that_acknowledged(
     joined: DiskBench,
 ) -> None:
     deliver(joined)

@@ -1,4 +1,4 @@
-"""Checkpoints that wait no longer, of the shop on Spark: while nobody works, and under work."""
+"""Unaligned checkpoints of the shop on Spark, without workers and under load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOON = Checkpoints(every=0.1, pause=0.1, unaligned_after=0.5, tolerated=0)
 AT_ONCE = Checkpoints(every=0.1, pause=0.1, unaligned_after=0.0, retained=1000)
 
 
-def test_a_run_that_nobody_works_on_is_cut_with_all_that_is_on_its_way(
+def test_a_checkpoint_of_a_run_without_workers_contains_all_messages_in_flight(
     place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     """It was to be aligned, and has waited long enough; its files are checked like all others."""
@@ -54,7 +54,7 @@ def test_a_run_that_nobody_works_on_is_cut_with_all_that_is_on_its_way(
     assert sorted(rows(spark, place, final["bulk"])) == [(1, 300), (2, 200)]
 
 
-def test_a_run_that_never_waits_goes_back_to_any_of_its_cuts(
+def test_a_run_with_unaligned_checkpoints_only_can_be_restored_to_any_of_them(
     common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
     client = Client(common.server, "never-waiting", tmp_path, AT_ONCE)

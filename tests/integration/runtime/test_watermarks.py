@@ -62,7 +62,7 @@ def of_sources(it: Bench) -> dict[str, int | None]:
 
 
 def at_checkpoint(it: Bench, number: int) -> dict[str, int | None]:
-    """What the sources had said at a cut."""
+    """The watermarks of the sources at a checkpoint."""
     sources = it.checkpoints.read(it.run.name, number).manifest["sources"]
     return {name: its.get("watermark") for name, its in sources.items()}
 
@@ -82,8 +82,8 @@ def two_totals() -> tg.Pipeline:
 
 def test_a_watermark_follows_its_chunk_over_every_shard_and_never_goes_back(hub: Hub) -> None:
     it = bench(hub, filtered())
-    for said, expected in [(None, None), (5, 5), (3, 5), (None, 5), (9, 9)]:
-        it.deliver("a", watermark=said)
+    for watermark, expected in [(None, None), (5, 5), (3, 5), (None, 5), (9, 9)]:
+        it.deliver("a", watermark=watermark)
         it.settle()
         assert seen(it) == expected
         assert of_sources(it) == {"a": expected}
@@ -105,7 +105,7 @@ def test_a_stateful_stage_lets_a_watermark_go_with_its_answer(hub: Hub) -> None:
     assert it.finish() == it.expected()
 
 
-def test_a_quiet_checkpoint_says_nothing_about_time_and_loses_nothing(hub: Hub) -> None:
+def test_an_unpublished_checkpoint_forwards_no_watermark_and_loses_none(hub: Hub) -> None:
     """Not even when all tasks die behind it."""
     it = bench(hub, two_totals())
     it.deliver("a", watermark=7)
@@ -133,7 +133,7 @@ def test_a_source_that_has_said_nothing_holds_the_others_back_until_it_ends(hub:
     assert seen(it) == 7
 
 
-def test_the_list_of_checkpoints_tells_the_least_of_the_sources_that_go_on(hub: Hub) -> None:
+def test_the_list_of_checkpoints_has_the_least_watermark_of_the_open_sources(hub: Hub) -> None:
     it = bench(hub, two_totals())
     it.deliver("a", watermark=7)
     checkpoint(it)
@@ -146,7 +146,7 @@ def test_the_list_of_checkpoints_tells_the_least_of_the_sources_that_go_on(hub: 
 
 
 @pytest.mark.parametrize("declare", [filtered, two_totals])
-def test_a_collecting_end_that_is_built_anew_knows_what_it_has_seen(
+def test_a_restarted_result_collector_restores_its_watermark(
     hub: Hub, declare: Callable[[], tg.Pipeline]
 ) -> None:
     it = bench(hub, declare())
@@ -160,7 +160,9 @@ def test_a_collecting_end_that_is_built_anew_knows_what_it_has_seen(
     assert seen(it) == 5
 
 
-def test_a_restored_run_knows_the_time_of_its_cut_and_of_what_came_behind_it(hub: Hub) -> None:
+def test_a_restored_run_has_the_watermarks_of_its_checkpoint_and_of_later_messages(
+    hub: Hub,
+) -> None:
     it = bench(hub, two_totals())
     it.deliver("a", watermark=7)
     it.deliver("b", watermark=5)
@@ -180,7 +182,7 @@ def test_a_restored_run_knows_the_time_of_its_cut_and_of_what_came_behind_it(hub
     assert it.finish() == it.expected()
 
 
-def test_a_run_restored_to_a_cut_with_nothing_behind_it_knows_its_time(hub: Hub) -> None:
+def test_a_run_restored_to_a_checkpoint_without_later_messages_has_its_watermark(hub: Hub) -> None:
     it = bench(hub, filtered())
     it.deliver("a", watermark=7)
     it.restore(checkpoint(it))
@@ -212,16 +214,16 @@ def test_a_watermark_that_does_not_move_keeps_no_messages_and_is_not_forgotten(h
 
 
 class Clockmaker(Adversary):
-    """Also says what time it is, now and then, and sees that nobody says more."""
+    """Also delivers watermarks, and checks that none is exceeded."""
 
     def __init__(self, bench: DiskBench, chance: Random) -> None:
         super().__init__(bench, chance)
-        self.said: dict[str, int] = {}
+        self.watermarks: dict[str, int] = {}
         self._last: dict[int, int] = {}
         """By incarnation."""
 
     def act(self) -> None:
-        """And forgets what nobody needs any more."""
+        """And drops what is not needed any more."""
         super().act()
         if self._chance.random() < 0.1:
             self._bench.database.transact(lambda c: retention.prune(c, self._bench.run, 0.0))
@@ -242,10 +244,10 @@ class Clockmaker(Adversary):
 
     @property
     def bound(self) -> int | None:
-        """The least of what the sources that go on have said; if none does, the most of all."""
+        """The least watermark of the open sources; without open ones the greatest of all."""
         if not self._sources:
-            return max(self.said.values(), default=None)
-        times = [self.said.get(source) for source in self._sources]
+            return max(self.watermarks.values(), default=None)
+        times = [self.watermarks.get(source) for source in self._sources]
         return None if None in times else min(time for time in times if time is not None)
 
     def _deliver(self) -> None:
@@ -254,7 +256,7 @@ class Clockmaker(Adversary):
             time = self._chance.choice((None, self._chance.randint(0, 1000)))
             self._bench.deliver(source, self._chance.randint(0, 3), time)
             if time is not None:
-                self.said[source] = max(time, self.said.get(source, time))
+                self.watermarks[source] = max(time, self.watermarks.get(source, time))
 
 
 @settings(max_examples=12)
@@ -276,6 +278,6 @@ def test_the_collecting_end_never_knows_more_than_was_said_and_in_the_end_all_of
         clockmaker.check()
         assert seen(it) == clockmaker.bound
         assert {name: time for name, time in of_sources(it).items() if time} == {
-            name: time for name, time in clockmaker.said.items() if time
+            name: time for name, time in clockmaker.watermarks.items() if time
         }
     assert it.finish() == it.expected()

@@ -72,7 +72,7 @@ def test_an_end_with_another_count_than_what_came_is_an_error() -> None:
         taken(channel(batch(1), end(2)))
 
 
-def test_data_gathers_while_it_keeps_coming_and_nobody_waits_for_it() -> None:
+def test_data_gathers_while_it_keeps_coming_and_no_signal_follows() -> None:
     read = channel(batch(10))
     assert read.ready_at(step_bytes=100) == pytest.approx(read.last_at + IDLE)
     read.first_at -= LONGEST_WAIT

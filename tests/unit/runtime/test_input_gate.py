@@ -50,7 +50,7 @@ def test_a_barrier_of_one_run_holds_no_other_run() -> None:
     assert out.messages == [event("free", "april")]
 
 
-def test_a_join_can_tell_left_from_right_also_for_held_events() -> None:
+def test_events_carry_the_port_that_they_arrived_by_also_when_held() -> None:
     processor = node()
     give(processor, B, event("first"), sync(1), event("held"))
     assert give(processor, B, event("also held")).messages == []
