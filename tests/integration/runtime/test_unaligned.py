@@ -62,7 +62,7 @@ def begin(it: Bench) -> int:
 
 
 def is_complete_after_restoring(it: Bench, number: int) -> bool:
-    """Whether a run that is restored to a checkpoint ends with the results of an undisturbed one."""
+    """Whether a run restored to a checkpoint ends with the results of an undisturbed one."""
     it.restore(number)
     return it.finish() == it.expected()
 
