@@ -271,7 +271,7 @@ def test_readers_are_moved_while_everything_goes_wrong(
 
 
 @pytest.mark.timeout(900)
-def test_a_worker_may_die_at_every_point_of_a_cutover(hall: Hall) -> None:
+def test_a_worker_may_be_killed_at_every_point_of_a_cutover(hall: Hall) -> None:
     shop = hall.shop  # noqa: F811  not the fixture
     shop.add(1, 3000)
     run = hall.begin("articles_v1")

@@ -96,7 +96,7 @@ def served(
 
 @pytest.mark.timeout(3 * BOUND)
 @pytest.mark.parametrize("point", POINTS)
-def test_a_worker_that_dies_while_it_submits_leaves_one_run_with_one_delivery(
+def test_a_worker_that_fails_while_it_submits_leaves_one_run_with_one_delivery(
     served: Shop, point: str
 ) -> None:
     run = start_flow(served.database, counting, served.data())

@@ -130,7 +130,7 @@ def supervisor(database: Database) -> Iterator[ProcessSupervisor]:  # noqa: F811
         yield ProcessSupervisor(database, folder, left)
 
 
-def test_what_a_killed_worker_had_in_hand_is_done_within_the_bound_of_its_lease(
+def test_what_a_killed_worker_had_in_flight_is_done_within_the_bound_of_its_lease(
     supervisor: ProcessSupervisor,
 ) -> None:
     first, _ = supervisor.hire(), supervisor.hire()
@@ -148,7 +148,7 @@ def test_what_a_killed_worker_had_in_hand_is_done_within_the_bound_of_its_lease(
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_worker_may_die_at_any_point(supervisor: ProcessSupervisor, point: str) -> None:
+def test_a_worker_may_be_killed_at_any_point(supervisor: ProcessSupervisor, point: str) -> None:
     run = supervisor.begin(100)
     mortal = supervisor.hire(crash_at=point)
     assert mortal.wait(BOUND) == -signal.SIGKILL, supervisor.said()
@@ -167,7 +167,7 @@ def test_a_generator_that_is_run_again_spawns_nothing_twice(supervisor: ProcessS
     assert supervisor.marks().count("generator") == 2
 
 
-def test_a_frozen_worker_finds_what_it_had_done_by_others_and_is_told_so(
+def test_a_frozen_worker_finds_what_it_had_done_by_others_and_is_refused(
     supervisor: ProcessSupervisor,
 ) -> None:
     run = supervisor.begin(150, seconds=0.02)
@@ -184,7 +184,7 @@ def test_a_frozen_worker_finds_what_it_had_done_by_others_and_is_told_so(
 
 
 @pytest.mark.parametrize("dies_first", [True, False])
-def test_a_run_is_cancelled_although_its_worker_dies_during_the_fan_out(
+def test_a_run_is_cancelled_although_its_worker_is_killed_during_the_fan_out(
     supervisor: ProcessSupervisor, dies_first: bool
 ) -> None:
     run = supervisor.begin(5000, seconds=0.2)

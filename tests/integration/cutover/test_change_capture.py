@@ -138,7 +138,7 @@ def test_long_names_of_many_bytes_have_a_log_each(shop: Shop, database: Database
         assert keys(other, offset) == []
 
 
-def test_a_name_that_is_cut_keeps_what_tells_it_apart() -> None:
+def test_a_name_that_is_shortened_stays_unique() -> None:
     name = change_log.log_of(TableName("s", "я" * 31 + "1")).name
     assert len(name.encode()) <= change_log.LONGEST_NAME
     assert name != change_log.log_of(TableName("s", "я" * 31 + "2")).name

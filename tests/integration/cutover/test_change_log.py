@@ -152,7 +152,7 @@ def test_writers_need_no_rights_to_the_log(shop: Shop, source: TableSource) -> N
         shop.do("DROP OWNED BY clerk_of_shop; DROP ROLE clerk_of_shop")
 
 
-def test_the_log_is_kept_until_the_slowest_follower_has_it_behind_it(
+def test_the_log_is_kept_until_the_slowest_consumer_has_it_behind_it(
     shop: Shop, source: TableSource
 ) -> None:
     begin = source.register("slow")
@@ -165,7 +165,7 @@ def test_the_log_is_kept_until_the_slowest_follower_has_it_behind_it(
     assert keys(source, begin) == []
 
 
-def test_a_follower_that_is_forgotten_keeps_nothing(shop: Shop, source: TableSource) -> None:
+def test_a_consumer_that_is_forgotten_keeps_nothing(shop: Shop, source: TableSource) -> None:
     begin = source.register("gone")
     source.register("quick")
     shop.add(1, 5)
@@ -174,14 +174,14 @@ def test_a_follower_that_is_forgotten_keeps_nothing(shop: Shop, source: TableSou
     assert keys(source, begin) == []
 
 
-def test_a_follower_that_is_forgotten_does_not_come_back(shop: Shop, source: TableSource) -> None:
+def test_a_consumer_that_is_forgotten_does_not_come_back(shop: Shop, source: TableSource) -> None:
     offset = source.register("gone")
     source.forget_consumer("gone")
     with pytest.raises(NotFollowed):
         source.advance("gone", offset)
 
 
-def test_a_follower_that_registers_again_begins_where_it_was(
+def test_a_consumer_that_registers_again_begins_where_it_was(
     shop: Shop, source: TableSource
 ) -> None:
     offset = source.register("late")
@@ -190,14 +190,12 @@ def test_a_follower_that_registers_again_begins_where_it_was(
     assert len(keys(source, offset)) == 5
 
 
-def test_logging_does_not_begin_while_somebody_writes_for_long(
-    shop: Shop, database: Database
-) -> None:
+def test_logging_does_not_start_during_a_long_write(shop: Shop, database: Database) -> None:
     with SOURCE.open(database) as source, begun(shop, insert(1)), pytest.raises(TableBusy):
         source.start_log(bound=0.1)
 
 
-def test_logging_that_has_begun_waits_for_nobody(shop: Shop, source: TableSource) -> None:
+def test_logging_that_has_started_waits_for_no_writer(shop: Shop, source: TableSource) -> None:
     with begun(shop, insert(1)):
         source.start_log(bound=0.0)
 

@@ -167,7 +167,7 @@ def test_a_change_has_its_number_whatever_the_session_of_its_writer(
     assert rows[change_log.VERSION].to_pylist() == [str(change.number)]
 
 
-def test_a_table_is_not_emptied_by_who_does_not_see_all_its_rows(
+def test_a_table_is_not_emptied_by_a_role_that_does_not_see_all_its_rows(
     shop: Shop, database: Database
 ) -> None:
     shop.add(1, 3)

@@ -192,7 +192,7 @@ def test_a_switch_does_not_queue_behind_a_long_query(
     assert indexes.current() == "search.v2"
 
 
-def test_an_index_without_the_columns_of_readers_is_refused_before_it_is_filled(
+def test_an_index_without_the_columns_of_readers_is_refused_before_the_backfill(
     shop: Shop, indexes: PostgresIndexes, database: Database
 ) -> None:
     indexes.switch("v1", BY, shop.database.transact)

@@ -46,7 +46,7 @@ def test_rows_that_were_read_for_an_index_are_not_written_to_its_successor(
     assert shop.versions("v1") == {}
 
 
-def test_a_follower_of_an_index_that_was_retired_does_not_follow_its_successor(
+def test_a_consumer_of_an_index_that_was_retired_does_not_feed_its_successor(
     shop: Shop, source: TableSource, indexes: PostgresIndexes, database: Database
 ) -> None:
     stale = ChangeApplier(source, indexes, "v1", source.head())
@@ -59,7 +59,7 @@ def test_a_follower_of_an_index_that_was_retired_does_not_follow_its_successor(
         source.advance(stale.identity, stale.offset)
 
 
-def test_a_follower_of_an_index_that_was_retired_hears_that_there_is_none(
+def test_a_consumer_of_an_index_that_was_retired_is_told_of_it(
     shop: Shop, source: TableSource, indexes: PostgresIndexes, database: Database
 ) -> None:
     late = ChangeApplier(source, indexes, "v1", source.head())
@@ -100,7 +100,7 @@ def test_an_index_of_another_alias_is_neither_taken_nor_retired(
 @pytest.mark.parametrize(
     "made", ["CREATE TABLE search.articles (id integer)", "CREATE VIEW search.articles AS SELECT 1"]
 )
-def test_what_somebody_made_under_the_name_of_an_alias_is_left_alone(
+def test_what_was_created_under_the_name_of_an_alias_is_left_alone(
     shop: Shop, source: TableSource, indexes: PostgresIndexes, made: str
 ) -> None:
     shop.do(made)

@@ -6,7 +6,7 @@ from tests.integration.cutover.conftest import Hall
 from tidegate.cutover.values import Cutover
 
 
-def test_an_index_is_filled_compared_and_switched_to(hall: Hall) -> None:
+def test_an_index_is_backfilled_verified_and_switched_to(hall: Hall) -> None:
     hall.shop.add(1, 1000)
     run = hall.finish("articles_v1")
     found = run.result("finish")

@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.integration.cutover.conftest import SOURCE, Shop
-from tests.integration.cutover.test_following import Both, both  # noqa: F401  a fixture
+from tests.integration.cutover.test_change_consumer import Both, both  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cutover import PostgresTable
 from tidegate.cutover.source import TableSource
@@ -49,7 +49,7 @@ def source(request: pytest.FixtureRequest, shop: Shop, database: Database) -> It
         yield opened
 
 
-def test_a_follower_keeps_the_rows_of_a_table_that_is_rewritten(
+def test_a_consumer_keeps_the_rows_of_a_table_that_is_rewritten(
     shop: Shop,
     both: Both,  # noqa: F811  a fixture
 ) -> None:

@@ -58,7 +58,7 @@ def test_a_view_keeps_its_options(shop: Shop, indexes: PostgresIndexes) -> None:
     assert len(before[0][0]) == 3
 
 
-def test_a_view_is_read_in_the_name_of_its_owner_whoever_that_is(
+def test_a_view_is_read_in_the_name_of_its_owner(
     shop: Shop, indexes: PostgresIndexes, reader: str
 ) -> None:
     shop.do(f"GRANT SELECT ON search.v1 TO {reader}; ALTER VIEW search.articles OWNER TO {reader}")
@@ -74,15 +74,13 @@ def test_readers_in_whose_name_a_view_is_read_may_read_the_next_index(
     assert read(shop, reader) == 0
 
 
-def test_everybody_may_read_what_everybody_could_read(
-    shop: Shop, indexes: PostgresIndexes, reader: str
-) -> None:
+def test_public_rights_are_kept(shop: Shop, indexes: PostgresIndexes, reader: str) -> None:
     shop.do(f"{INVOKER}; GRANT SELECT ON search.v1 TO PUBLIC")
     switch(shop, indexes)
     assert read(shop, reader) == 0
 
 
-def test_who_may_read_an_index_beside_its_view_does_not_get_the_next_one(
+def test_a_role_that_may_read_an_index_beside_its_view_does_not_get_the_next_one(
     shop: Shop, indexes: PostgresIndexes, reader: str
 ) -> None:
     shop.do(f"GRANT SELECT ON search.v1 TO {reader}")

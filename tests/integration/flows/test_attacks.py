@@ -129,7 +129,7 @@ def test_texts_go_forward_as_their_characters_do_and_not_as_a_language_sorts_the
         hand.do(store.set_external_state, run, "place", f'"{low}"', "a feed")
 
 
-def test_a_long_life_with_progress_outlives_any_number_of_workers(hand: Hand) -> None:
+def test_a_long_run_with_progress_outlives_any_number_of_workers(hand: Hand) -> None:
     run = hand.begin(numbers, "5")
     for number in range(15):
         hand.ask(HURRY)
@@ -184,9 +184,7 @@ def test_a_run_with_many_items_is_forgotten_a_part_at_a_time(hand: Hand) -> None
     assert hand.do(store.flow_runs, None) == []
 
 
-def test_whoever_freezes_in_the_middle_of_a_transaction_keeps_nobody_waiting(
-    hand: Hand, url: str
-) -> None:
+def test_a_worker_frozen_inside_a_transaction_blocks_no_other(hand: Hand, url: str) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(2))
     first, second = hand.claim(ITEMS)

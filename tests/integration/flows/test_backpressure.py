@@ -83,7 +83,7 @@ def test_generators_of_paused_runs_do_not_keep_others_from_their_threads(
         assert list(run.result("stream")) == list(range(30))
 
 
-def test_what_a_generator_fails_of_is_told_although_its_items_wait(work: Start) -> None:
+def test_what_a_generator_fails_with_is_reported_although_its_items_wait(work: Start) -> None:
     flow, released = Flow("gone"), Event()
 
     @flow.generator(max_in_flight=1, batch=1)

@@ -39,7 +39,7 @@ def test_a_run_of_another_flow_has_no_results_of_this_one(hand: Hand) -> None:
     assert refused.value.run == run
 
 
-def test_steps_that_have_not_completed_say_how_far_they_are(hand: Hand) -> None:
+def test_steps_that_have_not_completed_report_their_state(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(3))
     hand.complete(hand.claim(ITEMS, room=1), "0")  # some of its items have results
@@ -92,7 +92,7 @@ def test_a_skipped_step_gave_what_those_behind_it_were_given(work: Start) -> Non
     assert list(run.result(some)) == []
 
 
-def test_items_that_were_borne_to_fail_have_no_results(work: Start) -> None:
+def test_tolerated_failures_have_no_results(work: Start) -> None:
     flow = Flow("bearing")
 
     @flow.map_step(on_fail=Tolerate(count=1))
@@ -176,7 +176,7 @@ def test_a_long_key_that_does_not_repeat_itself_is_held(hand: Hand) -> None:
 # ── signals ──
 
 
-def test_a_signal_for_a_step_that_is_not_there_says_so(hand: Hand) -> None:
+def test_a_signal_for_an_unknown_step_is_refused(hand: Hand) -> None:
     run = start_flow(hand.database, approved, "?")
     with pytest.raises(UnknownFlowStep) as refused:
         run.signal("nostep", True, "a clerk")

@@ -66,7 +66,7 @@ def test_another_input_under_the_same_key_is_refused(command: Command) -> None:
     assert command.refused("run", NUMBERS, "--input", "4", "--key", "") == (2, "InvalidRunKey")
 
 
-def test_waiting_says_how_it_ended(command: Command, work: Callable[..., Works]) -> None:
+def test_waiting_reports_how_the_run_ended(command: Command, work: Callable[..., Works]) -> None:
     work(numbers)
     said = command("run", NUMBERS, "--input", "30", "--wait", "--timeout", "60")
     assert said.exit_code == 0
@@ -137,7 +137,7 @@ def test_an_input_of_another_type_is_refused(command: Command) -> None:
     assert command("show", "404").exit_code == 1
 
 
-def test_ctrl_c_lets_a_worker_finish_and_say_so(command: Command, tmp_path: Path) -> None:
+def test_ctrl_c_lets_a_worker_finish_and_report_it(command: Command, tmp_path: Path) -> None:
     log = tmp_path / "log"
     module = "tests.integration.flows.declared"
     asked = [sys.executable, "-m", "tidegate", "flow", "worker", module, *command.where]

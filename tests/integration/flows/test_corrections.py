@@ -66,7 +66,7 @@ def test_a_state_of_the_wrong_kind_is_put_right_on_a_failed_run(hand: Hand) -> N
     assert values["offset"].json == "7"
 
 
-def test_a_step_that_waits_for_its_signal_alone_is_told(hand: Hand) -> None:
+def test_a_step_that_waits_for_its_signal_alone_is_reported(hand: Hand) -> None:
     run = hand.begin(approved, '"?"')
     assert flow_run(hand.database, run).inspect().signals == []
     hand.complete(hand.claim("approved/ask"), '"?"')

@@ -8,7 +8,7 @@ from tidegate_examples.discover import Report, library
 from tidegate_examples.discover.site import served
 
 
-def test_articles_that_are_busy_are_tried_again_and_some_that_are_gone_are_borne(
+def test_articles_that_are_busy_are_tried_again_and_some_that_are_gone_are_tolerated(
     work: Start, hand: Hand
 ) -> None:
     works = work(library)

@@ -46,7 +46,7 @@ def both(hand: Hand, run: int) -> tuple[list[Any], str | None]:
     return hand.ask("SELECT mark FROM public.effect"), values["mark"].json
 
 
-def test_an_effect_is_there_with_the_state_that_tells_of_it(hand: Hand) -> None:
+def test_an_effect_is_there_with_the_state_that_announces_it(hand: Hand) -> None:
     context = claimed(hand)
     assert context.with_state({mark: 7}, insert) == 7
     assert both(hand, context.run) == ([(7,)], "7")

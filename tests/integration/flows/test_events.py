@@ -32,7 +32,7 @@ def events(hand: Hand, run: int, kind: str) -> list[FlowEvent]:
     return [it for it in hand.do(flow_events, run) if it.kind == kind]
 
 
-def test_the_life_of_a_run_is_told_in_order(hand: Hand) -> None:
+def test_the_events_of_a_run_are_in_order(hand: Hand) -> None:
     run = hand.begin(approved, '"now?"')
     hand.complete(hand.claim("approved/ask"), '"now?"')
     hand.do(store.signal_flow, run, "act", "true", "a clerk")
@@ -65,7 +65,7 @@ def test_items_are_no_events_and_are_counted_when_their_step_ends(hand: Hand) ->
     assert counted == {"spawned": 30, "succeeded": 30, "failed": 0, "canceled": 0}
 
 
-def test_a_failure_is_told_with_its_cause(hand: Hand) -> None:
+def test_a_failure_is_reported_with_its_cause(hand: Hand) -> None:
     run = hand.begin(numbers, "3")
     (generator,) = hand.claim(GENERATOR)
     hand.do(tasks.fail, generator, "no source", 0.0, is_final=True)
@@ -74,13 +74,13 @@ def test_a_failure_is_told_with_its_cause(hand: Hand) -> None:
     assert last.detail["cause"] == "step count_up: no source"
 
 
-def test_another_failure_policy_is_told(hand: Hand) -> None:
+def test_another_failure_policy_is_reported(hand: Hand) -> None:
     run, _ = hand.generating()
     hand.do(store.tolerate, run, "count_up", 5, None)
     assert [it.detail for it in events(hand, run, "policy")] == [{"count": 5}]
 
 
-def test_of_a_monotonic_key_one_write_in_a_second_is_told_at_most(hand: Hand) -> None:
+def test_of_a_monotonic_key_at_most_one_write_per_second_is_reported(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     for value in range(300):
         hand.do(store.set_external_state, run, "offset", str(value), "a feed")
@@ -92,7 +92,7 @@ def test_of_a_monotonic_key_one_write_in_a_second_is_told_at_most(hand: Hand) ->
     assert len(set(seconds)) == len(seconds)
 
 
-def test_of_another_key_every_change_is_told(hand: Hand) -> None:
+def test_of_another_key_every_change_is_reported(hand: Hand) -> None:
     flow = Flow("switches")
     flow.state("is_on", bool, external=True)
     flow.step(answer)
@@ -102,7 +102,7 @@ def test_of_another_key_every_change_is_told(hand: Hand) -> None:
     assert [it.detail["value"] for it in events(hand, run, "state")] == [True, False, True]
 
 
-def test_a_wait_is_told_when_it_begins_and_when_it_is_passed(work: Start, hand: Hand) -> None:
+def test_a_wait_is_reported_when_it_starts_and_ends(work: Start, hand: Hand) -> None:
     works = work(gated)
     run = start_flow(works.database, gated, 7)
     for value in (3, 5, 7):
@@ -116,9 +116,7 @@ def test_a_wait_is_told_when_it_begins_and_when_it_is_passed(work: Start, hand: 
 
 
 @pytest.mark.parametrize("outcome", ["canceled", "failed"])
-def test_a_wait_that_comes_to_nothing_is_told_as_well(
-    work: Start, hand: Hand, outcome: str
-) -> None:
+def test_a_wait_that_times_out_is_reported_as_well(work: Start, hand: Hand, outcome: str) -> None:
     flow = Flow("in_vain")
     flow.state("mark", int, external=True)
 
@@ -136,7 +134,7 @@ def test_a_wait_that_comes_to_nothing_is_told_as_well(
     wait_until(lambda: told(hand, run.id, "wait")[1:] == [("wait", "switch", outcome)])
 
 
-def test_a_wait_is_seen_with_how_far_it_is_and_who_wrote_last(work: Start, hand: Hand) -> None:
+def test_a_wait_is_shown_with_its_progress_and_last_writer(work: Start, hand: Hand) -> None:
     flow = Flow("seen")
     position = flow.state("position", int, monotonic=True, external=True)
     mark = flow.state("mark", int, external=True)

@@ -16,7 +16,7 @@ from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
 
 
-def test_a_stale_claimant_is_refused_and_told_so(hand: Hand, database: Database) -> None:
+def test_a_stale_claimant_is_refused(hand: Hand, database: Database) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(1))
     (stale,) = hand.claim(ITEMS)
@@ -37,7 +37,7 @@ def test_a_stale_claimant_is_refused_and_told_so(hand: Hand, database: Database)
     assert hand.do(store.item_results, run, "count_up", -1) == [(0, "2")]
 
 
-def test_what_one_claim_has_done_may_be_said_again(hand: Hand) -> None:
+def test_what_one_claim_has_done_may_be_reported_again(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(2))
     items = hand.claim(ITEMS)
@@ -72,7 +72,7 @@ def test_two_workers_never_claim_the_same_task(hand: Hand, database: Database) -
     assert sorted(positions) == list(range(200))
 
 
-def test_who_claims_waits_for_nobody_who_is_claiming(hand: Hand, database: Database) -> None:
+def test_claims_do_not_wait_for_each_other(hand: Hand, database: Database) -> None:
     _, generator = hand.generating()
     hand.spawn(generator, range(5))
     with database.connect() as slow, database.connect() as quick, slow.transaction():

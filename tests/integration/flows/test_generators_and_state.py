@@ -39,7 +39,7 @@ def counting(release: Event, breaks_at: int | None = None) -> Flow:
     return flow
 
 
-def test_items_are_there_before_the_state_that_tells_of_them(work: Start, hand: Hand) -> None:
+def test_items_are_there_before_the_state_that_announces_them(work: Start, hand: Hand) -> None:
     release = Event()
     flow = counting(release)
     works = work(flow)

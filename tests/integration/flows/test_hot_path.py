@@ -71,7 +71,7 @@ def test_a_batch_is_spawned_and_let_go_by_indexes(crowded: tuple[Hand, Claim]) -
     assert rows_read(hand, lambda c: tasks.put_back(c, hand.name, claims)) <= 10 * BATCH
 
 
-def test_whoever_looks_at_flows_reads_few_tasks(crowded: tuple[Hand, Claim]) -> None:
+def test_inspecting_flows_reads_few_tasks(crowded: tuple[Hand, Claim]) -> None:
     hand, generator = crowded
     waiting = hand.begin(gated, "5")
     (switch,) = hand.claim("gated/switch")

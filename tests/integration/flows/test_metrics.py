@@ -54,7 +54,7 @@ def test_items_are_counted_by_what_became_of_them(hand: Hand) -> None:
     assert found[series("tidegate_flow_workers")] == 1
 
 
-def test_a_gate_is_told_with_its_state_its_age_and_what_it_lacks(work: Start, hand: Hand) -> None:
+def test_a_gate_is_reported_with_its_state_age_and_what_it_lacks(work: Start, hand: Hand) -> None:
     flow = Flow("lagging")
     position = flow.state("position", float, external=True)
     mark = flow.state("mark", float, external=True)
@@ -95,7 +95,7 @@ def test_there_are_figures_of_so_many_runs_at_most(hand: Hand) -> None:
     assert [number for _, number in gauges["tidegate_flow_runs"]] == [5]
 
 
-def test_a_run_that_is_being_cancelled_is_told_as_such(hand: Hand) -> None:
+def test_a_run_that_is_being_cancelled_is_reported_as_such(hand: Hand) -> None:
     run = hand.begin(approved, '"?"')
     hand.claim("approved/ask")
     hand.do(store.cancel_flow, run, "enough")
@@ -148,7 +148,7 @@ def test_runs_that_have_failed_are_counted_until_they_are_tried_again(hand: Hand
     ("written", "told"),
     [("9" * 400, float("inf")), ("-1e4000", -float("inf")), ("1e-4000", 0), ("1.5e300", 1.5e300)],
 )
-def test_a_number_that_is_too_large_for_others_is_told_as_endless(
+def test_a_number_that_is_too_large_for_a_float_is_reported_as_infinite(
     hand: Hand, written: str, told: float
 ) -> None:
     run = hand.begin(gated, "5")

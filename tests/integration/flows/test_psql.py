@@ -50,7 +50,7 @@ def test_a_whole_run_is_worked_on_by_statements(hand: Hand) -> None:
     assert ask("SELECT state FROM tidegate.flow_run WHERE id = %s", run) == [("completed",)]
 
 
-def test_functions_that_operators_are_told_of_say_in_psql_what_they_do(hand: Hand) -> None:
+def test_functions_for_operators_are_described_in_psql(hand: Hand) -> None:
     told = set(NAMED.findall(OPERATIONS.read_text()))
     described = dict(
         hand.ask(

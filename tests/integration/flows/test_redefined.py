@@ -55,7 +55,7 @@ def declared(*parts: Declare) -> Flow:
     ("before", "after"),
     [(plain, generator), (generator, plain), (mapped, plain), (mapped, generator)],
 )
-def test_a_step_of_another_kind_fails_the_run_and_says_so(
+def test_a_step_of_another_kind_fails_the_run_with_the_reason(
     work: Start, hand: Hand, before: Declare, after: Declare
 ) -> None:
     old, new = declared(before), declared(after)

@@ -102,7 +102,7 @@ def test_a_handler_that_takes_too_long_is_given_up_and_tried_again(work: Start) 
         released.set()
 
 
-def test_a_handler_is_told_when_somebody_else_has_its_task(work: Start, hand: Hand) -> None:
+def test_a_handler_is_cancelled_when_another_worker_has_its_task(work: Start, hand: Hand) -> None:
     flow, started, is_told = Flow("taken"), Event(), Event()
 
     @flow.step
@@ -179,7 +179,7 @@ def test_a_worker_that_drains_lets_another_go_on(work: Start, hand: Hand) -> Non
     assert hand.ask(losses) == [(0,)]
 
 
-def test_a_worker_that_lost_its_lease_begins_another_life(work: Start, hand: Hand) -> None:
+def test_a_worker_that_lost_its_lease_registers_again(work: Start, hand: Hand) -> None:
     works = work(numbers, seconds=1.0)
     before = works.worker.name
     hand.ask("DELETE FROM tidegate.lease WHERE key = %s RETURNING 1", before)
@@ -235,7 +235,7 @@ def test_a_claim_whose_answer_was_lost_is_put_back(work: Start, hand: Hand) -> N
     flow_run(works.database, run).wait(60, works.notifications)
 
 
-def test_a_handler_that_listens_to_nobody_does_not_keep_its_run_canceling(
+def test_a_handler_that_ignores_cancellation_does_not_keep_its_run_canceling(
     work: Start, hand: Hand
 ) -> None:
     flow, started, released = Flow("deaf"), Event(), Event()

@@ -30,7 +30,7 @@ def stop(hand: Hand, name: str) -> None:
     hand.do(release, lease)
 
 
-def test_workers_that_are_stopped_did_not_die(hand: Hand) -> None:
+def test_stopped_workers_have_not_failed(hand: Hand) -> None:
     run = hand.begin(numbers, "5")
     for number in range(15):
         stop(hand, f"stopped-{number}")
@@ -61,7 +61,7 @@ def test_a_lease_that_expires_is_a_death(hand: Hand) -> None:
     assert hand.ask(LOSSES, run) == [(1,)]
 
 
-def test_a_clock_that_goes_back_keeps_no_dead_worker(hand: Hand) -> None:
+def test_a_clock_that_goes_back_keeps_no_failed_worker(hand: Hand) -> None:
     run = hand.begin(numbers, "5")
     hand.do(acquire, FLOW_WORKER, "dead", "dead", 6.0)
     assert hand.do(tasks.claim, "dead", {GENERATOR: 1})
@@ -71,7 +71,7 @@ def test_a_clock_that_goes_back_keeps_no_dead_worker(hand: Hand) -> None:
     assert hand.ask(LOSSES, run) == [(1,)]
 
 
-def test_a_run_that_somebody_keeps_locked_stops_the_sweep_of_no_other(hand: Hand, url: str) -> None:
+def test_a_run_that_is_locked_stops_the_sweep_of_no_other(hand: Hand, url: str) -> None:
     locked, other = hand.begin(numbers, "5"), hand.begin(numbers, "5")
     hand.do(tasks.claim, "dead", {GENERATOR: 2})
     with psycopg.connect(url) as forgotten, psycopg.connect(url) as sweeper:

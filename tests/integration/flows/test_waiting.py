@@ -137,7 +137,7 @@ def test_a_wait_that_reaches_its_bound_names_the_key_and_its_last_writer(
         run.wait(60, works.notifications)
 
 
-def test_a_gate_that_reaches_its_bound_says_how_far_it_is_and_who_wrote_last(work: Start) -> None:
+def test_a_gate_that_times_out_reports_its_progress_and_last_writer(work: Start) -> None:
     flow = Flow("stalled")
     position = flow.state("position", int, monotonic=True, external=True)
     mark = flow.state("mark", int, external=True)

@@ -39,7 +39,7 @@ def test_an_empty_stream_gives_an_empty_result(work: Start) -> None:
     assert works.give(numbers, 0, "total") == 0
 
 
-def test_a_function_that_says_so_is_not_tried_again(work: Start) -> None:
+def test_a_final_failure_is_not_retried(work: Start) -> None:
     flow, calls = Flow("hopeless"), Calls()
 
     @flow.step(retries=5, backoff=QUICKLY)
@@ -116,7 +116,7 @@ def test_a_failing_handler_is_left_alone_for_a_while_before_it_is_tried_again(
     assert timedelta(minutes=28) < ahead <= timedelta(hours=1)
 
 
-def test_items_are_handled_as_soon_as_they_are_spawned_although_nobody_looks(
+def test_items_are_handled_as_soon_as_they_are_spawned_without_polling(
     work: Start, hand: Hand
 ) -> None:
     run, generator = hand.generating()

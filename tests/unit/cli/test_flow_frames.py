@@ -65,7 +65,7 @@ def line(lines: list[str], start: str) -> str:
     return found
 
 
-def test_items_are_told_with_what_is_in_flight_failed_and_done_in_a_second() -> None:
+def test_items_are_shown_with_what_is_in_flight_failed_and_done_in_a_second() -> None:
     told = line(drawn(inspection(0.0, 1000, 0), inspection(2.0, 1100, 0)), "backfill")
     assert told == "  backfill  running    1,103 of 1,200+ items, 97 in flight, 3 failed, 50/s"
 
@@ -75,7 +75,7 @@ def test_a_bar_is_drawn_where_the_end_is_known() -> None:
     assert "█████░░░░░░░░░░░░░░░ 10 of 40 items, 30 in flight, 1 waiting" in told
 
 
-def test_a_gate_is_told_with_how_far_how_fast_and_for_how_long() -> None:
+def test_a_gate_is_shown_with_how_far_how_fast_and_for_how_long() -> None:
     lines = drawn(inspection(0.0, 0, 3000), inspection(10.0, 0, 4000, age=0.2))
     assert line(lines, "switch").startswith("  switch    waits for 12 s, ")
     assert line(lines, "consumer_offset") == (
@@ -85,20 +85,20 @@ def test_a_gate_is_told_with_how_far_how_fast_and_for_how_long() -> None:
     assert line(lines, "backfill_done") == "    backfill_done was never written"
 
 
-def test_a_gate_that_stalls_says_since_when() -> None:
+def test_a_gate_that_stalls_shows_since_when() -> None:
     told = line(
         drawn(inspection(0.0, 0, 4000), inspection(9.0, 0, 4000, age=75.0)), "consumer_offset"
     )
     assert told.endswith("1,000 behind, written by consume 1 min 15 s ago")
 
 
-def test_errors_and_workers_are_told() -> None:
+def test_errors_and_workers_are_shown() -> None:
     lines = drawn(inspection(0.0, 0, 0))
     assert line(lines, "last error") == "  last error of backfill: ValueError: no such row"
     assert line(lines, "in flight") == "  in flight  worker-1: 12 of backfill, backfill"
 
 
-def test_a_signal_that_is_awaited_is_told_with_how_to_give_it() -> None:
+def test_a_signal_that_is_awaited_is_shown_with_its_command() -> None:
     lines = drawn(replace(inspection(0.0, 0, 0), signals=["drain"]))
     assert line(lines, "drain") == (
         "  drain     waits for its signal: `tidegate flow signal 17 drain JSON`"
@@ -114,7 +114,7 @@ def test_a_signal_that_is_awaited_is_told_with_how_to_give_it() -> None:
         (7.0, 3, "no worker claims it; the 3 workers may be busy"),
     ],
 )
-def test_a_step_that_nobody_takes_says_so_after_some_seconds(
+def test_a_step_that_no_worker_claims_is_shown_after_some_seconds(
     seconds: float, workers: int, told: str | None
 ) -> None:
     lines = drawn(replace(inspection(0.0, 0, 0), ready={"copied": seconds}, workers=workers))

@@ -31,7 +31,7 @@ def test_rows_differ_exactly_where_the_two_sides_do(
 
 
 @given(told=st.integers(0, 9), offset=st.integers(0, 9), watermark=st.integers(0, 9) | st.none())
-def test_an_offset_that_opens_a_gate_is_told_at_once(
+def test_an_offset_that_opens_a_gate_is_stored_at_once(
     told: int, offset: int, watermark: int | None
 ) -> None:
     is_told = should_store_offset(told, offset, applied=0, seconds=0.0, watermark=watermark)

@@ -31,7 +31,7 @@ def expressions() -> Iterator[str]:
             yield variable["definition"]
 
 
-def test_every_rule_has_an_expression_and_says_what_is_the_matter() -> None:
+def test_every_rule_has_an_expression_and_a_summary() -> None:
     alerts = re.findall(r"^ {6}- alert: (\w+)$", RULES, re.MULTILINE)
     assert {"FlowWatermarkStalled", "FlowItemsFailing", "FlowWithoutWorkers"} <= set(alerts)
     assert "CutoverIndexUnfed" in alerts
@@ -42,7 +42,7 @@ def test_every_rule_has_an_expression_and_says_what_is_the_matter() -> None:
 
 
 @pytest.mark.parametrize("expression", list(expressions()))
-def test_an_expression_asks_for_figures_that_there_are(expression: str) -> None:
+def test_an_expression_uses_existing_metrics(expression: str) -> None:
     assert expression.count("(") == expression.count(")")
     names = NAME.findall(expression)
     assert names
@@ -50,7 +50,7 @@ def test_an_expression_asks_for_figures_that_there_are(expression: str) -> None:
 
 
 @pytest.mark.parametrize("expression", list(expressions()))
-def test_an_expression_asks_for_labels_that_its_figure_has(expression: str) -> None:
+def test_an_expression_uses_existing_labels(expression: str) -> None:
     for name, selected in SELECTOR.findall(expression):
         assert set(re.findall(r"(\w+)=", selected)) <= set(FIGURES[name].labels)
     for grouped, name in GROUPED.findall(expression):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.flows.test_declaring import plain, refused
+from tests.unit.flows.test_declarations import plain, refused
 from tidegate.errors import GateNeverOpens
 from tidegate.flows import Context, Flow, is_set, reached
 from tidegate.flows.model.cycles import Cycle, Waits, find_cycle
@@ -88,7 +88,7 @@ def test_steps_that_take_turns_by_their_conditions_are_fine() -> None:
 
 
 @pytest.mark.parametrize("is_external", [True, False])
-def test_a_gate_opens_by_whoever_else_may_write(is_external: bool) -> None:
+def test_a_gate_opens_by_any_other_writer(is_external: bool) -> None:
     flow = Flow("f")
     done = flow.state("done", bool, external=is_external)
     flow.step(wait_for=is_set(done), writes=done)(plain)

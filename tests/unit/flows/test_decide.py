@@ -52,7 +52,7 @@ def test_a_step_completes_only_when_generating_has_ended_and_all_items_are_termi
 
 
 @pytest.mark.parametrize(("share", "failed"), [(0.29, 29), (0.57, 57), (0.58, 58)])
-def test_a_share_is_as_much_as_its_digits_say(share: float, failed: int) -> None:
+def test_a_share_is_compared_by_its_decimal_digits(share: float, failed: int) -> None:
     policy = Tolerate(share=share)
     borne = ItemCounts(100, 100 - failed, failed, is_ended=True)
     too_many = ItemCounts(100, 99 - failed, failed + 1, is_ended=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.flows.test_declaring import plain, refused
+from tests.unit.flows.test_declarations import plain, refused
 from tidegate.errors import ForeignStateKey, UnknownStateKey
 from tidegate.flows import Flow, all_of, is_set, reached
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.flows.test_declaring import plain, refused, takes_text
+from tests.unit.flows.test_declarations import plain, refused, takes_text
 from tidegate.errors import InvalidArgument, UnknownOption
 from tidegate.flows import Context, FailAtFirst, Flow, GeneratorStep
 from tidegate.flows.model.options import OPTIONS
@@ -102,7 +102,7 @@ def test_a_bound_of_a_wait_without_a_wait_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", DECORATORS)
-def test_every_option_is_told_where_help_finds_it(name: str) -> None:
+def test_every_option_is_described_where_help_finds_it(name: str) -> None:
     told = {line.split()[0] for line in lines_of(DECORATORS[name])}
     if name != "handler":
         told |= {line.split()[0] for line in lines_of(Flow.step)}

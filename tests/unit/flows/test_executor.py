@@ -51,7 +51,7 @@ def test_a_generator_and_its_handler_each_have_their_own_pauses() -> None:
     assert max(pauses("f/count_up[]", 0, 1)) <= 100
 
 
-def test_an_error_of_users_code_says_where_it_was_raised() -> None:
+def test_an_error_of_users_code_names_the_line_where_it_was_raised() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         _ = 1 / 0
     found = render_error(raised.value)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.flows.test_declaring import plain
+from tests.unit.flows.test_declarations import plain
 from tidegate.errors import InvalidArgument, StateNeverWritten
 from tidegate.flows import Flow, FlowStateReader, StateGate, all_of, is_set, reached
 from tidegate.flows.model.gates import Condition, keys_of, standing
@@ -99,7 +99,7 @@ def test_a_gate_names_every_key_once() -> None:
         (Condition("done"), {}, "done was never written"),
     ],
 )
-def test_a_condition_says_how_far_it_is_and_since_when(
+def test_a_condition_reports_its_progress_and_age(
     condition: Condition, values: Values, said: str
 ) -> None:
     assert str(standing(condition, values)) == said
@@ -114,7 +114,7 @@ def test_a_gate_declares_what_it_reads_by_itself() -> None:
     assert found.definition.steps["plain"].step.reads == step.reads == ("other", "head", "goal")
 
 
-def test_a_gate_on_a_key_that_nobody_writes_is_refused() -> None:
+def test_a_gate_on_a_key_that_no_step_writes_is_refused() -> None:
     found = Flow("f")
     head = found.state("head", int)
     found.step(wait_for=reached(head, 7))(plain)

@@ -21,7 +21,7 @@ from tidegate.flows.worker.store_errors import StoreUnavailable, store_access
         UnknownFlowRun(7),
     ],
 )
-def test_what_is_told_of_a_value_or_a_run_is_told(trouble: Exception) -> None:
+def test_errors_of_a_value_or_a_run_pass_unchanged(trouble: Exception) -> None:
     with pytest.raises(type(trouble)), store_access():
         raise trouble
 
@@ -38,7 +38,7 @@ def test_what_is_told_of_a_value_or_a_run_is_told(trouble: Exception) -> None:
         DatabaseUnreachable("shop on 127.0.0.1:1", 60.0, "the link is lost"),
     ],
 )
-def test_everything_else_keeps_its_cause_and_says_nothing_of_the_task(trouble: Exception) -> None:
+def test_everything_else_keeps_its_cause_and_is_no_fault_of_the_task(trouble: Exception) -> None:
     with pytest.raises(StoreUnavailable) as untold, store_access():
         raise trouble
     assert untold.value.__cause__ is trouble

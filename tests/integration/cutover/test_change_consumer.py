@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
+from tests.integration.cutover.manual_steps import Steps
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover import change_consumer as module
 from tidegate.cutover.change_consumer import ChangeApplier, ChangeConsumer
@@ -69,7 +69,7 @@ def test_filling_and_following_in_any_order_give_the_table(shop: Shop, both: Bot
     assert shop.differences("v1") == []
 
 
-def test_a_follower_that_begins_again_repeats_and_changes_nothing(shop: Shop, both: Both) -> None:
+def test_a_consumer_that_starts_again_repeats_and_changes_nothing(shop: Shop, both: Both) -> None:
     begin = both.follower.offset
     shop.do("UPDATE shop.articles SET title = 'x'")
     shop.do("DELETE FROM shop.articles WHERE id < 50")
@@ -81,7 +81,7 @@ def test_a_follower_that_begins_again_repeats_and_changes_nothing(shop: Shop, bo
     assert shop.differences("v1") == []
 
 
-def test_more_than_a_page_is_told_page_by_page(
+def test_more_than_a_page_is_stored_page_by_page(
     shop: Shop, both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PAGE", 30)
@@ -134,7 +134,7 @@ def told(both: Both, patience: float = 60.0) -> tuple[ChangeConsumer, list[int],
     return following, offsets, complaints
 
 
-def test_an_offset_is_told_when_changes_are_in_the_index(shop: Shop, both: Both) -> None:
+def test_an_offset_is_stored_when_changes_are_in_the_index(shop: Shop, both: Both) -> None:
     following, offsets, _ = told(both)
     watermark = both.source.head()
     shop.do("UPDATE shop.articles SET title = 'x' WHERE id = 1")
@@ -183,14 +183,14 @@ def test_a_transaction_that_holds_the_log_up_is_named(
     assert complaints[-1] == ""
 
 
-def test_what_another_complained_of_is_taken_back_by_who_goes_on(shop: Shop, both: Both) -> None:
+def test_a_report_of_an_earlier_attempt_is_cleared_by_the_next(shop: Shop, both: Both) -> None:
     following, _, complaints = told(both)
     assert complaints == []
     following.round(None)
     assert complaints == [""]
 
 
-def test_an_offset_of_another_server_ends_a_follower_at_once(shop: Shop, both: Both) -> None:
+def test_an_offset_of_another_server_ends_a_consumer_at_once(shop: Shop, both: Both) -> None:
     both.follower.offset = ahead = both.source.head() + 1000
     following, offsets, _ = told(both)
     with pytest.raises(OffsetAhead) as refused:

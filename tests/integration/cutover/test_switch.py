@@ -8,8 +8,8 @@ import msgspec
 import psycopg
 import pytest
 
-from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import ARTICLES, TARGET, Shop, declared
+from tests.integration.cutover.manual_steps import Steps
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cutover import Limits, PostgresTable, Reindex, reverse
@@ -30,7 +30,7 @@ def steps(shop: Shop, hand: Hand) -> Steps:  # noqa: F811  a fixture
     return Steps(shop, hand)
 
 
-def test_readers_are_switched_when_the_follower_has_passed_the_watermark(steps: Steps) -> None:
+def test_readers_are_switched_when_the_consumer_has_passed_the_watermark(steps: Steps) -> None:
     steps.fill()
     assert all(isinstance(it, TaskSucceeded) for it in steps.compare())
     steps.shop.do("UPDATE shop.articles SET title = 'before the switch' WHERE id = 3")
@@ -85,7 +85,7 @@ def test_readers_stay_where_they_are_when_a_row_differs(steps: Steps) -> None:
     assert steps.shown() is None
 
 
-def test_a_follower_that_is_held_up_from_the_start_is_seen_to_be_behind(steps: Steps) -> None:
+def test_a_consumer_that_is_blocked_from_the_start_is_seen_to_be_behind(steps: Steps) -> None:
     with psycopg.connect(steps.shop.url) as forgotten:
         forgotten.execute("CREATE TEMPORARY TABLE left_open (at integer)")
         steps.fill()
@@ -146,7 +146,7 @@ def ready_to_switch(steps: Steps) -> Claim:
     return claim
 
 
-def test_a_switch_that_is_run_again_tells_what_was_switched(second: Steps) -> None:
+def test_a_switch_that_is_run_again_returns_what_was_switched(second: Steps) -> None:
     with second.following():
         claim = ready_to_switch(second)
         first = performed(second, claim)
@@ -155,7 +155,7 @@ def test_a_switch_that_is_run_again_tells_what_was_switched(second: Steps) -> No
     assert (first.index, first.previous) == ("search.articles_v2", "search.articles_v1")
 
 
-def test_a_switch_that_is_run_again_leaves_readers_who_went_back(second: Steps) -> None:
+def test_a_switch_that_is_run_again_keeps_a_later_reverse(second: Steps) -> None:
     with second.following():
         claim = ready_to_switch(second)
         performed(second, claim)
@@ -175,7 +175,7 @@ def test_what_was_pending_at_the_switch_is_measured(second: Steps) -> None:
     assert second.shop.do(noted) == [(found.pending, found.staleness)]
 
 
-def test_the_follower_stays_until_everything_is_applied_that_was_committed_at_the_switch(
+def test_the_consumer_stays_until_everything_is_applied_that_was_committed_at_the_switch(
     second: Steps,
 ) -> None:
     with psycopg.connect(second.shop.url) as late, second.following() as follower:
@@ -191,7 +191,7 @@ def test_the_follower_stays_until_everything_is_applied_that_was_committed_at_th
     assert second.shop.differences("articles_v2") == []
 
 
-def test_a_gate_that_stays_closed_says_how_far_the_follower_is(
+def test_a_gate_that_stays_closed_reports_how_far_the_consumer_is(
     shop: Shop,
     hand: Hand,  # noqa: F811  a fixture
 ) -> None:

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.crash.cutover import reindex
-from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import Shop
+from tests.integration.cutover.manual_steps import Steps
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cli import app
@@ -64,7 +64,7 @@ def unfed(steps: Steps) -> str:
     return line.removeprefix(UNFED).strip()
 
 
-def test_an_index_that_was_left_alone_is_told_and_given_a_feed(left: Steps) -> None:
+def test_an_index_that_was_without_a_feed_is_shown_and_given_one(left: Steps) -> None:
     assert (shown(left).index, shown(left).run, unfed(left)) == ("search.v2", None, "1.0")
     left.shop.do("UPDATE shop.articles SET title = 'while nobody looked' WHERE id = 3")
     run = feed(left.shop.database, reindex, "v2").id
@@ -96,7 +96,7 @@ def test_an_index_is_given_a_feed_as_often_as_its_feed_was_cancelled(left: Steps
     assert runs[0] != runs[1]
 
 
-def test_an_index_that_somebody_keeps_fresh_is_given_no_other_feed(left: Steps) -> None:
+def test_an_index_with_a_feed_is_given_no_other(left: Steps) -> None:
     run = feed(left.shop.database, reindex, "v2").id
     with pytest.raises(FeedRefused) as refused:
         feed(left.shop.database, reindex, "search.v2")
@@ -131,7 +131,7 @@ def test_only_indexes_are_given_feeds(left: Steps) -> None:
         feed(left.shop.database, reindex, "v3")
 
 
-def test_readers_do_not_go_back_to_an_index_that_nobody_keeps_fresh(left: Steps) -> None:
+def test_readers_do_not_go_back_to_an_index_without_a_feed(left: Steps) -> None:
     (before,) = (it for it in indexes_of(left.shop.database, reindex) if not it.is_current)
     assert before.run is not None
     cancelled(left, before.run)
@@ -151,7 +151,7 @@ def command(tmp_path: Path, left: Steps) -> Callable[..., Result]:
     return run
 
 
-def test_commands_tell_that_nobody_keeps_an_index_fresh_and_give_it_a_feed(
+def test_commands_show_an_index_without_a_feed_and_start_one(
     left: Steps, command: Callable[..., Result]
 ) -> None:
     assert "readers see search.v2, which nobody keeps fresh" in command("show").output

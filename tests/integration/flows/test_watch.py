@@ -49,7 +49,7 @@ def test_on_a_terminal_a_run_is_drawn_until_it_is_over(work: Start) -> None:
     assert "30 of 30 items" in last
 
 
-def test_elsewhere_what_happened_is_told_in_plain_lines(work: Start) -> None:
+def test_without_a_terminal_events_are_plain_lines(work: Start) -> None:
     works = work(gated)
     run = start_flow(works.database, gated, 5)
     run.set_state(offset, 7, "a feed")
@@ -121,7 +121,7 @@ def test_a_wait_is_shown_with_what_for_since_when_and_until_when(
     assert run.inspect().wait_of("answer")[0].standing is not None
 
 
-def test_a_signal_that_is_awaited_is_told_while_a_run_is_watched(
+def test_a_signal_that_is_awaited_is_shown_while_a_run_is_watched(
     command: Command, hand: Hand
 ) -> None:
     run = hand.begin(approved, '"?"')
@@ -133,7 +133,7 @@ def test_a_signal_that_is_awaited_is_told_while_a_run_is_watched(
     assert f"act {awaited}" in [line.partition(" s  ")[2] for line in written(hand, run)]
 
 
-def test_what_happened_before_is_told_in_one_line(hand: Hand) -> None:
+def test_earlier_events_are_summarised_in_one_line(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     hand.do(store.set_external_state, run, "offset", "3", "a feed")
     grow_old(hand, run)
@@ -144,7 +144,7 @@ def test_what_happened_before_is_told_in_one_line(hand: Hand) -> None:
     assert all(60 <= float(it[0]) < 120 for it in (first, *rest))  # since the run was begun
 
 
-def test_an_error_of_several_lines_is_told_on_one(command: Command, hand: Hand) -> None:
+def test_an_error_of_several_lines_is_printed_on_one(command: Command, hand: Hand) -> None:
     run, generator = hand.generating()
     hand.do(tasks.fail, generator, "no source:\n  of\nthe numbers", 0.0, is_final=True)
     told = "run 'numbers' is failed: step count_up: no source: of the numbers"
@@ -152,7 +152,7 @@ def test_an_error_of_several_lines_is_told_on_one(command: Command, hand: Hand) 
     assert told in command("events", str(run)).output
 
 
-def test_a_step_that_no_worker_takes_is_told_everywhere(
+def test_a_step_that_no_worker_claims_is_shown_everywhere(
     command: Command, database: Database
 ) -> None:
     run = start_flow(database, numbers, 5)
@@ -169,7 +169,7 @@ def test_a_step_that_no_worker_takes_is_told_everywhere(
     assert shown["workers"] == 0
 
 
-def test_workers_that_take_other_things_are_not_said_to_be_dead(
+def test_workers_that_serve_other_flows_are_not_reported_as_failed(
     command: Command, hand: Hand
 ) -> None:
     run = hand.begin(numbers, "5")
@@ -179,7 +179,7 @@ def test_workers_that_take_other_things_are_not_said_to_be_dead(
     assert "no worker claims it; the only worker may be busy" in shown
 
 
-def test_items_that_nobody_takes_are_told_and_not_those_behind_others(hand: Hand) -> None:
+def test_unclaimed_items_are_reported_and_not_those_behind_others(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(3))
     grow_old(hand, run)
@@ -197,7 +197,7 @@ def test_a_run_that_is_paused_or_over_waits_for_no_worker(hand: Hand) -> None:
     assert flow_run(hand.database, run).inspect().ready == {}
 
 
-def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Hand) -> None:
+def test_a_step_at_its_gate_is_not_reported_as_unclaimed_while_it_is_evaluated(hand: Hand) -> None:
     run = hand.begin(gated, "5")
     (switch,) = hand.claim("gated/switch")
     hand.do(tasks.suspend, switch, ["offset"], 0, 0, 0.0, None)
@@ -207,7 +207,7 @@ def test_a_step_at_its_gate_is_not_said_to_be_left_alone_while_it_looks(hand: Ha
     assert (sight.ready["switch"] >= 60, sight.unclaimed) == (True, {})
 
 
-def test_state_and_times_are_told_to_programs_as_they_are(command: Command, hand: Hand) -> None:
+def test_state_and_times_are_given_to_programs_as_stored(command: Command, hand: Hand) -> None:
     run = hand.begin(gated, "5")
     hand.do(store.set_external_state, run, "offset", "1000", "a feed")
     shown = command.json("show", str(run))
@@ -228,7 +228,7 @@ def test_what_a_run_gave_is_printed_as_json(command: Command, work: Start) -> No
     assert [json.loads(it) for it in items] == [2 * it for it in range(1500)]
 
 
-def test_several_last_steps_are_told_apart(command: Command, work: Start) -> None:
+def test_several_last_steps_are_printed_with_their_names(command: Command, work: Start) -> None:
     flow = Flow("forked")
     flow.step(name="one")(answer)
     flow.step(name="other", condition=lambda: False)(answer)
@@ -344,7 +344,7 @@ def test_events_are_followed_until_the_run_is_over(command: Command, work: Start
 # ── changing a run from outside ──
 
 
-def test_a_key_is_written_from_outside_and_wakes_who_waits(command: Command, work: Start) -> None:
+def test_a_key_written_from_outside_wakes_waiting_steps(command: Command, work: Start) -> None:
     works = work(gated)
     run = start_flow(works.database, gated, 5)
     assert (
@@ -372,7 +372,7 @@ def test_a_key_that_may_not_be_written_so_is_refused(
     assert (refused.exit_code, said in refused.output) == (code, True), refused.output
 
 
-def test_a_signal_for_a_step_that_is_not_there_says_so(command: Command, hand: Hand) -> None:
+def test_a_signal_for_an_unknown_step_is_refused(command: Command, hand: Hand) -> None:
     run = str(hand.begin(numbers, "5"))
     refused = command("signal", run, "nostep", "true")
     assert (refused.exit_code, "has no step 'nostep'" in refused.stderr) == (1, True)

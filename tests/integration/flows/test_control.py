@@ -29,7 +29,7 @@ def test_the_same_key_is_the_same_run_also_at_the_same_time(hand: Hand) -> None:
     assert len(hand.claim(GENERATOR)) == 2
 
 
-def test_a_run_that_does_not_exist_is_told_so(hand: Hand) -> None:
+def test_a_run_that_does_not_exist_is_reported(hand: Hand) -> None:
     with pytest.raises(UnknownFlowRun):
         hand.do(store.pause_flow, 404)
     with pytest.raises(UnknownFlowRun):
@@ -48,7 +48,7 @@ def test_a_step_waits_for_its_signal_which_may_come_before(hand: Hand) -> None:
     assert hand.state(run) == "completed"
 
 
-def test_another_signal_and_one_that_nobody_takes_are_refused(hand: Hand) -> None:
+def test_another_signal_and_one_that_no_step_takes_are_refused(hand: Hand) -> None:
     run = hand.begin(approved, '"now?"')
     hand.do(store.signal_flow, run, "act", "true", "test")
     with pytest.raises(SignalRefused, match="another"):
@@ -87,7 +87,7 @@ def test_a_run_that_is_cancelled_ends_when_its_workers_have_let_go(hand: Hand) -
     assert hand.do(store.cancel_flow, run, "late").value == "canceled"
 
 
-def test_a_sweep_ends_what_dead_workers_left_canceling(hand: Hand) -> None:
+def test_a_sweep_ends_what_failed_workers_left_canceling(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(3))
     hand.claim(ITEMS, room=1)
@@ -98,7 +98,7 @@ def test_a_sweep_ends_what_dead_workers_left_canceling(hand: Hand) -> None:
     assert hand.state(run) == "canceled"
 
 
-def test_a_closed_run_is_not_steered(hand: Hand) -> None:
+def test_a_closed_run_cannot_be_controlled(hand: Hand) -> None:
     run = hand.begin(approved, '"?"')
     hand.do(store.cancel_flow, run, "enough")
     for steer in (store.pause_flow, store.resume_flow, store.retry_flow):
@@ -106,7 +106,7 @@ def test_a_closed_run_is_not_steered(hand: Hand) -> None:
             hand.do(steer, run)
 
 
-def test_who_cannot_do_without_a_skipped_step_is_skipped_too(hand: Hand) -> None:
+def test_a_step_that_requires_a_skipped_step_is_skipped_too(hand: Hand) -> None:
     flow = Flow("skipping")
 
     @flow.step

@@ -30,7 +30,7 @@ def perform(hand: Hand, flow: Flow, step: str) -> TaskOutcome:
     return outcome
 
 
-def test_a_generator_that_has_begun_is_not_asked_whether_it_should(hand: Hand) -> None:
+def test_a_generator_that_has_begun_does_not_evaluate_its_condition_again(hand: Hand) -> None:
     flow, is_wanted = Flow("once"), [True, False]
     is_open = flow.state("is_open", bool, external=True)
 

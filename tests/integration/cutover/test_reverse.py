@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.crash.cutover import reindex
-from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, Shop
+from tests.integration.cutover.manual_steps import Steps
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cli import app
@@ -208,7 +208,7 @@ def test_commands_show_indexes_and_lead_readers_back(
         assert left["run"] == alias.feeds["v1"]
 
 
-def test_a_command_that_is_refused_says_what_to_do(
+def test_a_refused_command_explains_what_to_do(
     alias: Alias, command: Callable[..., Result]
 ) -> None:
     alias.shop.do("UPDATE shop.articles SET title = 'new' WHERE id = 3")

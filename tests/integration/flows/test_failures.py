@@ -131,7 +131,7 @@ def test_a_map_step_over_nothing_completes(hand: Hand) -> None:
     assert hand.state(run) == "completed"
 
 
-def test_a_task_with_which_workers_die_again_and_again_fails(hand: Hand) -> None:
+def test_a_task_with_which_workers_fail_repeatedly_fails(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.spawn(generator, range(1))
     hand.do(tasks.finish_generator, generator)
@@ -206,7 +206,7 @@ def test_a_step_without_items_completes_when_its_failed_run_is_tried_again(hand:
     assert hand.state(run) == "completed"
 
 
-def test_an_item_that_was_borne_is_not_the_cause_when_its_generator_fails(hand: Hand) -> None:
+def test_an_tolerated_item_is_not_the_cause_when_its_generator_fails(hand: Hand) -> None:
     run, generator = hand.generating()
     hand.do(store.tolerate, run, "count_up", 5, None)
     hand.spawn(generator, range(2))
@@ -216,7 +216,7 @@ def test_an_item_that_was_borne_is_not_the_cause_when_its_generator_fails(hand: 
 
 
 @pytest.mark.parametrize(("share", "failed"), [(0.29, 29), (0.57, 57), (0.58, 58)])
-def test_a_share_is_as_much_as_its_digits_say(hand: Hand, share: float, failed: int) -> None:
+def test_a_share_is_compared_by_its_decimal_digits(hand: Hand, share: float, failed: int) -> None:
     run = hand.begin(tolerant(Tolerate(share=share)), "0")
     hand.complete(hand.claim("tolerant/listed"), str([1] * 100))
     hand.complete(hand.claim("tolerant/each"))

@@ -23,7 +23,7 @@ def preparing() -> Iterator[str]:
         server.wait_stopped()
 
 
-def test_a_prepared_transaction_is_named_and_nobody_beside_it(preparing: str) -> None:
+def test_a_prepared_transaction_is_named_alone(preparing: str) -> None:
     with (
         psycopg.connect(preparing, autocommit=True) as own,
         psycopg.connect(preparing, application_name="innocent") as innocent,
@@ -38,7 +38,7 @@ def test_a_prepared_transaction_is_named_and_nobody_beside_it(preparing: str) ->
         assert holder(own).application == "innocent"
 
 
-def test_a_role_without_rights_is_told_of_the_process(shop: Shop) -> None:
+def test_a_role_without_rights_is_shown_the_process(shop: Shop) -> None:
     shop.do("CREATE ROLE plain_follower")
     try:
         with (
@@ -54,6 +54,6 @@ def test_a_role_without_rights_is_told_of_the_process(shop: Shop) -> None:
         shop.do("DROP ROLE plain_follower")
 
 
-def test_nobody_is_named_where_nobody_holds_it_up(shop: Shop) -> None:
+def test_no_transaction_is_named_where_none_blocks(shop: Shop) -> None:
     with psycopg.connect(shop.url, autocommit=True) as connection:
         assert holder(connection) == OldestTransaction()

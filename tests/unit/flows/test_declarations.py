@@ -297,7 +297,7 @@ def test_a_type_that_json_cannot_carry_is_refused() -> None:
 @pytest.mark.parametrize(
     ("type_", "told"), [(object, "object"), (list[object], "list[object]"), (complex, "complex")]
 )
-def test_a_type_that_json_cannot_carry_is_told_in_one_line(type_: Any, told: str) -> None:
+def test_a_type_that_json_cannot_represent_is_reported_in_one_line(type_: Any, told: str) -> None:
     def strange(context: Context) -> Any:
         return None
 
@@ -360,7 +360,7 @@ def test_a_signal_is_the_last_parameter() -> None:
     refused(TypesDiffer, other)
 
 
-def test_a_wait_for_a_key_that_nobody_writes_is_refused() -> None:
+def test_a_wait_for_a_key_that_no_step_writes_is_refused() -> None:
     flow = Flow("f")
     offset = flow.state("offset", int, monotonic=True)
     flow.step(reads=offset)(plain)  # wrong

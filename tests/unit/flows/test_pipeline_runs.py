@@ -37,7 +37,7 @@ def wanted(data: Data) -> PipelineRequest:
 
 
 @pytest.mark.parametrize("state", [RunState.FAILED, RunState.CANCELLED])
-def test_a_run_that_came_to_nothing_is_told_once_and_begun_again_by_the_next_attempt(
+def test_a_run_that_failed_is_reported_once_and_started_again_by_the_next_attempt(
     state: RunState,
 ) -> None:
     found = SubmittedRun(run(state), attempt=2, is_delivered=True)
@@ -50,11 +50,11 @@ def test_any_other_run_is_kept_by_every_attempt(state: RunState) -> None:
 
 
 @pytest.mark.parametrize("owners", [(), (Owner(None, 1, 5.0),), (Owner("ann", 1, -3.0),)])
-def test_without_anybody_who_serves_it_that_is_said_first(owners: tuple[Owner, ...]) -> None:
+def test_an_unserved_pipeline_is_reported_first(owners: tuple[Owner, ...]) -> None:
     assert why_unreleased(facts(*owners)).startswith(f"{UNSERVED}; waiting: ")
 
 
-def test_of_a_run_that_is_served_only_the_reasons_are_said() -> None:
+def test_of_a_run_that_is_served_only_the_reasons_are_reported() -> None:
     told = why_unreleased(facts(Owner("ann", 1, -3.0), Owner("bob", 1, 3.0)))
     assert told.startswith("waiting: task scan has not processed")
 

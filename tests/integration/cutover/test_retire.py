@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from tests.crash.cutover import reindex
-from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, TARGET, Shop
+from tests.integration.cutover.manual_steps import Steps
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tidegate.cutover import indexes_of, operations, retire, reverse
 from tidegate.cutover.postgres_target import PostgresIndexes

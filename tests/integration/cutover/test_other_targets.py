@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.integration.cutover.by_hand import Steps
 from tests.integration.cutover.conftest import SOURCE, Shop
+from tests.integration.cutover.manual_steps import Steps
 from tests.integration.flows.conftest import Hand, hand  # noqa: F401  a fixture
 from tests.waiting import wait_until
 from tidegate.cutover import Indexes, Limits, Reindex, Target, retire, reverse

@@ -128,7 +128,7 @@ def test_a_worker_drains_although_its_generator_waits_for_handlers(work: Start, 
     assert hand.ask("SELECT sum(losses)::integer FROM tidegate.flow_task") == [(0,)]
 
 
-def test_runs_go_on_although_nobody_is_told_of_anything(work: Start, hand: Hand) -> None:
+def test_runs_go_on_without_notifications(work: Start, hand: Hand) -> None:
     works = work(numbers)
     deaf = (
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
