@@ -30,10 +30,10 @@ def test_a_run_that_ends_the_java_of_its_workers_fails_and_the_others_are_comple
 ) -> None:
     monkeypatch.setenv("TIDEGATE_RUN_LOSSES", "1")
     pipeline = "tests.integration.cluster.deadly:pipeline"
-    company = ChaosCluster(pipeline, tmp_path, monitors=0, shards=1)
-    with company.up() as peer:
+    cluster = ChaosCluster(pipeline, tmp_path, monitors=0, shards=1)
+    with cluster.up() as peer:
         server = http_run_client(
-            HttpClient(f"http://{company.url}", None, BOUND), lambda served: served
+            HttpClient(f"http://{cluster.url}", None, BOUND), lambda served: served
         )
         sent(server, "bad", tmp_path, -1)
         for number in range(5):
@@ -47,10 +47,10 @@ def test_a_run_that_ends_the_java_of_its_workers_fails_and_the_others_are_comple
         peer.leave()
     assert "1 lost while it was processed alone, the last in task" in failed.value.cause
     assert "exit code 3" in failed.value.cause
-    logs = company.deployment / "logs"
-    told = "".join((logs / f"worker-{number}.log").read_text() for number in (1, 2))
-    assert "while it processed run 'local/bad'" in told
-    assert "while it processed run 'local/good" not in told
+    logs = cluster.deployment / "logs"
+    reported = "".join((logs / f"worker-{number}.log").read_text() for number in (1, 2))
+    assert "while it processed run 'local/bad'" in reported
+    assert "while it processed run 'local/good" not in reported
     assert (
         "failed with exit code 1 (Spark has ended in this process: Java"
         in (tmp_path / "up.log").read_text()

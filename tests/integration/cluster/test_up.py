@@ -35,9 +35,9 @@ pytestmark = pytest.mark.timeout(600)
 
 @dataclass
 class AtWork:
-    """A company, this process among its colleagues, and its database."""
+    """A cluster, this process as a member of its group, and its database."""
 
-    company: ChaosCluster
+    cluster: ChaosCluster
     peer: GroupPeer
     database: Database
     server: HttpRunClient
@@ -51,7 +51,7 @@ class AtWork:
         return member.pid
 
     def holders(self) -> dict[str, int]:
-        """How many tasks each life of a worker has."""
+        """How many tasks each owner id of a worker has."""
         rows = self._ask(
             "SELECT owner FROM tidegate.lease WHERE kind = 'task' AND owner IS NOT NULL"
             " AND expires_at > clock_timestamp()"
@@ -65,9 +65,9 @@ class AtWork:
         ((owner, epoch),) = rows
         return int(str(owner).partition("-")[0]), int(str(epoch))
 
-    def told(self) -> str:
-        """What `up` has said to whoever looks after it."""
-        return (self.company.folder / "up.log").read_text()
+    def reported(self) -> str:
+        """The output of `up`."""
+        return (self.cluster.folder / "up.log").read_text()
 
     def is_even(self) -> bool:
         counts = list(self.holders().values())
@@ -83,15 +83,15 @@ class AtWork:
 
 @pytest.fixture(scope="module")
 def at_work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AtWork]:
-    company = ChaosCluster(PIPELINE, tmp_path_factory.mktemp("company"))
+    cluster = ChaosCluster(PIPELINE, tmp_path_factory.mktemp("cluster"))
     with (
-        company.up() as peer,
-        open_database(None, company.deployment) as database,
+        cluster.up() as peer,
+        open_database(None, cluster.deployment) as database,
     ):
         server = http_run_client(
-            HttpClient(f"http://{company.url}", None, BOUND), lambda served: served
+            HttpClient(f"http://{cluster.url}", None, BOUND), lambda served: served
         )
-        yield AtWork(company, peer, database, server)
+        yield AtWork(cluster, peer, database, server)
         peer.leave()
 
 
@@ -143,8 +143,8 @@ def test_a_killed_worker_loses_its_tasks_and_is_restarted(at_work: AtWork, tmp_p
     assert result(at_work, "killed", tmp_path).splitlines()[1:] == ["item 50,201000"]
     wait_until(lambda: at_work.is_complete() and at_work.pid("worker-1") != killed, BOUND)
     wait_until(at_work.is_even, BOUND)
-    wait_until(lambda: "worker-1 is running again" in at_work.told(), BOUND)
-    assert f"worker-1 (pid {killed}) failed with signal 9; restarting in" in at_work.told()
+    wait_until(lambda: "worker-1 is running again" in at_work.reported(), BOUND)
+    assert f"worker-1 (pid {killed}) failed with signal 9; restarting in" in at_work.reported()
 
 
 @pytest.mark.parametrize("name", ["worker-1", "server"])
@@ -158,7 +158,7 @@ def test_a_process_whose_java_is_killed_is_restarted_and_works(
     java.kill()
 
     gone = f"{name} (pid {killed}) failed with exit code 1 (Spark has ended in this process:"
-    wait_until(lambda: gone in at_work.told(), BOUND)
+    wait_until(lambda: gone in at_work.reported(), BOUND)
     sent(at_work, f"java-of-{name}", tmp_path)
     assert result(at_work, f"java-of-{name}", tmp_path).splitlines()[1:] == ["item 50,201000"]
     wait_until(lambda: at_work.is_complete() and at_work.pid(name) != killed, BOUND)
@@ -181,7 +181,7 @@ def test_a_suspended_worker_loses_its_tasks_and_registers_under_another_id(
     wait_until(at_work.is_even, BOUND)
     wait_until(lambda: at_work.member("worker-2") is not None, BOUND)  # it joins by itself
     assert at_work.pid("worker-2") == frozen
-    assert set(at_work.holders()) != before  # a lease that was lost is no life to go on with
+    assert set(at_work.holders()) != before  # it has registered under another owner id
 
 
 def test_another_monitor_goes_on_when_the_one_that_leads_is_killed(
@@ -204,7 +204,7 @@ def test_a_worker_that_is_drained_hands_over_and_the_runs_go_on(
     wait_until(at_work.is_even, BOUND)
     sent(at_work, "drained", tmp_path)
     asked = [sys.executable, "-m", "tidegate", "drain", "worker-1"]
-    asked += ["--deployment", str(at_work.company.deployment)]
+    asked += ["--deployment", str(at_work.cluster.deployment)]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=BOUND, check=False)
 
     assert done.returncode == 0, done.stderr
@@ -216,7 +216,7 @@ def test_a_worker_that_is_drained_hands_over_and_the_runs_go_on(
 
 def test_an_unknown_name_cannot_be_drained(at_work: AtWork) -> None:
     asked = [sys.executable, "-m", "tidegate", "drain", "worker-9"]
-    asked += ["--deployment", str(at_work.company.deployment)]
+    asked += ["--deployment", str(at_work.cluster.deployment)]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=BOUND, check=False)
 
     assert done.returncode == 1
@@ -224,7 +224,7 @@ def test_an_unknown_name_cannot_be_drained(at_work: AtWork) -> None:
 
 
 def test_what_they_write_is_for_their_user_only(at_work: AtWork) -> None:
-    deployment = at_work.company.deployment
+    deployment = at_work.cluster.deployment
     folders = [deployment, *(deployment / name for name in ("logs", "data", "data/uploads"))]
 
     assert {stat.S_IMODE(it.stat().st_mode) for it in folders} == {0o700}
@@ -233,7 +233,7 @@ def test_what_they_write_is_for_their_user_only(at_work: AtWork) -> None:
 
 
 def test_the_logs_of_all_processes_have_timestamps(at_work: AtWork) -> None:
-    logs = at_work.company.deployment / "logs"
+    logs = at_work.cluster.deployment / "logs"
     time = r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO tidegate\.cli\.processes\.logs: "
 
     assert re.search(rf"{time}all processes are running", (logs / "up.log").read_text())
@@ -244,9 +244,9 @@ def test_the_logs_of_all_processes_have_timestamps(at_work: AtWork) -> None:
 def test_at_the_end_each_says_what_it_did(at_work: AtWork) -> None:
     up = at_work.pid("up")
     os.kill(up, signal.SIGINT)
-    wait_until(lambda: "worker-2 (worker):" in at_work.told(), BOUND)
+    wait_until(lambda: "worker-2 (worker):" in at_work.reported(), BOUND)
 
-    told = at_work.told()
-    assert "all processes are running" in told
-    assert re.search(r"worker-2 \(worker\): [\d,]+ tasks at the end, [\d,]+ jobs", told)
-    assert re.search(r"server \(server\): \d+ runs begun, \d+ chunks taken", told)
+    reported = at_work.reported()
+    assert "all processes are running" in reported
+    assert re.search(r"worker-2 \(worker\): [\d,]+ tasks at the end, [\d,]+ jobs", reported)
+    assert re.search(r"server \(server\): \d+ runs begun, \d+ chunks taken", reported)

@@ -144,7 +144,7 @@ def test_another_watch_takes_over_when_the_first_is_closed(
             client.wait()
 
 
-# --- a monitor in trouble --------------------------------------------------------------------
+# --- a failing monitor -----------------------------------------------------------------------
 
 DISK_FULL, INTERNAL_ERROR = "53100", "XX000"
 

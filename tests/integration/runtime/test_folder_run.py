@@ -27,8 +27,8 @@ MORE_SALES = "item_id,quantity\n2,4\n"
 ITEMS = 'item_id,item_name\n1,"a ""quoted"", name"\n2,tea\n'
 
 
-class Heard(ProgressListener):
-    """Remembers what it is told."""
+class Recorder(ProgressListener):
+    """Records what is reported."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -68,9 +68,9 @@ def out(tmp_path: Path) -> Path:
 def run(
     data: Path, out: Path, spark: Session, place: Deployment, wanted: RunOptions
 ) -> tuple[RunReport, list[str]]:
-    told = Heard()
+    recorder = Recorder()
     chunks = chunks_in(data, stock())
-    return run_folder(stock(), chunks, out, spark, place, wanted, told), told.lines
+    return run_folder(stock(), chunks, out, spark, place, wanted, recorder), recorder.lines
 
 
 def march(place: Deployment) -> RunInfo:
@@ -82,7 +82,7 @@ def march(place: Deployment) -> RunInfo:
 def test_results_are_ordered_csv_with_a_header_and_an_empty_one_is_written_too(
     data: Path, out: Path, spark: Session, place: Deployment
 ) -> None:
-    report, told = run(data, out, spark, place, RunOptions("march"))
+    report, lines = run(data, out, spark, place, RunOptions("march"))
     assert (out / "sold.csv").read_text().splitlines() == [
         "item_name,sold",
         ",",
@@ -97,7 +97,7 @@ def test_results_are_ordered_csv_with_a_header_and_an_empty_one_is_written_too(
     )
     assert report.rows_out == {"sold": 3, "bulk": 0}
     assert sum(stage.jobs for stage in report.stages) > 0
-    complete, *written = told[-3:]
+    complete, *written = lines[-3:]
     assert complete.startswith("complete")
     assert sorted(written) == ["bulk: 0 rows written", "sold: 3 rows written"]
 
@@ -146,7 +146,7 @@ def test_after_the_value_is_corrected_the_same_run_goes_on_where_it_was(
 
 
 class Died(Exception):
-    """Stands for the death of the process."""
+    """Stands for the end of the process."""
 
 
 def die_writing(*_: object) -> None:

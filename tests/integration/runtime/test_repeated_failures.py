@@ -31,9 +31,9 @@ def test_a_worker_whose_tasks_fail_repeatedly_gives_up_with_the_reason(
     monkeypatch.setattr(TaskLoop, "fetch", broken)
     with serve(replace(place, settings=QUICK), shop(), spark) as service:
         wait_until(lambda: service.worker.error is not None)
-        with pytest.raises(WorkerGaveUp) as told:
+        with pytest.raises(WorkerGaveUp) as raised:
             service.check()
-    assert "Spark is gone" in told.value.reason
+    assert "Spark is gone" in raised.value.reason
 
 
 def test_a_worker_whose_jobs_fail_outside_of_spark_gives_up_with_the_reason(
@@ -46,9 +46,9 @@ def test_a_worker_whose_jobs_fail_outside_of_spark_gives_up_with_the_reason(
     with serve(replace(place, settings=QUICK), shop(), spark) as service:
         Client(service.server, "march", tmp_path).sell()
         wait_until(lambda: service.worker.error is not None)
-        with pytest.raises(WorkerGaveUp) as told:
+        with pytest.raises(WorkerGaveUp) as raised:
             service.check()
-    assert "the share is gone" in told.value.reason
+    assert "the share is gone" in raised.value.reason
 
 
 def test_a_service_whose_monitor_has_ended_fails_its_check(
@@ -62,7 +62,7 @@ def test_a_service_whose_monitor_has_ended_fails_its_check(
         service.check()
         Client(service.server, "march", tmp_path, deadline=0.1)
         wait_until(lambda: not service.watch.is_alive)
-        with pytest.raises(WorkerGaveUp) as told:
+        with pytest.raises(WorkerGaveUp) as raised:
             service.check()
-    assert "its monitor has died" in told.value.reason
-    assert "out of my mind" in told.value.reason
+    assert "its monitor has died" in raised.value.reason
+    assert "out of my mind" in raised.value.reason

@@ -92,9 +92,9 @@ def test_another_stream_is_not_taken_for_the_first(
         till.sell(1, (1, 7))
     followed(common, client, first)
 
-    with pytest.raises(StreamFailed) as told:
+    with pytest.raises(StreamFailed) as raised:
         followed(common, client, second)
-    assert isinstance(told.value.__cause__, ChunkConflict)
+    assert isinstance(raised.value.__cause__, ChunkConflict)
     common.server.cancel(client.run)
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_followed_is_refused_before_it_begins(
 def test_a_stream_of_another_kind_is_taken_like_one_of_files(
     common: PipelineService, common_place: Deployment, spark: Session, tmp_path: Path
 ) -> None:
-    """Rows of Spark's own clock, cut while they come."""
+    """Rows of Spark's own clock, with checkpoints while they arrive."""
     client = Client(common.server, "by the clock", tmp_path)
     client.items(1, (1, "tea"))
     ticking = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
@@ -184,9 +184,9 @@ def test_a_source_does_not_end_without_the_batch_that_a_stop_has_given_up(
     wait_until(lambda: bool(spark.sparkContext.statusTracker().getActiveStageIds()), BOUND)
     stopped.stop()
 
-    with pytest.raises(BatchAborted) as told:
+    with pytest.raises(BatchAborted) as raised:
         client.end()
-    assert (told.value.source, told.value.batch, told.value.chunk) == ("sales", 0, 1)
+    assert (raised.value.source, raised.value.batch, raised.value.chunk) == ("sales", 0, 1)
     with pytest.raises(BatchNotDelivered):
         ended_elsewhere(common_place, client.run)
     again = common.server.follow(client.run, "sales", till.stream(), checkpoint=checkpoint, every=9)
@@ -221,9 +221,9 @@ def test_a_batch_that_spark_has_planned_and_not_handed_over_is_not_left_out_eith
     offsets = till.checkpoint / "offsets"
     (offsets / "1").write_bytes((offsets / "0").read_bytes())
     again.stop()
-    with pytest.raises(BatchAborted) as told:
+    with pytest.raises(BatchAborted) as raised:
         common.server.end(client.run, "sales")
-    assert told.value.batch == 1
+    assert raised.value.batch == 1
     common.server.end(client.run, "sales", chunks=1)
     common.server.cancel(client.run)
 

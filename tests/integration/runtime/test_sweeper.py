@@ -1,4 +1,4 @@
-"""Sweeping: what nobody names goes, what somebody names stays, and the dead stay dead."""
+"""Orphans are removed, committed files are kept, and lost writers stay fenced."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def test_orphans_of_a_lost_writer_are_removed_and_committed_files_are_kept(
     place: Deployment, client: Client, alive: Lease
 ) -> None:
     named = files_of(place, client.id)
-    at_work, orphan = output(place, "alive", client.id), output(place, "dead", client.id)
+    at_work, orphan = output(place, "alive", client.id), output(place, "lost", client.id)
     assert sweep_once(place) == Swept(runs=0, files=1)
     assert not orphan.exists()
-    assert not Path(place.root, "batches", "dead").exists()
+    assert not Path(place.root, "batches", "lost").exists()
     assert at_work.exists()
     assert set(named) < set(files_of(place, client.id))
 
@@ -101,7 +101,7 @@ def test_the_checksum_of_a_file_stays_and_goes_with_it(
 ) -> None:
     named, orphan = (
         Path(place.root, files_of(place, client.id)[0]),
-        output(place, "dead", client.id),
+        output(place, "lost", client.id),
     )
     sums = [file.with_name(f".{file.name}.crc") for file in (named, orphan)]
     for checksum in sums:
@@ -251,7 +251,7 @@ def test_a_closed_run_needs_a_sweep(place: Deployment, client: Client) -> None:
 def test_a_lost_writer_needs_a_sweep_whether_or_not_files_of_it_are_kept(
     place: Deployment, client: Client, has_files: bool
 ) -> None:
-    left = output(place, "dead", client.id)
+    left = output(place, "lost", client.id)
     if not has_files:
         left.unlink()
     assert is_news(place)

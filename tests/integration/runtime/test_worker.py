@@ -251,19 +251,19 @@ def test_a_worker_that_does_not_own_a_task_any_more_fails_no_run_for_it(
 def test_a_worker_looks_for_tasks_again_after_any_error(
     place: Deployment, task_graph: TaskGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    troubles = [OSError("no space"), ZeroDivisionError()]
+    errors = [OSError("no space"), ZeroDivisionError()]
     processor = TaskGraph.processor
 
     def flaky(self: TaskGraph, task: str, factory: ProcessorFactory) -> object:
-        if troubles:
-            raise troubles.pop()
+        if errors:
+            raise errors.pop()
         return processor(self, task, factory)
 
     monkeypatch.setattr(TaskGraph, "processor", flaky)
     with working(place, task_graph) as worker:
         wait_until(lambda: set(worker.tasks) == set(task_graph.tasks))
         assert worker.error is None
-    assert not troubles
+    assert not errors
 
 
 def test_a_task_that_is_taken_while_the_worker_closes_is_given_back(

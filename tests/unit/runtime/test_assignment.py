@@ -74,12 +74,12 @@ def test_the_assignment_converges_evenly_in_any_order_of_moves(
     names = [f"t{number}" for number in range(tasks)]
     some = st.none() | st.lists(st.sampled_from(names or ["none"]), unique=True)
     able: Capabilities = {name: data.draw(some) for name in workers}
-    owners = st.none() | st.sampled_from([*workers, "dead"])
+    owners = st.none() | st.sampled_from([*workers, "lost"])
     holders = {name: data.draw(owners) for name in names}
-    dead = [task for task, holder in holders.items() if holder == "dead"]
+    lost = [task for task, holder in holders.items() if holder == "lost"]
     for turn in range(6):
         if turn == 1:
-            holders |= dict.fromkeys(dead)  # its leases have expired
+            holders |= dict.fromkeys(lost)  # its leases have expired
         for worker in data.draw(st.permutations(workers)):
             moves = decide(worker, able, holders)
             assert all(holders[task] is None for task in moves.take)

@@ -1,4 +1,4 @@
-"""Threads that carry things for somebody who may be interrupted."""
+"""Work on daemon threads, and interrupts."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from tidegate.runtime.ingestion.folder_run import ProgressListener, RunOptions, 
 from tidegate.store import RunFacts, RunInfo, RunState
 
 
-class Heard(ProgressListener):
-    """Remembers what it is told."""
+class Recorder(ProgressListener):
+    """Records what is reported."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -59,10 +59,10 @@ class Shelf:
         return self.had
 
     def facts(self, run: str) -> RunFacts:
-        raise AssertionError("nobody waits here")
+        raise AssertionError("nothing waits here")
 
     def wait(self, run: str, timeout: float) -> None:
-        raise AssertionError("nobody waits here")
+        raise AssertionError("nothing waits here")
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def data(tmp_path: Path) -> Path:
 
 
 def sent(server: Shelf, data: Path) -> list[str]:
-    told = Heard()
-    send(server, chunks_of(data, ["sales", "stores"]), RunOptions("march"), told)
-    return told.lines
+    listener = Recorder()
+    send(server, chunks_of(data, ["sales", "stores"]), RunOptions("march"), listener)
+    return listener.lines
 
 
 def test_a_source_without_chunks_is_named_and_closed(data: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results are written two at a time, and what takes long is told."""
+"""Results are written two at a time, with progress reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.runtime.ingestion.result_files import ResultFile, write_all
 BOUND = 60.0
 
 
-class Heard(ProgressListener):
+class Recorder(ProgressListener):
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.how_far: Callable[[], str] = str
@@ -29,13 +29,13 @@ class Heard(ProgressListener):
 
 
 def test_two_results_are_written_concurrently_and_reported_in_order() -> None:
-    heard, both = Heard(), Barrier(2)
+    recorder, both = Recorder(), Barrier(2)
 
     def write(_: ResultFile) -> None:
         both.wait(BOUND)
 
-    write_all(heard, {"best": 1, "bulk": 355_000, "most": 2, "rest": 0}, write)
-    assert heard.lines == [
+    write_all(recorder, {"best": 1, "bulk": 355_000, "most": 2, "rest": 0}, write)
+    assert recorder.lines == [
         "best: 1 row written",
         "bulk: 355,000 rows written",
         "most: 2 rows written",
@@ -44,15 +44,15 @@ def test_two_results_are_written_concurrently_and_reported_in_order() -> None:
 
 
 def test_the_progress_of_a_running_result_is_reported() -> None:
-    heard, told = Heard(), list[str]()
+    recorder, progress = Recorder(), list[str]()
 
     def write(file: ResultFile) -> None:
-        told.append(heard.how_far())
+        progress.append(recorder.how_far())
         file.received(12_340_000)
-        told.append(heard.how_far())
+        progress.append(recorder.how_far())
 
-    write_all(heard, {"bulk": 355_000}, write)
-    assert told == [
+    write_all(recorder, {"bulk": 355_000}, write)
+    assert progress == [
         "bulk: ordering 355,000 rows",
         "bulk: 12.3 MB of 355,000 rows received",
     ]
@@ -64,4 +64,4 @@ def test_what_is_wrong_with_one_result_is_raised() -> None:
             raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="disk is full"):
-        write_all(Heard(), {"best": 1, "bulk": 2}, write)
+        write_all(Recorder(), {"best": 1, "bulk": 2}, write)
