@@ -1,4 +1,4 @@
-"""A process and its group do not come together."""
+"""Errors of process groups: joining, messages, barriers, and the processes of a deployment."""
 
 from __future__ import annotations
 
@@ -7,90 +7,89 @@ from tidegate.errors.usage import UsageError
 
 
 class GroupError(TidegateError):
-    """A process and its group do not come together."""
+    """Base class of process group errors."""
 
 
 class InvalidGroupName(GroupError):
-    """A member, a barrier or a topic cannot be called this."""
+    """The name of a member, barrier or topic is not valid."""
 
     name: str
     most: int
-    message = "{name!r} cannot be a name in a group: use 1 to {most} bytes of printable text"
+    message = "{name!r} is not a valid name in a group: use 1 to {most} bytes of printable text"
 
 
 class InvalidAddress(GroupError):
-    """An address that is none."""
+    """A group address cannot be parsed."""
 
     address: str
-    message = "{address!r} is no address of a group; write tcp://HOST:PORT or unix:///PATH"
+    message = "{address!r} is not a group address; use tcp://HOST:PORT or unix:///PATH"
 
 
 class WeakSecret(GroupError):
-    """A secret that anybody could guess."""
+    """A group secret is too short."""
 
     length: int
     least: int
     message = (
-        "the group's secret has {length} bytes; use at least {least} that nobody can guess,"
-        " for instance those of tidegate.group.new_secret()"
+        "the group's secret has {length} bytes; use at least {least} random bytes,"
+        " for example from tidegate.group.new_secret()"
     )
 
 
 class NoSecret(GroupError):
-    """A group is to be joined by its address, and nobody said the secret."""
+    """A group address was given without its secret."""
 
     address: str
     variable: str
     message = (
-        "the group at {address} lets in only those who know its secret; give it in {variable}."
-        " It stands in group.json in the folder of the deployment that coordinates it"
+        "the group at {address} requires its secret; set {variable}."
+        " The secret is in group.json in the folder of the deployment that coordinates the group"
     )
 
 
 class UnboundedWait(GroupError):
-    """A timeout that bounds nothing."""
+    """A timeout is not a finite number of seconds."""
 
     phase: str
     seconds: float
     message = (
-        "{seconds} is no bound for {phase}: give a number of seconds, zero or more. Every wait has"
-        " an end"
+        "{seconds} is not a valid timeout for {phase}: use a finite number of seconds, zero or more"
     )
 
 
 class MalformedFrame(GroupError):
-    """Bytes that no member and no coordinator writes."""
+    """Received bytes are not a valid frame of the group protocol."""
 
     reason: str
-    message = "these bytes are not of a group: {reason}"
+    message = "malformed frame: {reason}"
 
 
 class CoordinatorUnreachable(GroupError):
-    """Nobody coordinates the group at this address, at the moment."""
+    """The coordinator of a group cannot be reached."""
 
     retryable = True
     address: str
     reason: str
     message = (
         "the coordinator of the group at {address} cannot be reached: {reason}."
-        " Members go on trying; start it if it is not meant to be down"
+        " Members keep retrying; start the coordinator if it is down"
     )
 
 
 class CoordinatorBroken(GroupError):
-    """A coordinator has ended by a fault of its own. `__cause__` is that."""
+    """A coordinator was stopped by an internal error, which is `__cause__`."""
 
     retryable = True
     address: str
     reason: str
     message = (
-        "the coordinator of the group at {address} has ended by a fault of its own: {reason}."
-        " Start another one there, which its members will find; please report the fault"
+        "the coordinator of the group at {address} was stopped by an internal error: {reason}."
+        " Start another one at this address, and its members reconnect; please report the error"
     )
 
 
 class NotAdmitted(GroupError):
-    """The coordinator, or whoever listens there, did not let this process in."""
+    """The process at the coordinator's address rejected this process, or is not trusted by it."""
 
     name: str
     address: str
@@ -99,69 +98,71 @@ class NotAdmitted(GroupError):
 
 
 class MemberReplaced(GroupError):
-    """Another process has joined under the same name; the younger one is the member."""
+    """Another process has joined under the same name; the newer one is the member."""
 
     name: str
     message = (
-        "another process has joined the group as {name!r}, so this one is no member any more."
-        " Give every process a name of its own"
+        "another process has joined the group as {name!r}, so this one is no longer a member."
+        " Give every process its own name"
     )
 
 
 class NameTaken(UsageError):
-    """A process was to be called what another one is called that lives."""
+    """A process name is in use by a running process."""
 
     name: str
     pid: int
     host: str
-    message = "{name} is here already (pid {pid} on {host}): choose another name"
+    message = "{name} is already running (pid {pid} on {host}): choose another name"
 
 
 class MembersMissing(GroupError):
-    """Not everybody who was awaited has joined."""
+    """Expected members have not joined in time."""
 
     retryable = True
     names: str
     seconds: float
     present: str
     message = (
-        "after {seconds:g} s the group still lacks {names}; here are: {present}."
-        " Look whether they were started, and with the same address and secret"
+        "{names} did not join the group within {seconds:g} s; present: {present}."
+        " Check that they were started with the same address and secret"
     )
 
 
 class ClusterIncomplete(GroupError):
-    """Not all processes of a deployment came to work."""
+    """Not all processes of a deployment became ready."""
 
     reason: str
     seconds: float
-    said: str
-    message = "not everybody is at work after {seconds:.0f} s: {reason}. Their logs say why\n{said}"
+    output: str
+    message = (
+        "not all processes are ready after {seconds:.0f} s: {reason}. See their logs\n{output}"
+    )
 
 
 class NotUp(GroupError):
-    """Nobody coordinates the processes of a deployment."""
+    """A deployment has no running coordinator."""
 
     folder: str
     message = (
-        "no group is coordinated in {folder}: `tidegate up` does that. A worker that was started"
-        " by hand without one is drained by Ctrl-C"
+        "no group is running in {folder}; start one with `tidegate up`. A worker that was started"
+        " manually without a group is drained by Ctrl-C"
     )
 
 
 class AlreadyUp(GroupError):
-    """Two processes were to coordinate one deployment."""
+    """A deployment is already coordinated by another process."""
 
     folder: str
     pid: str
     message = (
-        "{folder} is already run by `tidegate up` (pid {pid}). Add to it with `tidegate worker`,"
-        " or stop it first"
+        "{folder} is already served by `tidegate up` (pid {pid}). Add workers with"
+        " `tidegate worker`, or stop it first"
     )
 
 
 class NotAWorker(GroupError):
-    """Somebody was to be drained who has no tasks to hand over, or is not here."""
+    """The process to drain is not a worker, or is not running."""
 
     name: str
     what: str
@@ -170,34 +171,34 @@ class NotAWorker(GroupError):
 
 
 class UnknownMember(GroupError):
-    """A message was to go to somebody who is not here."""
+    """The recipient of a message is not a member."""
 
     name: str
     present: str
-    message = "there is no member {name!r} in the group; here are: {present}"
+    message = "there is no member {name!r} in the group; present: {present}"
 
 
 class MessageTooLarge(GroupError):
-    """More than one message may hold."""
+    """A message payload exceeds the limit."""
 
     topic: str
     size: int
     most: int
     message = (
-        "a message on {topic!r} has {size} bytes and may have {most}; the group carries hints."
-        " Put the data into a file or the database and send where it is"
+        "a message on {topic!r} has {size} bytes; the limit is {most}."
+        " Put the data into a file or the database and send its location"
     )
 
 
 class LeftTheGroup(GroupError):
-    """This process has left, or is about to."""
+    """This process has left the group, or is leaving."""
 
     name: str
     message = "{name!r} has left the group; join again to take part"
 
 
 class BarrierFailed(GroupError):
-    """A barrier did not give its caller all that was asked for."""
+    """A barrier did not satisfy all required phases."""
 
     barrier: str
     sentence: str
@@ -206,28 +207,28 @@ class BarrierFailed(GroupError):
 
 
 class BarrierRefused(GroupError):
-    """A call takes part in no round of its barrier; the round goes on without it."""
+    """A barrier call takes part in no round; the round continues without it."""
 
     barrier: str
     name: str
     reason: str
-    message = "{name!r} takes no part in barrier {barrier!r}: {reason}"
+    message = "{name!r} cannot take part in barrier {barrier!r}: {reason}"
 
 
 class NoAnswer(GroupError):
-    """The coordinator lives and says nothing about a barrier that should be over by its bounds."""
+    """The connected coordinator has not completed a barrier within its bounds."""
 
     retryable = True
     barrier: str
     seconds: float
     message = (
-        "the coordinator has not said within {seconds:g} s what came of barrier {barrier!r},"
-        " which is longer than its phases may take together"
+        "the coordinator has not completed barrier {barrier!r} within {seconds:g} s,"
+        " which is longer than all its phases may take together"
     )
 
 
 class InboundIncomplete(GroupError):
-    """All have met, and what was sent to this process before that has not arrived."""
+    """A barrier is complete, but messages sent to this process before it have not arrived."""
 
     retryable = True
     barrier: str

@@ -1,4 +1,4 @@
-"""The process group: who is here, messages between them, and barriers that say how they ended.
+"""Process groups: live membership, messages between members, and phased barriers.
 
     with Coordinator("tcp://127.0.0.1:7001", secret=secret):      # in one process
         …
@@ -7,17 +7,19 @@
     group.processing_fence("before the switch").raise_for_status()
     group.drain()
 
-A coordinator keeps the members. A member has two connections to it: messages travel on one, and on
-the other everything that must not wait for them. A barrier is a round of the coordinator
-(`round.py` has its rules): its members are fixed at the first arrival, every caller says what it
-requires, and everybody gets one completion with a status for each phase.
+The coordinator keeps the member table. A member has two connections to it: one for messages and
+one for control frames, which never queue behind messages. A barrier call takes part in a round
+(rules in `round.py`): its members are fixed at the first arrival, each caller declares what it
+requires, and each caller gets one completion with a status per phase.
 
-- `verdicts` are the words, `wire` the bytes, `round` the rules of one round: values and decisions.
-- `rounds`, `roster` and `coordination` are what a coordinator knows; `coordinator` is its thread.
-- `handlers`, `intake`, `boots`, `session` and `membership` are what a member knows; `group` is what
-  a process uses.
+- `status`, `wire` and `round` are values and pure decisions: results, frames, one barrier round.
+- `rounds`, `member_table` and `coordinator_state` are the coordinator's state; `coordinator` is
+  its thread.
+- `handlers`, `inbound`, `boot_ids`, `session` and `membership` are the member's side; `group` is
+  the public handle.
 
-The group is who is here, not what has happened: nothing may depend on a message having arrived.
+The group is the set of live processes, not a record of what happened: messages are hints, and
+nothing may depend on a message having arrived.
 """
 
 from tidegate.group.authentication import new_secret

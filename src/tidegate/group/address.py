@@ -1,4 +1,4 @@
-"""Where a coordinator listens: `tcp://HOST:PORT` or `unix:///PATH`."""
+"""The address of a coordinator: `tcp://HOST:PORT` or `unix:///PATH`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from tidegate.errors import InvalidAddress
 
 BACKLOG = 4096
-"""Connections that the system keeps until they are accepted; it may allow fewer."""
+"""Length of the accept queue; the system may allow fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place to listen at or to connect to; port 0 lets the system choose one."""
+    """An address to listen on or connect to; with port 0 the system chooses one."""
 
     host: str = ""
     port: int = 0
@@ -26,7 +26,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From how users write it.
+        """Parse an address URL; raises `InvalidAddress`.
 
         >>> Address.parse("tcp://127.0.0.1:7001").port
         7001
@@ -47,11 +47,11 @@ class Address:
         return f"unix://{self.path}" if self.path else f"tcp://{host}:{self.port}"
 
     def listen(self) -> socket.socket:
-        """A listening socket. A Unix socket that nobody listens at any more is taken over."""
+        """Open a listening socket. A stale Unix socket, without a listener, is replaced."""
         if not self.path:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             return socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
-        self._take_over()
+        self._remove_stale_socket()
         listener = socket.socket(socket.AF_UNIX)
         try:
             listener.bind(self.path)
@@ -63,7 +63,7 @@ class Address:
         return listener
 
     def connect(self, timeout: float) -> socket.socket:
-        """A connection to whoever listens there."""
+        """Connect to the listener at this address."""
         if not self.path:
             connection = socket.create_connection((self.host, self.port), timeout)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -78,22 +78,22 @@ class Address:
         return connection
 
     def of(self, listener: socket.socket) -> Address:
-        """Where a listener of this address is reached, its chosen port included."""
+        """The address of a listener, with the port that the system chose."""
         return self if self.path else Address(self.host, listener.getsockname()[1])
 
     def clear(self) -> None:
-        """Remove what listening has left behind."""
+        """Remove the Unix socket file."""
         if self.path:
             with suppress(FileNotFoundError):
                 Path(self.path).unlink()
 
-    def _take_over(self) -> None:
+    def _remove_stale_socket(self) -> None:
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(Path(self.path).stat().st_mode):
-                return  # binding there will say what is wrong
+                return  # bind reports the error
             try:
                 self.connect(1.0).close()
             except ConnectionRefusedError:
                 Path(self.path).unlink()
             except OSError:
-                return  # somebody listens there who is too busy
+                return  # a listener exists and its backlog is full

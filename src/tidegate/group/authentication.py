@@ -1,8 +1,8 @@
-"""How both sides of a connection show that they know the group's secret without saying it.
+"""Mutual authentication by HMAC: both sides prove that they know the secret without sending it.
 
-The coordinator sends a nonce; the member answers with a nonce of its own and an HMAC over the first
-one and everything it says of itself; the coordinator's HMAC covers both nonces. Nothing that was
-heard on the wire once can be used again.
+The coordinator sends a nonce. The member answers with a nonce of its own and an HMAC over the
+coordinator's nonce and all fields of its `Hello`; the coordinator's HMAC covers both nonces. A
+recorded exchange cannot be replayed.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from dataclasses import replace
 from tidegate.errors import WeakSecret
 from tidegate.group.wire import NONCE, PROOF, Challenge, Hello
 
-LEAST_SECRET = 16
+MIN_SECRET = 16
 """Bytes."""
 
 
 def new_secret() -> bytes:
-    """A secret for a group, to be given to each of its processes."""
+    """A random secret for a group, to be passed to each of its processes."""
     return os.urandom(32).hex().encode()
 
 
 def checked_secret(secret: bytes) -> bytes:
-    """The same, if it is long enough to be one."""
-    if len(secret) < LEAST_SECRET:
-        raise WeakSecret(len(secret), LEAST_SECRET)
+    """The secret, if it is long enough; else raises `WeakSecret`."""
+    if len(secret) < MIN_SECRET:
+        raise WeakSecret(len(secret), MIN_SECRET)
     return secret
 
 
 def challenge() -> Challenge:
-    """A new one for each connection."""
+    """A fresh challenge, one per connection."""
     return Challenge(os.urandom(NONCE))
 
 
-def prove(secret: bytes, asked: Challenge, hello: Hello) -> Hello:
-    """The same words with their proof."""
-    return replace(hello, proof=_member_proof(secret, asked, hello))
+def prove(secret: bytes, challenge: Challenge, hello: Hello) -> Hello:
+    """The hello with the member's proof."""
+    return replace(hello, proof=_member_proof(secret, challenge, hello))
 
 
-def is_proven(secret: bytes, asked: Challenge, hello: Hello) -> bool:
-    """Whether a member knows the secret."""
-    return hmac.compare_digest(hello.proof, _member_proof(secret, asked, hello))
+def is_proven(secret: bytes, challenge: Challenge, hello: Hello) -> bool:
+    """Whether the proof in the hello shows knowledge of the secret."""
+    return hmac.compare_digest(hello.proof, _member_proof(secret, challenge, hello))
 
 
-def coordinator_proof(secret: bytes, asked: Challenge, hello: Hello) -> bytes:
-    """That the coordinator knows it too."""
-    return hmac.digest(secret, b"tidegate coordinator" + asked.nonce + hello.nonce, "sha256")
+def coordinator_proof(secret: bytes, challenge: Challenge, hello: Hello) -> bytes:
+    """The proof that the coordinator knows the secret."""
+    return hmac.digest(secret, b"tidegate coordinator" + challenge.nonce + hello.nonce, "sha256")
 
 
-def _member_proof(secret: bytes, asked: Challenge, hello: Hello) -> bytes:
+def _member_proof(secret: bytes, challenge: Challenge, hello: Hello) -> bytes:
     claims = replace(hello, proof=bytes(PROOF)).pack()
-    return hmac.digest(secret, b"tidegate member" + asked.nonce + claims, "sha256")
+    return hmac.digest(secret, b"tidegate member" + challenge.nonce + claims, "sha256")

@@ -1,4 +1,4 @@
-"""How far the members of a group may fall behind in taking their messages."""
+"""Backpressure: message reading stops while a member has too many undelivered bytes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterable
 
 from tidegate.group.connection import Connection
 
-CLOGGED = 8 << 20
-"""Bytes that a member has not taken at which nobody sends messages until it has taken half."""
-HOLDING = 10.0
-"""Seconds for which it may hold everybody up that way: far less than a sender waits."""
+MAX_BACKLOG = 8 << 20
+"""Undelivered bytes of one member at which all senders wait until it has received half of them."""
+MAX_BLOCKED = 10.0
+"""Seconds for which one member may block all senders: far less than a sender's write timeout."""
 
 
 class FlowControl:
-    """Who holds messages up, and since when.
+    """Tracks the connections whose backlog blocks all senders, and since when.
 
-    Taking a little now and then does not help: whoever is clogged has `bound` seconds to take half.
+    A blocked member has `bound` seconds to receive half of its backlog; slower progress does not
+    extend that.
     """
 
     def __init__(self, bound: float) -> None:
@@ -23,31 +24,31 @@ class FlowControl:
         self._since: dict[Connection, float] = {}
 
     @property
-    def is_free(self) -> bool:
-        """Whether nobody does."""
+    def is_open(self) -> bool:
+        """Whether no connection is blocked."""
         return not self._since
 
     @property
-    def clogged(self) -> Iterable[Connection]:
-        """Those who do."""
+    def blocked(self) -> Iterable[Connection]:
+        """The blocked connections."""
         return tuple(self._since)
 
-    def weigh(self, connection: Connection, now: float) -> None:
-        """A member was sent something, or has taken something."""
-        kept = len(connection.backlog)
-        if kept > CLOGGED:
+    def update(self, connection: Connection, now: float) -> None:
+        """Re-evaluate a connection after its backlog has changed."""
+        backlog = len(connection.backlog)
+        if backlog > MAX_BACKLOG:
             self._since.setdefault(connection, now)
-        elif kept < CLOGGED // 2:
+        elif backlog < MAX_BACKLOG // 2:
             self.forget(connection)
 
     def forget(self, connection: Connection) -> None:
-        """It takes its messages, or nothing any more."""
+        """The connection is no longer blocked, or is closed."""
         self._since.pop(connection, None)
 
-    def late(self, now: float) -> Iterable[Connection]:
-        """Those who were given enough time."""
-        return [it for it, since in self._since.items() if now - since > self._bound]
+    def expired(self, now: float) -> Iterable[Connection]:
+        """Connections that have been blocked for longer than the bound."""
+        return [blocked for blocked, since in self._since.items() if now - since > self._bound]
 
-    def forgive(self, now: float) -> None:
-        """It was this side that did not write."""
+    def reset(self, now: float) -> None:
+        """Restart all bounds, after this process itself was suspended."""
         self._since = dict.fromkeys(self._since, now)

@@ -1,9 +1,9 @@
-"""The lives of a process in its group: a boot id says which process it is, and which of its lives.
+"""Boot ids: which process a member is, and which of its attempts to join.
 
-    12 random bytes of the process, u32: twice the number of the attempt, plus 1 if it comes back
+    12 random bytes of the process, u32: twice the number of the attempt, plus 1 for a rejoin
 
-A process that has lost its membership comes back by itself; it must not push out the process that
-was started in its place meanwhile, while one that was just started takes the place over.
+A process that has lost its membership rejoins by itself. A rejoin must not replace a process that
+was started under the same name meanwhile, while a newly started process does replace the old one.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ _WRAP = 1 << 31
 
 
 class BootIds:
-    """Makes the boot ids of one process."""
+    """Generates the boot ids of one process."""
 
     def __init__(self) -> None:
         self._process = os.urandom(12)
         self._attempts = 0
 
-    def next(self, *, is_again: bool) -> bytes:
-        """For an attempt to join; `is_again` if this process was a member before."""
+    def next(self, *, is_rejoin: bool) -> bytes:
+        """The id of an attempt to join; `is_rejoin` if this process was a member before."""
         self._attempts += 1
-        return _BOOT.pack(self._process, self._attempts % _WRAP * 2 + is_again)
+        return _BOOT.pack(self._process, self._attempts % _WRAP * 2 + is_rejoin)
 
 
-def gives_way(boot: bytes, present: bytes) -> bool:
-    """Whether somebody who wants to come back finds another process in its place.
+def is_superseded(boot: bytes, present: bytes) -> bool:
+    """Whether a process that rejoins finds another process under its name.
 
     >>> old, new = BootIds(), BootIds()
-    >>> gives_way(old.next(is_again=True), new.next(is_again=False))
+    >>> is_superseded(old.next(is_rejoin=True), new.next(is_rejoin=False))
     True
-    >>> gives_way(old.next(is_again=True), old.next(is_again=True))
+    >>> is_superseded(old.next(is_rejoin=True), old.next(is_rejoin=True))
     False
     """
     process, number = _BOOT.unpack(boot)

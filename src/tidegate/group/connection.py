@@ -1,4 +1,4 @@
-"""One connection of a coordinator: reads what is there, writes what the other side takes."""
+"""One non-blocking connection of a coordinator, with a backlog of unsent bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.group.wire import ChannelKind, Frame, Hello
 
 
 class Connection:
-    """A socket that never blocks, with what could not be written yet."""
+    """A non-blocking socket and the bytes that could not be written yet."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         sock.setblocking(False)
@@ -23,27 +23,27 @@ class Connection:
         self._socket = sock
         self.peer = peer
         self.host = peer.rpartition(":")[0]
-        """The address it comes from, without the port."""
+        """The remote address without the port."""
         self.opened_at = monotonic()
         self.challenge = challenge()
         self.frames = Frames(only=Hello)
-        self.who: Identity | None = None
+        self.identity: Identity | None = None
         self.channel = ChannelKind.CONTROL
         self.backlog = bytearray()
         self.is_broken = False
-        self._is_deaf = False
-        """Whether the other side takes nothing any more; what it has said can still be read."""
+        self._is_write_closed = False
+        """Whether writing has failed; received bytes can still be read."""
 
     def fileno(self) -> int:
         """For a selector."""
         return self._socket.fileno()
 
-    def admit(self, who: Identity, channel: ChannelKind) -> None:
-        """Its owner has proven to know the secret."""
-        self.who, self.channel, self.frames.only = who, channel, None
+    def admit(self, identity: Identity, channel: ChannelKind) -> None:
+        """The peer has authenticated: accept all frames from it."""
+        self.identity, self.channel, self.frames.only = identity, channel, None
 
     def read(self) -> Iterator[Frame]:
-        """The frames that are there; `is_broken` when there will be no more."""
+        """The frames received so far; sets `is_broken` at the end of the stream."""
         try:
             data = self._socket.recv(READ_SIZE)
         except BlockingIOError:
@@ -56,33 +56,33 @@ class Connection:
             self.is_broken = True
 
     def write(self, frame: Frame) -> None:
-        """Send what the other side takes now and keep the rest."""
+        """Send what the socket accepts now and keep the rest in the backlog."""
         data = frame.pack()
         if self.backlog:
             self.backlog += data
             return
-        taken = self._send(data)
-        if taken < len(data):
-            self.backlog += data[taken:]
+        sent = self._send(data)
+        if sent < len(data):
+            self.backlog += data[sent:]
 
     def flush(self) -> None:
-        """Send more of what was kept."""
+        """Send more of the backlog."""
         del self.backlog[: self._send(self.backlog)]
 
     def close(self) -> None:
-        """Close the socket; what was not taken is lost."""
+        """Close the socket; the backlog is lost."""
         self.is_broken = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         self._socket.close()
 
     def _send(self, data: bytes | bytearray) -> int:
-        if self.is_broken or self._is_deaf:
+        if self.is_broken or self._is_write_closed:
             return len(data)
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
         except OSError:
-            self._is_deaf = True
+            self._is_write_closed = True
             return len(data)

@@ -1,13 +1,13 @@
-"""The coordinator of a group: one thread that talks to every member.
+"""The coordinator of a group: one thread that serves every member.
 
-It accepts connections, lets in those who prove to know the secret, hands what members say to
-`Coordination` and writes what that answers. A member has two connections: messages may pile up on
-one while acknowledgements and verdicts travel on the other. Whoever takes its messages too slowly
-holds up those who send, never those who acknowledge, and not for long: then it is lost like a
-silent one.
+It accepts and authenticates connections, passes frames to `CoordinatorState` and writes the frames
+that it returns. A member has two connections: messages may queue up on one while acknowledgements
+and completions travel on the other. A member that reads its messages too slowly blocks senders,
+never acknowledgements, and for a bounded time: then it is removed like a silent one.
 
-Nobody outside can end it: garbage costs its sender the connection, silence its membership. A fault
-of its own ends it, with the open rounds completed as by a stop, and `check` tells of it.
+No peer can stop the coordinator: a malformed frame closes its connection, silence ends its
+membership. An internal error stops it, with the open rounds completed as by a stop; `check`
+raises it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Self
 from tidegate.errors import CoordinatorBroken, CoordinatorUnreachable, MalformedFrame
 from tidegate.group.address import Address
 from tidegate.group.authentication import checked_secret, coordinator_proof, is_proven
-from tidegate.group.backpressure import HOLDING, FlowControl
-from tidegate.group.boot_ids import gives_way
+from tidegate.group.backpressure import MAX_BLOCKED, FlowControl
+from tidegate.group.boot_ids import is_superseded
 from tidegate.group.connection import Connection
 from tidegate.group.coordinator_state import CoordinatorState
 from tidegate.group.listener import Listener
-from tidegate.group.log_events import Repeated, log, tell
-from tidegate.group.member_table import Entry, instance_of
+from tidegate.group.log_events import RateLimitedLog, log, log_event
+from tidegate.group.member_table import MemberEntry, instance_of
 from tidegate.group.round import Identity
 from tidegate.group.status import Failure, Member, Timeouts
 from tidegate.group.unauthenticated import UnauthenticatedConnections
@@ -40,29 +40,29 @@ from tidegate.group.wire import (
     Heartbeat,
     Hello,
     Leave,
-    Reason,
+    RejectReason,
     Welcome,
 )
 
 HEARTBEAT = 1.0
 """Seconds between two heartbeats."""
 SILENCE = 10.0
-"""Seconds without a word after which a member is lost."""
-ADMISSION = 5.0
-"""Seconds in which a connection must become a member's."""
-ACCEPTED_AT_ONCE = 64
+"""Seconds without a frame after which a member is lost."""
+ADMISSION_TIMEOUT = 5.0
+"""Seconds in which a connection must authenticate and join."""
+ACCEPT_BATCH = 64
 """Connections that are accepted before members are served again."""
-MOST_CONTROL = 4 << 20
-"""Bytes of control that a member may leave untaken before it is lost."""
-JOIN_BOUND = 10.0
+MAX_CONTROL_BACKLOG = 4 << 20
+"""Bytes of unread control frames after which a member is lost."""
+CLOSE_TIMEOUT = 10.0
 
 
 class Coordinator:
-    """Coordinates a group from a thread of its own until it is closed.
+    """Coordinates a group on its own thread until it is closed.
 
-    `silence` is how long a member may say nothing, frozen or cut off, before it counts as lost; a
-    member that dies is lost as soon as the system closes its connections. `admission` is how long a
-    stranger may take to prove itself.
+    `silence` is how long a member may send nothing, frozen or partitioned, before it counts as
+    lost; a member whose process ends is lost as soon as the system closes its connections.
+    `admission` bounds the authentication of a connection.
     """
 
     def __init__(
@@ -73,41 +73,41 @@ class Coordinator:
         timeouts: Timeouts | None = None,
         heartbeat: float = HEARTBEAT,
         silence: float = SILENCE,
-        admission: float = ADMISSION,
+        admission: float = ADMISSION_TIMEOUT,
     ) -> None:
         self._secret = checked_secret(secret)
         self._heartbeat, self._silence, self._admission = heartbeat, silence, admission
-        wanted = Address.parse(address)
+        requested = Address.parse(address)
         try:
-            self._door = Listener(wanted)
-        except OSError as trouble:
-            raise CoordinatorUnreachable(address, f"cannot listen there: {trouble}") from trouble
+            self._listener = Listener(requested)
+        except OSError as error:
+            raise CoordinatorUnreachable(address, f"cannot listen there: {error}") from error
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
-        self._group = CoordinatorState(self._write, timeouts or Timeouts())
-        self._strangers = UnauthenticatedConnections()
-        self._halves: dict[Identity, tuple[Connection, Hello]] = {}
+        self._state = CoordinatorState(self._write, timeouts or Timeouts())
+        self._unauthenticated = UnauthenticatedConnections()
+        self._half_open: dict[Identity, tuple[Connection, Hello]] = {}
         self._channels: dict[Identity, dict[ChannelKind, Connection]] = {}
-        self._flow = FlowControl(min(silence, HOLDING))
-        self._repeated = Repeated()
-        self._overfull: set[Connection] = set()
+        self._flow_control = FlowControl(min(silence, MAX_BLOCKED))
+        self._rate_limited_log = RateLimitedLog()
+        self._over_limit: set[Connection] = set()
         self._reads_messages = True
-        self._beaten_at = self._looked_at = monotonic()
+        self._last_heartbeat_at = self._last_timer_at = monotonic()
         self._stopping = Event()
-        self._fault: BaseException | None = None
-        """What has ended the thread, if anything but closing did."""
+        self._failure: BaseException | None = None
+        """The error that has ended the thread, if it was not closed."""
         self._thread = Thread(target=self._run, name=f"coordinator {self.address}", daemon=True)
         self._thread.start()
 
     @property
     def address(self) -> str:
-        """Where members reach it, the port included that the system chose."""
-        return str(self._door.address)
+        """The address for members, with the port that the system chose."""
+        return str(self._listener.address)
 
     def check(self) -> None:
-        """Raise `CoordinatorBroken` if a fault of its own has ended it."""
-        if self._fault is not None:
-            raise CoordinatorBroken(self.address, repr(self._fault)) from self._fault
+        """Raise `CoordinatorBroken` if an internal error has stopped it."""
+        if self._failure is not None:
+            raise CoordinatorBroken(self.address, repr(self._failure)) from self._failure
 
     def __enter__(self) -> Self:
         return self
@@ -116,227 +116,230 @@ class Coordinator:
         self.close()
 
     def close(self) -> None:
-        """Complete every open round with *coordinator stop*, say goodbye, and go."""
+        """Complete every open round with *coordinator stop*, notify the members, and stop."""
         self._stopping.set()
         with suppress(OSError):
             self._waker.send(b"\0")
-        self._thread.join(JOIN_BOUND)
+        self._thread.join(CLOSE_TIMEOUT)
         if self._thread.is_alive():
-            log.warning("the coordinator at %s does not end", self.address)
+            log.warning("coordinator thread at %s has not stopped within %g s", self.address,
+                        CLOSE_TIMEOUT)  # fmt: skip
 
     # --- the loop ---
 
     def _run(self) -> None:
         try:
-            self._door.open(self._selector)
+            self._listener.open(self._selector)
             self._selector.register(self._woken, selectors.EVENT_READ)
             while not self._stopping.is_set():
-                self._turn()
-        except BaseException as fault:  # noqa: BLE001  a dead thread must never look alive
-            self._break(fault)
+                self._run_once()
+        except BaseException as error:  # noqa: BLE001  the failure is reported by `check`
+            self._record_failure(error)
         try:
-            self._say_goodbye()
-        except Exception:  # noqa: BLE001  it has a fault; that it closes says as much
-            log.exception("the coordinator at %s could not complete every round", self.address)
+            self._complete_and_send_goodbye()
+        except Exception:  # noqa: BLE001  connections are closed in any case
+            log.exception("coordinator at %s could not complete every round", self.address)
         finally:
             self._close_everything()
 
-    def _break(self, fault: BaseException) -> None:
-        self._fault = fault
-        facts = {"address": self.address, "why": repr(fault)}
-        log.critical("the coordinator at %s has ended: %r", self.address, fault, exc_info=True,
+    def _record_failure(self, error: BaseException) -> None:
+        self._failure = error
+        facts = {"address": self.address, "why": repr(error)}
+        log.critical("coordinator at %s failed: %r", self.address, error, exc_info=True,
                      extra={"event": "coordinator.broken", "facts": facts})  # fmt: skip
 
-    def _turn(self) -> None:
-        due = self._look_after(monotonic())
+    def _run_once(self) -> None:
+        due = self._run_timers(monotonic())
         ready = self._selector.select(max(0.0, due - monotonic()))
         for key, events in ready:
             if isinstance(key.data, Connection):
                 self._serve(key.data, events)
-        if any(key.data is self._door for key, _ in ready):
-            self._accept_some()  # last: a proof that has arrived counts before room is made
-        self._bury()
+        if any(key.data is self._listener for key, _ in ready):
+            self._accept()  # last: proofs that have arrived are checked before any eviction
+        self._remove_over_limit()
 
     def _serve(self, connection: Connection, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             connection.flush()
-            self._watch(connection)
+            self._update_interest(connection)
         if events & selectors.EVENT_READ:
-            self._hear(connection)
+            self._read(connection)
 
-    def _hear(self, connection: Connection) -> None:
+    def _read(self, connection: Connection) -> None:
         try:
             for frame in connection.read():
-                if connection.who is None:
+                if connection.identity is None:
                     self._admit(connection, frame)
                 elif isinstance(frame, Leave):
-                    self._part(connection.who, Failure.PEER_DRAINING, None)
+                    self._remove_member(connection.identity, Failure.PEER_DRAINING, None)
                 else:
-                    self._group.receive(connection.who, frame, monotonic())
-        except MalformedFrame as garbage:
-            self._expel(connection, garbage)
+                    self._state.receive(connection.identity, frame, monotonic())
+        except MalformedFrame as malformed:
+            self._reject_malformed(connection, malformed)
         if connection.is_broken:
-            self._forget(connection)
+            self._connection_closed(connection)
 
-    def _look_after(self, now: float) -> float:
-        """Keep time: rounds, heartbeats, the silent and the strangers."""
-        if now - self._looked_at > self._silence / 2:
-            for entry in self._group.roster:  # it was this side that did not listen
-                entry.heard_at = now
-            self._flow.forgive(now)
-        self._looked_at = now
-        if now - self._beaten_at >= self._heartbeat:
-            self._beaten_at = now
-            self._beat(now)
-        dues = (self._group.tick(now), self._door.look(self._selector, now))
-        next_beat = self._beaten_at + self._heartbeat
-        return min([next_beat, *(due for due in dues if due is not None)])
+    def _run_timers(self, now: float) -> float:
+        """Expire rounds, heartbeats and admissions; the time of the next check."""
+        if now - self._last_timer_at > self._silence / 2:
+            for entry in self._state.members:  # this process was suspended, not the members
+                entry.last_seen_at = now
+            self._flow_control.reset(now)
+        self._last_timer_at = now
+        if now - self._last_heartbeat_at >= self._heartbeat:
+            self._last_heartbeat_at = now
+            self._send_heartbeats(now)
+        dues = (self._state.tick(now), self._listener.reopen_if_due(self._selector, now))
+        next_heartbeat = self._last_heartbeat_at + self._heartbeat
+        return min([next_heartbeat, *(due for due in dues if due is not None)])
 
-    def _beat(self, now: float) -> None:
-        for entry in self._group.roster:
-            if now - entry.heard_at > self._silence:
-                self._part(entry.identity, Failure.PEER_LOST, Reason.SILENT)
+    def _send_heartbeats(self, now: float) -> None:
+        for entry in self._state.members:
+            if now - entry.last_seen_at > self._silence:
+                self._remove_member(entry.identity, Failure.PEER_LOST, RejectReason.SILENT)
             else:
                 self._write(entry.identity, ChannelKind.CONTROL, Heartbeat())
-        for clogged in self._flow.late(now):
-            self._give_up(clogged)
-        halves = [connection for connection, _ in self._halves.values()]
-        for stranger in (*self._strangers, *halves):
-            if now - stranger.opened_at > self._admission:
-                self._turn_away(stranger, Reason.NOT_PROVEN)
+        for blocked in self._flow_control.expired(now):
+            self._remove_slow(blocked)
+        halves = [connection for connection, _ in self._half_open.values()]
+        for connection in (*self._unauthenticated, *halves):
+            if now - connection.opened_at > self._admission:
+                self._reject(connection, RejectReason.NOT_PROVEN)
 
-    def _bury(self) -> None:
-        """Let go of members that leave too much of what they are told untaken."""
-        while self._overfull:
-            self._give_up(self._overfull.pop())
+    def _remove_over_limit(self) -> None:
+        """Remove members with too many unread control frames."""
+        while self._over_limit:
+            self._remove_slow(self._over_limit.pop())
 
-    def _give_up(self, connection: Connection) -> None:
-        if connection.who is not None and connection.who in self._channels:
-            kind, untaken = connection.channel.name.lower(), len(connection.backlog)
-            tell("member.too_slow", logging.WARNING, member=self._name_of(connection),
-                 channel=kind, untaken=untaken)  # fmt: skip
-            self._part(connection.who, Failure.PEER_LOST, Reason.TOO_SLOW)
+    def _remove_slow(self, connection: Connection) -> None:
+        if connection.identity is not None and connection.identity in self._channels:
+            kind, backlog = connection.channel.name.lower(), len(connection.backlog)
+            log_event("member.too_slow", logging.WARNING, member=self._describe(connection),
+                      channel=kind, backlog=backlog)  # fmt: skip
+            self._remove_member(connection.identity, Failure.PEER_LOST, RejectReason.TOO_SLOW)
 
-    # --- who comes and goes ---
+    # --- admission and removal ---
 
-    def _accept_some(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            connection = self._door.accept(self._selector, monotonic())
+    def _accept(self) -> None:
+        for _ in range(ACCEPT_BATCH):
+            connection = self._listener.accept(self._selector, monotonic())
             if connection is None:
                 return
             self._challenge(connection)
 
     def _challenge(self, connection: Connection) -> None:
-        """Ask for a proof; above the bound another connection without one is evicted."""
-        evicted = self._strangers.add(connection)
+        """Send a challenge; above the bound another unauthenticated connection is evicted."""
+        evicted = self._unauthenticated.add(connection)
         self._selector.register(connection, selectors.EVENT_READ, connection)
         connection.write(connection.challenge)
         if evicted is not None:
-            self._repeated.tell("strangers.evicted", peer=evicted.peer)
+            self._rate_limited_log.warn("connection.evicted", peer=evicted.peer)
             self._drop(evicted)
 
     def _admit(self, connection: Connection, hello: Frame) -> None:
         assert isinstance(hello, Hello)
-        reason = self._why_not(connection, hello)
+        reason = self._reject_reason(connection, hello)
         if reason is not None:
-            self._turn_away(connection, reason)
+            self._reject(connection, reason)
             return
-        who = Identity(instance_of(hello.name), hello.boot)
-        connection.admit(who, hello.channel)
-        self._strangers.discard(connection)
+        identity = Identity(instance_of(hello.name), hello.boot)
+        connection.admit(identity, hello.channel)
+        self._unauthenticated.discard(connection)
         proof = coordinator_proof(self._secret, connection.challenge, hello)
         connection.write(Welcome(proof, self._heartbeat, self._silence))
         if hello.channel is ChannelKind.CONTROL:
-            self._halves[who] = connection, hello
+            self._half_open[identity] = connection, hello
         else:
-            self._join(who, connection)
+            self._join(identity, connection)
 
-    def _why_not(self, connection: Connection, hello: Hello) -> Reason | None:
+    def _reject_reason(self, connection: Connection, hello: Hello) -> RejectReason | None:
         if not is_proven(self._secret, connection.challenge, hello):
-            return Reason.NOT_PROVEN
-        who = Identity(instance_of(hello.name), hello.boot)
-        other = self._group.roster.by_instance(who.instance)
+            return RejectReason.NOT_PROVEN
+        identity = Identity(instance_of(hello.name), hello.boot)
+        other = self._state.members.by_instance(identity.instance)
         if other is not None and other.member.name != hello.name:
-            return Reason.NAME_TAKEN
-        if other is not None and gives_way(hello.boot, other.member.boot):
-            return Reason.REPLACED
+            return RejectReason.NAME_TAKEN
+        if other is not None and is_superseded(hello.boot, other.member.boot):
+            return RejectReason.REPLACED
         if hello.channel is ChannelKind.CONTROL:
-            return Reason.NAME_TAKEN if who in self._halves or who in self._channels else None
-        return None if who in self._halves else Reason.NOT_A_MEMBER
+            is_open = identity in self._half_open or identity in self._channels
+            return RejectReason.NAME_TAKEN if is_open else None
+        return None if identity in self._half_open else RejectReason.NOT_A_MEMBER
 
-    def _join(self, who: Identity, messages: Connection) -> None:
-        control, hello = self._halves.pop(who)
-        old = self._group.roster.by_instance(who.instance)
-        if old is not None:
-            self._part(old.identity, Failure.PEER_LOST, Reason.REPLACED)
-        self._channels[who] = {ChannelKind.CONTROL: control, ChannelKind.MESSAGES: messages}
-        member = Member(hello.name, who.instance, who.boot, hello.host, hello.pid)
-        self._group.join(Entry(member, heard_at=monotonic()), monotonic())
-        self._watch(messages)
+    def _join(self, identity: Identity, messages: Connection) -> None:
+        control, hello = self._half_open.pop(identity)
+        previous = self._state.members.by_instance(identity.instance)
+        if previous is not None:
+            self._remove_member(previous.identity, Failure.PEER_LOST, RejectReason.REPLACED)
+        self._channels[identity] = {ChannelKind.CONTROL: control, ChannelKind.MESSAGES: messages}
+        member = Member(hello.name, identity.instance, identity.boot, hello.host, hello.pid)
+        self._state.join(MemberEntry(member, last_seen_at=monotonic()), monotonic())
+        self._update_interest(messages)
 
-    def _part(self, who: Identity, failure: Failure, reason: Reason | None) -> None:
-        """A member goes: the rounds hear of it, then its connections are closed."""
-        self._group.part(who, failure, monotonic())
-        channels = self._channels.pop(who, {})
+    def _remove_member(
+        self, identity: Identity, failure: Failure, reason: RejectReason | None
+    ) -> None:
+        """Remove a member from the group and its rounds, then close its connections."""
+        self._state.remove_member(identity, failure, monotonic())
+        channels = self._channels.pop(identity, {})
         if reason is not None and channels:
             channels[ChannelKind.CONTROL].write(Goodbye(reason))
         for connection in channels.values():
             self._drop(connection)
 
-    def _expel(self, connection: Connection, garbage: MalformedFrame) -> None:
-        entry = self._group.roster.get(connection.who) if connection.who else None
-        named = str(entry.seen(monotonic())) if entry else f"a stranger at {connection.peer}"
-        self._repeated.tell("member.garbage", peer=named, why=garbage.reason)
-        if connection.who is not None and connection.who in self._channels:
-            self._part(connection.who, Failure.PEER_LOST, Reason.MALFORMED)
+    def _reject_malformed(self, connection: Connection, malformed: MalformedFrame) -> None:
+        peer = self._describe(connection)
+        self._rate_limited_log.warn("member.malformed_frame", peer=peer, why=malformed.reason)
+        if connection.identity is not None and connection.identity in self._channels:
+            self._remove_member(connection.identity, Failure.PEER_LOST, RejectReason.MALFORMED)
         else:
-            self._turn_away(connection, Reason.MALFORMED)
+            self._reject(connection, RejectReason.MALFORMED)
 
-    def _turn_away(self, connection: Connection, reason: Reason) -> None:
-        self._repeated.tell("member.turned_away", peer=connection.peer, why=str(reason))
+    def _reject(self, connection: Connection, reason: RejectReason) -> None:
+        self._rate_limited_log.warn("member.rejected", peer=connection.peer, why=str(reason))
         connection.write(Goodbye(reason))
-        self._forget(connection)
+        self._connection_closed(connection)
 
-    def _forget(self, connection: Connection) -> None:
-        """A connection has ended, and whatever depends on it."""
-        who = connection.who
-        if who is not None and connection in self._channels.get(who, {}).values():
-            self._let_it_say_goodbye(who)
-            self._part(who, Failure.PEER_LOST, None)
+    def _connection_closed(self, connection: Connection) -> None:
+        """Clean up after a closed connection; its member is lost."""
+        identity = connection.identity
+        if identity is not None and connection in self._channels.get(identity, {}).values():
+            self._read_pending_leave(identity)
+            self._remove_member(identity, Failure.PEER_LOST, None)
             return
-        if who is not None and who in self._halves and self._halves[who][0] is connection:
-            del self._halves[who]
+        if identity is not None and self._half_open.get(identity, (None,))[0] is connection:
+            del self._half_open[identity]
         self._drop(connection)
 
-    def _let_it_say_goodbye(self, who: Identity) -> None:
-        """Its other channel may have ended first: that it leaves on purpose stands on this one."""
-        control = self._channels[who][ChannelKind.CONTROL]
+    def _read_pending_leave(self, identity: Identity) -> None:
+        """The messages channel may close first, with a `Leave` still unread on this one."""
+        control = self._channels[identity][ChannelKind.CONTROL]
         if not control.is_broken:
-            self._hear(control)
+            self._read(control)
 
     def _drop(self, connection: Connection) -> None:
-        self._strangers.discard(connection)
+        self._unauthenticated.discard(connection)
         with suppress(KeyError, ValueError):
             self._selector.unregister(connection)
         connection.close()
-        self._flow.forget(connection)
-        self._open_or_shut()
+        self._flow_control.forget(connection)
+        self._update_message_reading()
 
     # --- writing ---
 
-    def _write(self, who: Identity, channel: ChannelKind, frame: Frame) -> None:
-        connection = self._channels.get(who, {}).get(channel)
+    def _write(self, identity: Identity, channel: ChannelKind, frame: Frame) -> None:
+        connection = self._channels.get(identity, {}).get(channel)
         if connection is None:
             return
         had_backlog = bool(connection.backlog)
         connection.write(frame)
         if connection.backlog and not had_backlog:
-            self._watch(connection)
+            self._update_interest(connection)
         elif had_backlog:
-            self._weigh(connection)
+            self._check_backlog(connection)
 
-    def _watch(self, connection: Connection) -> None:
-        """Listen to it, and for when it takes more if it has not taken everything."""
+    def _update_interest(self, connection: Connection) -> None:
+        """Register for reading, and for writing while there is a backlog."""
         if connection.is_broken:
             return
         is_read = connection.channel is ChannelKind.CONTROL or self._reads_messages
@@ -345,43 +348,43 @@ class Coordinator:
             self._selector.unregister(connection)
         if events:
             self._selector.register(connection, events, connection)
-        self._weigh(connection)
+        self._check_backlog(connection)
 
-    def _weigh(self, connection: Connection) -> None:
+    def _check_backlog(self, connection: Connection) -> None:
         if connection.channel is ChannelKind.MESSAGES:
-            self._flow.weigh(connection, monotonic())
-            self._open_or_shut()
-        elif connection.who is not None and len(connection.backlog) > MOST_CONTROL:
-            self._overfull.add(connection)
+            self._flow_control.update(connection, monotonic())
+            self._update_message_reading()
+        elif connection.identity is not None and len(connection.backlog) > MAX_CONTROL_BACKLOG:
+            self._over_limit.add(connection)
 
-    def _open_or_shut(self) -> None:
-        """Take messages only while everybody takes theirs."""
-        if self._reads_messages is self._flow.is_free:
+    def _update_message_reading(self) -> None:
+        """Read messages only while no member's backlog is over the bound."""
+        if self._reads_messages is self._flow_control.is_open:
             return
-        self._reads_messages = self._flow.is_free
-        waiting_for = [self._name_of(connection) for connection in self._flow.clogged]
-        event = "messages.flow" if self._reads_messages else "messages.held"
-        tell(event, logging.WARNING, waiting_for=waiting_for)
+        self._reads_messages = self._flow_control.is_open
+        waiting_for = [self._describe(connection) for connection in self._flow_control.blocked]
+        event = "messages.resumed" if self._reads_messages else "messages.paused"
+        log_event(event, logging.WARNING, waiting_for=waiting_for)
         for channels in tuple(self._channels.values()):
-            self._watch(channels[ChannelKind.MESSAGES])
+            self._update_interest(channels[ChannelKind.MESSAGES])
 
-    def _name_of(self, connection: Connection) -> str:
-        entry = self._group.roster.get(connection.who) if connection.who else None
+    def _describe(self, connection: Connection) -> str:
+        entry = self._state.members.get(connection.identity) if connection.identity else None
         return str(entry.seen(monotonic())) if entry else connection.peer
 
-    def _say_goodbye(self) -> None:
-        self._group.stop(monotonic())
+    def _complete_and_send_goodbye(self) -> None:
+        self._state.stop(monotonic())
         for channels in self._channels.values():
-            channels[ChannelKind.CONTROL].write(Goodbye(Reason.STOPPING))
+            channels[ChannelKind.CONTROL].write(Goodbye(RejectReason.STOPPING))
 
     def _close_everything(self) -> None:
         for channels in self._channels.values():
             for connection in channels.values():
                 connection.close()
-        halves = [connection for connection, _ in self._halves.values()]
-        for stranger in (*self._strangers, *halves):
-            stranger.close()
-        self._door.close()
+        halves = [connection for connection, _ in self._half_open.values()]
+        for connection in (*self._unauthenticated, *halves):
+            connection.close()
+        self._listener.close()
         self._selector.close()
         self._waker.close()
         self._woken.close()

@@ -1,13 +1,13 @@
-"""The handlers of a process: what waits for them, what they are at, and who holds the rest up.
+"""Runs the message handlers of a process.
 
-Handlers run one at a time, in the order of the messages, through all lives of the process in its
-group: what arrived in one life is handled before what arrives in the next. One that waits in a
-barrier lets the next ones run meanwhile and does not count as unfinished: else a processing fence
-inside a handler would wait for itself, and two of them for each other.
+Handlers run one at a time, in message order, across all sessions of the process: messages of one
+session are handled before those of the next. A handler that waits in a barrier is suspended: the
+next ones run meanwhile, and it does not count as unfinished. Otherwise a processing fence inside a
+handler would wait for itself, and two of them for each other.
 
-    Who wakes whom: a message wakes a runner and those who wait for a position; a runner that takes
-    one wakes the reader that waits for room. Every change is told through `on_change`, by which
-    acknowledgements are sent. No wait here is for a barrier.
+A new message wakes a runner and the threads that wait for a position; a runner that takes a message
+wakes the reader that waits for space. `on_change` is called after every change and sends the
+acknowledgements that are due. Nothing here waits for a barrier.
 """
 
 from __future__ import annotations
@@ -21,144 +21,147 @@ from datetime import UTC, datetime, timedelta
 from threading import Condition, Lock, Thread, current_thread, local
 from time import monotonic
 
-from tidegate.group.log_events import log, tell
+from tidegate.group.log_events import log, log_event
 
-MOST_WAITING = 10_000
-"""Messages that wait for their handlers before the connection is read no further."""
-MOST_BYTES = 64 << 20
-"""The same for the bytes of their payloads."""
-MOST_RUNNERS = 64
-"""Handlers that may wait in barriers at the same time."""
+MAX_WAITING = 10_000
+"""Waiting messages at which reading from the connection stops."""
+MAX_BYTES = 64 << 20
+"""Payload bytes of waiting messages at which reading stops."""
+MAX_RUNNERS = 64
+"""Handler threads, most of them suspended in barriers."""
 
 _current = local()
-"""In the thread of a handler, `work`: the handlers it belongs to and the place of its message."""
+"""In a handler thread, `running`: its `Handlers` and the position of its message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as its handler gets it."""
+    """A message as it is passed to its handler."""
 
     sender: str
     topic: str
     payload: bytes
     sequence: int
-    """Its place in what this process is sent, from 1 without gaps."""
+    """Its position among the messages to this process, from 1 without gaps."""
     sent: int
-    """Its place in what the sender has sent."""
+    """Its position among the sender's messages."""
 
 
 @dataclass(slots=True)
-class _Work:
-    """A handler that has a message."""
+class _RunningHandler:
+    """A handler that is processing a message."""
 
     message: Message
     since: float
-    is_aside: bool = False
+    is_suspended: bool = False
     """Whether it waits in a barrier."""
     warned_after: float = 0.0
-    """Seconds after which was last said that it holds others up."""
+    """Its age in seconds at the last warning."""
 
 
 class Handlers:
-    """See the module. Places count the messages of all lives, from 1."""
+    """See the module. Positions count the messages of all sessions, from 1."""
 
     def __init__(self, handle: Callable[[Message], None]) -> None:
         self._handle = handle
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _ignore
         self.lock = Lock()
-        self.moved = Condition(self.lock)
-        """Told when something has arrived or is through."""
-        self.room = Condition(self.lock)
+        self.progressed = Condition(self.lock)
+        """Notified when a message has arrived or a handler has finished."""
+        self.space_available = Condition(self.lock)
         self._work = Condition(self.lock)
         self._waiting: deque[Message] = deque()
         self._bytes = 0
-        self._running: dict[int, _Work] = {}
-        """By place."""
+        self._running: dict[int, _RunningHandler] = {}
+        """By position."""
         self._runners: set[Thread] = set()
         self._taken = 0
         self._is_closed = False
         self.arrived = 0
-        """The place of the last message that has arrived."""
-        self.lives = 0
+        """The position of the last message that has arrived."""
+        self.sessions = 0
 
-    # --- with the lock ---
+    # --- called with the lock held ---
 
     @property
     def is_full(self) -> bool:
         """Whether too many messages wait."""
-        return len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES
+        return len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_BYTES
 
     @property
-    def cutoff(self) -> int:
-        """The place up to which every handler is through, or waits in a barrier."""
-        at_work = [place for place, work in self._running.items() if not work.is_aside]
-        return min(at_work) - 1 if at_work else self._taken
+    def processed_up_to(self) -> int:
+        """The position up to which every handler has finished or is suspended in a barrier."""
+        active = [each for each, running in self._running.items() if not running.is_suspended]
+        return min(active) - 1 if active else self._taken
 
     def add(self, message: Message) -> None:
-        """A message has arrived."""
+        """Queue a message that has arrived."""
         self._waiting.append(message)
         self._bytes += len(message.payload)
         self.arrived += 1
         if not self._runners:
             self._add_runner()
         self._work.notify()
-        self.moved.notify_all()
+        self.progressed.notify_all()
 
-    # --- without it ---
+    # --- called without the lock ---
 
     def close(self) -> None:
-        """There will be no more; what has arrived is still handled."""
+        """Accept no more messages; those that have arrived are still handled."""
         with self.lock:
             self._is_closed = True
             self._work.notify_all()
 
     def warn(self, bound: float, before: int) -> None:
-        """Say who has held others up for `bound` seconds, and again whenever that has doubled.
+        """Log handlers that block others for `bound` seconds, and again whenever that doubles.
 
-        Others are messages that wait behind it, or a whole life: that which began after `before`.
+        A handler blocks the messages behind it, and the session that began after `before`.
         """
         with self.lock:
-            slow = [it for place, it in self._running.items() if self._holds_up(place, it, before)]
-            late = [it for it in slow if _is_worth_a_word(it, bound)]
+            overdue = [
+                handler
+                for position, handler in self._running.items()
+                if self._is_blocking(position, handler, before) and _is_warning_due(handler, bound)
+            ]
             waiting = len(self._waiting)
-        for it in late:
-            tell("handlers.held", logging.WARNING, waiting=waiting, **_named(it))
+        for handler in overdue:
+            log_event("handlers.blocked", logging.WARNING, waiting=waiting, **_facts(handler))
 
-    def step_aside(self, place: int) -> None:
-        """The handler of that message waits in a barrier: the next ones go on."""
+    def suspend(self, position: int) -> None:
+        """The handler at this position waits in a barrier: the next ones may run."""
         with self.lock:
-            self._running[place].is_aside = True
-            if len(self._runners) < MOST_RUNNERS:
+            self._running[position].is_suspended = True
+            if len(self._runners) < MAX_RUNNERS:
                 self._add_runner()
-            self.moved.notify_all()
+            self.progressed.notify_all()
         self.on_change()
 
-    def step_back(self, place: int) -> None:
-        """It goes on."""
+    def resume(self, position: int) -> None:
+        """The handler at this position continues."""
         with self.lock:
-            self._running[place].is_aside = False
+            self._running[position].is_suspended = False
 
-    def _holds_up(self, place: int, work: _Work, before: int) -> bool:
-        return not work.is_aside and (bool(self._waiting) or place <= before)
+    def _is_blocking(self, position: int, running: _RunningHandler, before: int) -> bool:
+        return not running.is_suspended and (bool(self._waiting) or position <= before)
 
     def _add_runner(self) -> None:
         runner = Thread(target=self._run, name="group handlers", daemon=True)
-        runner.start()  # it waits for the lock, and is none if it cannot be started
+        runner.start()  # it waits for the lock; if the start fails it is not registered
         self._runners.add(runner)
 
     def _run(self) -> None:
-        while (taken := self._take()) is not None:
-            place, message = taken
-            _current.work = self, place
+        while (next_message := self._take()) is not None:
+            position, message = next_message
+            _current.running = self, position
             try:
                 self._handle(message)
-            except BaseException:  # noqa: BLE001  a handler's trouble is its own, its exit too
-                log.exception("the handler of %r has failed", message.topic)
-            self._is_through(place)
+            except BaseException:  # noqa: BLE001  a failing handler, `sys.exit` included, must not end the runner
+                log.exception("handler of %r failed", message.topic)
+            self._finish(position)
             self.on_change()
 
     def _take(self) -> tuple[int, Message] | None:
-        """The next message; nothing when closed, or when another runner is there for it."""
+        """The next message; none when closed, or when another runner can take it."""
         with self.lock:
             while not self._waiting:
                 if self._is_closed or self._is_surplus():
@@ -171,56 +174,56 @@ class Handlers:
             message = self._waiting.popleft()
             self._bytes -= len(message.payload)
             self._taken += 1
-            self._running[self._taken] = _Work(message, monotonic())
-            self.room.notify()
+            self._running[self._taken] = _RunningHandler(message, monotonic())
+            self.space_available.notify()
             return self._taken, message
 
     def _is_surplus(self) -> bool:
-        aside = sum(work.is_aside for work in self._running.values())
-        return len(self._runners) - aside > 1
+        suspended = sum(running.is_suspended for running in self._running.values())
+        return len(self._runners) - suspended > 1
 
     def _retire(self) -> None:
         self._runners.discard(current_thread())
         self._work.notify()
 
-    def _is_through(self, place: int) -> None:
+    def _finish(self, position: int) -> None:
         with self.lock:
-            work = self._running.pop(place)
-            self.moved.notify_all()
-        if work.warned_after:
-            tell("handlers.freed", **_named(work))
+            running = self._running.pop(position)
+            self.progressed.notify_all()
+        if running.warned_after:
+            log_event("handlers.unblocked", **_facts(running))
 
 
 @contextmanager
-def aside() -> Iterator[None]:
-    """The calling thread waits in a barrier; if it runs a handler, of whatever life, that waits."""
-    work: tuple[Handlers, int] | None = getattr(_current, "work", None)
-    if work is None:
+def suspended() -> Iterator[None]:
+    """Suspend the handler that runs on the calling thread, if any, while it waits in a barrier."""
+    running: tuple[Handlers, int] | None = getattr(_current, "running", None)
+    if running is None:
         yield
         return
-    handlers, place = work
-    handlers.step_aside(place)
+    handlers, position = running
+    handlers.suspend(position)
     try:
         yield
     finally:
-        handlers.step_back(place)
+        handlers.resume(position)
 
 
-def _is_worth_a_word(work: _Work, bound: float) -> bool:
-    seconds = monotonic() - work.since
-    if seconds < max(bound, 2 * work.warned_after):
+def _is_warning_due(running: _RunningHandler, bound: float) -> bool:
+    seconds = monotonic() - running.since
+    if seconds < max(bound, 2 * running.warned_after):
         return False
-    work.warned_after = seconds
+    running.warned_after = seconds
     return True
 
 
-def _named(work: _Work) -> dict[str, object]:
-    seconds = monotonic() - work.since
+def _facts(running: _RunningHandler) -> dict[str, object]:
+    seconds = monotonic() - running.since
     since = datetime.now(UTC) - timedelta(seconds=seconds)
-    it = work.message
-    return {"topic": it.topic, "sender": it.sender, "sequence": it.sequence,
+    message = running.message
+    return {"topic": message.topic, "sender": message.sender, "sequence": message.sequence,
             "since": since.isoformat(timespec="seconds"), "seconds": round(seconds, 1)}  # fmt: skip
 
 
-def _nothing() -> None:
-    """Nobody wants to know yet."""
+def _ignore() -> None:
+    """The callback before the first session."""

@@ -1,4 +1,4 @@
-"""How a process opens its channels to a coordinator: both sides prove that they know the secret."""
+"""Opens the channels of a process to its coordinator; both sides prove knowledge of the secret."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from tidegate.group.wire import (
     Frame,
     Goodbye,
     Hello,
-    Reason,
+    RejectReason,
     Welcome,
 )
 
-WHY = {
-    Reason.NOT_PROVEN: "it does not know the group's secret",
-    Reason.NAME_TAKEN: "its name stands for the same number as another member's; choose another",
-    Reason.TOO_MANY: "too many strangers ask at once",
-    Reason.MALFORMED: "the other side speaks another version",
-    Reason.STOPPING: "the coordinator is about to stop",
+REASON_TEXTS = {
+    RejectReason.NOT_PROVEN: "its secret is not the group's",
+    RejectReason.NAME_TAKEN: "its name has the same instance id as another member; choose another",
+    RejectReason.TOO_MANY: "too many unauthenticated connections",
+    RejectReason.MALFORMED: "the coordinator uses another protocol version",
+    RejectReason.STOPPING: "the coordinator is stopping",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """A process that wants to be a member."""
+    """A process that requests to join."""
 
     name: str
     boot: bytes
@@ -48,7 +48,7 @@ class Applicant:
 
 @dataclass(frozen=True, slots=True)
 class OpenChannel:
-    """A connection whose other side has proven itself, and frames that came right behind."""
+    """An authenticated connection, and frames that arrived with the welcome."""
 
     socket: socket.socket
     frames: Frames
@@ -56,61 +56,67 @@ class OpenChannel:
     early: tuple[Frame, ...]
 
 
-def open_channel(who: Applicant, channel: ChannelKind, timeout: float) -> OpenChannel:
-    """Connect and be admitted: `CoordinatorUnreachable` if nobody is there, else `NotAdmitted`."""
+def open_channel(applicant: Applicant, channel: ChannelKind, timeout: float) -> OpenChannel:
+    """Connect and authenticate: raises `CoordinatorUnreachable` or `NotAdmitted`."""
     try:
-        connection = who.address.connect(timeout)
-    except OSError as trouble:
-        raise CoordinatorUnreachable(str(who.address), str(trouble)) from trouble
+        connection = applicant.address.connect(timeout)
+    except OSError as error:
+        raise CoordinatorUnreachable(str(applicant.address), str(error)) from error
     try:
-        return _be_admitted(who, channel, connection, monotonic() + timeout)
-    except (OSError, EOFError) as trouble:
+        return _authenticate(applicant, channel, connection, monotonic() + timeout)
+    except (OSError, EOFError) as error:
         connection.close()
-        raise CoordinatorUnreachable(str(who.address), str(trouble)) from trouble
-    except MalformedFrame as garbage:
+        raise CoordinatorUnreachable(str(applicant.address), str(error)) from error
+    except MalformedFrame as malformed:
         connection.close()
-        raise NotAdmitted(who.name, str(who.address), garbage.reason) from garbage
+        raise NotAdmitted(applicant.name, str(applicant.address), malformed.reason) from malformed
     except BaseException:
         connection.close()
         raise
 
 
-def _be_admitted(
-    who: Applicant, channel: ChannelKind, connection: socket.socket, until: float
+def _authenticate(
+    applicant: Applicant, channel: ChannelKind, connection: socket.socket, until: float
 ) -> OpenChannel:
     frames = Frames()
-    asked, *_ = _next_frames(connection, frames, until)
-    if not isinstance(asked, Challenge):
-        raise MalformedFrame(f"{type(asked).__name__} instead of a challenge")
+    challenge, *_ = _next_frames(connection, frames, until)
+    if not isinstance(challenge, Challenge):
+        raise MalformedFrame(f"{type(challenge).__name__} instead of a challenge")
     nonce = os.urandom(NONCE)
-    hello = Hello(bytes(PROOF), channel, who.boot, who.pid, nonce, who.name, who.host)
-    hello = prove(who.secret, asked, hello)
+    hello = Hello(
+        bytes(PROOF), channel, applicant.boot, applicant.pid, nonce, applicant.name, applicant.host
+    )
+    hello = prove(applicant.secret, challenge, hello)
     connection.sendall(hello.pack())
     answer, *early = _next_frames(connection, frames, until)
     if isinstance(answer, Goodbye):
-        _turned_away(who, answer.reason)
+        _raise_rejected(applicant, answer.reason)
     if not isinstance(answer, Welcome):
         raise MalformedFrame(f"{type(answer).__name__} instead of a welcome")
-    if not hmac.compare_digest(answer.proof, coordinator_proof(who.secret, asked, hello)):
-        raise NotAdmitted(who.name, str(who.address), "whoever listens does not know the secret")
+    if not hmac.compare_digest(answer.proof, coordinator_proof(applicant.secret, challenge, hello)):
+        raise NotAdmitted(
+            applicant.name, str(applicant.address), "the listening process does not know the secret"
+        )
     return OpenChannel(connection, frames, answer, tuple(early))
 
 
-def _turned_away(who: Applicant, reason: Reason) -> NoReturn:
-    if reason is Reason.REPLACED:
-        raise MemberReplaced(who.name)
-    if reason is Reason.NOT_A_MEMBER:  # the coordinator was started again between the two channels
-        raise CoordinatorUnreachable(str(who.address), "it does not know the other connection")
-    raise NotAdmitted(who.name, str(who.address), WHY.get(reason, str(reason)))
+def _raise_rejected(applicant: Applicant, reason: RejectReason) -> NoReturn:
+    if reason is RejectReason.REPLACED:
+        raise MemberReplaced(applicant.name)
+    if (
+        reason is RejectReason.NOT_A_MEMBER
+    ):  # the coordinator was restarted between the two connections
+        raise CoordinatorUnreachable(str(applicant.address), "it was restarted during admission")
+    raise NotAdmitted(applicant.name, str(applicant.address), REASON_TEXTS.get(reason, str(reason)))
 
 
 def _next_frames(connection: socket.socket, frames: Frames, until: float) -> list[Frame]:
-    """At least one."""
-    found: list[Frame] = []
-    while not found:
+    """Read until at least one frame has arrived."""
+    received: list[Frame] = []
+    while not received:
         connection.settimeout(max(0.001, until - monotonic()))
         data = connection.recv(READ_SIZE)
         if not data:
             raise EOFError("the connection was closed during admission")
-        found += frames.feed(data)
-    return found
+        received += frames.feed(data)
+    return received

@@ -1,4 +1,4 @@
-"""What a member is sent in one of its lives: how far it has come, and its handlers with it."""
+"""The inbound messages of one session: positions received and processed."""
 
 from __future__ import annotations
 
@@ -9,71 +9,71 @@ from tidegate.group.handlers import Handlers, Message
 
 
 class InboundMessages:
-    """The messages of one life; its handlers are through only when those of earlier lives are."""
+    """The messages of one session; they are processed after those of earlier sessions."""
 
     def __init__(self, handlers: Handlers, on_change: Callable[[], None]) -> None:
         self._handlers = handlers
         self._on_change = on_change
         self._is_closed = False
         self.received = 0
-        """The place of the last message that has arrived."""
+        """The position of the last message that has arrived."""
         with handlers.lock:
-            handlers.lives += 1
+            handlers.sessions += 1
             handlers.on_change = on_change
-            self._life = handlers.lives
+            self._session = handlers.sessions
             self._before = handlers.arrived
 
     def put(self, message: Message) -> None:
-        """A message has arrived; waits while too many wait for their handlers.
+        """Queue a message for its handler; waits while too many messages wait.
 
-        When the life is over nothing waits any more: what finds no room is lost like all that was
-        on its way.
+        After the session has ended this does not wait: a message without space is lost like
+        everything in flight.
         """
         handlers = self._handlers
         with handlers.lock:
             while handlers.is_full and not self._is_closed:
-                handlers.room.wait()
-            if handlers.is_full or self._life != handlers.lives:
+                handlers.space_available.wait()
+            if handlers.is_full or self._session != handlers.sessions:
                 return
             self.received = message.sequence
             handlers.add(message)
         self._on_change()
 
-    def is_quiet(self, target: int) -> bool:
-        """Whether every handler is through with what stands up to there, or waits in a barrier."""
+    def is_processed(self, target: int) -> bool:
+        """Whether every handler up to `target` has finished or is suspended in a barrier."""
         with self._handlers.lock:
-            return self._is_quiet(target)
+            return self._is_processed(target)
 
     @property
     def processed(self) -> int:
-        """The place up to which handlers are through."""
+        """The position up to which handlers have finished."""
         with self._handlers.lock:
-            return max(0, self._handlers.cutoff - self._before)
+            return max(0, self._handlers.processed_up_to - self._before)
 
     def warn(self, bound: float) -> None:
-        """Say which handlers have held up others, or this whole life, for so many seconds."""
+        """Log handlers that block others, or this session, for `bound` seconds."""
         self._handlers.warn(bound, self._before)
 
     def wait_received(self, target: int, timeout: float) -> bool:
-        """Whether everything up to there arrives, in time and before this is closed."""
+        """Whether everything up to `target` arrives in time and before the session ends."""
         with self._handlers.lock:
             self._wait_for(lambda: self.received >= target or self._is_closed, timeout)
             return self.received >= target
 
-    def wait_quiet(self, target: int, timeout: float) -> bool:
-        """Whether handlers are through up to there in time."""
+    def wait_processed(self, target: int, timeout: float) -> bool:
+        """Whether handlers finish up to `target` in time."""
         with self._handlers.lock:
-            return self._wait_for(lambda: self._is_quiet(target), timeout)
+            return self._wait_for(lambda: self._is_processed(target), timeout)
 
     def close(self) -> None:
-        """The life is over; what has arrived is still handled."""
+        """The session has ended; messages that have arrived are still handled."""
         with self._handlers.lock:
             self._is_closed = True
-            self._handlers.room.notify_all()
-            self._handlers.moved.notify_all()
+            self._handlers.space_available.notify_all()
+            self._handlers.progressed.notify_all()
 
-    def _is_quiet(self, target: int) -> bool:
-        return self._handlers.cutoff >= self._before + target
+    def _is_processed(self, target: int) -> bool:
+        return self._handlers.processed_up_to >= self._before + target
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        return self._handlers.moved.wait_for(condition, min(timeout, TIMEOUT_MAX))
+        return self._handlers.progressed.wait_for(condition, min(timeout, TIMEOUT_MAX))

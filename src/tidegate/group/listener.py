@@ -1,4 +1,4 @@
-"""Where strangers come in: it stays shut for a moment when the system lets nobody in."""
+"""The coordinator's listening socket; accepting pauses while the system refuses connections."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ import selectors
 
 from tidegate.group.address import Address
 from tidegate.group.connection import Connection
-from tidegate.group.log_events import tell
+from tidegate.group.log_events import log_event
 
-PAUSE = 1.0
-"""Seconds without accepting after the system has refused to; usually it lacks descriptors."""
+ACCEPT_PAUSE = 1.0
+"""Seconds without accepting after accept has failed, usually for lack of file descriptors."""
 
 
 class Listener:
     """The listening socket of a coordinator.
 
-    A connection that cannot be accepted stays where it is and would be announced again at once and
-    for ever. So the door is shut for a moment, while those who are inside are served.
+    A connection that cannot be accepted stays in the queue and would wake the selector again at
+    once, in a busy loop. So accepting pauses after a failure, while members are served.
     """
 
-    def __init__(self, wanted: Address) -> None:
-        self._listener = wanted.listen()
+    def __init__(self, address: Address) -> None:
+        self._listener = address.listen()
         self._listener.setblocking(False)
-        self.address = wanted.of(self._listener)
-        self._opens_at: float | None = None
-        self._is_short = False
+        self.address = address.of(self._listener)
+        self._reopen_at: float | None = None
+        self._is_failing = False
 
     def open(self, selector: selectors.BaseSelector) -> None:
-        """Let the selector say when somebody is there."""
+        """Register with the selector."""
         selector.register(self._listener, selectors.EVENT_READ, self)
-        self._opens_at = None
+        self._reopen_at = None
 
     def accept(self, selector: selectors.BaseSelector, now: float) -> Connection | None:
-        """Whoever is there."""
+        """The next waiting connection, if there is one."""
         try:
-            sock, where = self._listener.accept()
+            sock, peer = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return None  # whoever was there has gone
-        except OSError as trouble:
-            self._shut(selector, now, trouble)
+            return None  # the peer has disconnected
+        except OSError as error:
+            self._pause(selector, now, error)
             return None
-        self._note_that_it_works()
-        return Connection(sock, f"{where[0]}:{where[1]}" if where else str(self.address))
+        self._log_recovery()
+        return Connection(sock, f"{peer[0]}:{peer[1]}" if peer else str(self.address))
 
-    def look(self, selector: selectors.BaseSelector, now: float) -> float | None:
-        """Open again when it is time; the moment at which to look again, if there is one."""
-        if self._opens_at is not None and now >= self._opens_at:
+    def reopen_if_due(self, selector: selectors.BaseSelector, now: float) -> float | None:
+        """Resume accepting when the pause is over; the time of the next check, if one is needed."""
+        if self._reopen_at is not None and now >= self._reopen_at:
             self.open(selector)
-        return self._opens_at
+        return self._reopen_at
 
     def close(self) -> None:
-        """For good."""
+        """Close the socket and remove its file."""
         self._listener.close()
         self.address.clear()
 
-    def _shut(self, selector: selectors.BaseSelector, now: float, trouble: OSError) -> None:
+    def _pause(self, selector: selectors.BaseSelector, now: float, error: OSError) -> None:
         selector.unregister(self._listener)
-        self._opens_at = now + PAUSE
-        if not self._is_short:
-            self._is_short = True
-            tell("door.shut", logging.WARNING, address=str(self.address), why=str(trouble),
-                 tries_again_every=PAUSE)  # fmt: skip
+        self._reopen_at = now + ACCEPT_PAUSE
+        if not self._is_failing:
+            self._is_failing = True
+            log_event("listener.paused", logging.WARNING, address=str(self.address),
+                      why=str(error), retry_seconds=ACCEPT_PAUSE)  # fmt: skip
 
-    def _note_that_it_works(self) -> None:
-        if self._is_short:
-            self._is_short = False
-            tell("door.open", address=str(self.address))
+    def _log_recovery(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            log_event("listener.resumed", address=str(self.address))

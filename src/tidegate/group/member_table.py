@@ -8,11 +8,11 @@ from hashlib import blake2b
 
 from tidegate.group.round import Identity, Round
 from tidegate.group.status import Member
-from tidegate.group.wire import About
+from tidegate.group.wire import MemberInfo
 
 
 def instance_of(name: str) -> int:
-    """The number that stands for a name on the wire; never 0.
+    """The instance id of a name on the wire; never 0.
 
     >>> instance_of("joiner") == instance_of("joiner") != instance_of("filter")
     True
@@ -21,70 +21,70 @@ def instance_of(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """A settled round, and those whom its verdict names, for members that come too late to it."""
+class MissedRound:
+    """A settled round and the offenders it names, for members that arrive too late."""
 
     round: Round
-    offenders: tuple[About, ...]
+    offenders: tuple[MemberInfo, ...]
 
 
 @dataclass(slots=True)
-class Entry:
-    """What the coordinator knows of one member."""
+class MemberEntry:
+    """The coordinator's record of one member."""
 
     member: Member
-    heard_at: float
+    last_seen_at: float
     sent: int = 0
-    """Messages that it has sent to others."""
+    """Messages sent by the member."""
     leading: int = 0
-    """Messages that were sent to it."""
+    """Messages sent to the member."""
     is_draining: bool = False
     last_phase: str = "has joined"
     calls: int = 0
-    """Barrier calls that are not answered."""
-    missed: dict[str, Missed] = field(default_factory=dict)
-    """By barrier, the last round that was settled without it, while nobody has told it."""
+    """Open barrier calls."""
+    missed: dict[str, MissedRound] = field(default_factory=dict)
+    """By barrier, the last round that was settled without the member and not yet reported to it."""
     identity: Identity = field(init=False)
-    """The member in its present life."""
+    """Instance and boot of the member."""
 
     def __post_init__(self) -> None:
         self.identity = Identity(self.member.instance, self.member.boot)
 
     def seen(self, now: float) -> Member:
-        """As it is to be shown to others."""
+        """The member as it is reported to other members."""
         return replace(
             self.member,
             is_draining=self.is_draining,
             last_phase=self.last_phase,
-            silent=max(0.0, now - self.heard_at),
+            silent=max(0.0, now - self.last_seen_at),
         )
 
 
 class MemberTable:
-    """Who is here, by instance; a younger life of the same instance takes the place of the old."""
+    """The members by instance; a newer boot of an instance replaces the older one."""
 
     def __init__(self) -> None:
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, MemberEntry] = {}
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[MemberEntry]:
         return iter(tuple(self._entries.values()))
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, entry: Entry) -> None:
-        """Somebody has joined."""
+    def add(self, entry: MemberEntry) -> None:
+        """Add a member."""
         self._entries[entry.member.instance] = entry
 
-    def get(self, who: Identity) -> Entry | None:
-        """This member in this life, if it is here."""
-        entry = self._entries.get(who.instance)
-        return entry if entry is not None and entry.member.boot == who.boot else None
+    def get(self, identity: Identity) -> MemberEntry | None:
+        """The member with this instance and boot, if present."""
+        entry = self._entries.get(identity.instance)
+        return entry if entry is not None and entry.member.boot == identity.boot else None
 
-    def by_instance(self, instance: int) -> Entry | None:
-        """This member in whatever life."""
+    def by_instance(self, instance: int) -> MemberEntry | None:
+        """The member with this instance, whatever its boot."""
         return self._entries.get(instance)
 
-    def remove(self, who: Identity) -> Entry | None:
-        """Somebody has gone."""
-        return self._entries.pop(who.instance) if self.get(who) else None
+    def remove(self, identity: Identity) -> MemberEntry | None:
+        """Remove a member."""
+        return self._entries.pop(identity.instance) if self.get(identity) else None

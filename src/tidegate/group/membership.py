@@ -1,4 +1,4 @@
-"""How a process stays in its group: it joins, hears who is here, and joins again after a loss."""
+"""The membership of a process: joining, the known members, and rejoining after a lost session."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from tidegate.group.boot_ids import BootIds
 from tidegate.group.fields import put_name
 from tidegate.group.handlers import Handlers, Message
 from tidegate.group.handshake import Applicant
-from tidegate.group.log_events import log, tell
+from tidegate.group.log_events import log, log_event
 from tidegate.group.session import Session
 from tidegate.group.status import Member, Timeouts
-from tidegate.group.wire import BOOT, About, Configure, Drain, Reason
+from tidegate.group.wire import BOOT, Configure, Drain, MemberInfo, RejectReason
 
 Handler = Callable[[Message], None]
 
-JOINING = 10.0
-"""Seconds for which a process looks for its coordinator before it gives up."""
-ATTEMPT = 5.0
-"""Seconds that one attempt to be admitted may take."""
+JOIN_TIMEOUT = 10.0
+"""Seconds for which a process tries to reach its coordinator."""
+ATTEMPT_TIMEOUT = 5.0
+"""Seconds that one attempt to join may take."""
 RETRIES = Backoff(first=0.05, longest=1.0, jitter=0.0)
-"""Seconds between two attempts."""
+"""Pauses between two attempts."""
 
 
 class Membership:
-    """The sessions of one process, one after the other, and what it has heard of the group."""
+    """The successive sessions of one process, and its view of the group."""
 
     def __init__(
         self, name: str, address: Address, secret: bytes, handlers: Mapping[str, Handler] | None
@@ -49,81 +49,81 @@ class Membership:
         put_name(name)
         self.name = name
         self.handlers = dict(handlers or {})
-        self._at_work = Handlers(self._handle)
+        self._handler_queue = Handlers(self._handle)
         self.timeouts = Timeouts()
         self._applicant = Applicant(
             name, bytes(BOOT), os.getpid(), socket.gethostname(), secret, address
         )
         self._changed = Condition()
-        self._here: dict[int, Member] = {}
-        self._lives = BootIds()
+        self._members: dict[int, Member] = {}
+        self._boot_ids = BootIds()
         self._session: Session | None = None
-        self._end: GroupError | None = None
+        self._final_error: GroupError | None = None
         self._is_draining = False
         self._closed = Event()
 
-    def begin(self, timeout: float) -> None:
-        """Join, waiting for the coordinator if it is not there yet, and stay from then on."""
+    def start(self, timeout: float) -> None:
+        """Join, waiting for the coordinator if necessary, and rejoin after losses from then on."""
         until = monotonic() + timeout
         for pause in RETRIES.pauses():
             try:
-                self._join(min(ATTEMPT, max(RETRIES.first, until - monotonic())))
+                self._join(min(ATTEMPT_TIMEOUT, max(RETRIES.first, until - monotonic())))
             except CoordinatorUnreachable:
                 if monotonic() + pause > until:
                     raise
                 self._closed.wait(pause)
             else:
-                Thread(target=self._stay, name=f"group {self.name}", daemon=True).start()
+                Thread(target=self._keep_joined, name=f"group {self.name}", daemon=True).start()
                 return
 
-    # --- what is heard ---
+    # --- the view of the group ---
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is here, by name."""
+        """The present members, sorted by name."""
         with self._changed:
-            return tuple(sorted(self._present(), key=lambda it: it.name))
+            return tuple(sorted(self._present(), key=lambda member: member.name))
 
     def wait_for(self, names: frozenset[str], timeout: float) -> None:
-        """Wait until all of these are here."""
+        """Wait until all named members are present."""
 
         def missing() -> list[str]:
-            return sorted(names - {it.name for it in self._present()})
+            return sorted(names - {member.name for member in self._present()})
 
         with self._changed:
-            if not self._wait_for(lambda: not missing() or self._is_over, timeout):
-                present = sorted(it.name for it in self._present())
+            if not self._wait_for(lambda: not missing() or self._is_finished, timeout):
+                present = sorted(member.name for member in self._present())
                 raise MembersMissing(listed(missing()), timeout, listed(present))
         self.check()
 
     def configure(self, timeouts: Timeouts) -> None:
-        """Change the group's timeouts, and wait until this process has heard of it."""
+        """Change the group's timeouts, and wait until this process has received the change."""
         session = self.session()
-        session.say(Configure.to(timeouts))
+        session.send_control(Configure.to(timeouts))
         with self._changed:
             self._changed.wait_for(
-                lambda: self.timeouts == timeouts or session.over.is_set(), JOINING
+                lambda: self.timeouts == timeouts or session.ended.is_set(), JOIN_TIMEOUT
             )
-        if self.timeouts != timeouts and session.over.is_set():
+        if self.timeouts != timeouts and session.ended.is_set():
             self._raise_lost()
 
-    def _hear(self, what: About | Configure) -> None:
+    def _on_update(self, update: MemberInfo | Configure) -> None:
         with self._changed:
-            if isinstance(what, Configure):
-                self.timeouts = what.timeouts
+            if isinstance(update, Configure):
+                self.timeouts = update.timeouts
             else:
-                self._note(what)
+                self._apply_member_info(update)
             self._changed.notify_all()
 
-    def _note(self, about: About) -> None:
-        if about.is_here:
-            self._here[about.instance] = about.member
-        elif (known := self._here.get(about.instance)) and known.boot == about.boot:
-            del self._here[about.instance]  # and not when a younger life of it is here
+    def _apply_member_info(self, info: MemberInfo) -> None:
+        if info.is_present:
+            self._members[info.instance] = info.member
+        elif (known := self._members.get(info.instance)) and known.boot == info.boot:
+            del self._members[info.instance]  # a newer boot of the instance stays
 
     def _present(self) -> Collection[Member]:
-        """Nobody, while there is nobody to say so."""
-        return self._here.values() if self.is_connected else ()
+        """The members; empty while the coordinator is not connected."""
+        return self._members.values() if self.is_connected else ()
 
     def _handle(self, message: Message) -> None:
         handler = self.handlers.get(message.topic)
@@ -134,36 +134,36 @@ class Membership:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a session at the moment."""
-        return self._live() is not None
+        """Whether there is an active session."""
+        return self._active_session() is not None
 
     def check(self) -> None:
-        """Raise if this process is a member no more."""
-        if self._session is not None and self._session.ended_by is Reason.REPLACED:
+        """Raise if this process has left or was replaced."""
+        if self._session is not None and self._session.end_reason is RejectReason.REPLACED:
             self._finish(MemberReplaced(self.name))
-        if self._end is not None:
-            raise self._end
+        if self._final_error is not None:
+            raise self._final_error
 
     def session(self) -> Session:
-        """The session at work, or `CoordinatorUnreachable`."""
+        """The active session; raises `CoordinatorUnreachable`."""
         self.check()
-        session = self._live()
+        session = self._active_session()
         return session or self._raise_lost()
 
     def wait_for_session(self, timeout: float) -> Session | None:
-        """The session at work, if there is one in time."""
+        """The active session, if there is one in time."""
         self.check()
-        session = self._live()
+        session = self._active_session()
         if session is None:
             with self._changed:
-                self._wait_for(lambda: self.is_connected or self._is_over, timeout)
+                self._wait_for(lambda: self.is_connected or self._is_finished, timeout)
             self.check()
-            session = self._live()
+            session = self._active_session()
         return session
 
-    def _live(self) -> Session | None:
+    def _active_session(self) -> Session | None:
         session = self._session
-        return session if session is not None and not session.over.is_set() else None
+        return session if session is not None and not session.ended.is_set() else None
 
     def _raise_lost(self) -> NoReturn:
         self.check()
@@ -173,58 +173,58 @@ class Membership:
         return self._changed.wait_for(condition, min(timeout, TIMEOUT_MAX))
 
     @property
-    def _is_over(self) -> bool:
-        return self._end is not None
+    def _is_finished(self) -> bool:
+        return self._final_error is not None
 
     def _join(self, timeout: float) -> None:
         before = self._session
         with self._changed:
-            self._here.clear()
-        boot = self._lives.next(is_again=before is not None)
-        who = replace(self._applicant, boot=boot)
-        session = Session(who, timeout, self._at_work, self._hear)
+            self._members.clear()
+        boot = self._boot_ids.next(is_rejoin=before is not None)
+        applicant = replace(self._applicant, boot=boot)
+        session = Session(applicant, timeout, self._handler_queue, self._on_update)
         try:
-            is_late = self._begin(session)
+            has_left = self._activate(session)
         except BaseException:
             session.end(None)
             session.close()
             raise
-        if is_late:
+        if has_left:
             self._leave(session)
         elif self._is_draining:
-            session.say(Drain())
+            session.send_control(Drain())
 
-    def _begin(self, session: Session) -> bool:
-        """Be a member by it; whether this process has left meanwhile."""
+    def _activate(self, session: Session) -> bool:
+        """Start the session; whether this process has left meanwhile."""
         with self._changed:
             session.start()
             self._session = session
             self._changed.notify_all()
             return self._closed.is_set()
 
-    def _stay(self) -> None:
-        """Join again whenever a session has ended, until this process leaves or is replaced."""
-        while not (self._closed.is_set() or self._is_over):
+    def _keep_joined(self) -> None:
+        """Rejoin whenever a session has ended, until this process leaves or is replaced."""
+        while not (self._closed.is_set() or self._is_finished):
             session = self._session
             assert session is not None
-            session.over.wait()
+            session.ended.wait()
             if self._closed.is_set():
                 return
             with self._changed:
                 self._changed.notify_all()
             session.close()
-            tell("group.lost", member=self.name, why=str(session.ended_by))
-            if session.ended_by is Reason.REPLACED:
+            log_event("group.lost", member=self.name, why=str(session.end_reason))
+            if session.end_reason is RejectReason.REPLACED:
                 self._finish(MemberReplaced(self.name))
                 return
-            self._join_again()
+            self._rejoin()
 
-    def _join_again(self) -> None:
+    def _rejoin(self) -> None:
         pauses = RETRIES.pauses()
         pause = next(pauses)
         while not self._closed.wait(pause):
             try:
-                self._join(ATTEMPT)
+                self._join(ATTEMPT_TIMEOUT)
             except CoordinatorUnreachable:
                 pause = next(pauses)
             except MemberReplaced as replaced:
@@ -233,26 +233,26 @@ class Membership:
             except NotAdmitted as refused:
                 log.warning("%s", refused)
                 pause = RETRIES.longest
-            except Exception:  # noqa: BLE001  a process that lacks something for a moment
-                log.exception("%s could not join the group again", self.name)
+            except Exception:  # noqa: BLE001  e.g. no thread can be started: retry
+                log.exception("%s could not rejoin the group; retrying", self.name)
                 pause = RETRIES.longest
             else:
                 return
 
-    # --- going ---
+    # --- leaving ---
 
     def drain(self, timeout: float) -> bool:
-        """Take part in nothing new; whether the open rounds of this process end in time."""
+        """Join no new round; whether the open rounds of this process end in time."""
         self._is_draining = True
         try:
             session = self.session()
-            session.say(Drain())
+            session.send_control(Drain())
         except CoordinatorUnreachable:
             return False
-        return session.wait_idle(timeout) and not session.over.is_set()
+        return session.wait_idle(timeout) and not session.ended.is_set()
 
     def close(self) -> None:
-        """Leave, for good."""
+        """Leave the group; there is no rejoin."""
         with self._changed:
             is_first = not self._closed.is_set()
             self._closed.set()
@@ -265,8 +265,8 @@ class Membership:
         session.leave()
         session.close()
 
-    def _finish(self, end: GroupError) -> None:
+    def _finish(self, error: GroupError) -> None:
         with self._changed:
-            self._end = self._end or end
+            self._final_error = self._final_error or error
             self._changed.notify_all()
-        self._at_work.close()
+        self._handler_queue.close()

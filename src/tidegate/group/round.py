@@ -1,19 +1,19 @@
-"""One round of a barrier: who has arrived, what each caller gets, who holds it up.
+"""One round of a barrier: arrivals, acknowledgements, and the outcome for each caller.
 
     gathering ──last arrival──▶ acknowledging ──last acknowledgement──▶ settled
-        └────────── a member lost, too late, the coordinator stops ─────────▲
+        └─────────── a member lost, timeout, the coordinator stops ─────────▲
 
-A round is told what happens and answers with what is to be done; it never waits and does no I/O.
-The promises:
+A round takes events and returns the requests that follow from them; it never waits and does no
+I/O. It guarantees:
 
-- Its members are those of the group at the first arrival who are not draining; nobody joins later.
-- A member that drains or is lost is taken out at once. What it owed is downgraded when it went on
-  purpose and fails when it did not. A lost member that had not arrived fails the rendezvous, and
-  with it all that was asked for.
-- Each member is asked for each acknowledgement at most once. An answer that nobody waits for any
-  more changes nothing, and neither does time that passes in a phase that is over.
-- A phase's state only gets worse.
-- When it is settled everybody has the same verdict, seen through what each one asked for.
+- Its members are those of the group at the first arrival that are not draining; none joins later.
+- A member that drains or is lost is removed at once. Phases that it owes are downgraded if it left
+  on purpose and fail if it was lost. A lost member that had not arrived fails the rendezvous and
+  with it every required phase.
+- Each acknowledgement is requested from a member at most once. An acknowledgement that is no longer
+  expected changes nothing, and neither does the bound of a phase that is over.
+- A phase's state only escalates.
+- A settled round has one outcome; each caller gets the part of it that it required.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from tidegate.group.status import (
+    NO_MEMBER,
     NO_SEQUENCE,
-    NOBODY,
     PHASES,
     Failure,
     Phase,
@@ -37,22 +37,22 @@ from tidegate.group.status import (
 from tidegate.group.wire import AckType
 
 WARN_AT = 0.5
-"""The part of a bound after which those who are waited for are named in a warning."""
+"""The fraction of a bound after which a warning names the members that are waited for."""
 
 
-Verdict: TypeAlias = tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus]
-"""By phase."""
+RoundOutcome: TypeAlias = tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus]
+"""One status per phase."""
 
 
 class Identity(NamedTuple):
-    """A member in one of its lives."""
+    """A member by its instance and boot."""
 
     instance: int
     boot: bytes
 
 
 class Stage(Enum):
-    """Where a round stands."""
+    """The stages of a round."""
 
     GATHERING = "gathering"
     ACKNOWLEDGING = "acknowledging"
@@ -60,20 +60,20 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A member is to confirm that it has come as far as `target` in what it is sent."""
+class RequestAck:
+    """Request that a member confirms position `target` of its inbound messages."""
 
-    who: Identity
+    identity: Identity
     ack: AckType
     target: int
     call: int
-    """By which it has arrived."""
+    """The call by which it has arrived."""
     within: float
     """Seconds that the phase may take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class SlowPhase:
     """Half of a phase's bound has passed."""
 
     phase: Phase
@@ -83,7 +83,7 @@ class Slow:
 
 @dataclass(slots=True)
 class _Caller:
-    """A member that has arrived, and what it was sent and has done when all had."""
+    """A member that has arrived, and its positions when all had arrived."""
 
     call: int
     require: int
@@ -95,7 +95,7 @@ class _Caller:
 
 @dataclass(slots=True)
 class _Wait:
-    """A phase that waits, for whom, and how long."""
+    """A phase in progress: the members it waits for, and its bounds."""
 
     owing: dict[Identity, None]
     warn_at: float
@@ -109,7 +109,7 @@ class _Wait:
 
 @dataclass(slots=True)
 class Round:
-    """See the module. `leading` tells how many messages a member has been sent so far."""
+    """See the module. `leading` returns the number of messages sent to a member so far."""
 
     number: int
     barrier: str
@@ -122,8 +122,10 @@ class Round:
     _gone: list[tuple[Identity, Failure]] = field(default_factory=list)
     _waits: dict[Phase, _Wait] = field(default_factory=dict)
     _status: dict[Phase, PhaseStatus] = field(default_factory=dict)
-    _seen: dict[tuple[int, tuple[int, int, int, int]], Verdict] = field(default_factory=dict)
-    """Verdicts that were asked for: many callers see the same."""
+    _outcomes: dict[tuple[int, tuple[int, int, int, int]], RoundOutcome] = field(
+        default_factory=dict
+    )
+    """Computed outcomes: many callers share the same."""
 
     def __post_init__(self) -> None:
         self._pending = dict.fromkeys(self.members)
@@ -131,7 +133,7 @@ class Round:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is a verdict."""
+        """Whether the outcome is final."""
         return self.stage is Stage.SETTLED
 
     @property
@@ -141,139 +143,150 @@ class Round:
 
     @property
     def callers(self) -> Sequence[tuple[Identity, int, Require]]:
-        """Those who get a completion: who, by which call, with which requirements."""
-        return [(who, it.call, _FLAGS[it.require]) for who, it in self._callers.items()]
+        """The callers that get a completion: identity, call, requirements."""
+        return [
+            (identity, caller.call, _FLAGS[caller.require])
+            for identity, caller in self._callers.items()
+        ]
 
     @property
     def required(self) -> int:
-        """What its callers ask for, together."""
-        together = 0
+        """The union of the callers' requirements."""
+        combined = 0
         for caller in self._callers.values():
-            together |= caller.require
-        return together
+            combined |= caller.require
+        return combined
 
     @property
     def due(self) -> float | None:
-        """When `expire` has something to say, if nothing else happens."""
+        """When `expire` has to be called, if nothing else happens."""
         return min((wait.due for wait in self._waits.values()), default=None)
 
-    def has(self, who: Identity) -> bool:
-        """Whether it has arrived and is still here."""
-        return who in self._callers
+    def has(self, identity: Identity) -> bool:
+        """Whether the member has arrived and is still present."""
+        return identity in self._callers
 
-    def expects(self, who: Identity) -> bool:
-        """Whether it is a member that has not arrived."""
-        return who in self._pending
+    def expects(self, identity: Identity) -> bool:
+        """Whether the member has not arrived yet."""
+        return identity in self._pending
 
     def arrive(
-        self, who: Identity, call: int, require: Require, timeouts: Timeouts, sent: int, now: float
-    ) -> list[Ask]:
-        """A member that is expected has arrived, behind `sent` messages of its own."""
-        del self._pending[who]
-        self._callers[who] = _Caller(call, int(require), timeouts, sent)
-        self._hasten(timeouts.rendezvous, now)
-        return self._go_on(now)
+        self,
+        identity: Identity,
+        call: int,
+        require: Require,
+        timeouts: Timeouts,
+        sent: int,
+        now: float,
+    ) -> list[RequestAck]:
+        """An expected member arrives, after `sent` messages of its own."""
+        del self._pending[identity]
+        self._callers[identity] = _Caller(call, int(require), timeouts, sent)
+        self._tighten_rendezvous(timeouts.rendezvous, now)
+        return self._advance(now)
 
     def acknowledge(
-        self, who: Identity, generation: int, ack: AckType, observed: int, *, success: bool
+        self, identity: Identity, generation: int, ack: AckType, observed: int, *, success: bool
     ) -> None:
-        """A member confirms, or cannot."""
+        """A member confirms or declines."""
         wait = self._waits.get(ack.phase)
-        if generation != self.generation or wait is None or who not in wait.owing:
+        if generation != self.generation or wait is None or identity not in wait.owing:
             return
         if not success:
-            self._worsen(ack.phase, _because(Failure.PEER_DRAINING, who))
+            self._escalate(ack.phase, _status_of(Failure.PEER_DRAINING, identity))
         elif ack is AckType.PROCESSING:
-            self._callers[who].processed = observed
-        self._is_through(ack.phase, who)
+            self._callers[identity].processed = observed
+        self._confirmed(ack.phase, identity)
 
-    def drain(self, who: Identity, now: float) -> list[Ask]:
-        """A member takes part in nothing new: it goes if it has not arrived, else it finishes."""
-        return self.drop(who, Failure.PEER_DRAINING, now) if who in self._pending else []
+    def drain(self, identity: Identity, now: float) -> list[RequestAck]:
+        """A member starts draining: it is removed if it has not arrived, else it finishes."""
+        return self.drop(identity, Failure.PEER_DRAINING, now) if identity in self._pending else []
 
-    def drop(self, who: Identity, failure: Failure, now: float) -> list[Ask]:
-        """A member has gone, on purpose or not."""
-        if self.is_settled or who not in self.members:
+    def drop(self, identity: Identity, failure: Failure, now: float) -> list[RequestAck]:
+        """A member has left or was lost."""
+        if self.is_settled or identity not in self.members:
             return []
-        if who in self._pending:
-            del self._pending[who]
-            self._gone.append((who, failure))
-            self._worsen(Phase.RENDEZVOUS, _because(failure, who))
+        if identity in self._pending:
+            del self._pending[identity]
+            self._gone.append((identity, failure))
+            self._escalate(Phase.RENDEZVOUS, _status_of(failure, identity))
             if failure is not Failure.PEER_DRAINING:
-                self._fail_all(_because(failure, who))
-            return self._go_on(now)
-        if self._callers.pop(who, None) is not None:
-            self._leave_behind(who, failure)
+                self._fail_all(_status_of(failure, identity))
+            return self._advance(now)
+        if self._callers.pop(identity, None) is not None:
+            self._drop_caller(identity, failure)
         if not self._callers:
-            self._settle()  # nobody is left to be told
-        return self._go_on(now)
+            self._settle()  # no caller is left
+        return self._advance(now)
 
-    def expire(self, now: float) -> list[Slow]:
-        """Time has passed."""
+    def expire(self, now: float) -> list[SlowPhase]:
+        """Time out phases that are over their bound; returns the phases to warn about."""
         slow = []
         for phase, wait in list(self._waits.items()):
             if now >= wait.fail_at:
-                self._too_late(phase, wait)
+                self._time_out(phase, wait)
             elif now >= wait.warn_at and not wait.is_warned:
                 wait.is_warned = True
-                slow.append(Slow(phase, self._owing(phase, wait), wait.fail_at - now))
+                slow.append(SlowPhase(phase, self._owing(phase, wait), wait.fail_at - now))
         return slow
 
     def stop(self) -> None:
-        """The coordinator goes: whatever is not over has failed."""
+        """The coordinator stops: every phase in progress fails."""
         failed = PhaseStatus(State.FAILED, Failure.COORDINATOR_STOP)
         if self.stage is Stage.GATHERING:
             self._fail_all(failed)
         for phase in list(self._waits):
-            self._worsen(phase, failed)
+            self._escalate(phase, failed)
         self._settle()
 
     def status(self, phase: Phase) -> PhaseStatus:
-        """How a phase stands, for those who asked for it."""
+        """The status of a phase, for callers that require it."""
         return self._status[phase]
 
-    def verdict(self, who: Identity) -> Verdict:
-        """What a caller gets for each phase."""
-        caller = self._callers[who]
+    def outcome_for(self, identity: Identity) -> RoundOutcome:
+        """The outcome for a caller."""
+        caller = self._callers[identity]
         at = (caller.watermark, caller.watermark, caller.sent, caller.processed)
-        return self.seen_through(caller.require, at)
+        return self.outcome(caller.require, at)
 
-    def seen_through(
+    def outcome(
         self, require: int, at: tuple[int, int, int, int] = (NO_SEQUENCE,) * 4
-    ) -> Verdict:
-        """The verdict for somebody with these requirements, and where its streams stand."""
-        seen = self._seen.get((require, at))
-        if seen is None:
+    ) -> RoundOutcome:
+        """The outcome for these requirements, with the caller's positions."""
+        outcome = self._outcomes.get((require, at))
+        if outcome is None:
             rendezvous, inbound, outbound, processing = (
-                _placed(self._status[phase], at[phase]) if phase.is_for(require) else _NOT_REQUESTED
+                _with_sequence(self._status[phase], at[phase])
+                if phase.is_for(require)
+                else _NOT_REQUESTED
                 for phase in PHASES
             )
-            seen = self._seen[require, at] = rendezvous, inbound, outbound, processing
-        return seen
+            outcome = self._outcomes[require, at] = rendezvous, inbound, outbound, processing
+        return outcome
 
-    def _hasten(self, bound: float, now: float) -> None:
-        """The most impatient caller decides how long the round may gather."""
+    def _tighten_rendezvous(self, bound: float, now: float) -> None:
+        """The shortest rendezvous timeout of all callers applies."""
         old = self._waits.get(Phase.RENDEZVOUS)
         if old is None or now + bound < old.fail_at:
             is_warned = old is not None and old.is_warned
             new = _Wait(self._pending, now + bound * WARN_AT, now + bound, is_warned)
             self._waits[Phase.RENDEZVOUS] = new
 
-    def _go_on(self, now: float) -> list[Ask]:
+    def _advance(self, now: float) -> list[RequestAck]:
         if self.stage is not Stage.GATHERING or self._pending:
             return []
         self.stage = Stage.ACKNOWLEDGING
         self.generation += 1
         self._waits.pop(Phase.RENDEZVOUS, None)
-        for who, caller in self._callers.items():
-            caller.watermark = self.leading(who)
-        asked = [ask for ack in AckType for ask in self._begin(ack, now)]
+        for identity, caller in self._callers.items():
+            caller.watermark = self.leading(identity)
+        requests = [request for ack in AckType for request in self._begin(ack, now)]
         if not self._waits:
             self._settle()
-        return asked
+        return requests
 
-    def _begin(self, ack: AckType, now: float) -> list[Ask]:
-        """Ask everybody who is here, if anybody wants to know."""
+    def _begin(self, ack: AckType, now: float) -> list[RequestAck]:
+        """Request an acknowledgement of all callers, if at least one requires the phase."""
         bounds = [
             caller.timeouts.of(ack.phase)
             for caller in self._callers.values()
@@ -281,40 +294,40 @@ class Round:
         ]
         if not bounds:
             return []
-        for who, failure in self._gone:
-            self._worsen(ack.phase, _because(failure, who))
+        for identity, failure in self._gone:
+            self._escalate(ack.phase, _status_of(failure, identity))
         bound = min(bounds)
         owing = dict.fromkeys(self._callers)
         self._waits[ack.phase] = _Wait(owing, now + bound * WARN_AT, now + bound)
         return [
-            Ask(who, ack, caller.watermark, caller.call, bound)
-            for who, caller in self._callers.items()
+            RequestAck(identity, ack, caller.watermark, caller.call, bound)
+            for identity, caller in self._callers.items()
         ]
 
-    def _leave_behind(self, who: Identity, failure: Failure) -> None:
-        self._gone.append((who, failure))
-        for phase in [phase for phase, wait in self._waits.items() if who in wait.owing]:
-            self._worsen(phase, _because(failure, who))
-            self._is_through(phase, who)
+    def _drop_caller(self, identity: Identity, failure: Failure) -> None:
+        self._gone.append((identity, failure))
+        for phase in [phase for phase, wait in self._waits.items() if identity in wait.owing]:
+            self._escalate(phase, _status_of(failure, identity))
+            self._confirmed(phase, identity)
 
-    def _is_through(self, phase: Phase, who: Identity) -> None:
+    def _confirmed(self, phase: Phase, identity: Identity) -> None:
         wait = self._waits[phase]
-        del wait.owing[who]
+        del wait.owing[identity]
         if not wait.owing:
             self._end(phase)
 
-    def _too_late(self, phase: Phase, wait: _Wait) -> None:
+    def _time_out(self, phase: Phase, wait: _Wait) -> None:
         first = self._owing(phase, wait)[0]
-        late = _because(Failure.TIMEOUT, first)
+        status = _status_of(Failure.TIMEOUT, first)
         if phase is Phase.RENDEZVOUS:
-            self._fail_all(late)
+            self._fail_all(status)
         else:
-            self._worsen(phase, late)
+            self._escalate(phase, status)
             self._end(phase)
 
     def _owing(self, phase: Phase, wait: _Wait) -> tuple[Identity, ...]:
         owing = self._pending if phase is Phase.RENDEZVOUS else wait.owing
-        return tuple(who for who in self.members if who in owing)
+        return tuple(identity for identity in self.members if identity in owing)
 
     def _end(self, phase: Phase) -> None:
         del self._waits[phase]
@@ -322,30 +335,30 @@ class Round:
             self._settle()
 
     def _fail_all(self, status: PhaseStatus) -> None:
-        """Without a rendezvous nothing else can be promised."""
+        """Fail every phase: without a rendezvous there are no other guarantees."""
         for phase in PHASES:
-            self._worsen(phase, status)
+            self._escalate(phase, status)
         self._settle()
 
-    def _worsen(self, phase: Phase, status: PhaseStatus) -> None:
+    def _escalate(self, phase: Phase, status: PhaseStatus) -> None:
         self._status[phase] = self._status[phase].worse(status)
-        self._seen.clear()
+        self._outcomes.clear()
 
     def _settle(self) -> None:
         self.stage = Stage.SETTLED
         self._waits.clear()
 
 
-def _because(failure: Failure, who: Identity) -> PhaseStatus:
-    """Who goes on purpose downgrades what it owed; anything else is a failure."""
+def _status_of(failure: Failure, identity: Identity) -> PhaseStatus:
+    """A member that leaves on purpose downgrades the phases it owes; otherwise they fail."""
     state = State.DOWNGRADED if failure is Failure.PEER_DRAINING else State.FAILED
-    return PhaseStatus(state, failure, who.instance)
+    return PhaseStatus(state, failure, identity.instance)
 
 
-def _placed(status: PhaseStatus, sequence: int) -> PhaseStatus:
+def _with_sequence(status: PhaseStatus, sequence: int) -> PhaseStatus:
     return PhaseStatus(status.state, status.failure, status.offender, sequence)
 
 
-_NOT_REQUESTED = PhaseStatus(State.NOT_REQUESTED, Failure.NONE, NOBODY)
+_NOT_REQUESTED = PhaseStatus(State.NOT_REQUESTED, Failure.NONE, NO_MEMBER)
 _SATISFIED = PhaseStatus(State.SATISFIED)
 _FLAGS = tuple(Require(number) for number in range(8))

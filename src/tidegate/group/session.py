@@ -1,9 +1,8 @@
-"""One life of a member in its group: two connections, and those who wait for answers.
+"""One session of a member: two connections to the coordinator, and the open barrier calls.
 
-Two threads belong to it. One reads messages and puts them where the handlers find them; it may have
-to wait for room. The other reads verdicts and requests for acknowledgements, beats the heart and
-listens for the coordinator's; it waits for nothing else, so an acknowledgement never waits for the
-caller that it releases.
+It has two threads. One reads messages and queues them for the handlers; it may wait for space in
+the queue. The other reads completions and acknowledgement requests and exchanges heartbeats; it
+waits for nothing else, so an acknowledgement never waits for the caller that it releases.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from tidegate.group.inbound import InboundMessages
 from tidegate.group.log_events import log
 from tidegate.group.status import Failure, Member, PhaseStatus, Require, State
 from tidegate.group.wire import (
-    About,
     AckRequest,
     AckResponse,
     AckType,
@@ -39,199 +37,201 @@ from tidegate.group.wire import (
     Goodbye,
     Heartbeat,
     Leave,
+    MemberInfo,
     Posted,
-    Reason,
     Refusal,
+    RejectReason,
 )
 
-SEND_BOUND = 30.0
-"""Seconds for which the coordinator may take nothing that this process writes."""
-LEAVING = 3.0
-"""Seconds for which a process that leaves waits until its messages have been taken."""
+SEND_TIMEOUT = 30.0
+"""Seconds after which a blocked write to the coordinator fails."""
+LEAVE_TIMEOUT = 3.0
+"""Seconds for which a leaving process waits until the coordinator has read its messages."""
 
-GIVEN_UP = {Reason.SILENT, Reason.TOO_SLOW, Reason.MALFORMED}
-"""Ends of a session by which the coordinator goes on and this process is lost to it."""
+LOST_REASONS = {RejectReason.SILENT, RejectReason.TOO_SLOW, RejectReason.MALFORMED}
+"""Reasons for which the coordinator removes this process and keeps running."""
 
 
 @dataclass(slots=True)
-class Call:
+class BarrierCall:
     """A barrier call that waits for its answer."""
 
     answer: BarrierCompletion | Refusal | None = None
-    """Nothing if there will be none, for the session is over."""
+    """None if the session has ended without one."""
     offenders: Mapping[int, Member] = field(default_factory=dict)
-    """Those whom the answer names, as they were then."""
+    """The members that the answer names, as they were at that time."""
     answered: Lock = field(default_factory=Lock)
     due: float = 0.0
-    """When the phases that its round waits for are over at the latest, as far as was told."""
+    """The latest known deadline of the phases of its round."""
 
     def __post_init__(self) -> None:
         self.answered.acquire()
 
-    def give(self, answer: BarrierCompletion | Refusal | None) -> None:
-        """The answer, once."""
+    def complete(self, answer: BarrierCompletion | Refusal | None) -> None:
+        """Store the answer and wake the caller; called once."""
         self.answer = answer
         self.answered.release()
 
 
 class Session:
-    """See the module. `heard` gets what the coordinator says of the group."""
+    """See the module. `on_update` receives changes of members and timeouts."""
 
     def __init__(
         self,
-        who: Applicant,
+        applicant: Applicant,
         timeout: float,
         handlers: Handlers,
-        heard: Callable[[About | Configure], None],
+        on_update: Callable[[MemberInfo | Configure], None],
     ) -> None:
-        self._control = open_channel(who, ChannelKind.CONTROL, timeout)
+        self._control = open_channel(applicant, ChannelKind.CONTROL, timeout)
         try:
-            self._messages = open_channel(who, ChannelKind.MESSAGES, timeout)
+            self._messages = open_channel(applicant, ChannelKind.MESSAGES, timeout)
         except BaseException:
             self._control.socket.close()
             raise
-        self._who = who
-        self._heard = heard
-        self._sending_control, self._sending_messages = Lock(), Lock()
-        self._asking = Lock()
-        self._asked: list[AckRequest] = []
-        self._calls: dict[int, Call] = {}
-        self._told: dict[int, Member] = {}
-        """Who was spoken of since the last answer: those whom the next one names are among them."""
+        self._applicant = applicant
+        self._on_update = on_update
+        self._control_lock, self._messages_lock = Lock(), Lock()
+        self._acks_lock = Lock()
+        self._pending_acks: list[AckRequest] = []
+        self._calls: dict[int, BarrierCall] = {}
+        self._described: dict[int, Member] = {}
+        """Members described since the last answer; those that the next one names are among them."""
         self._idle = Event()
-        self._numbers = count(1)
+        self._call_numbers = count(1)
         self._sent = 0
-        self._beaten_at = self._heard_at = monotonic()
+        self._last_heartbeat_at = self._last_received_at = monotonic()
         self._is_leaving = self._is_broken = False
-        self.over = Event()
-        self.ended_by: Reason | None = None
-        """Why the coordinator ended it, if it said so."""
+        self.ended = Event()
+        self.end_reason: RejectReason | None = None
+        """Why the coordinator ended the session, if it sent a reason."""
         self.silence = self._control.welcome.silence
-        self.intake = InboundMessages(handlers, self._answer_what_is_due)
+        self.inbound = InboundMessages(handlers, self._send_due_acks)
         self._threads = [
-            Thread(target=self._listen, name="group control", daemon=True),
+            Thread(target=self._read_control, name="group control", daemon=True),
             Thread(target=self._read_messages, name="group messages", daemon=True),
         ]
 
     def start(self) -> None:
-        """Begin to listen."""
-        _bound(self._control.socket, receive=self._control.welcome.heartbeat, send=SEND_BOUND)
-        _bound(self._messages.socket, receive=0.0, send=SEND_BOUND)
+        """Start the reader threads."""
+        heartbeat = self._control.welcome.heartbeat
+        _set_timeouts(self._control.socket, receive=heartbeat, send=SEND_TIMEOUT)
+        _set_timeouts(self._messages.socket, receive=0.0, send=SEND_TIMEOUT)
         for thread in self._threads:
             thread.start()
 
     @property
     def failure(self) -> Failure:
-        """What has become of the calls that were open when it ended."""
-        return Failure.PEER_LOST if self.ended_by in GIVEN_UP else Failure.COORDINATOR_STOP
+        """The failure of calls that were open when the session ended."""
+        return Failure.PEER_LOST if self.end_reason in LOST_REASONS else Failure.COORDINATOR_STOP
 
-    # --- what the process says ---
+    # --- sending ---
 
     def post(self, to: int, topic: str, payload: bytes) -> int:
-        """Send a message; its place in what this process has sent."""
-        with self._sending_messages:
+        """Send a message; returns its position among the sent messages."""
+        with self._messages_lock:
             self._sent += 1
             self._write(self._messages, Posted(self._sent, to, topic, payload))
             return self._sent
 
-    def call(self, frame: Callable[[int], BarrierRequest]) -> tuple[int, Call]:
-        """Arrive at a barrier, behind everything that was sent before."""
-        number = next(self._numbers)
+    def call(self, frame: Callable[[int], BarrierRequest]) -> tuple[int, BarrierCall]:
+        """Arrive at a barrier, behind all messages sent before."""
+        number = next(self._call_numbers)
         request = frame(number)
-        call = Call()
+        call = BarrierCall()
         self._calls[number] = call
-        self._idle.clear()  # behind the line above, else an answer to another call undoes it
-        if self.over.is_set():
-            self._end_calls()
+        self._idle.clear()  # after the line above, else an answer to another call sets it again
+        if self.ended.is_set():
+            self._fail_calls()
         else:
-            with self._sending_messages:
+            with self._messages_lock:
                 self._write(self._messages, request)
         return number, call
 
     def forget(self, number: int) -> bool:
-        """Nobody waits for this answer any more; whether it has not come at the last moment."""
+        """Give up waiting for an answer; whether it has not arrived meanwhile."""
         is_open = self._calls.pop(number, None) is not None
         if not self._calls:
             self._idle.set()
         return is_open
 
     def wait_idle(self, timeout: float) -> bool:
-        """Whether nobody waits in a barrier any more, in time."""
+        """Whether all barrier calls are answered in time."""
         return not self._calls or self._idle.wait(timeout)
 
-    def say(self, frame: Drain | Configure) -> None:
-        """Say something besides messages and barriers."""
-        with self._sending_control:
+    def send_control(self, frame: Drain | Configure) -> None:
+        """Send a frame on the control channel."""
+        with self._control_lock:
             self._write(self._control, frame)
 
     def leave(self) -> None:
-        """Go on purpose, behind all that was sent: decline what is asked, and close."""
-        with self._asking:
-            asked, self._asked = self._asked, []
+        """Leave on purpose, behind all sent messages; pending acknowledgements are declined."""
+        with self._acks_lock:
+            pending, self._pending_acks = self._pending_acks, []
             self._is_leaving = True
         with suppress(CoordinatorUnreachable):
-            for request in asked:
+            for request in pending:
                 self._respond(request, success=False)
-            if not self._leave_behind_messages(monotonic() + LEAVING):
-                with self._sending_control:
+            if not self._send_leave(monotonic() + LEAVE_TIMEOUT):
+                with self._control_lock:
                     self._write(self._control, Leave())
         self.end(None)
 
-    def _leave_behind_messages(self, until: float) -> bool:
-        """Whether the coordinator has taken all messages in time, and closed the connection."""
-        if not self._sending_messages.acquire(timeout=LEAVING):
+    def _send_leave(self, until: float) -> bool:
+        """Whether the coordinator has read all messages in time and closed the connection."""
+        if not self._messages_lock.acquire(timeout=LEAVE_TIMEOUT):
             return False
         try:
-            _bound(self._messages.socket, receive=0.0, send=max(0.001, until - monotonic()))
+            _set_timeouts(self._messages.socket, receive=0.0, send=max(0.001, until - monotonic()))
             self._messages.socket.sendall(Leave().pack())
         except OSError:
             return False
         finally:
-            self._sending_messages.release()
-        return self.over.wait(max(0.0, until - monotonic()))
+            self._messages_lock.release()
+        return self.ended.wait(max(0.0, until - monotonic()))
 
-    def end(self, reason: Reason | None) -> None:
-        """It is over; whoever waits is told."""
-        if self.over.is_set():
+    def end(self, reason: RejectReason | None) -> None:
+        """End the session and fail its open calls."""
+        if self.ended.is_set():
             return
-        self.ended_by = reason
-        self.over.set()
-        self._shut()
-        self.intake.close()
-        self._end_calls()
+        self.end_reason = reason
+        self.ended.set()
+        self._shutdown_sockets()
+        self.inbound.close()
+        self._fail_calls()
 
     def close(self) -> None:
-        """Give the connections back, once nobody listens to them."""
+        """Close the connections, after the reader threads have ended."""
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(SEND_BOUND)
+                thread.join(SEND_TIMEOUT)
         self._control.socket.close()
         self._messages.socket.close()
 
-    # --- what the coordinator says ---
+    # --- receiving ---
 
-    def _listen(self) -> None:
+    def _read_control(self) -> None:
         channel = self._control
         try:
             for frame in channel.early:
-                self._obey(frame)
-            while not self.over.is_set():
-                self._hear(channel)
+                self._dispatch(frame)
+            while not self.ended.is_set():
+                self._receive(channel)
         except CoordinatorUnreachable:
-            self._hear_last_words(channel)
-        except (OSError, EOFError, MalformedFrame) as trouble:
-            self._lost(trouble)
+            self._read_final_frames(channel)
+        except (OSError, EOFError, MalformedFrame) as error:
+            self._connection_lost(error)
         finally:
             self.end(None)
 
-    def _hear_last_words(self, channel: OpenChannel) -> None:
-        """Writing has failed; why the coordinator has gone may still be there to read."""
+    def _read_final_frames(self, channel: OpenChannel) -> None:
+        """After a failed write: the coordinator's goodbye may still be unread."""
         with suppress(OSError, MalformedFrame):
             while data := channel.socket.recv(READ_SIZE):
                 for frame in channel.frames.feed(data):
-                    self._obey(frame)
+                    self._dispatch(frame)
 
-    def _hear(self, channel: OpenChannel) -> None:
+    def _receive(self, channel: OpenChannel) -> None:
         try:
             data = channel.socket.recv(READ_SIZE)
         except BlockingIOError:
@@ -240,40 +240,40 @@ class Session:
         if data is not None:
             if not data:
                 raise EOFError("the coordinator has closed the connection")
-            self._heard_at = now
+            self._last_received_at = now
             for frame in channel.frames.feed(data):
-                self._obey(frame)
-        elif now - self._heard_at > self.silence:
+                self._dispatch(frame)
+        elif now - self._last_received_at > self.silence:
             raise EOFError(f"the coordinator has been silent for {self.silence:g} s")
-        if now - self._beaten_at >= channel.welcome.heartbeat:
-            self._beaten_at = now
-            self.intake.warn(self.silence)
-            with self._sending_control:
+        if now - self._last_heartbeat_at >= channel.welcome.heartbeat:
+            self._last_heartbeat_at = now
+            self.inbound.warn(self.silence)
+            with self._control_lock:
                 self._write(channel, Heartbeat())
 
-    def _obey(self, frame: Frame) -> None:
+    def _dispatch(self, frame: Frame) -> None:
         match frame:
             case BarrierCompletion() | Refusal():
                 self._answer(frame)
             case AckRequest():
-                self._note_how_long(frame)
-                with self._asking:
-                    self._asked.append(frame)
-                self._answer_what_is_due()
-            case About():
-                self._told[frame.instance] = frame.member
-                self._heard(frame)
+                self._extend_deadline(frame)
+                with self._acks_lock:
+                    self._pending_acks.append(frame)
+                self._send_due_acks()
+            case MemberInfo():
+                self._described[frame.instance] = frame.member
+                self._on_update(frame)
             case Configure():
-                self._heard(frame)
+                self._on_update(frame)
             case Heartbeat():
-                self._told.clear()  # an answer follows at once on those whom it names
+                self._described.clear()  # an answer follows directly on the members it names
             case Goodbye():
                 self.end(frame.reason)
             case _:
                 raise MalformedFrame(f"{type(frame).__name__} is not for a member")
 
-    def _note_how_long(self, frame: AckRequest) -> None:
-        """Others may grant more time than the caller would; it gets its answer behind theirs."""
+    def _extend_deadline(self, frame: AckRequest) -> None:
+        """Other callers may allow more time; the answer comes after their phases too."""
         call = self._calls.get(frame.call)
         if call is not None:
             call.due = max(call.due, monotonic() + frame.within)
@@ -281,8 +281,8 @@ class Session:
     def _answer(self, frame: BarrierCompletion | Refusal) -> None:
         call = self._calls.pop(frame.call, None)
         if call is not None:
-            call.offenders, self._told = self._told, {}
-            call.give(frame)
+            call.offenders, self._described = self._described, {}
+            call.complete(frame)
         if not self._calls:
             self._idle.set()
 
@@ -290,31 +290,31 @@ class Session:
         channel = self._messages
         try:
             for frame in channel.early:
-                self._take_in(frame)
+                self._receive_message(frame)
             while data := channel.socket.recv(READ_SIZE):
                 for frame in channel.frames.feed(data):
-                    self._take_in(frame)
-            trouble: Exception = EOFError("the coordinator has closed the connection")
-        except Exception as caught:  # noqa: BLE001  who reads no more must not look alive
-            trouble = caught
-        # A goodbye on the other channel says more than the end of this one.
-        self.over.wait(self._control.welcome.heartbeat)
-        self._lost(trouble)
+                    self._receive_message(frame)
+            error: Exception = EOFError("the coordinator has closed the connection")
+        except Exception as caught:  # noqa: BLE001  a session that cannot read must end
+            error = caught
+        # A goodbye on the control channel carries the reason.
+        self.ended.wait(self._control.welcome.heartbeat)
+        self._connection_lost(error)
 
-    def _take_in(self, frame: Frame) -> None:
-        if not isinstance(frame, Delivered) or frame.sequence != self.intake.received + 1:
-            raise MalformedFrame(f"{frame} does not follow message {self.intake.received}")
-        place = (frame.sequence, frame.sent)
-        self.intake.put(Message(frame.sender, frame.topic, frame.payload, *place))
+    def _receive_message(self, frame: Frame) -> None:
+        if not isinstance(frame, Delivered) or frame.sequence != self.inbound.received + 1:
+            raise MalformedFrame(f"{frame} does not follow message {self.inbound.received}")
+        positions = (frame.sequence, frame.sent)
+        self.inbound.put(Message(frame.sender, frame.topic, frame.payload, *positions))
 
     # --- acknowledgements ---
 
-    def _answer_what_is_due(self) -> None:
-        if not self._asked:
+    def _send_due_acks(self) -> None:
+        if not self._pending_acks:
             return
-        with self._asking:
-            due = [request for request in self._asked if self._is_due(request)]
-            self._asked = [request for request in self._asked if request not in due]
+        with self._acks_lock:
+            due = [request for request in self._pending_acks if self._is_due(request)]
+            self._pending_acks = [request for request in self._pending_acks if request not in due]
         with suppress(CoordinatorUnreachable):
             for request in due:
                 self._respond(request, success=not self._is_leaving)
@@ -323,52 +323,52 @@ class Session:
         if self._is_leaving:
             return True
         if request.ack is AckType.OUTBOUND:
-            return self.intake.received >= request.target
-        return self.intake.is_quiet(request.target)
+            return self.inbound.received >= request.target
+        return self.inbound.is_processed(request.target)
 
     def _respond(self, request: AckRequest, *, success: bool) -> None:
         is_outbound = request.ack is AckType.OUTBOUND
-        observed = self.intake.received if is_outbound else self.intake.processed
+        observed = self.inbound.received if is_outbound else self.inbound.processed
         where = (request.sequence, request.round, request.generation, request.ack)
-        with self._sending_control:
+        with self._control_lock:
             self._write(self._control, AckResponse(*where, observed, success))
 
-    # --- the end ---
+    # --- failure ---
 
     def _write(self, channel: OpenChannel, frame: Frame) -> None:
         try:
             channel.socket.sendall(frame.pack())
-        except OSError as trouble:
-            self._lost(trouble)
-            reason = "it takes nothing any more" if _is_timeout(trouble) else str(trouble)
-            raise CoordinatorUnreachable(str(self._who.address), reason) from trouble
+        except OSError as error:
+            self._connection_lost(error)
+            reason = "it does not read any more" if _is_timeout(error) else str(error)
+            raise CoordinatorUnreachable(str(self._applicant.address), reason) from error
 
-    def _lost(self, trouble: BaseException) -> None:
-        """Use the connections no more; the listener ends the session when it has read the rest."""
-        if not (self._is_broken or self.over.is_set() or self._is_leaving):
-            log.warning("%s has lost the group at %s: %s", self._who.name, self._who.address,
-                        trouble)  # fmt: skip
+    def _connection_lost(self, error: BaseException) -> None:
+        """Shut the connections; the control thread ends the session after reading the rest."""
+        if not (self._is_broken or self.ended.is_set() or self._is_leaving):
+            name, address = self._applicant.name, self._applicant.address
+            log.warning("%s lost its connection to the group at %s: %s", name, address, error)
         self._is_broken = True
-        self._shut()
+        self._shutdown_sockets()
 
-    def _shut(self) -> None:
+    def _shutdown_sockets(self) -> None:
         for channel in (self._control, self._messages):
             with suppress(OSError):
                 channel.socket.shutdown(socket.SHUT_RDWR)
 
-    def _end_calls(self) -> None:
-        """Nobody will answer these: the coordinator has gone, or has given this process up."""
+    def _fail_calls(self) -> None:
+        """Fail the open calls: the coordinator has stopped or has removed this process."""
         for number in tuple(self._calls):
             call = self._calls.pop(number, None)
             if call is not None:
-                call.give(None)
+                call.complete(None)
         self._idle.set()
 
 
 def failed_phases(
     require: Require, failure: Failure
 ) -> tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus]:
-    """What a caller gets of a barrier that failed as a whole."""
+    """The phases of a barrier that failed as a whole."""
     failed = PhaseStatus(State.FAILED, failure)
     inbound, outbound, processing = (
         failed if flag & require else PhaseStatus()
@@ -377,12 +377,12 @@ def failed_phases(
     return failed, inbound, outbound, processing
 
 
-def _is_timeout(trouble: OSError) -> bool:
-    return isinstance(trouble, BlockingIOError)
+def _is_timeout(error: OSError) -> bool:
+    return isinstance(error, BlockingIOError)
 
 
-def _bound(connection: socket.socket, receive: float, send: float) -> None:
-    """Let blocking calls end after so many seconds, 0 for never."""
+def _set_timeouts(connection: socket.socket, receive: float, send: float) -> None:
+    """Set the timeouts of blocking calls in seconds; 0 means none."""
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(receive))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(send))

@@ -1,8 +1,8 @@
-"""What a barrier between processes may promise, and the words for what came of it.
+"""The guarantees of a barrier between processes, and the values that report its result.
 
 A caller declares what it needs (`Require`) and gets one `Completion`, with a status for every
-phase. A phase's state only escalates: satisfied, downgraded, failed. What nobody asked for is
-reported as not requested, never as satisfied.
+phase. A phase's state only escalates: satisfied, downgraded, failed. A phase that the caller did
+not require is reported as not requested, never as satisfied.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from types import MappingProxyType
 
 from tidegate.errors import BarrierFailed, UnboundedWait
 
-NOBODY = 0
+NO_MEMBER = 0
 """The instance id that belongs to no member."""
 NO_SEQUENCE = 2**64 - 1
 """A position in no stream."""
 
 
 class Require(IntFlag, boundary=STRICT):
-    """The guarantees that one caller of a barrier needs, beyond meeting the others."""
+    """The guarantees that a caller of a barrier needs, beyond the rendezvous."""
 
     NOTHING = 0
     INBOUND = 1
-    """I have received everything that was sent to me before the barrier."""
+    """The caller has received everything that was sent to it before the barrier."""
     OUTBOUND = 2
-    """Every member has received everything that I sent before the barrier."""
+    """Every member has received everything that the caller sent before the barrier."""
     PROCESSING = 4
-    """Every member has finished its handlers of what it received before the barrier."""
+    """Every member has finished the handlers of all messages received before the barrier."""
 
 
 INBOUND, OUTBOUND, PROCESSING = Require.INBOUND, Require.OUTBOUND, Require.PROCESSING
 
 
 class Phase(IntEnum):
-    """The parts of a barrier that succeed or fail on their own."""
+    """The parts of a barrier that succeed or fail independently."""
 
     RENDEZVOUS = 0
     INBOUND = 1
@@ -45,7 +45,7 @@ class Phase(IntEnum):
     PROCESSING = 3
 
     def is_for(self, require: int) -> bool:
-        """Whether a caller with these requirements is told of this phase; all meet."""
+        """Whether this phase is reported for these requirements; the rendezvous always is."""
         return not self or bool(require & _BITS[self])
 
     def __str__(self) -> str:
@@ -53,12 +53,12 @@ class Phase(IntEnum):
 
 
 _BITS = (0, 1, 2, 4)
-"""By phase, the requirement; plain numbers, for flags are slow to combine."""
+"""The requirement bit of each phase; plain numbers, because flags are slow to combine."""
 PHASES = tuple(Phase)
 
 
 class State(IntEnum):
-    """How a phase ended, from good to bad; a later verdict may only be worse."""
+    """How a phase ended, from good to bad; it only escalates."""
 
     NOT_REQUESTED = 0
     SATISFIED = 1
@@ -92,16 +92,16 @@ class PhaseStatus:
 
     state: State = State.NOT_REQUESTED
     failure: Failure = Failure.NONE
-    offender: int = NOBODY
+    offender: int = NO_MEMBER
     sequence: int = NO_SEQUENCE
 
     @property
     def is_good(self) -> bool:
-        """Whether the caller got what it asked for, which may have been nothing."""
+        """Whether the phase is satisfied or was not requested."""
         return self.state <= State.SATISFIED
 
     def worse(self, other: PhaseStatus) -> PhaseStatus:
-        """The worse of two; the first that was as bad is kept, for it names the first cause.
+        """The worse of two; of equal states the first is kept, which names the first cause.
 
         >>> lost = PhaseStatus(State.FAILED, Failure.PEER_LOST, offender=7)
         >>> lost.worse(PhaseStatus(State.SATISFIED)) is lost
@@ -114,7 +114,7 @@ class PhaseStatus:
 class Timeouts:
     """Seconds that each phase of a barrier may take, on the monotonic clock.
 
-    `inbound` bounds the caller's own wait for messages that are on their way to it.
+    `inbound` bounds the caller's own wait for messages in flight to it.
     """
 
     rendezvous: float = 30.0
@@ -130,20 +130,19 @@ class Timeouts:
 
     @classmethod
     def all(cls, seconds: float) -> Timeouts:
-        """The same for every phase."""
+        """The same timeout for every phase."""
         return cls(seconds, seconds, seconds, seconds)
 
     def of(self, phase: Phase) -> float:
-        """Seconds for one phase."""
+        """The timeout of one phase."""
         return (self.rendezvous, self.inbound, self.outbound, self.processing)[phase]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process of the group, as its coordinator last saw it.
+    """A process of the group, as last known to its coordinator.
 
-    The instance is who it is (its name), the boot which of its lives: a process that is started
-    again is a new member.
+    The instance identifies its name, the boot its session: a restarted process is a new member.
     """
 
     name: str
@@ -154,64 +153,66 @@ class Member:
     is_draining: bool = False
     last_phase: str = "has joined"
     silent: float = 0.0
-    """Seconds since its last heartbeat, when this was written."""
+    """Seconds since its last frame, when this was recorded."""
 
     def __str__(self) -> str:
-        """For a sentence about who holds something up.
+        """For messages that name an offender.
 
         >>> print(Member("joiner", 7, bytes(16), "north", 41, last_phase="joined", silent=0.3))
-        joiner (pid 41 on north; joined, last heard of 0.3 s before)
+        joiner (pid 41 on north; joined, last heartbeat 0.3 s before)
         """
         return (
             f"{self.name} (pid {self.pid} on {self.host}; {self.last_phase},"
-            f" last heard of {self.silent:.1f} s before)"
+            f" last heartbeat {self.silent:.1f} s before)"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What one caller of a barrier got."""
+    """The result of a barrier for one caller."""
 
     barrier: str
     sequence: int
-    """The leading position of what was sent to the caller when this was written."""
+    """The leading position of the messages to the caller when this was sent."""
     require: Require
     rendezvous: PhaseStatus
     inbound: PhaseStatus = PhaseStatus()
     outbound: PhaseStatus = PhaseStatus()
     processing: PhaseStatus = PhaseStatus()
     offenders: Mapping[int, Member] = field(default_factory=lambda: MappingProxyType({}))
-    """Those whom the phases name, by their instance."""
+    """The members that the phases name, by instance."""
 
     def __getitem__(self, phase: Phase) -> PhaseStatus:
         return (self.rendezvous, self.inbound, self.outbound, self.processing)[phase]
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether the caller got everything it asked for."""
+        """Whether every required phase is satisfied."""
         phases = (self.rendezvous, self.inbound, self.outbound, self.processing)
         return all(phase.is_good for phase in phases)
 
     def raise_for_status(self) -> Completion:
-        """Raise `BarrierFailed` unless everything asked for was given; else this completion."""
+        """Raise `BarrierFailed` unless every required phase is satisfied; returns this value."""
         if not self.is_satisfied:
             raise BarrierFailed(self.barrier, str(self), self)
         return self
 
     def __str__(self) -> str:
         if self.is_satisfied:
-            return f"barrier {self.barrier!r} is satisfied: {self._asked_for()}"
-        bad: dict[str, list[str]] = {}
+            return f"barrier {self.barrier!r} is satisfied: {self._satisfied_phases()}"
+        failed: dict[str, list[str]] = {}
         for phase in Phase:
             if not self[phase].is_good:
-                bad.setdefault(self._complaint(self[phase]), []).append(str(phase))
-        told = "; ".join(f"{' and '.join(phases)} {why}" for why, phases in bad.items())
-        return f"barrier {self.barrier!r} is not satisfied: {told}"
+                failed.setdefault(self._describe(self[phase]), []).append(str(phase))
+        details = "; ".join(f"{' and '.join(phases)} {why}" for why, phases in failed.items())
+        return f"barrier {self.barrier!r} is not satisfied: {details}"
 
-    def _asked_for(self) -> str:
+    def _satisfied_phases(self) -> str:
         return ", ".join(str(phase) for phase in Phase if self[phase].state is State.SATISFIED)
 
-    def _complaint(self, status: PhaseStatus) -> str:
-        who = self.offenders.get(status.offender)
-        named = f" by {who}" if who else f" by member {status.offender:x}" * bool(status.offender)
+    def _describe(self, status: PhaseStatus) -> str:
+        member = self.offenders.get(status.offender)
+        named = (
+            f" by {member}" if member else f" by member {status.offender:x}" * bool(status.offender)
+        )
         return f"{status.state} ({status.failure}{named})"

@@ -1,12 +1,11 @@
-"""The bytes between a member and its coordinator: frames of fixed layout, little-endian.
+"""The wire protocol between a member and its coordinator: fixed-layout frames, little-endian.
 
     frame    version u8, kind u8, 0 u16, length of the body u32, body
 
-Each kind of frame is a frozen value whose fields stand in its struct in the order in which they
-are declared; only messages end in bytes of any length. `unpack` gives back exactly what `pack` was
-given or raises `MalformedFrame`: an unknown version, kind, flag, state or reason, a body of another
-length, a text that is none. A body is bounded by its kind, so nobody can make the other side wait
-for gigabytes.
+Each frame type is a frozen value whose fields are packed in the order of their declaration; only
+messages end in a variable number of bytes. `unpack` returns exactly what `pack` was given or raises
+`MalformedFrame`: unknown version, kind, flag, state or reason, wrong body length, invalid text.
+The body length is bounded per kind, so a peer cannot make the other side buffer gigabytes.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import Any, ClassVar, Self
 
 from tidegate.errors import MalformedFrame
 from tidegate.group.fields import (
+    BOOL,
     BOUND,
     FLAGS,
     NAME,
     SECONDS,
     STATUS,
     TEXT,
-    TRUTH,
     U32,
     U64,
     Field,
-    one_of,
+    enum_field,
     raw,
 )
 from tidegate.group.status import Member, Phase, PhaseStatus, Require, Timeouts
@@ -43,14 +42,14 @@ BOOT = 16
 
 
 class AckType(IntEnum):
-    """What a member is asked to confirm."""
+    """The acknowledgements that a coordinator requests."""
 
     OUTBOUND = 1
     PROCESSING = 2
 
     @property
     def phase(self) -> Phase:
-        """The phase that waits for it."""
+        """The phase that needs this acknowledgement."""
         return Phase.OUTBOUND if self is AckType.OUTBOUND else Phase.PROCESSING
 
 
@@ -61,8 +60,8 @@ class ChannelKind(IntEnum):
     MESSAGES = 2
 
 
-class Reason(IntEnum):
-    """Why somebody is turned away."""
+class RejectReason(IntEnum):
+    """Why a connection, a member or a barrier call is rejected."""
 
     NOT_A_MEMBER = 1
     TWICE_IN_ONE_ROUND = 2
@@ -84,18 +83,18 @@ KINDS: dict[int, type[Frame]] = {}
 
 
 class Frame:
-    """A kind of frame; its subclasses are frozen dataclasses with one `Field` for each field."""
+    """A frame type; subclasses are frozen dataclasses with one `Field` for each field."""
 
     __slots__ = ()
 
     kind: ClassVar[int]
     layout: ClassVar[tuple[Field, ...]] = ()
     has_tail: ClassVar[bool] = False
-    """Whether the last field is the rest of the body, which has no place in the layout."""
+    """Whether the last field is the rest of the body, outside the layout."""
     struct: ClassVar[Struct]
     most: ClassVar[int]
     __match_args__: ClassVar[tuple[str, ...]]
-    """The names of the fields, as every dataclass has them."""
+    """The field names, from the dataclass."""
 
     def __init__(self, *values: Any) -> None:
         raise NotImplementedError
@@ -106,21 +105,21 @@ class Frame:
         KINDS[cls.kind] = cls
 
     def pack(self) -> bytes:
-        """The whole frame."""
+        """Encode the frame, header included."""
         values = self._values()
-        body = self.struct.pack(*[field.put(it) for field, it in zip(self.layout, values)])  # noqa: B905  the tail has no field
+        body = self.struct.pack(*[f.put(value) for f, value in zip(self.layout, values)])  # noqa: B905  the tail has no field
         if self.has_tail:
             body += values[-1]
         return HEADER.pack(VERSION, self.kind, 0, len(body)) + body
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """From the body of such a frame."""
+        """Decode the body of a frame of this type."""
         size = cls.struct.size
         if len(body) < size or (len(body) > size and not cls.has_tail):
-            raise MalformedFrame(f"{cls.__name__} of {len(body)} bytes where {size} are right")
+            raise MalformedFrame(f"{cls.__name__} has {len(body)} bytes instead of {size}")
         parts = cls.struct.unpack_from(body)
-        values = [field.take(it) for field, it in zip(cls.layout, parts, strict=True)]
+        values = [field.take(part) for field, part in zip(cls.layout, parts, strict=True)]
         if cls.has_tail:
             values.append(body[size:])
         return cls(*values)
@@ -130,27 +129,29 @@ class Frame:
 
 
 def header(data: bytes, start: int = 0) -> tuple[type[Frame], int]:
-    """The kind and the length of the body that begin there."""
+    """Decode a frame header: the frame type and the length of its body."""
     version, kind, reserved, length = HEADER.unpack_from(data, start)
     if version != VERSION:
-        raise MalformedFrame(f"version {version} where {VERSION} is spoken")
+        raise MalformedFrame(f"protocol version {version} instead of {VERSION}")
     frame = KINDS.get(kind)
     if frame is None:
-        raise MalformedFrame(f"a frame of unknown kind {kind}")
+        raise MalformedFrame(f"unknown frame kind {kind}")
     if reserved:
-        raise MalformedFrame("bits are set where none may be")
+        raise MalformedFrame("reserved header bits are set")
     if length > frame.most:
-        raise MalformedFrame(f"{frame.__name__} of {length} bytes; {frame.most} are allowed")
+        raise MalformedFrame(
+            f"{frame.__name__} has {length} bytes; at most {frame.most} are allowed"
+        )
     return frame, length
 
 
 def unpack(data: bytes) -> Frame:
-    """The one frame that these bytes are."""
+    """Decode exactly one frame."""
     if len(data) < HEADER.size:
-        raise MalformedFrame(f"{len(data)} bytes are no header")
+        raise MalformedFrame(f"{len(data)} bytes are too short for a header")
     kind, length = header(data)
     if len(data) != HEADER.size + length:
-        raise MalformedFrame(f"{len(data)} bytes where {HEADER.size + length} were announced")
+        raise MalformedFrame(f"{len(data)} bytes instead of {HEADER.size + length}")
     return kind.parse(data[HEADER.size :])
 
 
@@ -159,7 +160,7 @@ def unpack(data: bytes) -> Frame:
 
 @dataclass(frozen=True, slots=True)
 class BarrierRequest(Frame):
-    """A caller has arrived."""
+    """A caller arrives at a barrier."""
 
     kind = 16
     layout = (U64, NAME, FLAGS, BOUND, BOUND, BOUND)
@@ -174,29 +175,29 @@ class BarrierRequest(Frame):
 
 @dataclass(frozen=True, slots=True)
 class AckRequest(Frame):
-    """The coordinator asks for a word when the member is at `target` in what it is sent."""
+    """Requests an acknowledgement once the member has reached `target` in its inbound messages."""
 
     kind = 17
-    layout = (U64, U64, U32, one_of(AckType), U64, U64, SECONDS)
+    layout = (U64, U64, U32, enum_field(AckType), U64, U64, SECONDS)
 
     sequence: int
-    """The leading position of what is sent to the member, when this is."""
+    """The leading position of the messages to the member, when this is sent."""
     round: int
     generation: int
     ack: AckType
     target: int
     call: int
-    """Of the member, in this round."""
+    """The member's call in this round."""
     within: float
-    """Seconds that the phase may take: so long the call may have to wait, whoever asked for it."""
+    """Seconds that the phase may take: the call may have to wait that long for other callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AckResponse(Frame):
-    """The member confirms, or says once that it cannot."""
+    """The member confirms, or declines once."""
 
     kind = 18
-    layout = (U64, U64, U32, one_of(AckType), U64, TRUTH)
+    layout = (U64, U64, U32, enum_field(AckType), U64, BOOL)
 
     sequence: int
     round: int
@@ -224,13 +225,13 @@ class BarrierCompletion(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Refusal(Frame):
-    """A call takes part in no round, and why."""
+    """A call that takes part in no round, with the reason."""
 
     kind = 20
-    layout = (U64, one_of(Reason))
+    layout = (U64, enum_field(RejectReason))
 
     call: int
-    reason: Reason
+    reason: RejectReason
 
 
 # --- membership ------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ class Refusal(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Challenge(Frame):
-    """The first word of a coordinator: prove that you know the secret."""
+    """The coordinator's first frame: the nonce for the member's proof."""
 
     kind = 1
     layout = (raw(NONCE),)
@@ -248,10 +249,10 @@ class Challenge(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Hello(Frame):
-    """Who opens which channel, and the proof; the nonce challenges the coordinator in turn."""
+    """The member's identity, channel and proof; the nonce challenges the coordinator in turn."""
 
     kind = 2
-    layout = (raw(PROOF), one_of(ChannelKind), raw(BOOT), U32, raw(NONCE), NAME, TEXT)
+    layout = (raw(PROOF), enum_field(ChannelKind), raw(BOOT), U32, raw(NONCE), NAME, TEXT)
 
     proof: bytes
     channel: ChannelKind
@@ -264,21 +265,21 @@ class Hello(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Welcome(Frame):
-    """The channel is open: the coordinator's proof, and how it keeps time."""
+    """The channel is open: the coordinator's proof and heartbeat settings."""
 
     kind = 3
     layout = (raw(PROOF), SECONDS, SECONDS)
 
     proof: bytes
     heartbeat: float
-    """Seconds between two heartbeats, of either side."""
+    """Seconds between two heartbeats, in both directions."""
     silence: float
     """Seconds without one after which the other side is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configure(Frame):
-    """How long each phase of a barrier may take, for the whole group, from the next round on."""
+    """The group's default phase timeouts, from the next round on."""
 
     kind = 4
     layout = (SECONDS, SECONDS, SECONDS, SECONDS)
@@ -289,13 +290,13 @@ class Configure(Frame):
     processing: float
 
     @classmethod
-    def to(cls, it: Timeouts) -> Self:
-        """A frame that says so."""
-        return cls(it.rendezvous, it.inbound, it.outbound, it.processing)
+    def to(cls, timeouts: Timeouts) -> Self:
+        """From the value."""
+        return cls(timeouts.rendezvous, timeouts.inbound, timeouts.outbound, timeouts.processing)
 
     @property
     def timeouts(self) -> Timeouts:
-        """As the value that everybody else uses."""
+        """As a value."""
         return Timeouts(self.rendezvous, self.inbound, self.outbound, self.processing)
 
 
@@ -308,34 +309,34 @@ class Heartbeat(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Drain(Frame):
-    """The member takes part in no further round and finishes those it is in."""
+    """The member joins no further round and finishes its open ones."""
 
     kind = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Leave(Frame):
-    """The member goes, on purpose."""
+    """The member leaves on purpose."""
 
     kind = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Goodbye(Frame):
-    """The coordinator has no more words for this connection, and why."""
+    """The coordinator closes this connection, with the reason."""
 
     kind = 8
-    layout = (one_of(Reason),)
+    layout = (enum_field(RejectReason),)
 
-    reason: Reason
+    reason: RejectReason
 
 
 @dataclass(frozen=True, slots=True)
-class About(Frame):
-    """What the coordinator knows of a member; `is_here` ends when it has gone."""
+class MemberInfo(Frame):
+    """A member as the coordinator knows it; `is_present` is false once it has left or was lost."""
 
     kind = 9
-    layout = (NAME, U64, raw(BOOT), TEXT, U32, TRUTH, TEXT, SECONDS, TRUTH)
+    layout = (NAME, U64, raw(BOOT), TEXT, U32, BOOL, TEXT, SECONDS, BOOL)
 
     name: str
     instance: int
@@ -345,17 +346,18 @@ class About(Frame):
     is_draining: bool
     last_phase: str
     silent: float
-    is_here: bool
+    is_present: bool
 
     @classmethod
-    def of(cls, it: Member, *, is_here: bool) -> Self:
-        """A frame that says so."""
-        state = (it.is_draining, it.last_phase, it.silent)
-        return cls(it.name, it.instance, it.boot, it.host, it.pid, *state, is_here)
+    def of(cls, member: Member, *, is_present: bool) -> Self:
+        """From the value."""
+        identity = (member.name, member.instance, member.boot, member.host, member.pid)
+        state = (member.is_draining, member.last_phase, member.silent)
+        return cls(*identity, *state, is_present)
 
     @property
     def member(self) -> Member:
-        """As the value that everybody else uses."""
+        """As a value."""
         state = (self.is_draining, self.last_phase, self.silent)
         return Member(self.name, self.instance, self.boot, self.host, self.pid, *state)
 
@@ -365,14 +367,14 @@ class About(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Posted(Frame):
-    """A message from a member, to one (by its instance) or, to `NOBODY`, to all others."""
+    """A message from a member to one instance or, with `NO_MEMBER`, to all others."""
 
     kind = 32
     layout = (U64, U64, NAME)
     has_tail = True
 
     sent: int
-    """Its place in what the sender has sent, from 1."""
+    """Its position among the sender's messages, from 1."""
     to: int
     topic: str
     payload: bytes
@@ -380,14 +382,14 @@ class Posted(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Delivered(Frame):
-    """A message to a member."""
+    """A message delivered to a member."""
 
     kind = 33
     layout = (U64, NAME, U64, NAME)
     has_tail = True
 
     sequence: int
-    """Its place in what the member is sent, from 1 without gaps."""
+    """Its position among the messages to the member, from 1 without gaps."""
     sender: str
     sent: int
     topic: str

@@ -329,7 +329,7 @@ def test_a_process_that_does_not_start_is_named_with_its_last_output(
         with pytest.raises(ClusterIncomplete) as raised:
             LocalCluster(supervisor, join("supervisor")).wait_until_ready(Event(), bound=1.0)
         assert raised.value.reason == "worker-2 did not start"
-        assert "last output of worker-2: no Spark here" in raised.value.said
+        assert "last output of worker-2: no Spark here" in raised.value.output
     finally:
         supervisor.close(10)
 
@@ -358,7 +358,7 @@ def test_a_process_with_wrong_arguments_ends_the_start_at_once(join: Join, tmp_p
         with pytest.raises(ClusterIncomplete) as raised:
             LocalCluster(supervisor, join("supervisor")).wait_until_ready(Event(), bound=300.0)
         assert raised.value.reason == "worker-1 did not start"
-        assert raised.value.said == "last output of worker-1: there is no stage nope"
+        assert raised.value.output == "last output of worker-1: there is no stage nope"
         assert supervisor.processes["worker-1"].failures == 1
     finally:
         supervisor.close(10)
@@ -412,7 +412,7 @@ def test_a_broken_coordinator_is_restarted() -> None:
     with CoordinatorSupervisor("tcp://127.0.0.1:0", secret) as coordinator_supervisor:
         first = coordinator_supervisor.coordinator
         peer = GroupPeer.join("worker-1", GroupAddress(first.address, secret))
-        first._fault = KeyError(3)  # noqa: SLF001  nothing else breaks it
+        first._failure = KeyError(3)  # noqa: SLF001  nothing else breaks it
         first.close()
         coordinator_supervisor.supervise()
 

@@ -1,4 +1,4 @@
-"""Connections to a coordinator in the hands of a test, which may say and take what it wants."""
+"""Raw connections to a coordinator, over which a test sends and reads any bytes."""
 
 from __future__ import annotations
 

@@ -9,35 +9,35 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.integration.group.processes import Cluster, Nursery, Pace
+from tests.integration.group.processes import Cluster, ForkServer, Pace
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+def fork_server() -> Iterator[ForkServer]:
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture
-def group(nursery: Nursery) -> Iterator[Cluster]:
+def group(fork_server: ForkServer) -> Iterator[Cluster]:
     """Over TCP, on a port that the system chooses."""
-    with Cluster(nursery) as group:
+    with Cluster(fork_server) as group:
         yield group
 
 
 @pytest.fixture(params=["tcp", "unix"])
-def any_group(request: pytest.FixtureRequest, nursery: Nursery) -> Iterator[Cluster]:
+def any_group(request: pytest.FixtureRequest, fork_server: ForkServer) -> Iterator[Cluster]:
     """Over each of the transports."""
     with TemporaryDirectory(prefix="tidegate-") as folder:
         path = Path(folder) / "group"
         address = "tcp://127.0.0.1:0" if request.param == "tcp" else f"unix://{path}"
-        with Cluster(nursery, address) as group:
+        with Cluster(fork_server, address) as group:
             yield group
 
 
 @pytest.fixture
-def paced(nursery: Nursery) -> Iterator[Callable[..., Cluster]]:
-    """Makes a group whose coordinator keeps time as the test says."""
+def paced(fork_server: ForkServer) -> Iterator[Callable[..., Cluster]]:
+    """Makes a group whose coordinator keeps time with the given timings."""
     with ExitStack() as stack:
-        yield lambda **pace: stack.enter_context(Cluster(nursery, pace=Pace(**pace)))
+        yield lambda **pace: stack.enter_context(Cluster(fork_server, pace=Pace(**pace)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import process_time
 from unittest import mock
 
-from tests.integration.group.talking import obey, tell_events
+from tests.integration.group.commands import forward_events, run_commands
 from tidegate.group import Coordinator
 from tidegate.group.coordinator_state import CoordinatorState
 
@@ -25,8 +25,8 @@ def have_a_fault() -> None:
 
 
 def main(address: str, secret: str, heartbeat: str, silence: str, admission: str) -> None:
-    """Coordinate until told to stop."""
-    tell_events()
+    """Coordinate until the input ends."""
+    forward_events()
     coordinator = Coordinator(
         address,
         secret=secret.encode(),
@@ -34,7 +34,7 @@ def main(address: str, secret: str, heartbeat: str, silence: str, admission: str
         silence=float(silence),
         admission=float(admission),
     )
-    obey(
+    run_commands(
         {
             "address": lambda: coordinator.address,
             "check": coordinator.check,

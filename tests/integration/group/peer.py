@@ -12,7 +12,7 @@ from threading import Event
 from time import monotonic, sleep
 from typing import Any
 
-from tests.integration.group.talking import obey, tell_events
+from tests.integration.group.commands import forward_events, run_commands
 from tidegate.group import Completion, Group, Message, Phase, Require, Timeouts
 
 BOUND = 60.0
@@ -20,17 +20,17 @@ BOUND = 60.0
 
 def as_json(it: Completion) -> dict[str, Any]:
     """For `processes.Outcome`."""
-    told: dict[str, Any] = {"text": str(it), "sequence": it.sequence, "require": int(it.require)}
+    line: dict[str, Any] = {"text": str(it), "sequence": it.sequence, "require": int(it.require)}
     for phase in Phase:
         status = it[phase]
         who = it.offenders.get(status.offender)
-        told[str(phase)] = {
+        line[str(phase)] = {
             "state": str(status.state),
             "failure": str(status.failure),
             "offender": who.name if who else "",
             "sequence": status.sequence,
         }
-    return told
+    return line
 
 
 def _timeouts(given: float | dict[str, float] | None) -> float | Timeouts | None:
@@ -124,8 +124,8 @@ class Peer:
         while True:
             try:
                 self._group.publish(topic)
-            except Exception as trouble:
-                if type(trouble).__name__ != "CoordinatorUnreachable":
+            except Exception as error:
+                if type(error).__name__ != "CoordinatorUnreachable":
                     raise
 
     def received(self) -> list[tuple[str, str, str]]:
@@ -177,13 +177,13 @@ class Peer:
 
     def storm(self, rounds: int, each: int, require: int) -> list[dict[str, Any]]:
         """Publish and fence, over and over; with each outcome, how much was handled by then."""
-        told = []
+        line = []
         for number in range(rounds):
             for _ in range(each):
                 self._group.publish("note", b"%d" % number)
             outcome = self.barrier(f"storm {number}", require)
-            told.append(outcome | {"handled": dict(self.counts())})
-        return told
+            line.append(outcome | {"handled": dict(self.counts())})
+        return line
 
     # --- the process ---
 
@@ -198,8 +198,8 @@ class Peer:
 
 
 def main(name: str, address: str, secret: str) -> None:
-    """Do what the test says."""
-    tell_events(logging.INFO)
+    """Run the commands of the test."""
+    forward_events(logging.INFO)
     peer = Peer(name, address, secret)
     commands = [command for command in dir(peer) if not command.startswith("_")]
-    obey({command: getattr(peer, command) for command in commands})
+    run_commands({command: getattr(peer, command) for command in commands})

@@ -1,4 +1,4 @@
-"""The processes of these tests, as a test holds them: start, ask, freeze, kill."""
+"""Handles of the processes of these tests: start, command, freeze, kill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Raised(Exception):
         self.kind = kind
 
 
-class Told(msgspec.Struct, frozen=True):
+class PhaseResult(msgspec.Struct, frozen=True):
     """The status of a phase."""
 
     state: str
@@ -48,10 +48,10 @@ class Outcome(msgspec.Struct, frozen=True):
     text: str
     sequence: int
     require: int
-    rendezvous: Told
-    inbound: Told
-    outbound: Told
-    processing: Told
+    rendezvous: PhaseResult
+    inbound: PhaseResult
+    outbound: PhaseResult
+    processing: PhaseResult
     seconds: float = 0.0
     handled: dict[str, int] = {}
 
@@ -72,13 +72,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class LoggedEvent:
     """A structured event."""
 
     event: str
     facts: dict[str, Any]
 
-    def is_about(self, event: str, facts: dict[str, Any]) -> bool:
+    def matches(self, event: str, facts: dict[str, Any]) -> bool:
         """Whether it is such an event, with these facts among others."""
         return self.event == event and facts.items() <= self.facts.items()
 
@@ -110,13 +110,13 @@ class Pending:
         return msgspec.convert(self.answer(bound), Outcome)
 
 
-class Nursery:
-    """Where processes come from (see `nursery`)."""
+class ForkServer:
+    """Where processes come from (see `fork_server`)."""
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair()
         with theirs:
-            module = "tests.integration.group.nursery"
+            module = "tests.integration.group.fork_server"
             self._program = subprocess.Popen(
                 [sys.executable, "-m", module, str(theirs.fileno())],
                 cwd=ROOT,
@@ -125,13 +125,13 @@ class Nursery:
 
     def start(self, program: str, *arguments: str) -> tuple[int, TextIO, TextIO]:
         """A process: its pid, what it reads and what it writes."""
-        its_input, orders = os.pipe()
-        answers, its_output = os.pipe()
+        child_input, orders = os.pipe()
+        answers, child_output = os.pipe()
         data = msgspec.json.encode((program, *arguments))
-        socket.send_fds(self._requests, [data], [its_input, its_output])
+        socket.send_fds(self._requests, [data], [child_input, child_output])
         pid = int(self._requests.recv(32))
-        os.close(its_input)
-        os.close(its_output)
+        os.close(child_input)
+        os.close(child_output)
         return pid, open(orders, "w"), open(answers)  # noqa: PTH123  these are descriptors
 
     def close(self) -> None:
@@ -141,14 +141,14 @@ class Nursery:
 
 
 class Process:
-    """A program that is told what to do (see `talking`)."""
+    """A program that runs commands (see `commands`)."""
 
-    def __init__(self, nursery: Nursery, program: str, *arguments: str) -> None:
-        self.pid, self._orders, self._said = nursery.start(program, *arguments)
+    def __init__(self, fork_server: ForkServer, program: str, *arguments: str) -> None:
+        self.pid, self._orders, self._output = fork_server.start(program, *arguments)
         self._numbers = count(1)
         self._changed = Condition()
         self.answers: dict[int, dict[str, Any]] = {}
-        self.events: list[Happened] = []
+        self.events: list[LoggedEvent] = []
         self.has_ended = False
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -162,18 +162,18 @@ class Process:
         return self._ask(what, arguments, aside=False).answer()
 
     def wait_until(self, condition: Callable[[], bool], bound: float = BOUND) -> None:
-        """Wait for something that this process says."""
+        """Wait for a condition on the output of this process."""
         with self._changed:
             assert self._changed.wait_for(condition, bound), f"not within {bound:g} s"
 
-    def wait_event(self, event: str, /, **facts: Any) -> Happened:
+    def wait_event(self, event: str, /, **facts: Any) -> LoggedEvent:
         """The first event that is this one."""
-        self.wait_until(lambda: any(it.is_about(event, facts) for it in self.events))
-        return next(it for it in self.events if it.is_about(event, facts))
+        self.wait_until(lambda: any(it.matches(event, facts) for it in self.events))
+        return next(it for it in self.events if it.matches(event, facts))
 
     def count_events(self, event: str, /, **facts: Any) -> int:
         """How many there were."""
-        return sum(it.is_about(event, facts) for it in self.events)
+        return sum(it.matches(event, facts) for it in self.events)
 
     def freeze(self) -> None:
         """It does nothing until it is thawed."""
@@ -203,27 +203,27 @@ class Process:
         return Pending(self, number)
 
     def _read(self) -> None:
-        with self._said as lines:
+        with self._output as lines:
             for line in lines:
                 self._note(msgspec.json.decode(line))
         with self._changed:
             self.has_ended = True
             self._changed.notify_all()
 
-    def _note(self, told: dict[str, Any]) -> None:
+    def _note(self, line: dict[str, Any]) -> None:
         with self._changed:
-            if "event" in told:
-                self.events.append(Happened(told["event"], told["facts"]))
+            if "event" in line:
+                self.events.append(LoggedEvent(line["event"], line["facts"]))
             else:
-                self.answers[told["id"]] = told
+                self.answers[line["id"]] = line
             self._changed.notify_all()
 
 
 class Peer(Process):
     """A member of the group."""
 
-    def __init__(self, nursery: Nursery, name: str, address: str, secret: str) -> None:
-        super().__init__(nursery, "peer", name, address, secret)
+    def __init__(self, fork_server: ForkServer, name: str, address: str, secret: str) -> None:
+        super().__init__(fork_server, "peer", name, address, secret)
         self.name = name
 
     def barrier(self, name: str, require: int = 0, timeout: Any = None) -> Pending:
@@ -251,9 +251,9 @@ class Pace:
 class CoordinatorProcess(Process):
     """The coordinator of the group."""
 
-    def __init__(self, nursery: Nursery, address: str, secret: str, pace: Pace) -> None:
+    def __init__(self, fork_server: ForkServer, address: str, secret: str, pace: Pace) -> None:
         numbers = (str(it) for it in (pace.heartbeat, pace.silence, pace.admission))
-        super().__init__(nursery, "coordinator", address, secret, *numbers)
+        super().__init__(fork_server, "coordinator", address, secret, *numbers)
 
     def wait_arrived(self, barrier: str, *names: str) -> None:
         """Wait until these have arrived at a barrier."""
@@ -271,7 +271,7 @@ class CoordinatorProcess(Process):
 class Cluster:
     """A coordinator and its members."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     wanted: str = "tcp://127.0.0.1:0"
     pace: Pace = Pace()
     secret: str = field(default_factory=lambda: new_secret().decode())
@@ -289,7 +289,7 @@ class Cluster:
 
     def start_coordinator(self) -> None:
         """Start it, or another one in its place."""
-        self.coordinator = CoordinatorProcess(self.nursery, self.wanted, self.secret, self.pace)
+        self.coordinator = CoordinatorProcess(self.fork_server, self.wanted, self.secret, self.pace)
         self._all.append(self.coordinator)
         self.address = self.wanted = self.coordinator.do("address")
 
@@ -302,13 +302,13 @@ class Cluster:
 
     def start_another_coordinator(self) -> str:
         """At the same address; where it listens, if it does."""
-        other = CoordinatorProcess(self.nursery, self.address, self.secret, self.pace)
+        other = CoordinatorProcess(self.fork_server, self.address, self.secret, self.pace)
         self._all.append(other)
         return str(other.do("address"))
 
     def peer(self, name: str) -> Peer:
         """A process that has not joined."""
-        peer = Peer(self.nursery, name, self.address, self.secret)
+        peer = Peer(self.fork_server, name, self.address, self.secret)
         self._all.append(peer)
         return peer
 

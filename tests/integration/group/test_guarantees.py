@@ -1,4 +1,4 @@
-"""What a barrier between processes gives its callers when all goes well."""
+"""The guarantees of a barrier between processes without faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES = ("a", "b", "c", "d")
 PHASES = ("rendezvous", "inbound", "outbound", "processing")
 
 
-def test_processes_that_only_meet_all_get_the_same_verdict(any_group: Cluster) -> None:
+def test_all_callers_of_a_rendezvous_get_the_same_outcome(any_group: Cluster) -> None:
     peers = any_group.join(*NAMES)
 
     outcomes = all_at(peers, "noon")
@@ -22,7 +22,7 @@ def test_processes_that_only_meet_all_get_the_same_verdict(any_group: Cluster) -
     assert {outcome.text for outcome in outcomes} == {"barrier 'noon' is satisfied: rendezvous"}
 
 
-def test_nobody_passes_a_rendezvous_before_the_last_has_come(group: Cluster) -> None:
+def test_no_caller_passes_a_rendezvous_before_the_last_arrival(group: Cluster) -> None:
     a, b, c = group.join("a", "b", "c")
     early = [a.barrier("noon"), b.barrier("noon")]
     group.coordinator.wait_arrived("noon", "a", "b")
@@ -32,7 +32,7 @@ def test_nobody_passes_a_rendezvous_before_the_last_has_come(group: Cluster) -> 
     assert all(call.outcome().is_satisfied for call in early)
 
 
-def test_each_caller_gets_the_guarantees_it_asked_for_and_no_others(any_group: Cluster) -> None:
+def test_each_caller_gets_the_guarantees_it_requires_and_no_others(any_group: Cluster) -> None:
     a, b, c, d = any_group.join(*NAMES)
     a.do("publish", topic="note", payload="from a", times=3)
     b.do("publish", topic="note", payload="from b", times=2)
@@ -68,7 +68,7 @@ def test_sequences_are_positions_in_the_streams_of_messages(group: Cluster) -> N
     assert [it.sequence for it in outcomes] == [0, 3, 4]
 
 
-def test_the_event_of_a_settled_round_has_its_states_and_where_the_streams_stood(
+def test_the_event_of_a_settled_round_has_its_states_and_stream_positions(
     group: Cluster,
 ) -> None:
     a, b, c = group.join("a", "b", "c")
@@ -94,7 +94,7 @@ def test_the_event_of_a_settled_round_has_its_states_and_where_the_streams_stood
     assert group.coordinator.count_events("barrier.settled", barrier="noon") == 1
 
 
-def test_the_event_of_a_round_that_failed_says_what_and_by_whom(group: Cluster) -> None:
+def test_the_event_of_a_failed_round_names_phases_and_offenders(group: Cluster) -> None:
     a, b = group.join("a", "b")
     b.do("publish", topic="note", times=2)
     a.do("send", to="b", topic="gate", payload="held")
@@ -163,7 +163,7 @@ def test_everything_published_before_a_processing_fence_is_handled_when_it_retur
         assert peer.do("counts") == dict.fromkeys(others, rounds * each)
 
 
-def test_a_processing_fence_waits_for_the_slow_handlers_of_everybody(group: Cluster) -> None:
+def test_a_processing_fence_waits_for_the_slow_handlers_of_all_members(group: Cluster) -> None:
     a, b, c = group.join("a", "b", "c")
     a.do("send", to="b", topic="gate", payload="b")
     a.do("send", to="c", topic="slow", payload="0.3")
@@ -238,7 +238,7 @@ def test_two_hundred_rounds_in_quick_succession_by_eight_processes(any_group: Cl
 
 
 @pytest.mark.parametrize("topic", ["slow", "exit"])
-def test_a_handler_that_fails_is_through_and_the_next_ones_go_on(
+def test_a_failed_handler_counts_as_finished_and_the_next_ones_run(
     group: Cluster, topic: str
 ) -> None:
     a, b = group.join("a", "b")

@@ -1,4 +1,4 @@
-"""Members that go on purpose: they finish what they are in and hold nothing else up."""
+"""Members that leave on purpose finish their open rounds and block no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.waiting import wait_until
 from tidegate.group import INBOUND, PROCESSING
 
 
-def test_who_drains_before_it_has_arrived_downgrades_the_rendezvous_at_once(
+def test_a_member_that_drains_before_it_arrives_downgrades_the_rendezvous_at_once(
     any_group: Cluster,
 ) -> None:
     a, b, c = any_group.join("a", "b", "c")
@@ -27,7 +27,7 @@ def test_who_drains_before_it_has_arrived_downgrades_the_rendezvous_at_once(
     assert calls[0].outcome().inbound.state == "satisfied"
 
 
-def test_who_drains_after_it_has_arrived_finishes_the_round(group: Cluster) -> None:
+def test_a_member_that_drains_after_it_arrived_finishes_the_round(group: Cluster) -> None:
     a, b = group.join("a", "b")
     first = b.barrier("noon")
     group.coordinator.wait_arrived("noon", "b")
@@ -40,7 +40,7 @@ def test_who_drains_after_it_has_arrived_finishes_the_round(group: Cluster) -> N
     assert draining.answer() is True
 
 
-def test_nobody_waits_for_a_member_that_drains(group: Cluster) -> None:
+def test_new_rounds_do_not_wait_for_a_draining_member(group: Cluster) -> None:
     a, b, c = group.join("a", "b", "c")
     held = c.barrier("noon")
     group.coordinator.wait_arrived("noon", "c")
@@ -67,7 +67,7 @@ def test_a_draining_member_is_refused_in_new_rounds(group: Cluster) -> None:
     assert draining.answer() is True
 
 
-def test_who_closes_while_it_owes_an_acknowledgement_is_named_as_draining(
+def test_a_member_that_closes_while_it_owes_an_acknowledgement_is_named_as_draining(
     any_group: Cluster,
 ) -> None:
     a, b, c = any_group.join("a", "b", "c")
@@ -85,7 +85,7 @@ def test_who_closes_while_it_owes_an_acknowledgement_is_named_as_draining(
         assert (outcome.processing.failure, outcome.processing.offender) == ("peer draining", "c")
 
 
-def test_who_closes_while_it_waits_for_others_hears_that_it_has_left(group: Cluster) -> None:
+def test_a_caller_that_closes_while_it_waits_gets_left_the_group(group: Cluster) -> None:
     a, b, c = group.join("a", "b", "c")
     calls = [b.barrier("noon"), c.barrier("noon")]
     group.coordinator.wait_arrived("noon", "b", "c")
@@ -159,7 +159,7 @@ def test_leaving_twice_is_leaving_once(group: Cluster) -> None:
         a.barrier("noon").answer()
 
 
-def test_leaving_gives_threads_and_connections_back(group: Cluster) -> None:
+def test_leaving_releases_threads_and_connections(group: Cluster) -> None:
     (a, b) = group.join("a", "b")
     b.do("close")
     wait_until(lambda: b.do("threads") == [])
@@ -175,7 +175,7 @@ def test_leaving_gives_threads_and_connections_back(group: Cluster) -> None:
     assert b.do("descriptors") == before
 
 
-def test_the_coordinator_gives_back_what_its_members_have_used(group: Cluster) -> None:
+def test_the_coordinator_releases_the_resources_of_its_members(group: Cluster) -> None:
     (a,) = group.join("a")
     before = group.coordinator.do("descriptors")
     others = group.join("b", "c")
@@ -199,10 +199,10 @@ def test_rounds_go_on_while_members_leave(any_group: Cluster) -> None:
     with pytest.raises(Raised, match=r"BarrierRefused|LeftTheGroup"):
         running["g"].answer()
     assert drained.answer() is True
-    told = [running[name].answer() for name in names[:6]]
+    line = [running[name].answer() for name in names[:6]]
     for number in range(200):
-        assert len({str(views(outcomes[number])) for outcomes in told}) == 1
-    bad = [it["rendezvous"] for it in told[0] if it["rendezvous"]["state"] != "satisfied"]
+        assert len({str(views(outcomes[number])) for outcomes in line}) == 1
+    bad = [it["rendezvous"] for it in line[0] if it["rendezvous"]["state"] != "satisfied"]
     assert {(it["failure"], it["offender"]) for it in bad} <= {
         ("peer lost", "h"),
         ("peer draining", "g"),

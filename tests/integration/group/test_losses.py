@@ -1,4 +1,4 @@
-"""Members that die, freeze or are started again: they are named, and soon."""
+"""Members that are killed, freeze or are restarted are named in bounded time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_member_that_is_killed_while_it_owes_fails_only_what_it_owed(group: Cl
         assert (outcome.processing.failure, outcome.processing.offender) == ("peer lost", "c")
 
 
-def test_those_who_are_left_meet_without_the_dead(group: Cluster) -> None:
+def test_remaining_members_meet_without_a_killed_one(group: Cluster) -> None:
     a, b, c = group.join("a", "b", "c")
     c.kill()
     wait_until(lambda: a.do("members") == ["a", "b"])
@@ -69,14 +69,14 @@ def test_the_same_member_twice_in_one_round_is_refused_and_the_round_goes_on(
     first = a.barrier("noon")
     group.coordinator.wait_arrived("noon", "a")
 
-    with pytest.raises(Raised, match=r"BarrierRefused: 'a' .* arrived already"):
+    with pytest.raises(Raised, match=r"BarrierRefused: 'a' .* already arrived"):
         a.barrier("noon").answer()
     assert not first.is_done
     assert b.barrier("noon").outcome().is_satisfied
     assert first.outcome().is_satisfied
 
 
-def test_who_joins_after_a_round_has_begun_is_refused_and_the_round_goes_on(
+def test_a_member_that_joins_after_a_round_has_begun_is_refused_and_the_round_goes_on(
     group: Cluster,
 ) -> None:
     a, b = group.join("a", "b")
@@ -92,7 +92,7 @@ def test_who_joins_after_a_round_has_begun_is_refused_and_the_round_goes_on(
     assert all(it.is_satisfied for it in all_at([a, b, late], "noon"))
 
 
-def test_a_member_that_is_started_again_in_a_round_fails_it_as_lost(any_group: Cluster) -> None:
+def test_a_member_restarted_during_a_round_fails_it_as_lost(any_group: Cluster) -> None:
     a, old = any_group.join("a", "b")
     call = a.barrier("noon")
     any_group.coordinator.wait_arrived("noon", "a")
@@ -108,7 +108,7 @@ def test_a_member_that_is_started_again_in_a_round_fails_it_as_lost(any_group: C
     assert all(it.is_satisfied for it in all_at([a, new], "noon"))
 
 
-def test_who_is_replaced_while_it_waits_hears_that(group: Cluster) -> None:
+def test_a_caller_that_is_replaced_while_it_waits_gets_member_replaced(group: Cluster) -> None:
     a, old = group.join("a", "b")
     waiting = old.barrier("noon")
     group.coordinator.wait_arrived("noon", "b")
@@ -123,21 +123,21 @@ def test_who_is_replaced_while_it_waits_hears_that(group: Cluster) -> None:
     assert all(it.is_satisfied for it in all_at([a, new], "noon"))
 
 
-def test_a_member_that_is_replaced_in_the_middle_of_its_words_stays_replaced(
+def test_a_member_that_is_replaced_while_it_sends_stays_replaced(
     any_group: Cluster,
 ) -> None:
     a, old = any_group.join("a", "b")
     for _ in range(3):
-        talking = old.begin("publish_until_refused", topic="other")
+        commands = old.begin("publish_until_refused", topic="other")
         (new,) = any_group.join("b")
         with pytest.raises(Raised, match="MemberReplaced"):
-            talking.answer()
+            commands.answer()
         any_group.meet(a, new)
         assert all(it.is_satisfied for it in all_at([a, new], "noon"))
         old = new
 
 
-def test_late_words_of_a_life_that_is_over_change_nothing(
+def test_late_frames_of_an_ended_session_change_nothing(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -158,7 +158,7 @@ def test_late_words_of_a_life_that_is_over_change_nothing(
     assert outcomes[0].inbound.sequence == len(a.do("received"))
 
 
-def test_a_frozen_member_is_lost_within_its_bound_and_comes_back_by_itself(
+def test_a_frozen_member_is_lost_within_its_bound_and_rejoins_by_itself(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -179,7 +179,7 @@ def test_a_frozen_member_is_lost_within_its_bound_and_comes_back_by_itself(
     assert all(it.is_satisfied for it in all_at([a, b, c], "night", INBOUND | PROCESSING))
 
 
-def test_a_member_that_freezes_in_a_barrier_hears_that_it_was_lost(
+def test_a_member_that_freezes_in_a_barrier_gets_peer_lost(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -188,7 +188,7 @@ def test_a_member_that_freezes_in_a_barrier_hears_that_it_was_lost(
     group.coordinator.wait_arrived("noon", "b")
 
     b.freeze()
-    group.coordinator.wait_event("member.gone", member="b")
+    group.coordinator.wait_event("member.removed", member="b")
     b.thaw()
 
     assert waiting.outcome().rendezvous.failure == "peer lost"
@@ -205,16 +205,16 @@ def test_a_short_freeze_costs_nothing(group: Cluster) -> None:
 
     assert b.barrier("noon").outcome().is_satisfied
     assert call.outcome().is_satisfied
-    assert group.coordinator.count_events("member.gone") == 0
+    assert group.coordinator.count_events("member.removed") == 0
 
 
-def test_a_process_that_thaws_does_not_take_its_name_back_from_its_successor(
+def test_a_resumed_process_does_not_replace_its_successor(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
     a, old = group.join("a", "b")
     old.freeze()
-    group.coordinator.wait_event("member.gone", member="b")
+    group.coordinator.wait_event("member.removed", member="b")
     (new,) = group.join("b")
     group.meet(a, new)
 
@@ -231,7 +231,7 @@ def test_a_process_that_thaws_does_not_take_its_name_back_from_its_successor(
     assert all(it.is_satisfied for it in all_at([a, new], "noon"))
 
 
-def test_a_frozen_member_with_a_backlog_holds_senders_up_until_it_is_lost(
+def test_a_frozen_member_with_a_backlog_blocks_senders_until_it_is_lost(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -240,14 +240,14 @@ def test_a_frozen_member_with_a_backlog_holds_senders_up_until_it_is_lost(
 
     a.do("publish_bytes", topic="other", size=1 << 20, times=40)
 
-    held = group.coordinator.wait_event("messages.held")
+    held = group.coordinator.wait_event("messages.paused")
     assert held.facts["waiting_for"][0].startswith(f"c (pid {c.pid} on ")
-    group.coordinator.wait_event("messages.flow")
-    assert group.coordinator.count_events("member.gone", member="c") == 1
+    group.coordinator.wait_event("messages.resumed")
+    assert group.coordinator.count_events("member.removed", member="c") == 1
     assert all(it.is_satisfied for it in all_at([a, b], "noon", INBOUND | OUTBOUND))
 
 
-def test_a_member_that_lives_and_takes_nothing_is_lost_when_it_holds_everybody_up(
+def test_a_running_member_that_reads_nothing_is_lost_when_it_blocks_all_senders(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -258,15 +258,15 @@ def test_a_member_that_lives_and_takes_nothing_is_lost_when_it_holds_everybody_u
     a.do("publish", topic="other", times=10_000)
     a.do("publish_bytes", topic="other", size=1 << 20, times=40)
 
-    group.coordinator.wait_event("messages.held")
-    group.coordinator.wait_event("member.gone", member="c")
-    group.coordinator.wait_event("messages.flow")
+    group.coordinator.wait_event("messages.paused")
+    group.coordinator.wait_event("member.removed", member="c")
+    group.coordinator.wait_event("messages.resumed")
     c.do("release", gate="held")
     group.meet(a, b, c)
     assert all(it.is_satisfied for it in all_at([a, b, c], "noon", INBOUND | PROCESSING))
 
 
-def test_a_member_that_takes_a_little_now_and_then_is_lost_and_the_others_go_on(
+def test_a_member_that_reads_too_slowly_is_lost_and_the_others_go_on(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -283,12 +283,12 @@ def test_a_member_that_takes_a_little_now_and_then_is_lost_and_the_others_go_on(
 
     late = group.coordinator.wait_event("member.too_slow", channel="messages")
     assert late.facts["member"].startswith("slow (pid 7 on nowhere;")
-    assert 4 << 20 <= late.facts["untaken"] <= 16 << 20
+    assert 4 << 20 <= late.facts["backlog"] <= 16 << 20
     assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND | OUTBOUND))
     b.wait_for_counts({"a": 64})
 
 
-def test_who_is_given_up_hears_why_and_comes_back(paced: Callable[..., Cluster]) -> None:
+def test_a_removed_member_gets_the_reason_and_rejoins(paced: Callable[..., Cluster]) -> None:
     group = paced(**FREEZABLE)
     a, b = group.join("a", "b")
     a.do("send", to="b", topic="gate", payload="held")
@@ -305,7 +305,7 @@ def test_who_is_given_up_hears_why_and_comes_back(paced: Callable[..., Cluster])
     assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND | PROCESSING))
 
 
-def test_a_handler_of_the_life_before_may_fence_in_the_next(
+def test_a_handler_of_an_earlier_session_may_fence_in_the_next(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -322,7 +322,7 @@ def test_a_handler_of_the_life_before_may_fence_in_the_next(
     wait_until(lambda: [it["processing"]["state"] for it in b.do("outcomes")] == ["satisfied"])
 
 
-def test_a_handler_that_outlives_its_life_is_named_while_it_holds_the_next_one_up(
+def test_a_handler_that_outlasts_its_session_is_logged_while_it_blocks_the_next(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -332,18 +332,18 @@ def test_a_handler_that_outlives_its_life_is_named_while_it_holds_the_next_one_u
     group.coordinator.kill()
     group.restart_coordinator(a, b)
 
-    held = b.wait_event("handlers.held", topic="gate", sender="a")
+    held = b.wait_event("handlers.blocked", topic="gate", sender="a")
     a.do("send", to="b", topic="note", payload="of the next life")
 
     assert held.facts["seconds"] >= FREEZABLE["silence"]
     assert datetime.fromisoformat(held.facts["since"]) < datetime.now(UTC)
     b.do("release", gate="held")
-    b.wait_event("handlers.freed", topic="gate", sender="a")
+    b.wait_event("handlers.unblocked", topic="gate", sender="a")
     assert all(it.is_satisfied for it in all_at([a, b], "noon", INBOUND | PROCESSING))
     assert [payload for _, _, payload in b.do("received")] == ["held", "of the next life"]
 
 
-def test_a_fence_names_who_is_still_at_work_on_what_its_life_before_was_sent(
+def test_a_fence_names_the_member_that_still_handles_messages_of_its_earlier_session(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -362,7 +362,7 @@ def test_a_fence_names_who_is_still_at_work_on_what_its_life_before_was_sent(
     b.do("release", gate="held")
 
 
-def test_lives_that_come_and_go_behind_a_handler_that_never_returns_cost_nothing(
+def test_sessions_behind_a_handler_that_never_returns_do_not_accumulate(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -379,7 +379,7 @@ def test_lives_that_come_and_go_behind_a_handler_that_never_returns_cost_nothing
     b.do("release", gate="held")
 
 
-def test_a_handler_that_holds_up_the_messages_behind_it_is_named(
+def test_a_handler_that_blocks_the_messages_behind_it_is_logged(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(**FREEZABLE)
@@ -387,19 +387,19 @@ def test_a_handler_that_holds_up_the_messages_behind_it_is_named(
     a.do("send", to="b", topic="gate", payload="held")
     a.do("publish", topic="note", times=7)
 
-    b.wait_event("handlers.held", topic="gate", sender="a", waiting=7)
+    b.wait_event("handlers.blocked", topic="gate", sender="a", waiting=7)
 
     b.do("release", gate="held")
 
 
-def test_a_round_that_names_a_life_that_is_over_does_not_remove_the_next(group: Cluster) -> None:
+def test_a_round_that_names_an_earlier_boot_does_not_remove_the_next(group: Cluster) -> None:
     a, b, old = group.join("a", "b", "c")
     a.do("publish", topic="gate", payload="held")
     b.wait_inside("held")
     calls = [a.barrier("noon", PROCESSING), b.barrier("noon"), old.barrier("noon")]
     group.coordinator.wait_arrived("noon", "a", "b", "c")
     old.kill()
-    group.coordinator.wait_event("member.gone", member="c")
+    group.coordinator.wait_event("member.removed", member="c")
     (new,) = group.join("c")
     group.meet(a, b, new)
 

@@ -1,4 +1,4 @@
-"""Waits that have an end: who held them up is named, before the end as a warning."""
+"""Timeouts of barrier phases: the offender is named, and in a warning before that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.group import INBOUND, OUTBOUND, PROCESSING
 SHORT = {"rendezvous": 10.0, "inbound": 10.0, "outbound": 0.3, "processing": 0.3}
 
 
-def test_a_rendezvous_that_takes_too_long_names_who_did_not_come(any_group: Cluster) -> None:
+def test_a_rendezvous_timeout_names_the_missing_member(any_group: Cluster) -> None:
     a, b, c = any_group.join("a", "b", "c")
 
     outcomes = all_at([a, b], "noon", INBOUND | PROCESSING, timeout=0.3)
@@ -26,7 +26,7 @@ def test_a_rendezvous_that_takes_too_long_names_who_did_not_come(any_group: Clus
         assert_names(outcome, c, "has joined")
 
 
-def test_an_acknowledgement_that_takes_too_long_names_who_owes_it(group: Cluster) -> None:
+def test_an_acknowledgement_timeout_names_the_owing_member(group: Cluster) -> None:
     a, b, c = group.join("a", "b", "c")
     a.do("send", to="c", topic="gate", payload="held")
     c.wait_inside("held")
@@ -40,7 +40,7 @@ def test_an_acknowledgement_that_takes_too_long_names_who_owes_it(group: Cluster
     c.do("release", gate="held")
 
 
-def test_a_member_that_cannot_take_in_more_is_named_by_the_outbound_phase(group: Cluster) -> None:
+def test_a_member_with_a_full_queue_is_named_by_the_outbound_phase(group: Cluster) -> None:
     a, b = group.join("a", "b")
     a.do("send", to="b", topic="gate", payload="held")
     b.wait_inside("held")
@@ -55,7 +55,7 @@ def test_a_member_that_cannot_take_in_more_is_named_by_the_outbound_phase(group:
     b.do("release", gate="held")
 
 
-def test_a_caller_whose_intake_is_full_hears_that_it_lacks_messages(group: Cluster) -> None:
+def test_a_caller_with_a_full_queue_gets_inbound_incomplete(group: Cluster) -> None:
     a, b = group.join("a", "b")
     a.do("send", to="b", topic="gate", payload="held")
     b.wait_inside("held")
@@ -72,7 +72,7 @@ def test_a_caller_whose_intake_is_full_hears_that_it_lacks_messages(group: Clust
     b.wait_for_counts({"a": 10_101})
 
 
-def test_an_intake_is_full_of_few_large_messages_too(group: Cluster) -> None:
+def test_a_few_large_messages_fill_the_queue_too(group: Cluster) -> None:
     a, b = group.join("a", "b")
     a.do("send", to="b", topic="gate", payload="held")
     b.wait_inside("held")
@@ -87,7 +87,7 @@ def test_an_intake_is_full_of_few_large_messages_too(group: Cluster) -> None:
     assert all(it.is_satisfied for it in all_at([a, b], "night", INBOUND))
 
 
-def test_the_most_impatient_caller_decides_for_everybody(group: Cluster) -> None:
+def test_the_shortest_timeout_applies_to_all_callers(group: Cluster) -> None:
     a, b, _ = group.join("a", "b", "c")
     patient = a.barrier("noon", timeout=60.0)
     group.coordinator.wait_arrived("noon", "a")
@@ -118,7 +118,7 @@ def test_the_timeouts_of_a_group_can_be_changed_while_it_runs(group: Cluster) ->
     assert all(call.outcome().is_satisfied for call in waiting)
 
 
-def test_half_of_a_bound_is_a_warning_that_says_who_is_waited_for(group: Cluster) -> None:
+def test_half_of_a_bound_logs_the_members_that_are_waited_for(group: Cluster) -> None:
     a, b, c = group.join("a", "b", "c")
     call = a.barrier("noon", timeout=0.4)
 
@@ -162,7 +162,7 @@ def test_a_late_acknowledgement_changes_nothing_and_the_next_round_is_clean(
     assert all(call.outcome().is_satisfied for call in calls)
 
 
-def test_who_comes_to_a_round_that_was_settled_without_it_gets_its_verdict(
+def test_a_member_that_arrives_after_its_round_was_settled_gets_the_outcome(
     group: Cluster,
 ) -> None:
     a, b = group.join("a", "b")
@@ -177,7 +177,7 @@ def test_who_comes_to_a_round_that_was_settled_without_it_gets_its_verdict(
     assert all(it.is_satisfied for it in all_at([a, b], "noon"))
 
 
-def test_who_comes_late_joins_the_next_round_when_that_waits_for_it(group: Cluster) -> None:
+def test_a_late_member_joins_the_next_round_if_that_is_gathering(group: Cluster) -> None:
     a, b = group.join("a", "b")
     assert a.barrier("noon", timeout=0.2).outcome().rendezvous.failure == "timeout"
     again = a.barrier("noon")
@@ -189,7 +189,7 @@ def test_who_comes_late_joins_the_next_round_when_that_waits_for_it(group: Clust
     assert again.outcome().is_satisfied
 
 
-def test_a_caller_waits_for_the_phases_that_others_asked_for(
+def test_a_caller_waits_for_the_phases_that_others_require(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(heartbeat=0.1, silence=0.5)
@@ -205,7 +205,7 @@ def test_a_caller_waits_for_the_phases_that_others_asked_for(
     assert all(call.outcome().is_satisfied for call in calls)
 
 
-def test_a_caller_in_a_hurry_waits_as_long_as_others_grant_the_phases_they_asked_for(
+def test_a_caller_with_a_short_timeout_waits_for_the_phases_that_others_require(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(heartbeat=0.2, silence=1.0)
@@ -225,7 +225,7 @@ def test_a_caller_in_a_hurry_waits_as_long_as_others_grant_the_phases_they_asked
     assert patient.outcome().is_satisfied
 
 
-def test_a_caller_that_lacks_messages_does_not_wait_for_a_coordinator_that_has_gone(
+def test_a_caller_with_missing_messages_does_not_wait_for_a_stopped_coordinator(
     group: Cluster,
 ) -> None:
     a, b = group.join("a", "b")
@@ -251,7 +251,7 @@ def test_a_requirement_that_does_not_exist_is_refused_at_once(group: Cluster) ->
     assert a.barrier("noon").outcome().is_satisfied
 
 
-def test_who_prefers_exceptions_gets_the_sentence_as_one(group: Cluster) -> None:
+def test_raise_for_status_raises_barrier_failed(group: Cluster) -> None:
     a, b = group.join("a", "b")
     a.do("configure", rendezvous=0.2)
 
@@ -260,6 +260,6 @@ def test_who_prefers_exceptions_gets_the_sentence_as_one(group: Cluster) -> None
 
 
 def assert_names(outcome: Outcome, who: Peer, last_phase: str) -> None:
-    named = f"{who.name} (pid {who.pid} on {socket.gethostname()}; {last_phase}, last heard of "
+    named = f"{who.name} (pid {who.pid} on {socket.gethostname()}; {last_phase}, last heartbeat "
     assert named in outcome.text
     assert outcome.text.endswith(" s before))")

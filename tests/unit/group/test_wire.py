@@ -1,4 +1,4 @@
-"""Frames come back from their bytes as they went in, and nothing else comes back at all."""
+"""Frames are decoded exactly as encoded; anything else is refused."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from tidegate.errors import InvalidGroupName, MalformedFrame
 from tidegate.group.fields import MAX_NAME
 from tidegate.group.framing import Frames
-from tidegate.group.status import NOBODY, Failure, PhaseStatus, Require, State
+from tidegate.group.status import NO_MEMBER, Failure, PhaseStatus, Require, State
 from tidegate.group.wire import (
     HEADER,
     KINDS,
     MAX_PAYLOAD,
     VERSION,
-    About,
     AckRequest,
     AckResponse,
     AckType,
@@ -31,9 +30,10 @@ from tidegate.group.wire import (
     Heartbeat,
     Hello,
     Leave,
+    MemberInfo,
     Posted,
-    Reason,
     Refusal,
+    RejectReason,
     Welcome,
     unpack,
 )
@@ -48,7 +48,7 @@ texts = st.text(max_size=60).filter(lambda text: "\0" not in text)
 good = st.sampled_from([State.NOT_REQUESTED, State.SATISFIED])
 bad = st.sampled_from([State.DOWNGRADED, State.FAILED])
 reasons = st.sampled_from([failure for failure in Failure if failure])
-statuses = st.builds(PhaseStatus, good, st.just(Failure.NONE), st.just(NOBODY), u64) | st.builds(
+statuses = st.builds(PhaseStatus, good, st.just(Failure.NONE), st.just(NO_MEMBER), u64) | st.builds(
     PhaseStatus, bad, reasons, u64, u64
 )
 
@@ -63,7 +63,7 @@ frames: dict[type[Frame], st.SearchStrategy[Frame]] = {
     AckRequest: st.builds(AckRequest, u64, u64, u32, acks, u64, u64, seconds),
     AckResponse: st.builds(AckResponse, u64, u64, u32, acks, u64, st.booleans()),
     BarrierCompletion: st.builds(BarrierCompletion, u64, u64, flags, *[statuses] * 4),
-    Refusal: st.builds(Refusal, u64, st.sampled_from(Reason)),
+    Refusal: st.builds(Refusal, u64, st.sampled_from(RejectReason)),
     Challenge: st.builds(Challenge, raw(32)),
     Hello: st.builds(
         Hello, raw(32), st.sampled_from(ChannelKind), raw(16), u32, raw(32), names, texts
@@ -73,9 +73,9 @@ frames: dict[type[Frame], st.SearchStrategy[Frame]] = {
     Heartbeat: st.just(Heartbeat()),
     Drain: st.just(Drain()),
     Leave: st.just(Leave()),
-    Goodbye: st.builds(Goodbye, st.sampled_from(Reason)),
-    About: st.builds(
-        About, names, u64, raw(16), texts, u32, st.booleans(), texts, seconds, st.booleans()
+    Goodbye: st.builds(Goodbye, st.sampled_from(RejectReason)),
+    MemberInfo: st.builds(
+        MemberInfo, names, u64, raw(16), texts, u32, st.booleans(), texts, seconds, st.booleans()
     ),
     Posted: st.builds(Posted, u64, u64, names, st.binary(max_size=300)),
     Delivered: st.builds(Delivered, u64, names, u64, names, st.binary(max_size=300)),
@@ -121,7 +121,7 @@ def test_the_layout_is_little_endian_and_begins_with_the_version() -> None:
 
 
 @given(any_frame, st.data())
-def test_a_frame_cut_short_is_refused(frame: Frame, data: st.DataObject) -> None:
+def test_a_truncated_frame_is_refused(frame: Frame, data: st.DataObject) -> None:
     packed = frame.pack()
     length = data.draw(st.integers(0, len(packed) - 1))
 
@@ -187,13 +187,13 @@ def test_a_failure_without_a_reason_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_NAME + 1), "a\0b", "line\nline", "ü" * 40])
-def test_a_name_that_does_not_fit_is_refused_and_not_cut(name: str) -> None:
+def test_a_name_that_does_not_fit_is_refused_and_not_truncated(name: str) -> None:
     with pytest.raises(InvalidGroupName):
         BarrierRequest(1, name, Require.NOTHING).pack()
 
 
 @given(st.lists(any_frame, max_size=5), st.data())
-def test_frames_are_found_however_the_stream_is_cut(
+def test_frames_are_found_however_the_stream_is_split(
     wanted: list[Frame], data: st.DataObject
 ) -> None:
     stream = b"".join(frame.pack() for frame in wanted)
@@ -207,9 +207,9 @@ def test_frames_are_found_however_the_stream_is_cut(
     assert found == wanted
 
 
-def test_a_stranger_may_say_nothing_but_hello() -> None:
+def test_an_unauthenticated_connection_may_only_send_hello() -> None:
     reader = Frames(only=Hello)
-    message = Posted(1, NOBODY, "topic", bytes(MAX_PAYLOAD))
+    message = Posted(1, NO_MEMBER, "topic", bytes(MAX_PAYLOAD))
 
     with pytest.raises(MalformedFrame):
         list(reader.feed(message.pack()[: HEADER.size]))

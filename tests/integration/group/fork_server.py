@@ -1,6 +1,6 @@
-"""Starts the processes of these tests: a process that has imported everything and forks.
+"""Fork server of these tests: a process that has imported everything and forks on request.
 
-    python -m tests.integration.group.nursery FD
+    python -m tests.integration.group.fork_server FD
 
 It gets the name of a program with its arguments and two file descriptors on that socket, and
 answers with the pid of a process whose standard input and output these are.
@@ -22,8 +22,8 @@ MOST = 1 << 16
 
 
 def main() -> None:
-    """Fork until nobody asks for it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    """Fork on request until the socket is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the children are not waited for
     requests = socket.socket(fileno=int(sys.argv[1]))
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, MOST, 2)

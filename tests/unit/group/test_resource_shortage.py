@@ -1,4 +1,4 @@
-"""A machine that lacks something for a moment: nobody is harmed for good."""
+"""Temporary lack of threads or sockets causes no permanent failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path() -> Iterator[Path]:
         yield Path(folder) / "group"
 
 
-def test_a_socket_whose_owner_is_too_busy_is_not_taken_over(path: Path) -> None:
+def test_a_socket_with_a_full_backlog_is_not_replaced(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as owner:
         owner.bind(str(path))
         owner.listen(0)
@@ -53,9 +53,7 @@ def fill(path: Path) -> list[socket.socket]:
         waiting.append(it)
 
 
-def test_a_process_that_cannot_come_back_at_once_tries_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_rejoin_is_retried(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"unix://{path}"
     lacking, start = [RuntimeError("can't start new thread")], Thread.start
 
@@ -73,7 +71,7 @@ def test_a_process_that_cannot_come_back_at_once_tries_again(
         assert group.rendezvous("noon").is_satisfied
 
 
-def test_a_message_that_cannot_be_taken_in_costs_the_session_and_not_the_member(
+def test_a_message_that_cannot_be_queued_ends_the_session_and_not_the_membership(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"unix://{path}"

@@ -1,4 +1,4 @@
-"""The words for what came of a barrier."""
+"""Completions and timeouts of barriers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def test_a_completion_names_the_offender_with_its_host_pid_last_phase_and_heartb
 
     assert str(completion) == (
         "barrier 'night' is not satisfied: rendezvous and inbound failed (peer lost by ann"
-        " (pid 41 on north; arrived at 'night', last heard of 0.2 s before))"
+        " (pid 41 on north; arrived at 'night', last heartbeat 0.2 s before))"
     )
 
 
-def test_a_completion_says_what_was_given() -> None:
+def test_a_satisfied_completion_lists_its_phases() -> None:
     assert str(Completion("night", 3, Require.INBOUND, GOOD, GOOD)) == (
         "barrier 'night' is satisfied: rendezvous, inbound"
     )
 
 
-def test_those_who_prefer_exceptions_get_one_with_the_completion() -> None:
+def test_raise_for_status_raises_with_the_completion() -> None:
     good = Completion("night", 3, Require.NOTHING, GOOD)
     assert good.raise_for_status() is good
 
@@ -49,7 +49,7 @@ def test_those_who_prefer_exceptions_get_one_with_the_completion() -> None:
     assert str(raised.value) == str(bad)
 
 
-def test_a_downgrade_is_no_satisfaction() -> None:
+def test_a_downgraded_phase_is_not_satisfied() -> None:
     downgraded = PhaseStatus(State.DOWNGRADED, Failure.PEER_DRAINING, offender=7)
 
     assert not Completion("night", 3, Require.NOTHING, downgraded).is_satisfied

@@ -1,10 +1,10 @@
-"""How a program of these tests is told what to do: JSON lines in, JSON lines out.
+"""The command protocol of the test programs: JSON lines in, JSON lines out.
 
     {"id": 3, "do": "barrier", "with": {"name": "noon"}, "aside": true}
     {"id": 3, "answer": …}    or    {"id": 3, "error": "BarrierRefused", "says": "…"}
     {"event": "barrier.arrived", "facts": {…}}
 
-What is said `aside` runs in a thread of its own, so that the program can be told more meanwhile.
+A command with `aside` runs in its own thread, so that further commands can follow.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ Commands = Mapping[str, Callable[..., Any]]
 _writing = Lock()
 
 
-def obey(commands: Commands) -> None:
-    """Do what is asked until nobody asks any more, and end the process then, come what may."""
+def run_commands(commands: Commands) -> None:
+    """Run commands until the input ends, then exit the process."""
     for line in sys.stdin:
         order = json.loads(line)
         if order.get("aside"):
-            Thread(target=_follow, args=(commands, order), daemon=True).start()
+            Thread(target=_run, args=(commands, order), daemon=True).start()
         else:
-            _follow(commands, order)
+            _run(commands, order)
     os._exit(0)
 
 
-def _follow(commands: Commands, order: dict[str, Any]) -> None:
+def _run(commands: Commands, order: dict[str, Any]) -> None:
     try:
         answer = commands[order["do"]](**order["with"])
-    except Exception as trouble:  # noqa: BLE001  the test says which trouble is right
-        _say({"id": order["id"], "error": type(trouble).__name__, "says": str(trouble)})
+    except Exception as error:  # noqa: BLE001  passed on to the test
+        _write({"id": order["id"], "error": type(error).__name__, "says": str(error)})
     else:
-        _say({"id": order["id"], "answer": answer})
+        _write({"id": order["id"], "answer": answer})
 
 
-def _say(what: dict[str, Any]) -> None:
+def _write(what: dict[str, Any]) -> None:
     with _writing:
         sys.stdout.write(json.dumps(what, default=str) + "\n")
         sys.stdout.flush()
 
 
-class _Teller(logging.Handler):
+class _EventForwarder(logging.Handler):
     """Passes the group's events on to the test."""
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", "text")
         facts = getattr(record, "facts", {"text": record.getMessage()})
-        _say({"event": event, "level": record.levelname, "facts": facts})
+        _write({"event": event, "level": record.levelname, "facts": facts})
 
 
-def tell_events(level: int = logging.DEBUG) -> None:
-    """From now on, say what happens in the group."""
+def forward_events(level: int = logging.DEBUG) -> None:
+    """Write the log events of the group to the output."""
     log = logging.getLogger("tidegate.group")
     log.setLevel(level)
     log.propagate = False
-    log.addHandler(_Teller())
+    log.addHandler(_EventForwarder())

@@ -1,4 +1,4 @@
-"""Whoever does not know the secret or talks nonsense is dropped and named; the rest goes on."""
+"""Peers without the secret or with malformed frames are disconnected and logged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.group.channels import admitted, connected, read_to_the_end
-from tests.integration.group.processes import Cluster, Nursery, Peer, Raised, all_at
+from tests.integration.group.processes import Cluster, ForkServer, Peer, Raised, all_at
 from tests.unit.group.test_wire import any_frame
 from tests.waiting import wait_until
 from tidegate.group import new_secret
@@ -33,7 +33,7 @@ from tidegate.group.wire import (
     Goodbye,
     Heartbeat,
     Posted,
-    Reason,
+    RejectReason,
     Welcome,
 )
 
@@ -58,29 +58,29 @@ def nonsense() -> st.SearchStrategy[bytes]:
 
 
 @pytest.fixture(scope="module")
-def busy(nursery: Nursery) -> Iterator[tuple[Cluster, list[Peer]]]:
+def busy(fork_server: ForkServer) -> Iterator[tuple[Cluster, list[Peer]]]:
     """A group with two members, for all of these tests."""
-    with Cluster(nursery) as group:
+    with Cluster(fork_server) as group:
         yield group, group.join("a", "b")
 
 
 @GARBAGE
 @given(nonsense())
-def test_a_stranger_that_talks_nonsense_cannot_end_the_coordinator(
+def test_malformed_bytes_of_an_unauthenticated_connection_cannot_stop_the_coordinator(
     busy: tuple[Cluster, list[Peer]], garbage: bytes
 ) -> None:
     group, peers = busy
-    with connected(group.address) as stranger:
-        stranger.sendall(garbage)
-        stranger.shutdown(socket.SHUT_WR)
-        read_to_the_end(stranger)
+    with connected(group.address) as connection:
+        connection.sendall(garbage)
+        connection.shutdown(socket.SHUT_WR)
+        read_to_the_end(connection)
 
     assert all(it.is_satisfied for it in all_at(peers, "noon"))
 
 
 @GARBAGE
 @given(nonsense(), st.sampled_from(ChannelKind))
-def test_a_member_that_talks_nonsense_cannot_end_the_coordinator(
+def test_malformed_bytes_of_a_member_cannot_stop_the_coordinator(
     busy: tuple[Cluster, list[Peer]], garbage: bytes, channel: ChannelKind
 ) -> None:
     group, peers = busy
@@ -94,14 +94,14 @@ def test_a_member_that_talks_nonsense_cannot_end_the_coordinator(
 
 @GARBAGE
 @given(st.lists(any_frame.filter(lambda frame: not isinstance(frame, Configure)), max_size=8))
-def test_a_member_that_says_anything_in_the_right_form_cannot_end_the_coordinator(
-    busy: tuple[Cluster, list[Peer]], words: list[Frame]
+def test_well_formed_frames_of_a_member_cannot_stop_the_coordinator(
+    busy: tuple[Cluster, list[Peer]], frames: list[Frame]
 ) -> None:
     group, peers = busy
     with admitted(group, "fool") as channels:
-        for place, word in enumerate(words):
+        for position, frame in enumerate(frames):
             with suppress(ConnectionError):
-                channels[list(ChannelKind)[place % 2]].sendall(word.pack())
+                channels[list(ChannelKind)[position % 2]].sendall(frame.pack())
         for channel in channels.values():
             with suppress(OSError):
                 channel.shutdown(socket.SHUT_WR)
@@ -115,57 +115,58 @@ def assert_all_is_well(peers: list[Peer]) -> None:
     assert all(it.is_satisfied for it in all_at(peers, "noon"))
 
 
-def test_who_talks_nonsense_is_named(group: Cluster) -> None:
-    with connected(group.address) as stranger:
-        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        read_to_the_end(stranger)
-        where = "{}:{}".format(*stranger.getsockname())
-    named = group.coordinator.wait_event("member.garbage")
-    assert named.facts["peer"] == f"a stranger at {where}"
+def test_the_sender_of_malformed_bytes_is_logged(group: Cluster) -> None:
+    with connected(group.address) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        read_to_the_end(connection)
+        where = "{}:{}".format(*connection.getsockname())
+    named = group.coordinator.wait_event("member.malformed_frame")
+    assert named.facts["peer"] == where
 
     with admitted(group, "fool") as channels:
         channels[ChannelKind.MESSAGES].sendall(b"nonsense")
         read_to_the_end(channels[ChannelKind.CONTROL])
     group.coordinator.wait_until(
         lambda: any(
-            it.event == "member.garbage" and it.facts["peer"].startswith("fool (pid 7 on nowhere;")
+            it.event == "member.malformed_frame"
+            and it.facts["peer"].startswith("fool (pid 7 on nowhere;")
             for it in group.coordinator.events
         )
     )
 
 
 @pytest.mark.parametrize(
-    "words",
+    "frames",
     [
         Posted(2, 0, "note", b"the first is missing").pack(),
-        Goodbye(Reason.STOPPING).pack(),
+        Goodbye(RejectReason.STOPPING).pack(),
         Heartbeat().pack() + b"\xff" * HEADER.size,
     ],
 )
-def test_a_member_that_says_what_no_member_says_is_lost_to_a_round(
-    group: Cluster, words: bytes
+def test_a_member_that_sends_a_coordinator_frame_is_lost_to_a_round(
+    group: Cluster, frames: bytes
 ) -> None:
     (a,) = group.join("a")
     with admitted(group, "fool") as channels:
         a.do("wait_for", names=["fool"])
         call = a.barrier("noon")
         group.coordinator.wait_arrived("noon", "a")
-        channels[ChannelKind.MESSAGES].sendall(words)
+        channels[ChannelKind.MESSAGES].sendall(frames)
         outcome = call.outcome()
 
     assert (outcome.rendezvous.failure, outcome.rendezvous.offender) == ("peer lost", "fool")
 
 
-def test_who_does_not_know_the_secret_is_not_admitted(any_group: Cluster) -> None:
+def test_a_process_with_another_secret_is_not_admitted(any_group: Cluster) -> None:
     (a,) = any_group.join("a")
 
-    with pytest.raises(Raised, match=r"NotAdmitted: 'b' .* does not know the group's secret"):
+    with pytest.raises(Raised, match=r"NotAdmitted: 'b' .* secret is not the group"):
         any_group.peer("b").do("join", secret=new_secret().decode())
     assert a.do("members") == ["a"]
     assert a.barrier("noon").outcome().is_satisfied
 
 
-def test_a_listener_that_does_not_know_the_secret_is_no_coordinator(group: Cluster) -> None:
+def test_a_listener_with_another_secret_is_not_accepted_as_coordinator(group: Cluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = Thread(target=welcome_anybody, args=(listener,))
         thread.start()
@@ -184,15 +185,15 @@ def welcome_anybody(listener: socket.socket) -> None:
         read_to_the_end(connection)
 
 
-def test_a_stranger_that_says_nothing_is_dropped_after_its_bound(
+def test_a_silent_unauthenticated_connection_is_closed_after_its_bound(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(heartbeat=0.1, admission=0.3)
     (a,) = group.join("a")
-    with connected(group.address) as stranger:
-        assert read_to_the_end(stranger)  # a challenge, a goodbye and the end
+    with connected(group.address) as connection:
+        assert read_to_the_end(connection)  # a challenge, a goodbye and the end
 
-    turned_away = group.coordinator.wait_event("member.turned_away")
+    turned_away = group.coordinator.wait_event("member.rejected")
     assert turned_away.facts["why"] == "not proven"
     assert a.barrier("noon").outcome().is_satisfied
 
@@ -212,7 +213,7 @@ def test_a_member_with_one_connection_only_is_dropped_after_its_bound(
     assert a.barrier("noon").outcome().is_satisfied
 
 
-def test_many_silent_strangers_do_not_keep_a_member_out(
+def test_many_silent_connections_do_not_keep_a_member_out(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(heartbeat=0.1, admission=0.3)
@@ -221,8 +222,8 @@ def test_many_silent_strangers_do_not_keep_a_member_out(
     (a,) = group.join("a")
 
     assert a.barrier("noon").outcome().is_satisfied
-    for stranger in strangers:
-        stranger.close()
+    for connection in strangers:
+        connection.close()
 
 
 FLOOD = Path(__file__).with_name("flood.py")
@@ -247,7 +248,7 @@ def flooding(address: str, processes: int, connections: int) -> Iterator[None]:
             flood.communicate()
 
 
-def test_flooding_strangers_do_not_keep_members_out(group: Cluster) -> None:
+def test_a_flood_of_connections_does_not_keep_members_out(group: Cluster) -> None:
     (first,) = group.join("first")
     newcomers = [group.peer(f"m{number}") for number in range(6)]
     with flooding(group.address, processes=3, connections=300):
@@ -262,5 +263,5 @@ def test_floods_are_logged_in_few_lines(group: Cluster) -> None:
         group.coordinator.wait_until(
             lambda: any(it.facts.get("not_logged", 0) > 10 for it in group.coordinator.events)
         )
-    evicted = [it for it in group.coordinator.events if it.event == "strangers.evicted"]
+    evicted = [it for it in group.coordinator.events if it.event == "connection.evicted"]
     assert sum(it.facts.get("not_logged", 1) for it in evicted) > 2 * len(evicted)
