@@ -20,14 +20,14 @@ from tidegate.store import (
     open_database,
 )
 from tidegate.testing import (
-    QUICK,
+    QUICK_POINTS,
     ChaosCluster,
     Client,
     Subject,
-    chaos,
-    chaos_of_processes,
+    cluster_trials,
     compare,
-    generated,
+    generate_data,
+    run_trials,
 )
 from tidegate.testing.cluster_chaos import FAULTS
 
@@ -41,38 +41,38 @@ def folder() -> Iterator[Path]:
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("points", "random_kills", "database_losses"),
-    [(QUICK[:2], 0, 0), (QUICK[2:], 1, 1)],
+    [(QUICK_POINTS[:2], 0, 0), (QUICK_POINTS[2:], 1, 1)],
     ids=["crash points of a step", "crash points of a run, a random kill, PostgreSQL"],
 )
 def test_coffee_gives_the_same_results_whatever_is_killed(
     points: tuple[str, ...], random_kills: int, database_losses: int, folder: Path
 ) -> None:
     """In two parts, which may run at the same time."""
-    data = generated("coffee", folder / "data", seed=3)
+    data = generate_data("coffee", folder / "data", seed=3)
     subject = Subject("coffee", data, folder)
-    trials = list(chaos(subject, 3, points, random_kills, database_losses))
+    trials = list(run_trials(subject, 3, points, random_kills, database_losses))
     assert len(trials) == 1 + len(points) + random_kills + database_losses
-    died = [trial.fault for trial in trials if trial.deaths]
-    assert [fault for fault in died if fault.startswith("crash at")] == [
+    killed = [trial.fault for trial in trials if trial.kills]
+    assert [fault for fault in killed if fault.startswith("crash at")] == [
         trial.fault for trial in trials if trial.fault.startswith("crash at")
     ]
 
 
 @pytest.mark.timeout(1500)
-def test_coffee_gives_the_same_results_whichever_process_dies_or_freezes(folder: Path) -> None:
-    clients = [Client("client-1", generated("coffee", folder / "data", seed=3))]
-    trials = list(chaos_of_processes(ChaosCluster("coffee", folder), clients, seed=3))
+def test_coffee_gives_the_same_results_whichever_process_is_killed_or_frozen(folder: Path) -> None:
+    clients = [Client("client-1", generate_data("coffee", folder / "data", seed=3))]
+    trials = list(cluster_trials(ChaosCluster("coffee", folder), clients, seed=3))
 
     hit = [fault for trial in trials[1:] for fault in trial.fault.split(", ")]
     assert sorted(set(hit) - {"none"}) == sorted(FAULTS)
 
 
-def test_a_result_that_differs_by_one_byte_is_told(folder: Path) -> None:
+def test_a_result_that_differs_by_one_byte_is_reported(folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "q1.csv").write_bytes(b"1\n")
-    with pytest.raises(ChaosFailed) as told:
+    with pytest.raises(ChaosFailed) as raised:
         compare("a fault", {"q1": b"2\n"}, folder)
-    assert "q1" in told.value.reason
+    assert "q1" in raised.value.reason
 
 
 def lease_of_the_end(connection: Connection) -> Lease:

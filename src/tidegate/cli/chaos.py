@@ -49,20 +49,20 @@ def chaos(
         for trial in trials(pipeline, data, Path(folder), seed, quick):
             typer.echo(_line(trial))
             done.append(trial)
-        typer.echo(_verdict(done))
+        typer.echo(_summary(done))
 
 
 def _line(trial: Trial) -> str:
-    deaths = counted(trial.deaths, "death") if trial.deaths else "no death"
+    kills = counted(trial.kills, "kill") if trial.kills else "no kill"
     fault = "without faults" if trial.fault == "none" else trial.fault
-    return f"{trial.seconds:6.1f} s  same results  {deaths:<9}  {fault}"
+    return f"{trial.seconds:6.1f} s  same results  {kills:<9}  {fault}"
 
 
-def _verdict(trials: Sequence[Trial]) -> str:
-    deaths = counted(sum(trial.deaths for trial in trials), "death")
+def _summary(trials: Sequence[Trial]) -> str:
+    kills = counted(sum(trial.kills for trial in trials), "kill")
     seconds = sum(trial.seconds for trial in trials)
     return (
-        f"passed: after {deaths} in {seconds:.0f} s all results have the bytes that they have"
+        f"passed: after {kills} in {seconds:.0f} s all results have the bytes that they have"
         " without faults, and each was published once"
     )
 
@@ -70,26 +70,26 @@ def _verdict(trials: Sequence[Trial]) -> str:
 def _run_trials(
     pipeline: str, data: Path | None, folder: Path, seed: int, quick: bool
 ) -> Iterator[Trial]:
-    from tidegate.testing import QUICK, Subject, chaos, generated
+    from tidegate.testing import QUICK_POINTS, Subject, generate_data, run_trials
 
-    files = data or generated(pipeline, folder / "data", seed)
-    points = QUICK if quick else None
+    files = data or generate_data(pipeline, folder / "data", seed)
+    points = QUICK_POINTS if quick else None
     subject = Subject(pipeline, files.absolute(), folder)
-    return chaos(subject, seed, points, random_kills=1 if quick else 5)
+    return run_trials(subject, seed, points, random_kills=1 if quick else 5)
 
 
 def _process_trials(
     pipeline: str, data: Path | None, folder: Path, seed: int, quick: bool
 ) -> Iterator[Trial]:
     """Three clients, each with separate generated data unless data was given."""
-    from tidegate.testing import ChaosCluster, Client, chaos_of_processes, generated
+    from tidegate.testing import ChaosCluster, Client, cluster_trials, generate_data
 
     def files(number: int) -> Path:
-        return data or generated(pipeline, folder / f"data-{number}", seed + number)
+        return data or generate_data(pipeline, folder / f"data-{number}", seed + number)
 
     def say(fault: str) -> None:
         typer.echo(f"          {fault}")
 
     numbers = range(1, 2 if quick else 4)
     clients = [Client(f"client-{number}", files(number).absolute()) for number in numbers]
-    return chaos_of_processes(ChaosCluster(pipeline, folder, say=say), clients, seed)
+    return cluster_trials(ChaosCluster(pipeline, folder, on_fault=say), clients, seed)

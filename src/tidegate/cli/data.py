@@ -19,8 +19,8 @@ def data(
 ) -> None:
     """Write generated data for a pipeline, as input for `run`, `submit` and `chaos`."""
     with reported_errors(as_json=False):
-        from tidegate.testing import generated
+        from tidegate.testing import generate_data
 
-        generated(pipeline, folder, seed)
+        generate_data(pipeline, folder, seed)
         files = sum(1 for path in folder.rglob("*") if path.is_file())
         typer.echo(f"wrote {files} files for {pipeline} to {folder}")

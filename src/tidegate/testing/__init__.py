@@ -1,38 +1,38 @@
-"""The crash kit: proves that a pipeline gives the same results whatever is killed, and when.
+"""The crash kit: checks that a pipeline gives the same results whatever is killed, and when.
 
-    for trial in chaos(Subject("coffee", data, folder), seed=7): …
+    for trial in run_trials(Subject("coffee", data, folder), seed=7): …
 
-`runs` lets one process die at every step of the protocol, also one whose run is cut and goes back
-to a cut (`checkpoints`); `processes` lets the processes of a whole deployment die and freeze while
-several clients wait for their results.
+`run_trials` kills one process at every crash point of the protocol, `checkpoint_trials` one whose
+run takes checkpoints and is restored, and `cluster_trials` kills and freezes the processes of a
+whole deployment while several clients wait for their results.
 """
 
-from tidegate.testing.cluster_chaos import ChaosCluster, Client, chaos_of_processes
+from tidegate.testing.cluster_chaos import ChaosCluster, Client, cluster_trials
 from tidegate.testing.run_chaos import (
-    IN_TURN,
-    QUICK,
-    Published,
+    CHECKPOINT_POINTS,
+    QUICK_POINTS,
+    Publication,
     Subject,
     Trial,
-    chaos,
-    chaos_of_checkpoints,
+    checkpoint_trials,
     compare,
-    generated,
-    why_not_once,
+    generate_data,
+    publication_error,
+    run_trials,
 )
 
 __all__ = [
-    "IN_TURN",
-    "QUICK",
+    "CHECKPOINT_POINTS",
+    "QUICK_POINTS",
     "ChaosCluster",
     "Client",
-    "Published",
+    "Publication",
     "Subject",
     "Trial",
-    "chaos",
-    "chaos_of_checkpoints",
-    "chaos_of_processes",
+    "checkpoint_trials",
+    "cluster_trials",
     "compare",
-    "generated",
-    "why_not_once",
+    "generate_data",
+    "publication_error",
+    "run_trials",
 ]

@@ -1,13 +1,12 @@
-"""A run that is cut again and again, by a process that may die at any moment.
+"""A run with many checkpoints, in a process that may be killed at any time.
 
     python -m tidegate.testing.checkpoint_chaos PIPELINE --run NAME --data DIR --out DIR …
 
-Half of the chunks are delivered, and a cut is taken; a checkpoint is begun that nobody can be quick
-enough for, and is given up; the rest is delivered, and one is taken that waits for nothing of it,
-and then another cut. Then the run goes back to the one that did not wait, is cut once more and
-ends. The same command given again goes on where it was.
-What was read of a cut is written down, with when it was committed: whoever reads it again, after
-whatever has happened, must find the same.
+The scenario delivers half of the chunks and takes a checkpoint; starts one that times out and is
+aborted; delivers the rest, takes an unaligned checkpoint and an aligned one; restores the unaligned
+one, takes another and ends the run. Running the same command again continues the scenario.
+The content and commit time of each checkpoint are recorded: each later read, after any crash, must
+return the same.
 """
 
 from __future__ import annotations
@@ -49,64 +48,64 @@ if TYPE_CHECKING:
 
 PIPELINES = "tidegate.pipelines"
 BOUND = 240.0
-"""Seconds for a cut, and for the end."""
-PATIENT = Checkpoints(pause=0.0, tolerated=None, retained=1000)
-IMPATIENT = Checkpoints(pause=0.0, tolerated=None, retained=1000, acknowledgement=0.0)
+"""Seconds for a checkpoint, and for the end of the run."""
+WAITING = Checkpoints(pause=0.0, tolerated=None, retained=1000)
+TIMING_OUT = Checkpoints(pause=0.0, tolerated=None, retained=1000, acknowledgement=0.0)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was read of a cut."""
+class RecordedCheckpoint:
+    """The content of a checkpoint when it was first read."""
 
     id: str
     triggered_at: str
     seconds: float
-    """From there until it was committed."""
+    """From the trigger to the commit."""
     rows: dict[str, str]
     """By sink the SHA-256 of its rows, in an order that depends on them alone."""
 
 
 @dataclass(frozen=True)
-class Trip:
-    """One run through a pipeline that is served here."""
+class CheckpointScenario:
+    """One run of a pipeline that this process serves."""
 
     service: PipelineService
-    place: Deployment
+    deployment: Deployment
     run: str
     chunks: Mapping[str, Sequence[Path]]
-    notes: Path
+    records: Path
 
-    def go(self) -> dict[str, list[Batch]]:
-        """To the end, from wherever it is: what the sinks gave."""
+    def run_to_end(self) -> dict[str, list[Batch]]:
+        """Continue the run to its end and return the results."""
         server = self.service.server
-        found = server.find(self.run) or server.begin(self.run, checkpoints=PATIENT)
+        found = server.find(self.run) or server.begin(self.run, checkpoints=WAITING)
         self.check()
         if found.state is RunState.OPEN:
-            self._be(PATIENT)
-            for stop in (
-                self._half,
-                self._give_one_up,
-                self._rest,
-                self._go_back,
+            self._configure(WAITING)
+            for stage in (
+                self._deliver_half,
+                self._abort_one,
+                self._deliver_rest,
+                self._restore,
                 self._checkpoint,
             ):
-                self._once(stop.__name__, stop)
+                self._run_once(stage.__name__, stage)
             server.end(self.run)
         results = server.wait(self.run, BOUND)
         self.check()
         return results
 
-    def _once(self, name: str, stop: Callable[[], None]) -> None:
-        """Nothing breaks when it is done twice; it takes time."""
-        note = self.notes / f"done{name}"
-        if not note.exists():
-            stop()
-            note.touch()
+    def _run_once(self, name: str, stage: Callable[[], None]) -> None:
+        """Skip a stage that is done; repeating it would be harmless but slow."""
+        file = self.records / f"done{name}"
+        if not file.exists():
+            stage()
+            file.touch()
 
-    # ── the stops ──
+    # ── stages ──
 
-    def _half(self) -> None:
-        """A source with one chunk is over with it, if others have more to come."""
+    def _deliver_half(self) -> None:
+        """A source with one chunk is ended, if other sources have more chunks."""
         longest = max(map(len, self.chunks.values()))
         for source, files in self.chunks.items():
             self._deliver(source, files[: (len(files) + 1) // 2])
@@ -114,120 +113,122 @@ class Trip:
                 self.service.server.end(self.run, source)
         self._checkpoint()
 
-    def _rest(self) -> None:
+    def _deliver_rest(self) -> None:
         for source, files in self.chunks.items():
             self._deliver(source, files)
-        self._settled(unaligned=True)
+        self._take(unaligned=True)
         self._checkpoint()
 
-    def _give_one_up(self) -> None:
-        self._be(IMPATIENT)
+    def _abort_one(self) -> None:
+        self._configure(TIMING_OUT)
         with suppress(CheckpointAborted, CheckpointUnderWay):
             number = self.service.server.checkpoints.begin(self.run)
             self.service.server.checkpoints.wait(self.run, number, BOUND)
-        self._be(PATIENT)
+        self._configure(WAITING)
 
-    def _go_back(self) -> None:
-        """To the first cut that did not wait, unless the run has been there."""
+    def _restore(self) -> None:
+        """Restore the first unaligned checkpoint, unless that was done."""
         server = self.service.server
         if server.known(self.run).incarnation == 1:
             server.restore(self.run, self._target)
         self.check()
 
     def _checkpoint(self) -> None:
-        self._note(self.service.server.checkpoints.read(self.run, self._settled()))
+        self._record(self.service.server.checkpoints.read(self.run, self._take()))
 
-    def _settled(self, *, unaligned: bool = False) -> int:
-        """Take a checkpoint; one that is under way may be of another kind."""
+    def _take(self, *, unaligned: bool = False) -> int:
+        """Take a checkpoint of this kind; one that is under way may be of the other kind."""
         server = self.service.server
         while True:
             try:
                 number = server.checkpoints.begin(self.run, unaligned=unaligned)
             except CheckpointUnderWay as other:
                 number = other.number
-            with suppress(CheckpointAborted):  # one that was begun impatiently
+            with suppress(CheckpointAborted):  # started with TIMING_OUT
                 taken = server.checkpoints.taken(self.run, number, BOUND)
                 if taken.is_aligned is not unaligned:
                     return number
 
-    # ── what is done there ──
+    # ── actions ──
 
     def _deliver(self, source: str, files: Sequence[Path]) -> None:
         for number, file in enumerate(files, 1):
             self.service.server.deliver(self.run, source, number, str(file))
 
-    def _be(self, checkpoints: Checkpoints) -> None:
+    def _configure(self, checkpoints: Checkpoints) -> None:
         known = self.service.server.known(self.run)
-        self.place.database.transact(
+        self.deployment.database.transact(
             partial(checkpoint_store.set_checkpoints, run=known, checkpoints=checkpoints)
         )
 
-    # ── what was seen ──
+    # ── records ──
 
     def check(self) -> None:
-        """Raise `ChaosFailed` unless every cut reads as it did."""
-        for note in sorted(self.notes.glob("cut-*")):
-            number = int(note.name.removeprefix("cut-"))
-            seen = msgspec.json.decode(note.read_bytes(), type=Seen)
+        """Raise `ChaosFailed` unless every checkpoint reads as recorded."""
+        for file in sorted(self.records.glob("checkpoint-*")):
+            number = int(file.name.removeprefix("checkpoint-"))
+            recorded = msgspec.json.decode(file.read_bytes(), type=RecordedCheckpoint)
             try:
-                now = self._seen(self.service.server.checkpoints.read(self.run, number))
+                now = self._recorded(self.service.server.checkpoints.read(self.run, number))
             except UnknownCheckpoint:
-                self._expect_to_be_gone(number)
+                self._check_discarded(number)
             else:
-                if now != seen:
-                    raise ChaosFailed("none", f"cut {number} was {seen}, and is {now}")
+                if now != recorded:
+                    raise ChaosFailed("none", f"checkpoint {number} was {recorded}, and is {now}")
 
-    def _note(self, checkpoint: CheckpointResults) -> None:
-        note, draft = self.notes / f"cut-{checkpoint.number}", self.notes / "draft"
-        if not note.exists():
-            draft.write_bytes(msgspec.json.encode(self._seen(checkpoint)))
-            draft.rename(note)
+    def _record(self, checkpoint: CheckpointResults) -> None:
+        file, draft = self.records / f"checkpoint-{checkpoint.number}", self.records / "draft"
+        if not file.exists():
+            draft.write_bytes(msgspec.json.encode(self._recorded(checkpoint)))
+            draft.rename(file)
         self.check()
 
-    def _seen(self, checkpoint: CheckpointResults) -> Seen:
-        every = self.service.server.checkpoints.all(self.run)
-        (it,) = [each for each in every if each.number == checkpoint.number]
+    def _recorded(self, checkpoint: CheckpointResults) -> RecordedCheckpoint:
+        checkpoints = self.service.server.checkpoints.all(self.run)
+        (taken,) = [each for each in checkpoints if each.number == checkpoint.number]
         rows = {sink: self._digest(batches) for sink, batches in checkpoint.results.items()}
-        return Seen(str(it.id), it.triggered_at.isoformat(), it.seconds, rows)
+        return RecordedCheckpoint(
+            str(taken.id), taken.triggered_at.isoformat(), taken.seconds, rows
+        )
 
     def _digest(self, batches: Sequence[Batch]) -> str:
-        files = [Path(self.place.root, file) for batch in batches for file in batch.files]
+        files = [Path(self.deployment.root, file) for batch in batches for file in batch.files]
         rows = sorted(repr(row) for file in files for row in parquet.read_table(file).to_pylist())
         return sha256("\n".join(rows).encode()).hexdigest()
 
     @property
     def _target(self) -> int:
-        """The cut that the run goes back to."""
-        every = self.service.server.checkpoints.all(self.run)
-        taken = (it for it in every if it.state is CheckpointState.COMMITTED)
-        return next(it.number for it in taken if not it.is_aligned)
+        """The checkpoint to restore: the first unaligned one."""
+        checkpoints = self.service.server.checkpoints.all(self.run)
+        committed = (each for each in checkpoints if each.state is CheckpointState.COMMITTED)
+        return next(each.number for each in committed if not each.is_aligned)
 
-    def _expect_to_be_gone(self, number: int) -> None:
-        """Only a cut behind the one that the run went back to may be."""
-        has_gone_back = self.service.server.known(self.run).incarnation > 1
-        if not has_gone_back or number <= self._target:
-            raise ChaosFailed("none", f"cut {number} is gone")
+    def _check_discarded(self, number: int) -> None:
+        """Only checkpoints after the restored one may be discarded."""
+        was_restored = self.service.server.known(self.run).incarnation > 1
+        if not was_restored or number <= self._target:
+            raise ChaosFailed("none", f"checkpoint {number} is missing")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Go the whole way and write the results, as `tidegate run` does."""
-    asked = _asked(arguments)
-    pipeline = _pipeline(asked.pipeline)
-    notes = asked.deployment / "notes"
-    notes.mkdir(parents=True, exist_ok=True)
+    """Run the scenario to its end and write the results as `tidegate run` does."""
+    options = _parse_options(arguments)
+    pipeline = _pipeline(options.pipeline)
+    records = options.deployment / "records"
+    records.mkdir(parents=True, exist_ok=True)
     with (
-        open_deployment(asked.deployment) as place,
+        open_deployment(options.deployment) as deployment,
         session_on() as session,
-        serve(place, pipeline, session, asked.shards) as service,
+        serve(deployment, pipeline, session, options.shards) as service,
     ):
-        chunks = chunks_in(asked.data, pipeline)
-        results = Trip(service, place, asked.run, chunks, notes).go()
+        chunks = chunks_in(options.data, pipeline)
+        results = CheckpointScenario(service, deployment, options.run, chunks, records).run_to_end()
         for sink, batches in results.items():
             schema = service.schema_of(sink)
-            service.server.write_csv(batches, schema, asked.out / f"{sink}.csv")
+            service.server.write_csv(batches, schema, options.out / f"{sink}.csv")
 
 
-def _asked(arguments: Sequence[str]) -> Namespace:
+def _parse_options(arguments: Sequence[str]) -> Namespace:
     parser = ArgumentParser(prog="python -m tidegate.testing.checkpoint_chaos")
     parser.add_argument("pipeline")
     parser.add_argument("--run", required=True)
@@ -238,10 +239,10 @@ def _asked(arguments: Sequence[str]) -> Namespace:
 
 
 def _pipeline(name: str) -> Pipeline:
-    """A registered one, or `package.module:attribute`."""
+    """Load a registered pipeline, or `package.module:attribute`."""
     registered = {point.name: point.value for point in entry_points(group=PIPELINES)}
     found = resolve_name(registered.get(name, name))
-    assert isinstance(found, Pipeline), f"{name} is no pipeline"
+    assert isinstance(found, Pipeline), f"{name} is not a pipeline"
     return found
 
 

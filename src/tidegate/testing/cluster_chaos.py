@@ -1,9 +1,9 @@
-"""The processes of a deployment die and freeze while clients wait for their results.
+"""Trials of a whole deployment: its processes are killed and frozen while clients wait.
 
-`tidegate up` runs a server, monitors and workers; `tidegate submit --wait` is a client. Meanwhile
-one of them after the other is killed, or frozen for longer than its leases last, and PostgreSQL is
-killed. Every client must get the bytes that it gets without faults, each sink must
-have been published once, and nobody may be stuck.
+`tidegate up` runs a server, monitors and workers; `tidegate submit --wait` is a client. Processes
+are killed or frozen for longer than their leases, one after the other, and PostgreSQL is killed.
+Every client must get the same bytes as without faults in bounded time, and each sink must have been
+published once.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tidegate.runtime.cluster.discovery import find
 from tidegate.runtime.cluster.peer import GroupPeer
 from tidegate.runtime.monitor.monitor import MONITOR
 from tidegate.store import EmbeddedPostgres, holders_below, open_database
-from tidegate.testing.run_chaos import Trial, publications_of, results_in, why_not_once
+from tidegate.testing.run_chaos import Trial, publication_error, publications_of, results_in
 
 BOUND = 900.0
-"""Seconds for all clients to have their results, whatever dies."""
+"""Seconds within which all clients must have their results."""
 START_BOUND = 240.0
-FROZEN = 10.0
-"""Seconds for which a process is frozen: longer than its leases last."""
+FREEZE_SECONDS = 10.0
+"""Longer than a lease."""
 BETWEEN = (2.0, 8.0)
 """Seconds between two faults."""
-MOST_WAVES = 10
-"""How often the clients come, at most, until each kind of fault has hit somebody."""
+MAX_WAVES = 10
+"""Waves of clients, at most, until each kind of fault was injected."""
 FAULTS = (
     "kill a worker",
     "freeze a worker",
@@ -44,13 +44,13 @@ FAULTS = (
     "kill the server",
     "freeze the leader",
 )
-ALONE = "without faults, each client alone"
+BASELINE = "without faults, each client alone"
 NAME = "chaos"
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Somebody with data."""
+    """A client and its data."""
 
     name: str
     data: Path
@@ -58,7 +58,7 @@ class Client:
 
 @dataclass
 class ChaosCluster:
-    """A deployment of several processes, and where its clients get their results."""
+    """A deployment of several processes, and the results of its clients."""
 
     pipeline: str
     folder: Path
@@ -67,17 +67,17 @@ class ChaosCluster:
     shards: int = 2
     spark: str = "local[1]"
     url: str = field(default_factory=lambda: f"127.0.0.1:{_free_port()}")
-    say: Callable[[str], None] = lambda _: None
-    """Tells whoever watches what befalls it, when it does."""
+    on_fault: Callable[[str], None] = lambda _: None
+    """Called with a description of each injected fault."""
 
     @property
     def deployment(self) -> Path:
-        """Its folder."""
+        """The folder of the deployment."""
         return self.folder / "deployment"
 
     @contextmanager
     def up(self) -> Iterator[GroupPeer]:
-        """Start it, join its group, and stop it afterwards."""
+        """Start the deployment, join its group, and stop it at the end of the block."""
         command = ["up", self.pipeline, "--deployment", str(self.deployment)]
         command += ["--workers", str(self.workers), "--monitors", str(self.monitors)]
         command += ["--shards", str(self.shards), "--spark", self.spark, "--listen", self.url]
@@ -100,125 +100,123 @@ class ChaosCluster:
         return _start(command, self.folder / f"{client.name}.log")
 
     def results(self, client: Client) -> dict[str, bytes]:
-        """What a client got."""
+        """The results of a client."""
         return results_in(self.folder / client.name)
 
     def _joined(self, process: subprocess.Popen[bytes]) -> GroupPeer:
         until = monotonic() + START_BOUND
-        wanted = {f"worker-{n + 1}" for n in range(self.workers)} | {"server"}
+        names = {f"worker-{n + 1}" for n in range(self.workers)} | {"server"}
         while monotonic() < until and process.poll() is None:
-            place = find(self.deployment)
-            if place is not None:
-                peer = GroupPeer.join(NAME, place)
-                peer.group.wait_for(wanted, until - monotonic())
+            address = find(self.deployment)
+            if address is not None:
+                peer = GroupPeer.join(NAME, address)
+                peer.group.wait_for(names, until - monotonic())
                 return peer
             sleep(0.1)
-        said = (self.folder / "up.log").read_text(errors="replace")[-2000:]
-        raise ChaosFailed("none", f"the deployment did not come up: {said}")
+        output = (self.folder / "up.log").read_text(errors="replace")[-2000:]
+        raise ChaosFailed("none", f"the deployment did not start: {output}")
 
 
-def chaos_of_processes(
-    company: ChaosCluster, clients: Sequence[Client], seed: int
-) -> Iterator[Trial]:
-    """Without faults first, each client alone; then all of them at once while processes die.
+def cluster_trials(cluster: ChaosCluster, clients: Sequence[Client], seed: int) -> Iterator[Trial]:
+    """First each client alone without faults; then waves of all clients under faults.
 
-    They come again, each time with another run, until every kind of fault has hit somebody.
+    A wave starts a new run for each client; waves repeat until every kind of fault was injected.
     """
     began = monotonic()
-    expected = {client.name: _alone(company, client) for client in clients}
-    yield Trial(ALONE, 0, monotonic() - began)
-    chance = random.Random(seed)  # noqa: S311  faults are no secrets
-    left = chance.sample(FAULTS, len(FAULTS))
-    with company.up() as peer:
-        for wave in range(1, MOST_WAVES + 1):
+    expected = {client.name: _results_alone(cluster, client) for client in clients}
+    yield Trial(BASELINE, 0, monotonic() - began)
+    rng = random.Random(seed)  # noqa: S311  not used for security
+    remaining = rng.sample(FAULTS, len(FAULTS))
+    with cluster.up() as peer:
+        for wave in range(1, MAX_WAVES + 1):
             started = monotonic()
-            its = [Client(f"{client.name}-{wave}", client.data) for client in clients]
-            at_work = [company.submit(client) for client in its]
-            faults = list(_torment(company, peer, at_work, left, chance))
-            wanted = {
-                it.name: expected[client.name] for it, client in zip(its, clients, strict=True)
-            }
-            _check(company, its, wanted, at_work)
-            deaths = sum(fault.startswith("kill") for fault in faults)
-            yield Trial(", ".join(faults) or "none", deaths, monotonic() - started)
-            if not left:
+            wave_clients = [Client(f"{client.name}-{wave}", client.data) for client in clients]
+            processes = [cluster.submit(client) for client in wave_clients]
+            faults = list(_inject_faults(cluster, peer, processes, remaining, rng))
+            by_name = {f"{name}-{wave}": results for name, results in expected.items()}
+            _check(cluster, wave_clients, by_name, processes)
+            kills = sum(fault.startswith("kill") for fault in faults)
+            yield Trial(", ".join(faults) or "none", kills, monotonic() - started)
+            if not remaining:
                 break
         peer.leave()
-    if left:
-        raise ChaosFailed("processes", f"nobody was hit by: {', '.join(left)}")
+    if remaining:
+        raise ChaosFailed("processes", f"faults that were not injected: {', '.join(remaining)}")
 
 
-def _alone(company: ChaosCluster, client: Client) -> dict[str, bytes]:
-    """What one process gives for a client."""
-    place = company.folder / "alone" / client.name
-    command = ["run", company.pipeline, "--data", str(client.data), "--out", str(place / "out")]
-    command += ["--shards", str(company.shards), "--spark", company.spark]
-    process = _start(command, place / "log")
+def _results_alone(cluster: ChaosCluster, client: Client) -> dict[str, bytes]:
+    """The results of a client with `tidegate run`, in one process."""
+    folder = cluster.folder / "alone" / client.name
+    command = ["run", cluster.pipeline, "--data", str(client.data), "--out", str(folder / "out")]
+    command += ["--shards", str(cluster.shards), "--spark", cluster.spark]
+    process = _start(command, folder / "log")
     if process.wait(BOUND) != 0:
-        said = (place / "log").read_text(errors="replace")[-2000:]
-        raise ChaosFailed("none", f"the run without faults failed: {said}")
-    return results_in(place)
+        output = (folder / "log").read_text(errors="replace")[-2000:]
+        raise ChaosFailed("none", f"the run without faults failed: {output}")
+    return results_in(folder)
 
 
-def _torment(
-    company: ChaosCluster,
+def _inject_faults(
+    cluster: ChaosCluster,
     peer: GroupPeer,
-    at_work: Sequence[subprocess.Popen[bytes]],
-    left: list[str],
-    chance: random.Random,
+    processes: Sequence[subprocess.Popen[bytes]],
+    remaining: list[str],
+    rng: random.Random,
 ) -> Iterator[str]:
-    """One fault of those left after the other, while somebody waits for results."""
+    """Inject the remaining faults one after the other, while clients wait."""
     until = monotonic() + BOUND
-    while left and not _is_over(at_work, chance.uniform(*BETWEEN)):
-        if _befall(company, peer, left[0], chance):
-            yield left.pop(0)
+    while remaining and not _have_ended(processes, rng.uniform(*BETWEEN)):
+        if _inject(cluster, peer, remaining[0], rng):
+            yield remaining.pop(0)
         else:
-            left.append(left.pop(0))  # nobody is there at the moment
-    if not _is_over(at_work, until - monotonic()):
-        for process in at_work:
+            remaining.append(remaining.pop(0))  # no such process at present
+    if not _have_ended(processes, until - monotonic()):
+        for process in processes:
             process.kill()
-        raise ChaosFailed("processes", f"somebody is stuck after {BOUND:g} s")
+        raise ChaosFailed("processes", f"a client has no results after {BOUND:g} s")
 
 
-def _is_over(at_work: Sequence[subprocess.Popen[bytes]], seconds: float) -> bool:
-    """Whether nobody waits for results any more, after some time."""
+def _have_ended(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> bool:
+    """Whether all clients have ended, after at most this time."""
     until = monotonic() + seconds
-    for process in at_work:
+    for process in processes:
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, until - monotonic()))
-    return all(process.poll() is not None for process in at_work)
+    return all(process.poll() is not None for process in processes)
 
 
-def _befall(company: ChaosCluster, peer: GroupPeer, fault: str, chance: random.Random) -> bool:
-    """Whether somebody was hit."""
+def _inject(cluster: ChaosCluster, peer: GroupPeer, fault: str, rng: random.Random) -> bool:
+    """Inject a fault; whether there was a process to signal."""
     action, _, kind = fault.partition(" ")
-    pid = _victim(company, peer, kind.split(" ")[-1], chance)
-    is_hit = _hit(pid, signal.SIGKILL if action == "kill" else signal.SIGSTOP)
-    if is_hit:
-        company.say(f"{fault} (pid {pid})")
+    pid = _target_pid(cluster, peer, kind.split(" ")[-1], rng)
+    is_sent = _signal(pid, signal.SIGKILL if action == "kill" else signal.SIGSTOP)
+    if is_sent:
+        cluster.on_fault(f"{fault} (pid {pid})")
     if action == "freeze":
-        sleep(FROZEN)
-        _hit(pid, signal.SIGCONT)
-    return is_hit
+        sleep(FREEZE_SECONDS)
+        _signal(pid, signal.SIGCONT)
+    return is_sent
 
 
-def _victim(company: ChaosCluster, peer: GroupPeer, kind: str, chance: random.Random) -> int | None:
+def _target_pid(
+    cluster: ChaosCluster, peer: GroupPeer, kind: str, rng: random.Random
+) -> int | None:
     if kind == "PostgreSQL":
-        return EmbeddedPostgres(company.deployment / "postgres").pid
+        return EmbeddedPostgres(cluster.deployment / "postgres").pid
     if kind == "leader":
-        return _leader(company)
+        return _leader(cluster)
     pids = [member.pid for member in peer.members if member.name.startswith(kind)]
-    return chance.choice(sorted(pids)) if pids else None
+    return rng.choice(sorted(pids)) if pids else None
 
 
-def _leader(company: ChaosCluster) -> int | None:
-    """The process that leads the monitors: the owner of their lease begins with its id."""
-    with open_database(None, company.deployment) as database:
+def _leader(cluster: ChaosCluster) -> int | None:
+    """The pid of the leading monitor: the owner of its lease begins with it."""
+    with open_database(None, cluster.deployment) as database:
         leaders = database.transact(lambda c: holders_below(c, MONITOR, ""))
     return next((int(owner.partition("-")[0]) for owner in leaders.values()), None)
 
 
-def _hit(pid: int | None, sent: signal.Signals) -> bool:
+def _signal(pid: int | None, sent: signal.Signals) -> bool:
     if pid is None:
         return False
     with suppress(ProcessLookupError):
@@ -228,29 +226,33 @@ def _hit(pid: int | None, sent: signal.Signals) -> bool:
 
 
 def _check(
-    company: ChaosCluster,
+    cluster: ChaosCluster,
     clients: Sequence[Client],
     expected: dict[str, dict[str, bytes]],
-    at_work: Sequence[subprocess.Popen[bytes]],
+    processes: Sequence[subprocess.Popen[bytes]],
 ) -> None:
-    for client, process in zip(clients, at_work, strict=True):
-        log = company.folder / f"{client.name}.log"
+    for client, process in zip(clients, processes, strict=True):
+        log = cluster.folder / f"{client.name}.log"
         if process.returncode != 0:
-            said = log.read_text(errors="replace")[-2000:]
-            raise ChaosFailed("processes", f"{client.name} got no results: {said}")
-        if company.results(client) != expected[client.name]:
-            raise ChaosFailed("processes", f"{client.name} got other bytes; see {company.folder}")
-    with open_database(None, company.deployment) as database:
+            output = log.read_text(errors="replace")[-2000:]
+            raise ChaosFailed("processes", f"{client.name} got no results: {output}")
+        if cluster.results(client) != expected[client.name]:
+            raise ChaosFailed(
+                "processes", f"the results of {client.name} differ; see {cluster.folder}"
+            )
+    with open_database(None, cluster.deployment) as database:
         published = database.transact(publications_of)
     for client in clients:
-        of_client = [it for it in published if _name_of(it.run) == client.name]
-        wrong = why_not_once(expected[client.name], of_client)
+        of_client = [
+            publication for publication in published if _name_of(publication.run) == client.name
+        ]
+        wrong = publication_error(expected[client.name], of_client)
         if wrong is not None:
             raise ChaosFailed("processes", wrong)
 
 
 def _name_of(run: str) -> str:
-    """What a client calls a run that the server keeps.
+    """The client's name of a run, from the server's run key.
 
     >>> _name_of("local/client-1-2#7")
     'client-1-2'

@@ -1,4 +1,4 @@
-"""The quick part of the crash kit for runs that are cut; `make chaos` does all of it."""
+"""The quick part of the crash kit for runs with checkpoints; `make chaos` does all of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import temporary_folder
-from tidegate.testing import IN_TURN, Subject, chaos_of_checkpoints
+from tidegate.testing import CHECKPOINT_POINTS, Subject, checkpoint_trials
 
 SALES = "item_id,quantity\n1,{}\n2,{}\n"
 ITEMS = "item_id,item_name\n1,tea\n2,rice\n"
@@ -22,7 +22,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def data(folder: Path) -> Path:
-    """What the shop sells, in two chunks."""
+    """Sales in two chunks, and items."""
     for source, texts in {
         "items": [ITEMS],
         "sales": [SALES.format(7, 200), SALES.format(300, 4)],
@@ -34,9 +34,9 @@ def data(folder: Path) -> Path:
 
 
 @pytest.mark.timeout(1500)
-def test_a_run_that_is_cut_and_dies_again_and_again_gives_the_same_results(
+def test_a_run_with_checkpoints_that_is_killed_repeatedly_gives_the_same_results(
     folder: Path, data: Path
 ) -> None:
     subject = Subject("tests.crash.shop:pipeline", data, folder)
-    none, trial = chaos_of_checkpoints(subject)
-    assert (none.deaths, trial.deaths) == (0, len(IN_TURN))
+    none, trial = checkpoint_trials(subject)
+    assert (none.kills, trial.kills) == (0, len(CHECKPOINT_POINTS))
