@@ -58,11 +58,11 @@ class UnknownFlowRun(FlowError):
 
 
 class FlowInputDiffers(FlowError):
-    """Under this key a run was begun with something else."""
+    """The run of this key was started with another input."""
 
     message = (
-        "run {run} of flow {flow!r} has the key {key!r}, and was begun with another input; nothing"
-        " was begun. Give the same input again, or another one under a key of its own"
+        "run {run} of flow {flow!r} has the key {key!r} and was started with another input; no run"
+        " was started. Give the same input, or another key"
     )
 
     run: int
@@ -81,7 +81,7 @@ class UnknownRunStep(FlowError):
 
 
 class StepNotCompleted(FlowError):
-    """What a step gives was asked for, and it has not given it: not yet, or it never will."""
+    """The result of a step was requested, and the step has not completed."""
 
     message = (
         "step {step!r} of run {run} is {state}, so it has no result; `tidegate flow show {run}`"
@@ -93,7 +93,7 @@ class StepNotCompleted(FlowError):
 
 
 class FlowRunClosed(FlowError):
-    """A run of a flow that has ended, or is about to, was asked to do something."""
+    """An operation on a run that has ended or is being canceled."""
 
     message = "run {run} is {state}, so {wanted} is not possible any more"
 
@@ -103,12 +103,12 @@ class FlowRunClosed(FlowError):
 
 
 class FlowRedefined(FlowError):
-    """A run was begun when its flow was declared otherwise, so that a step cannot work for it."""
+    """A run was started with another declaration of its flow, so that a step does not fit it."""
 
     message = (
-        "step {step!r} does not fit run {run}, which was begun when the flow was declared"
-        " otherwise: {reason}. Start a worker with the flow as it was and retry the run, or cancel"
-        " it; give a flow that is changed so much another name"
+        "step {step!r} does not fit run {run}, which was started with another"
+        " declaration of the flow: {reason}. Start a worker with that declaration and retry the"
+        " run, or cancel it; give a flow with such changes another name"
     )
 
     run: int
@@ -119,7 +119,7 @@ class FlowRedefined(FlowError):
 class InvalidFlowValue(FlowError):
     """A value that is not of the type that was declared for it."""
 
-    message = "{value} is not what {of} is declared to be: {reason}"
+    message = "{value} does not have the declared type of {of}: {reason}"
 
     of: str
     value: str
@@ -140,8 +140,8 @@ class StateRegressed(FlowError):
     """A monotonic state key would have decreased."""
 
     message = (
-        "state {key!r} of run {run} is monotonic: it stands at {current}, written by {writer}, and"
-        " {value} would be back. Nothing was written"
+        "state {key!r} of run {run} is monotonic: it is {current}, written by {writer}, and"
+        " cannot decrease to {value}. Nothing was written"
     )
 
     run: int
@@ -165,8 +165,8 @@ class StateNeverCame(FlowError):
     """A wait for a flow's state has reached its bound."""
 
     message = (
-        "step {step!r} of run {run} has waited {seconds:.1f} s for the state {key!r}, which stands"
-        " at {value}, last written by {writer}{ago}{distance}"
+        "step {step!r} of run {run} has waited {seconds:.1f} s for the state {key!r}, which is"
+        " {value}, last written by {writer}{ago}{distance}"
     )
 
     run: int
@@ -187,7 +187,7 @@ class StateNeverCame(FlowError):
 
 
 class PipelineNotReleased(FlowError):
-    """A step has waited for a run of a pipeline as long as it was ready to; the run is given up."""
+    """The timeout of a step that waits for a pipeline run has passed; the run is canceled."""
 
     message = (
         "step {step!r} of run {run} has waited {waited:,.1f} s for run {pipeline_run!r} of pipeline"
@@ -208,7 +208,7 @@ class PipelineServedOtherwise(FlowError):
     retryable = True
     message = (
         "pipeline {pipeline!r} is served with plan {served:.12}, and here it has plan {plan:.12}:"
-        " restart whichever of the two has the older declaration"
+        " restart the process with the older declaration"
     )
 
     pipeline: str
@@ -217,7 +217,7 @@ class PipelineServedOtherwise(FlowError):
 
 
 class SourcesNotGiven(FlowError):
-    """Chunks for a run of a pipeline were named, and not for each of its sources."""
+    """Chunks of a pipeline run were given for some of its sources only."""
 
     message = (
         "run {pipeline_run!r} of pipeline {pipeline!r} was given no chunks of {sources}; name them,"
@@ -255,11 +255,9 @@ class NowhereForChunks(FlowError):
 
 
 class CursorRefused(FlowError):
-    """A cursor of what yields nothing."""
+    """A step that is not a generator saves a cursor."""
 
-    message = (
-        "step {step!r} of run {run} saves a cursor and is no generator, which alone go on from one"
-    )
+    message = "step {step!r} of run {run} saves a cursor, which only generators can do"
 
     run: int
     step: str
@@ -308,7 +306,7 @@ class FinalFailure(FlowError):
 class FlowCancelled(FlowError):
     """Raised in a handler whose result is no longer needed."""
 
-    message = "run {run} wants nothing more of step {step!r}: {reason}"
+    message = "step {step!r} of run {run} is cancelled: {reason}"
 
     run: int
     step: str
@@ -341,7 +339,7 @@ class FlowTimeout(FlowError):
 
 
 class ClaimLost(StoreError):
-    """A write of a worker for a task of a flow that is not its own any more; nothing changed."""
+    """A worker wrote for a task whose claim it has lost; nothing changed."""
 
     run: int
     step: str
@@ -352,5 +350,5 @@ class ClaimLost(StoreError):
     current: int
     message = (
         "{owner} does not hold task {step}[{position}] of run {run} under epoch {epoch} any more:"
-        " it is at epoch {current} and {holder}. Nothing was written; leave it alone"
+        " it is at epoch {current} and {holder}. Nothing was written"
     )

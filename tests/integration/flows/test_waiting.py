@@ -133,7 +133,7 @@ def test_a_wait_that_reaches_its_bound_names_the_key_and_its_last_writer(
     works = work(flow, seconds=1.0)
     run = start_flow(works.database, flow)
     run.set_state(position, 7, "a feed")
-    with pytest.raises(FlowFailed, match=r"'position', which stands at 7, last written by a feed"):
+    with pytest.raises(FlowFailed, match=r"'position', which is 7, last written by a feed"):
         run.wait(60, works.notifications)
 
 
@@ -153,7 +153,7 @@ def test_a_gate_that_times_out_reports_its_progress_and_last_writer(work: Start)
     run.set_state(position, 4100, "a feed")
     run.set_state(mark, 5000, "a clerk")
     said = (
-        r"for the state 'position', which stands at 4100, last written by a feed \d+\.\d s ago:"
+        r"for the state 'position', which is 4100, last written by a feed \d+\.\d s ago:"
         r" position is 4,100 of 5,000 \(mark\): 900 behind; is_filled was never written"
     )
     with pytest.raises(FlowFailed, match=said):

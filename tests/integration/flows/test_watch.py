@@ -359,7 +359,7 @@ def test_a_key_written_from_outside_wakes_waiting_steps(command: Command, work: 
     [
         (["target", "7"], 1, "declared with external=True"),
         (["nothing", "7"], 1, "has no key 'nothing'; its keys are: offset, target"),
-        (["offset", "2"], 1, "2 would be back"),
+        (["offset", "2"], 1, "cannot decrease to 2"),
         (["offset", "seven"], 2, "not JSON"),
     ],
 )
