@@ -78,7 +78,7 @@ def checkpoints(
         known = opened.transact(
             lambda connection: checkpoint_store.checkpoints_of(connection, found)
         )
-        typer.echo(json_text([asdict(it) for it in known]) if as_json else _table(known))
+        typer.echo(json_text([asdict(taken) for taken in known]) if as_json else _table(known))
 
 
 def restore(  # noqa: PLR0913, PLR0917  every argument is an option of the command
@@ -136,9 +136,9 @@ def checkpoint_lines(checkpoints: Sequence[CheckpointReport]) -> list[str]:
         "  checkpoints",
         *earlier,
         *(
-            f"    {it.number:<6} {it.state:<10} {it.seconds:>8.2f} s"
-            f"  {'published' if it.is_published else 'not published'}"
-            for it in checkpoints
+            f"    {taken.number:<6} {taken.state:<10} {taken.seconds:>8.2f} s"
+            f"  {'published' if taken.is_published else 'not published'}"
+            for taken in checkpoints
         ),
     ]
 
@@ -149,20 +149,22 @@ def _table(known: Sequence[Checkpoint]) -> str:
     rows: list[tuple[str, ...]] = [
         ("number", "state", "seconds", "aligning", "bytes", "slowest task", "triggered")
     ]
-    rows += [_row(it) for it in known]
-    header, *lines = aligned(with_times(rows, "up to", [it.up_to for it in known]))
-    reasons = (f"\n    {it.reason} ({it.offender})" if it.reason else "" for it in known)
+    rows += [_row(taken) for taken in known]
+    header, *lines = aligned(with_times(rows, "up to", [taken.up_to for taken in known]))
+    reasons = (
+        f"\n    {taken.reason} ({taken.offender})" if taken.reason else "" for taken in known
+    )
     return "\n".join([header, *map(str.__add__, lines, reasons)])
 
 
-def _row(it: Checkpoint) -> tuple[str, ...]:
-    kind = "" if it.is_published else " (unpublished)" if it.is_aligned else " (unaligned)"
+def _row(taken: Checkpoint) -> tuple[str, ...]:
+    kind = "" if taken.is_published else " (unpublished)" if taken.is_aligned else " (unaligned)"
     return (
-        str(it.number),
-        it.state.value + kind,
-        f"{it.seconds:.2f}",
-        f"{it.waited:.2f}",
-        f"{it.bytes:,}",
-        it.slowest or "-",
-        clock(it.triggered_at),
+        str(taken.number),
+        taken.state.value + kind,
+        f"{taken.seconds:.2f}",
+        f"{taken.waited:.2f}",
+        f"{taken.bytes:,}",
+        taken.slowest or "-",
+        clock(taken.triggered_at),
     )

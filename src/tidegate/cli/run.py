@@ -109,7 +109,7 @@ def _text(report: RunReport, out: Path) -> str:
         lines.append(f"    {sink:<24} {count_column(rows, 'row', 6)} in {out / sink}.csv")
     lines += checkpoint_lines(report.checkpoints)
     lines += ["  stages, slowest first"]
-    for stage in sorted(report.stages, key=lambda it: -it.seconds)[:10]:
+    for stage in sorted(report.stages, key=lambda stage: -stage.seconds)[:10]:
         spent = f"{count_column(stage.jobs, 'job', 6)}   {stage.seconds:>10.1f} s"
         lines.append(f"    {stage.stage:<24} {spent} {count_column(stage.rows, 'row', 12)} out")
     return "\n".join(lines)

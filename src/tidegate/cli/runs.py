@@ -46,7 +46,7 @@ def status(
             typer.echo(_status_of(opened, run, pipeline, as_json=as_json))
             return
         found = opened.transact(lambda connection: overview(connection, pipeline))
-        typer.echo(json_text([asdict(it) for it in found]) if as_json else _table(found))
+        typer.echo(json_text([asdict(summary) for summary in found]) if as_json else _table(found))
 
 
 def why(
@@ -65,7 +65,9 @@ def why(
         facts = opened.transact(lambda connection: run_facts(connection, found))
         if as_json:
             typer.echo(
-                json_text({**asdict(facts), "reasons": [asdict(it) for it in reasons(facts)]})
+                json_text(
+                    {**asdict(facts), "reasons": [asdict(reason) for reason in reasons(facts)]}
+                )
             )
         else:
             typer.echo("\n".join(_explained(facts)))
@@ -109,22 +111,26 @@ def _table(runs: Sequence[RunSummary]) -> str:
     rows: list[tuple[str, ...]] = [
         ("run", "pipeline", "state", "chunks", "sources closed", "results", "begun")
     ]
-    names = Counter(it.run.name for it in runs)
-    rows += [_row(it, is_repeated=names[it.run.name] > 1) for it in runs]
+    names = Counter(summary.run.name for summary in runs)
+    rows += [_row(summary, is_repeated=names[summary.run.name] > 1) for summary in runs]
     header, *lines = aligned(rows)
-    causes = (f"\n    {it.run.cause}" if it.run.cause else "" for it in runs)
+    causes = (f"\n    {summary.run.cause}" if summary.run.cause else "" for summary in runs)
     return "\n".join([header, *map(str.__add__, lines, causes)])
 
 
-def _row(it: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
+def _row(summary: RunSummary, *, is_repeated: bool) -> tuple[str, ...]:
     """Runs with the same name are printed with their numbers."""
-    name = it.run.key if is_repeated else it.run.name
-    more = "" if it.declared_sources == it.sources else "+"
-    chunks = f"{it.delivered}" if it.declared is None else f"{it.delivered} of {it.declared}{more}"
-    closed = f"{it.ended_sources} of {it.sources}"
+    name = summary.run.key if is_repeated else summary.run.name
+    more = "" if summary.declared_sources == summary.sources else "+"
+    chunks = (
+        f"{summary.delivered}"
+        if summary.declared is None
+        else f"{summary.delivered} of {summary.declared}{more}"
+    )
+    closed = f"{summary.ended_sources} of {summary.sources}"
     return (
-        name, it.run.pipeline, it.run.state.value, chunks, closed, str(it.results),
-        clock(it.begun_at),
+        name, summary.run.pipeline, summary.run.state.value, chunks, closed, str(summary.results),
+        clock(summary.begun_at),
     )  # fmt: skip
 
 
@@ -135,22 +141,29 @@ def _by_stage(facts: RunFacts, found: Sequence[StageStatus]) -> Iterator[str]:
     """
     yield from _headed(facts.run)
     rows: list[tuple[str, ...]] = [("", "expected", "received", "processed", "released", "done")]
-    for it in facts.sources:
-        expected = "?" if it.declared is None else str(it.declared)
-        ended = "yes" if it.ended_at else "no"
-        rows.append((f"source {it.name}", expected, str(it.delivered), "-", "-", ended))
-    rows += [_stage_row(it) for it in found]
-    times = [*(it.watermark for it in facts.sources), *(None for _ in found)]
+    for source in facts.sources:
+        expected = "?" if source.declared is None else str(source.declared)
+        ended = "yes" if source.ended_at else "no"
+        rows.append((f"source {source.name}", expected, str(source.delivered), "-", "-", ended))
+    rows += [_stage_row(stage) for stage in found]
+    times = [*(source.watermark for source in facts.sources), *(None for _ in found)]
     yield from (f"  {line}" for line in aligned(with_times(rows, "up to", times)))
     if not found:
         yield "  the stages of a closed run are not retained"
 
 
-def _stage_row(it: StageStatus) -> tuple[str, ...]:
-    expected = f"{it.expected}" if it.is_all_declared else f"{it.expected}+"
-    released = f"{it.released} of {it.release_points}" if it.release_points else "-"
-    done = f"{it.done} of {it.tasks}"
-    return f"stage {it.stage}", expected, str(it.received), str(it.processed), released, done
+def _stage_row(stage: StageStatus) -> tuple[str, ...]:
+    expected = f"{stage.expected}" if stage.is_all_declared else f"{stage.expected}+"
+    released = f"{stage.released} of {stage.release_points}" if stage.release_points else "-"
+    done = f"{stage.done} of {stage.tasks}"
+    return (
+        f"stage {stage.stage}",
+        expected,
+        str(stage.received),
+        str(stage.processed),
+        released,
+        done,
+    )
 
 
 def _headed(run: RunInfo) -> Iterator[str]:
@@ -181,7 +194,7 @@ def _explained(facts: RunFacts) -> Iterator[str]:
 def _progress(facts: RunFacts, task: str) -> str:
     channels = [channel for channel in facts.channels if channel.to_task == task]
     declared = [channel.declared for channel in channels]
-    known = sum(it for it in declared if it is not None)
+    known = sum(number for number in declared if number is not None)
     expected = f"{known}" if None not in declared else f"{known}+"
     received = sum(channel.messages for channel in channels)
     processed = sum(min(channel.cursor, channel.messages) for channel in channels)

@@ -19,13 +19,22 @@ def settings(
     with reported_errors(as_json=as_json):
         values = known.Settings.from_environment(os.environ)
     if as_json:
-        rows = [{**it._asdict(), "value": getattr(values, it.name)} for it in known.KNOWN.values()]
+        rows = [
+            {**setting._asdict(), "value": getattr(values, setting.name)}
+            for setting in known.KNOWN.values()
+        ]
         typer.echo(json_text(rows))
         return
     table = [("setting", "value", "default", "unit", "meaning")]
     table += [
-        (it.name, f"{getattr(values, it.name):,}", f"{it.default:,}", it.unit, it.meaning)
-        for it in sorted(known.KNOWN.values())
+        (
+            setting.name,
+            f"{getattr(values, setting.name):,}",
+            f"{setting.default:,}",
+            setting.unit,
+            setting.meaning,
+        )
+        for setting in sorted(known.KNOWN.values())
     ]
     for line in aligned(table):
         typer.echo(line)

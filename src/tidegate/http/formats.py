@@ -71,7 +71,7 @@ def format_of_file(name: str) -> str | None:
 
 def result_format(name: str | None, accept: str | None) -> ResultFormat:
     """By `?format=`, or else the first known type in `Accept`; CSV if that accepts anything."""
-    known = {it.value: it for it in ResultFormat}
+    known = {each.value: each for each in ResultFormat}
     if name is not None:
         found = known.get(name)
     else:
@@ -85,4 +85,4 @@ def _accepted(entry: str) -> ResultFormat | None:
     kind = entry.partition(";")[0].strip().lower()
     if kind in {"*/*", "text/*"}:
         return ResultFormat.CSV
-    return next((it for it in ResultFormat if it.media_type == kind), None)
+    return next((each for each in ResultFormat if each.media_type == kind), None)

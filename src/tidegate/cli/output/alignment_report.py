@@ -55,16 +55,16 @@ def barrier_stats(plan: PhysicalPlan, found: Sequence[TaskAlignment]) -> dict[st
 
 
 def _stats(found: Sequence[TaskAlignment]) -> BarrierStats:
-    latest = max(it.number for it in found)
-    longest = max((it for it in found if it.number == latest), key=lambda it: it.waited)
+    latest = max(each.number for each in found)
+    longest = max((each for each in found if each.number == latest), key=lambda each: each.waited)
     return BarrierStats(
         checkpoint=latest,
         task=longest.task,
         seconds=longest.waited,
         last=longest.last,
-        checkpoints=len({it.number for it in found}),
-        total=sum(it.waited for it in found),
-        came_last=_counted(it.last for it in found),
+        checkpoints=len({each.number for each in found}),
+        total=sum(each.waited for each in found),
+        came_last=_counted(each.last for each in found),
     )
 
 

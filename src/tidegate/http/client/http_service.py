@@ -122,7 +122,10 @@ class HttpRun(Run):
         else:
             rows = self._client.rows_at(self.name, str(checkpoint))
         return Results(
-            {it: HttpResult(self._client, self.name, it, rows[it], checkpoint) for it in rows}
+            {
+                sink: HttpResult(self._client, self.name, sink, rows[sink], checkpoint)
+                for sink in rows
+            }
         )
 
     def status(self) -> RunFacts:

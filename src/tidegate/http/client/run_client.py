@@ -251,7 +251,7 @@ class HttpRunClient:
         """Wait until a checkpoint is committed; raises `CheckpointAborted`, `CheckpointPending`."""
         deadline = monotonic() + timeout
         while True:
-            found = next((it for it in self.checkpoints(run) if it.number == number), None)
+            found = next((taken for taken in self.checkpoints(run) if taken.number == number), None)
             if found is None:
                 raise UnknownCheckpoint(run, f"checkpoint {number}", "none of that number")
             if found.state is CheckpointState.ABORTED:
