@@ -77,7 +77,9 @@ def new_database(server: EmbeddedPostgres) -> Callable[[str], str]:
 
     def make(template: str) -> str:
         name = f"test_{next(numbers)}"
-        _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+        # Without syncing, copying files takes an eighth of the time of logging every page.
+        sql = f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"
+        _administer(server, sql)
         return make_conninfo(server.url, dbname=name)
 
     return make

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pyspark
 
+from tests.jvm import SHORT_LIVED
 from tests.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -123,6 +124,8 @@ def environment(memory: str = "128m") -> dict[str, str]:
     options = {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": memory,
+        # Executors inherit it; their own options are those of the session.
+        "JDK_JAVA_OPTIONS": SHORT_LIVED,
         # Otherwise it takes a port that others know.
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
     }
