@@ -76,6 +76,8 @@ CHECKPOINT_SLOWDOWN = 2.0
 """How many times longer a run with checkpoints takes, at least."""
 EARLIEST = 1.0
 """Seconds before which a kill proves nothing."""
+LONGEST_NAME = 100
+"""Characters of a trial's folder name; a fault at many crash points has a longer name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +309,7 @@ def _trial(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault
 
 def _attempt(subject: Subject, expected: dict[str, bytes], name: str, fault: Fault) -> Trial:
     started = monotonic()
-    folder = subject.folder / re.sub("[ :,]+", "-", name)
+    folder = subject.folder / re.sub("[ :,]+", "-", name)[:LONGEST_NAME]
     process = _start(subject, folder, fault.environment(0))
     fault.inject(process, folder / "deployment")
     kills = 0
