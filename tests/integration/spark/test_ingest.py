@@ -74,7 +74,7 @@ def test_a_file_that_spark_does_not_see_is_refused_and_not_taken_for_an_empty_on
     name: str, spark: Session, shop: tg.Pipeline, tmp_path: Path
 ) -> None:
     file = csv(tmp_path, DOUBTFUL).rename(tmp_path / name)
-    with pytest.raises(UnreadableChunk, match="begins with"):
+    with pytest.raises(UnreadableChunk, match="start with"):
         taken(spark, shop, file, tmp_path / "root")
 
 

@@ -1,13 +1,29 @@
 """Operators on DataFrames: what each promises beyond what Spark does."""
 
+from typing import get_args
+
+import pytest
 from pyspark.sql import DataFrame
 
 from tests.integration.spark.rows import content
+from tests.unit.plan.operators import PHYSICAL, pipeline_with
+from tidegate.pipeline import nodes
 from tidegate.pipeline.nodes import Order, SelectColumn
-from tidegate.spark import Session
+from tidegate.plan.physical import (
+    CompactAggregate,
+    MergeAggregate,
+    PartialAggregate,
+    PhysicalJoin,
+    PhysicalOperator,
+    WholeAggregate,
+)
+from tidegate.spark import Session, check
 from tidegate.spark.jobs import operators
+from tidegate.spark.jobs.aggregates import call_types
+from tidegate.spark.jobs.apply_operator import apply_operator
 
 STAR = SelectColumn("*", "*", ())
+AGGREGATES = (WholeAggregate, PartialAggregate, MergeAggregate, CompactAggregate)
 
 
 def table(spark: Session, values: str, names: str) -> DataFrame:
@@ -64,3 +80,22 @@ def test_a_union_matches_columns_by_name_and_has_only_those_listed(spark: Sessio
     made = operators.union([first, second], ["a", "b"])
     assert made.dtypes == [("a", "bigint"), ("b", "string")]
     assert content(made) == [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize("kind", get_args(nodes.Operator))
+def test_every_declared_operator_is_analyzed_and_prepared(
+    kind: type[nodes.Operator], spark: Session
+) -> None:
+    pipeline = pipeline_with(kind)
+    checked = check(pipeline, spark)
+    assert checked.sinks.keys() == pipeline.sinks.keys()
+    assert checked.stages.keys() == {stage.id for stage in checked.plan.stages}
+
+
+@pytest.mark.parametrize("kind", get_args(PhysicalOperator))
+def test_every_physical_operator_is_applied(kind: type[PhysicalOperator], spark: Session) -> None:
+    rows = spark.sql("select 1L as id, 2 as n, 2L as total_sum where false")
+    operator = PHYSICAL[kind]
+    aggregates = operator.columns if isinstance(operator, AGGREGATES) else ()
+    inputs = (rows, rows.select("id")) if kind is PhysicalJoin else (rows,)
+    assert apply_operator(operator, inputs, call_types(rows, aggregates)).columns

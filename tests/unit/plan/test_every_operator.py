@@ -1,7 +1,7 @@
 """Every operator, in every place that has to know it.
 
-The examples below name each operator once. A new operator without an example fails here, and mypy
-refuses one that a `match` over operators does not handle.
+`tests.unit.plan.operators` has an example of each operator. A new operator without an example fails
+here, and mypy refuses one that a `match` over operators does not handle.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 
 import pytest
 
-import tidegate as tg
+from tests.unit.plan.operators import PHYSICAL, pipeline_with
 from tidegate.pipeline import nodes
 from tidegate.plan import (
     PhysicalPlan,
@@ -28,7 +28,6 @@ from tidegate.plan import (
     plan_hash,
 )
 from tidegate.plan.compatibility.operator_words import operator_words
-from tidegate.plan.lower import lower
 from tidegate.plan.physical import (
     NARROW,
     STATEFUL,
@@ -42,49 +41,9 @@ from tidegate.plan.rules.prune_columns import prune_columns
 from tidegate.spark.analyze.error_wording import kind_of, rejected_part
 from tidegate.spark.jobs.job_input import can_be_joint
 
-Declare = Callable[[tg.Stream, tg.Stream], tg.Stream]
-
-
-def keep(rows: object) -> object:
-    return rows
-
-
-EXAMPLES: dict[type[nodes.Operator], Declare] = {
-    nodes.Source: lambda sales, _: sales,
-    nodes.Filter: lambda sales, _: sales.filter("n > 0"),
-    nodes.Select: lambda sales, _: sales.select("id", twice="n * 2"),
-    nodes.Transform: lambda sales, _: sales.transform(keep),
-    nodes.Aggregate: lambda sales, _: sales.aggregate(by="id", total="sum(n)"),
-    nodes.Top: lambda sales, _: sales.top(3, by="n desc"),
-    nodes.Join: lambda sales, items: sales.join(items.select("id"), on="id"),
-    nodes.Union: lambda sales, items: sales.union(items),
-    nodes.Sink: lambda sales, _: sales,
-}
-
 UNCLASSIFIED = {Scan, PhysicalUnion, WholeAggregate, CompactAggregate}
 """Neither narrow nor stateful: operators that begin a stage, or are in no final plan."""
 
-
-def pipeline_with(kind: type[nodes.Operator]) -> tg.Pipeline:
-    pipeline = tg.Pipeline("shop", shards=2)
-    sales, items = (pipeline.source(it, "id bigint, n int") for it in ("sales", "items"))
-    EXAMPLES[kind](sales, items).sink("out")
-    items.sink("items")
-    return pipeline
-
-
-def physical_examples() -> dict[type, PhysicalOperator]:
-    found: dict[type, PhysicalOperator] = {}
-    for kind in EXAMPLES:
-        pipeline = pipeline_with(kind)
-        for plan in (lower(logical_plan(pipeline)), physical_plan(pipeline)):
-            for stage in plan.stages:
-                found |= {type(operator): operator for operator in stage.operators}
-    whole = cast("WholeAggregate", found[WholeAggregate])
-    return found | {CompactAggregate: CompactAggregate(whole.by, whole.columns)}
-
-
-PHYSICAL = physical_examples()
 
 declared = pytest.mark.parametrize("kind", get_args(nodes.Operator))
 physical = pytest.mark.parametrize("kind", get_args(PhysicalOperator))
