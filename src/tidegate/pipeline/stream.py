@@ -78,13 +78,15 @@ class Stream:
             sales.select("store_id", month="date_format(created_at, 'yyyy-MM')")
         """
         at = user_line()
-        kept = [_kept(name, at) for name in names]
+        selected = [_selected(name, at) for name in names]
         given = named_texts("select", columns, at)
         computed = {**given, **sql}
-        made = [SelectColumn(name, text, reads_of_rows("a select", text, at))
-                for name, text in computed.items()]  # fmt: skip
-        _refuse_columns("select", [*kept, *made], at, repeated=set(given) & set(sql))
-        return self._then(Select(at, self.node, (*kept, *made)))
+        expressions = [
+            SelectColumn(name, text, reads_of_rows("a select", text, at))
+            for name, text in computed.items()
+        ]
+        _refuse_columns("select", [*selected, *expressions], at, repeated=set(given) & set(sql))
+        return self._then(Select(at, self.node, (*selected, *expressions)))
 
     def transform(self, function: Transformation) -> Stream:
         """The result of `function`, any stateless DataFrame → DataFrame.
@@ -216,7 +218,7 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
-def _kept(name: str, at: SourceLine) -> SelectColumn:
+def _selected(name: str, at: SourceLine) -> SelectColumn:
     if name == STAR:
         return SelectColumn(STAR, STAR, ())
     if not is_identifier(name):

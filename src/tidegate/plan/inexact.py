@@ -77,7 +77,7 @@ def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
 
     Raises `InexactAggregate` for one that was declared with exact=True.
     """
-    wanted = _wanted(nodes)
+    needed_columns = _needed_columns(nodes)
     known: dict[str, Kinds] = {}
     marked = []
     for node in nodes:
@@ -85,7 +85,7 @@ def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
         operator = node.operator
         if isinstance(operator, Aggregate):
             operator = _marked(operator, _judge(operator.at, inputs[0]))
-        known[node.id] = _known(operator, wanted[node.id], inputs)
+        known[node.id] = _known(operator, needed_columns[node.id], inputs)
         marked.append(replace(node, operator=operator))
     return tuple(marked)
 
@@ -93,21 +93,21 @@ def mark_inexact(nodes: tuple[LogicalNode, ...]) -> tuple[LogicalNode, ...]:
 # --- which columns matter --------------------------------------------------------------------
 
 
-def _wanted(nodes: Iterable[LogicalNode]) -> dict[str, set[str]]:
+def _needed_columns(nodes: Iterable[LogicalNode]) -> dict[str, set[str]]:
     """For every node, the columns whose kind decides whether a sum is exact."""
-    wanted: dict[str, set[str]] = {node.id: set() for node in nodes}
+    needed_columns: dict[str, set[str]] = {node.id: set() for node in nodes}
     for node in reversed(tuple(nodes)):
-        needed = _needed(node.operator, wanted[node.id])
+        needed = _needed(node.operator, needed_columns[node.id])
         for upstream in node.inputs:
-            wanted[upstream] |= needed
-    return wanted
+            needed_columns[upstream] |= needed
+    return needed_columns
 
 
-def _needed(operator: Operator, wanted: set[str]) -> set[str]:
-    """The input columns whose kinds determine those of the `wanted` output columns."""
+def _needed(operator: Operator, needed_columns: set[str]) -> set[str]:
+    """The input columns whose kinds determine those of the `needed_columns` output columns."""
     match operator:
         case Select():
-            selected = _selected(operator, wanted).values()
+            selected = _selected(operator, needed_columns).values()
             return _folded(read for column in selected for read in column.reads)
         case Aggregate():
             calls = (call for column in operator.columns for call in column.calls)
@@ -115,16 +115,16 @@ def _needed(operator: Operator, wanted: set[str]) -> set[str]:
             arguments = (read for text in texts for read in _reads(text, operator.at))
             return _folded(arguments) | _folded(operator.by)
         case Source() | Filter() | Transform() | Top() | Join() | Union() | Sink():
-            return wanted
+            return needed_columns
         case _:
             assert_never(operator)
 
 
 def _selected(select: Select, names: Iterable[str]) -> dict[str, SelectColumn]:
     """The columns of a select under these names; those covered by `*` come from the input."""
-    made = {column.name.casefold(): column for column in select.columns}
-    kept = STAR in made
-    return {it: made.get(it) or SelectColumn(it, it, (it,) if kept else ()) for it in names}
+    columns = {column.name.casefold(): column for column in select.columns}
+    has_star = STAR in columns
+    return {it: columns.get(it) or SelectColumn(it, it, (it,) if has_star else ()) for it in names}
 
 
 def _reads(sql: str, at: SourceLine) -> tuple[str, ...]:
@@ -138,24 +138,24 @@ def _folded(names: Iterable[str]) -> set[str]:
 # --- kinds of these columns ------------------------------------------------------------------
 
 
-def _known(operator: Operator, wanted: set[str], inputs: list[Kinds]) -> Kinds:
-    """The known kinds of the `wanted` columns of an operator's output."""
+def _known(operator: Operator, needed_columns: set[str], inputs: list[Kinds]) -> Kinds:
+    """The known kinds of the `needed_columns` columns of an operator's output."""
     match operator:
         case Source(schema=schema):
             types = {field.name.casefold(): field.type for field in schema}
-            return {name: kind_of_type(types[name]) for name in wanted if name in types}
+            return {name: kind_of_type(types[name]) for name in needed_columns if name in types}
         case Select(at=at):
-            selected = _selected(operator, wanted)
+            selected = _selected(operator, needed_columns)
             return {name: _kind_of_text(it.sql, at, inputs[0]) for name, it in selected.items()}
         case Filter() | Top() | Sink():
             return inputs[0]
         case Aggregate(at=at, by=by, columns=columns):
             keys = {name: inputs[0].get(name) for name in _folded(by)}
-            made = [it for it in columns if it.name.casefold() in wanted]
-            return keys | {it.name.casefold(): _aggregated(it, at, inputs[0]) for it in made}
+            needed = [it for it in columns if it.name.casefold() in needed_columns]
+            return keys | {it.name.casefold(): _aggregated(it, at, inputs[0]) for it in needed}
         case Union() | Join():
             return {name: _either(operator, [kinds.get(name) for kinds in inputs])
-                    for name in wanted}  # fmt: skip
+                    for name in needed_columns}  # fmt: skip
         case Transform():
             return {}
         case _:

@@ -48,8 +48,8 @@ def prune_columns(plan: PhysicalPlan) -> PhysicalPlan:
     needs: dict[str, Need] = {node.id: frozenset() for node in plan.nodes}
     pruned: list[PhysicalNode] = []
     for node in reversed(plan.nodes):
-        kept, need = _prune(node, needs[node.id])
-        pruned.append(kept)
+        narrowed, need = _prune(node, needs[node.id])
+        pruned.append(narrowed)
         for edge in node.inputs:
             needs[edge.upstream] = _both(needs[edge.upstream], need)
     return numbered(replace(plan, nodes=tuple(reversed(pruned))))
@@ -62,10 +62,10 @@ def _prune(node: PhysicalNode, need: Need) -> tuple[PhysicalNode, Need]:
     operators: list[PhysicalOperator] = []
     of_right_sides: Need = frozenset()
     for operator in reversed(node.operators):
-        kept = _narrowed(operator, need)
-        operators.append(kept)
-        need = _needed(kept, need)
-        if isinstance(kept, PhysicalJoin):
+        narrowed = _narrowed(operator, need)
+        operators.append(narrowed)
+        need = _needed(narrowed, need)
+        if isinstance(narrowed, PhysicalJoin):
             # The right side is an input of the stage, wherever the join is in it.
             of_right_sides = _both(of_right_sides, need)
     return replace(node, operators=tuple(reversed(operators))), _both(need, of_right_sides)

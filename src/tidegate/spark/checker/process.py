@@ -163,10 +163,10 @@ class Checker:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: it for name, it in os.environ.items() if not name.startswith(_WITHHELD)}
+    inherited = {name: it for name, it in os.environ.items() if not name.startswith(_WITHHELD)}
     ours = str(Path(__file__).parents[3])
     # The system's allocator does not reserve more than requested, which the limit would count.
-    return {"ARROW_DEFAULT_MEMORY_POOL": "system", **kept, "PYTHONPATH": ours}
+    return {"ARROW_DEFAULT_MEMORY_POOL": "system", **inherited, "PYTHONPATH": ours}
 
 
 def _validated(request: Check, answer: Answer) -> Answer:

@@ -85,15 +85,15 @@ def validate_parquet(meter: Meter, batches: Iterable[pa.RecordBatch]) -> None:
 
     Raises `ChunkDecodesTooLarge`, `ValueTooLarge`, `RowGroupTooLarge`.
     """
-    most, held, rows = meter.limits.spark_bytes, 0, 0
+    most, decoded, rows = meter.limits.spark_bytes, 0, 0
     for batch in batches:
         meter.count(batch.nbytes)
         meter.measure(batch)
-        held, rows = held + batch.nbytes, rows + batch.num_rows
-        if held > most:
+        decoded, rows = decoded + batch.nbytes, rows + batch.num_rows
+        if decoded > most:
             raise RowGroupTooLarge(meter.source, meter.file, most)
         if rows >= SPARK_ROWS:
-            held = rows = 0
+            decoded = rows = 0
 
 
 def _refuse_large_values(meter: Meter, columns: Sequence[str], block: bytes) -> None:

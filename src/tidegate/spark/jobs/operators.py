@@ -90,12 +90,12 @@ def union(
     inputs: Sequence[DataFrame], columns: Sequence[str] = (), tags: Sequence[str] = ()
 ) -> DataFrame:
     """All rows, columns matched by name: the columns named, or all of them."""
-    wanted = (*tags, *columns) if columns else ()
-    return reduce(DataFrame.unionByName, (_picked(rows, wanted) for rows in inputs))
+    names = (*tags, *columns) if columns else ()
+    return reduce(DataFrame.unionByName, (_picked(rows, names) for rows in inputs))
 
 
 def _picked(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     if not columns:
         return rows
-    wanted = {name.casefold() for name in columns}
-    return rows.select(*(column(name) for name in rows.columns if name.casefold() in wanted))
+    folded = {name.casefold() for name in columns}
+    return rows.select(*(column(name) for name in rows.columns if name.casefold() in folded))
