@@ -32,7 +32,7 @@ from tidegate.spark import Session, session_on
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 from tidegate_examples.coffee.demo.answers import differing, plain_answers, released_answers
-from tidegate_examples.telling import Teller
+from tidegate_examples.demo_output import DemoOutput
 
 if TYPE_CHECKING:
     from tidegate.runtime.checkpoints.client import CheckpointResults
@@ -57,7 +57,7 @@ class Till:
     service: PipelineService
     place: Deployment
     session: Session
-    teller: Teller
+    output: DemoOutput
     chunks: Mapping[str, Sequence[Path]]
     seen: set[int] = field(default_factory=set)
     stopped: Event = field(default_factory=Event)
@@ -103,7 +103,7 @@ class Till:
             )
         rows = {sink: sum(it.rows for it in its) for sink, its in checkpoint.results.items()}
         told = ", ".join(f"{sink} {count:,}" for sink, count in rows.items())
-        self.teller.tell(
+        self.output.line(
             f"checkpoint {checkpoint.number}: {chunks} of {SIZE.files} chunks,"
             f" Q3 adds up to {ours:,} as they do",
             f"taken in {taken.seconds:.1f} s; rows: {told}",
@@ -116,7 +116,7 @@ class Till:
         self.has_gone_back = True
         self.service.server.restore(RUN, GOES_BACK_TO)
         said = f"the run goes back to checkpoint {GOES_BACK_TO}"
-        self.teller.tell(f"{said}; what came behind it comes again by itself", style="yellow")
+        self.output.line(f"{said}; what came behind it comes again by itself", style="yellow")
 
     def _volume(self, checkpoint: CheckpointResults) -> Decimal:
         total = Decimal(0)
@@ -129,7 +129,7 @@ class Till:
     def finish(self) -> None:
         """End the run and compare its answers."""
         self.service.server.end(RUN)
-        self.teller.tell("the day is over: no more chunks come")
+        self.output.line("the day is over: no more chunks come")
         results = self.service.server.wait(RUN, BOUND)
         ours = released_answers(self.session, self.place.root, results)
         files = {source: [str(file) for file in its] for source, its in self.chunks.items()}
@@ -137,7 +137,7 @@ class Till:
         if wrong:
             raise SystemExit(f"{', '.join(wrong)}: not what plain Spark gives")
         shown = len(self.seen)
-        self.teller.tell(
+        self.output.line(
             f"all {len(ours)} answers are what plain Spark gives; {shown} cuts were shown before,"
             " each with answers that belong together"
         )
@@ -157,13 +157,13 @@ def _is_asked(row: Mapping[str, str]) -> bool:
 def main() -> None:
     """Run the demo and say what happens."""
     logging.basicConfig(level=logging.ERROR)  # the demo tells what the warnings would
-    teller = Teller(Console())
-    with teller.in_motion(), _till(teller) as till, ThreadPoolExecutor(1) as pool:
+    output = DemoOutput(Console())
+    with output.live(), _till(output) as till, ThreadPoolExecutor(1) as pool:
         till.service.server.begin(RUN, checkpoints=CHECKPOINTS)
         every = (
             f"a chunk of each large source every {PAUSE:g} s, a cut every {CHECKPOINTS.every:g} s"
         )
-        till.teller.tell(f"run {RUN!r} begins: {every}")
+        till.output.line(f"run {RUN!r} begins: {every}")
         try:
             till.watch(pool.submit(till.drip))
         finally:
@@ -172,8 +172,8 @@ def main() -> None:
 
 
 @contextmanager
-def _till(teller: Teller) -> Iterator[Till]:
-    teller.tell("starting Spark and an embedded PostgreSQL, in a folder that goes with the demo …")
+def _till(output: DemoOutput) -> Iterator[Till]:
+    output.line("starting Spark and an embedded PostgreSQL, in a folder that goes with the demo …")
     with (
         TemporaryDirectory(prefix="tidegate-drip-", ignore_cleanup_errors=True) as name,
         open_deployment(Path(name) / "deployment") as place,
@@ -183,4 +183,4 @@ def _till(teller: Teller) -> Iterator[Till]:
         data = Path(name) / "data"
         write(data, SIZE, seed=11)
         chunks = {source: sorted((data / source).glob("*.csv")) for source in pipeline.sources}
-        yield Till(service, place, session, teller, chunks)
+        yield Till(service, place, session, output, chunks)

@@ -16,10 +16,10 @@ from rich.console import Console
 
 from tidegate.flows import FlowRun, start_flow
 from tidegate.store import open_database
+from tidegate_examples.demo_output import DemoOutput
 from tidegate_examples.discover import Report, discover, library, report
 from tidegate_examples.discover.site import Site, served
-from tidegate_examples.hall import Hall
-from tidegate_examples.telling import Teller
+from tidegate_examples.flow_workers import FlowWorkers
 
 ARTICLES = 6_000
 LIBRARY = "tidegate_examples.discover:library"
@@ -28,10 +28,10 @@ Workers = dict[str, Popen[bytes]]
 
 def main() -> None:
     """Show it."""
-    show(Teller(Console()), ARTICLES)
+    show(DemoOutput(Console()), ARTICLES)
 
 
-def show(teller: Teller, articles: int) -> None:
+def show(output: DemoOutput, articles: int) -> None:
     """Read a site of so many articles."""
     with (
         TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as folder,
@@ -39,30 +39,30 @@ def show(teller: Teller, articles: int) -> None:
     ):
         site = left.enter_context(served(articles))
         database = left.enter_context(open_database(None, Path(folder)))
-        hall = Hall(database, Path(folder), teller, left)
-        workers = {name: hall.hire(LIBRARY, name) for name in ("first", "second")}
+        pool = FlowWorkers(database, Path(folder), output, left)
+        workers = {name: pool.start_worker(LIBRARY, name) for name in ("first", "second")}
         run = start_flow(database, library, site.address, key="today")
-        teller.tell(f"two workers read {site.address}, of which nobody has told them the size")
-        _kill_whoever_discovers(hall, run, workers)
-        hall.until("reading on", lambda: hall.is_over(run), lambda: _far(hall, run))
-        _check(hall, run, site)
+        output.line(f"two workers read {site.address}, of which nobody has told them the size")
+        _kill_whoever_discovers(pool, run, workers)
+        pool.wait_until("reading on", lambda: pool.is_complete(run), lambda: _far(pool, run))
+        _check(pool, run, site)
 
 
-def _kill_whoever_discovers(hall: Hall, run: FlowRun, workers: Workers) -> None:
+def _kill_whoever_discovers(pool: FlowWorkers, run: FlowRun, workers: Workers) -> None:
     """As soon as something was read, and while there is more to discover."""
-    hall.until(
+    pool.wait_until(
         "reading",
         lambda: (
-            _discoverer(run, workers) is not None and hall.step(run, discover.name).succeeded > 0
+            _discoverer(run, workers) is not None and pool.step(run, discover.name).succeeded > 0
         ),
-        lambda: _far(hall, run),
+        lambda: _far(pool, run),
     )
-    far = _far(hall, run)
+    far = _far(pool, run)
     mortal = _discoverer(run, workers)
     if mortal is None:
         raise SystemExit("everything was discovered before a worker could be killed")
     mortal.kill()
-    hall.teller.tell(
+    pool.output.line(
         f"the worker that reads the lists is killed, process {mortal.pid}{far}",
         "the other one goes on when its lease has expired",
     )
@@ -76,21 +76,21 @@ def _discoverer(run: FlowRun, workers: Workers) -> Popen[bytes] | None:
     return None
 
 
-def _far(hall: Hall, run: FlowRun) -> str:
-    step = hall.step(run, discover.name)
+def _far(pool: FlowWorkers, run: FlowRun) -> str:
+    step = pool.step(run, discover.name)
     plus = "" if step.generating == "complete" else "+"
     return f": {step.succeeded:,} of {step.spawned:,}{plus} articles, {step.failed} gone"
 
 
-def _check(hall: Hall, run: FlowRun, site: Site) -> None:
+def _check(pool: FlowWorkers, run: FlowRun, site: Site) -> None:
     made: Report = run.result(report)
     read = [it.address for it in run.result(discover)]
     there = {f"{site.address}/article/{at}" for at in site.there}
     if len(read) != len(there) or set(read) != there or made != Report(len(there), site.words):
         raise SystemExit(f"{made} and {len(read)} summaries are not what the site has")
-    step = hall.step(run, discover.name)
+    step = pool.step(run, discover.name)
     again = sum(times - 1 for times in site.asked.values())
-    hall.teller.tell(
+    pool.output.line(
         f"{made.articles:,} articles with {made.words:,} words are read, each of them counted once",
         f"{step.failed} were gone, which is borne up to 5 %; {again:,} questions were asked again:"
         " busy articles, and those that the dead worker had in hand",

@@ -28,9 +28,9 @@ from tidegate.cutover.values import Cutover
 from tidegate.flows import FlowRun
 from tidegate.store import Database, open_database
 from tidegate.store.cutover.change_log import DELETED
-from tidegate_examples.hall import BOUND, Hall
+from tidegate_examples.demo_output import DemoOutput
+from tidegate_examples.flow_workers import BOUND, FlowWorkers
 from tidegate_examples.reindex import TABLE, stemmed
-from tidegate_examples.telling import Teller
 
 PLAIN, STEMMED = "tidegate_examples.reindex:plain", "tidegate_examples.reindex:stemmed"
 ROWS = 40_000
@@ -46,7 +46,7 @@ COLUMNS = "id, title, body, price, changed_at"
 
 def main() -> None:
     """Show it."""
-    teller = Teller(Console())
+    output = DemoOutput(Console())
     with (
         TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as folder,
         ExitStack() as left,
@@ -54,15 +54,15 @@ def main() -> None:
         place = Path(folder)
         database = left.enter_context(open_database(None, place))
         _fill(database)
-        teller.tell(f"a table of {ROWS:,} articles, and no index of them")
-        hall = Hall(database, place, teller, left)
-        old = hall.hire(PLAIN)
-        _cut_over(hall, "articles_v1", start_cutover(database, stemmed, "articles_v1"))
+        output.line(f"a table of {ROWS:,} articles, and no index of them")
+        pool = FlowWorkers(database, place, output, left)
+        old = pool.start_worker(PLAIN)
+        _cut_over(pool, "articles_v1", start_cutover(database, stemmed, "articles_v1"))
         with _traffic(database.url) as seen:
-            _deploy(hall, old)
-            _replace(hall, seen)
-            _go_back(hall, seen)
-        _report(hall, seen)
+            _deploy(pool, old)
+            _replace(pool, seen)
+            _go_back(pool, seen)
+        _report(pool, seen)
 
 
 @dataclass
@@ -78,11 +78,11 @@ class Seen:
     errors: list[BaseException] = field(default_factory=list)
 
 
-def _cut_over(hall: Hall, index: str, run: FlowRun) -> Cutover:
+def _cut_over(pool: FlowWorkers, index: str, run: FlowRun) -> Cutover:
     """Wait until readers are switched, and tell what it came to."""
-    hall.until(f"making {index}", lambda: hall.is_over(run), lambda: _far(hall, run))
+    pool.wait_until(f"making {index}", lambda: pool.is_complete(run), lambda: _far(pool, run))
     made: Cutover = run.result("finish")
-    hall.teller.tell(
+    pool.output.line(
         f"readers are switched to {made.index}",
         f"{made.rows:,} rows compared, {made.changes:,} changes followed meanwhile",
         f"at the switch {made.pending_at_switch} changes were pending,"
@@ -91,56 +91,56 @@ def _cut_over(hall: Hall, index: str, run: FlowRun) -> Cutover:
     return made
 
 
-def _far(hall: Hall, run: FlowRun) -> str:
-    step = hall.step(run, "backfill")
+def _far(pool: FlowWorkers, run: FlowRun) -> str:
+    step = pool.step(run, "backfill")
     return f": {step.succeeded} of {step.spawned} portions are filled"
 
 
-def _deploy(hall: Hall, old: subprocess.Popen[bytes]) -> None:
+def _deploy(pool: FlowWorkers, old: subprocess.Popen[bytes]) -> None:
     """Workers of another release, which go on with everything that the old one did."""
-    hall.hire(STEMMED)
+    pool.start_worker(STEMMED)
     old.terminate()
-    hall.until("the old worker ends", lambda: old.poll() is not None)
-    hall.teller.tell("a release that knows the forms of words takes over; the old worker has ended")
+    pool.wait_until("the old worker ends", lambda: old.poll() is not None)
+    pool.output.line("a release that knows the forms of words takes over; the old worker has ended")
 
 
-def _replace(hall: Hall, seen: Seen) -> None:
+def _replace(pool: FlowWorkers, seen: Seen) -> None:
     """Another index, by workers that die."""
-    mortal = hall.hire(STEMMED)
-    run = start_cutover(hall.database, stemmed, "articles_v2")
-    hall.until("backfilling articles_v2", lambda: hall.step(run, "backfill").succeeded >= 1)
+    mortal = pool.start_worker(STEMMED)
+    run = start_cutover(pool.database, stemmed, "articles_v2")
+    pool.wait_until("backfilling articles_v2", lambda: pool.step(run, "backfill").succeeded >= 1)
     mortal.kill()
-    hall.teller.tell("a worker is killed while it fills articles_v2; another goes on")
+    pool.output.line("a worker is killed while it fills articles_v2; another goes on")
     before = seen.found
-    _cut_over(hall, "articles_v2", run)
-    hall.until("readers search", lambda: seen.found != before)
-    hall.teller.tell(f"who searches for “river” finds {seen.found:,} articles; it was {before:,}")
+    _cut_over(pool, "articles_v2", run)
+    pool.wait_until("readers search", lambda: seen.found != before)
+    pool.output.line(f"who searches for “river” finds {seen.found:,} articles; it was {before:,}")
 
 
-def _go_back(hall: Hall, seen: Seen) -> None:
+def _go_back(pool: FlowWorkers, seen: Seen) -> None:
     """Readers go back to the index before, which was kept fresh, and forth again."""
     searches = seen.searches
     for _ in range(2):
-        index = reverse(hall.database, stemmed, by="the demo", bound=BOUND)
-        hall.teller.tell(f"readers go to {index}, which has all changes")
-    hall.until("readers search", lambda: seen.searches > searches + 100)
+        index = reverse(pool.database, stemmed, by="the demo", bound=BOUND)
+        pool.output.line(f"readers go to {index}, which has all changes")
+    pool.wait_until("readers search", lambda: seen.searches > searches + 100)
 
 
-def _report(hall: Hall, seen: Seen) -> None:
+def _report(pool: FlowWorkers, seen: Seen) -> None:
     """Compare every row, and tell what clients have seen."""
     if seen.errors:
         raise seen.errors[0]
 
     def is_fresh() -> bool:
-        return all(it.pending == 0 for it in indexes_of(hall.database, stemmed))
+        return all(it.pending == 0 for it in indexes_of(pool.database, stemmed))
 
-    hall.until("the last changes are applied", is_fresh)
+    pool.wait_until("the last changes are applied", is_fresh)
     for index in ("articles_v1", "articles_v2"):
-        different = hall.database.transact(partial(_differences, index=index))
-        hall.teller.tell(f"{index}: {different} rows are not as in the table")
+        different = pool.database.transact(partial(_differences, index=index))
+        pool.output.line(f"{index}: {different} rows are not as in the table")
         if different:
             raise SystemExit("an index is not what its table is")
-    hall.teller.tell(
+    pool.output.line(
         f"{seen.changes:,} changes and {seen.searches:,} searches, none of which failed"
         " or found nothing",
         f"a change could be found after {median(seen.delays):.2f} s (median),"

@@ -37,7 +37,7 @@ from tidegate_examples.coffee.demo.progress import has_lost_its_owners, progress
 from tidegate_examples.coffee.demo.report import compare, show_completeness, show_rows
 from tidegate_examples.coffee.demo.show import Show
 from tidegate_examples.coffee.demo.workers import WorkerProcess, worker_command
-from tidegate_examples.telling import Teller
+from tidegate_examples.demo_output import DemoOutput
 
 DATABASE = "TIDEGATE_DATABASE"
 UNDER_WAY = 14
@@ -53,11 +53,11 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)  # the demo tells what the warnings would
     os.environ.pop(DATABASE, None)  # the demo leaves no traces in anybody's database
     signal.signal(signal.SIGTERM, _leave)
-    teller = Teller(Console())
-    with teller.in_motion():
-        teller.tell("starting Spark in this process, to check the plan and compare the answers …")
-        with session_on() as session, _deployment(teller) as (folder, place):
-            _play(folder, place, session, teller)
+    output = DemoOutput(Console())
+    with output.live():
+        output.line("starting Spark in this process, to check the plan and compare the answers …")
+        with session_on() as session, _deployment(output) as (folder, place):
+            _play(folder, place, session, output)
 
 
 def _leave(*_: object) -> None:
@@ -66,31 +66,31 @@ def _leave(*_: object) -> None:
 
 
 @contextmanager
-def _deployment(teller: Teller) -> Iterator[tuple[Path, Deployment]]:
+def _deployment(output: DemoOutput) -> Iterator[tuple[Path, Deployment]]:
     name = TemporaryDirectory(prefix="tidegate-demo-", ignore_cleanup_errors=True)
     with name as folder, open_deployment(Path(folder) / "deployment") as place:
-        teller.tell("an embedded PostgreSQL is running, in a folder that goes with the demo")
+        output.line("an embedded PostgreSQL is running, in a folder that goes with the demo")
         yield Path(folder), place
 
 
-def _play(folder: Path, place: Deployment, session: Session, teller: Teller) -> None:
+def _play(folder: Path, place: Deployment, session: Session, output: DemoOutput) -> None:
     def start(number: int) -> WorkerProcess:
         command = worker_command(folder / "deployment")
         worker = WorkerProcess(number, command, folder / f"worker-{number}.log")
-        teller.tell(f"{worker.name} starts: process {worker.pid}, with a Spark of its own")
+        output.line(f"{worker.name} starts: process {worker.pid}, with a Spark of its own")
         return worker
 
     with start(1) as worker, Notifications(place.database) as notifications:
-        clients = _clients(folder / "clients", teller)
-        checked = _checked(session, teller)
+        clients = _clients(folder / "clients", output)
+        checked = _checked(session, output)
         task_graph = build_task_graph(checked.plan)
         server = RunService(place, pipeline, task_graph, lambda: session, notifications)
-        show = Show(session, place, task_graph, server, teller, clients)
+        show = Show(session, place, task_graph, server, output, clients)
         with _helpers(clients) as pool:
             expected = _tell_the_story(show, worker, start, pool)
     answers = compare(show, expected)
     smallest = clients[0].name
-    show_rows(smallest, answers[smallest], _columns(checked), teller)
+    show_rows(smallest, answers[smallest], _columns(checked), output)
     show_completeness(show)
     _tell_what_was_shown(show)
 
@@ -98,23 +98,23 @@ def _play(folder: Path, place: Deployment, session: Session, teller: Teller) -> 
 # ── setting up ──
 
 
-def _clients(folder: Path, teller: Teller) -> list[Client]:
+def _clients(folder: Path, output: DemoOutput) -> list[Client]:
     clients = [
         make_client("corner", Size(2_000, files=1), folder),
         make_client("town", Size(20_000, files=4), folder, repeats=True),
         make_client("chain", Size(100_000, files=8), folder, pauses=True),
     ]
     told = ", ".join(f"{it.name} {it.chunks} chunks" for it in clients)
-    teller.tell(f"three clients have made their data: {told}")
+    output.line(f"three clients have made their data: {told}")
     return clients
 
 
-def _checked(session: Session, teller: Teller) -> Checked:
+def _checked(session: Session, output: DemoOutput) -> Checked:
     checked = check(pipeline, session)
     barriers = sum(isinstance(node, PhysicalBarrier) for node in checked.plan.nodes)
     stages = sum(1 for _ in checked.plan.stages)
     known = f"{stages} stages, {barriers} barriers, plan {plan_hash(checked.plan)[:12]}"
-    teller.tell(f"Spark has checked the plan: {known} (tidegate explain coffee shows it)")
+    output.line(f"Spark has checked the plan: {known} (tidegate explain coffee shows it)")
     return checked
 
 
@@ -141,11 +141,11 @@ def _tell_the_story(
     show: Show, worker: WorkerProcess, start: Start, pool: ThreadPoolExecutor
 ) -> dict[str, Answers]:
     """From the first chunk to the last result; what plain Spark answers meanwhile."""
-    delivering = [pool.submit(client.deliver, show.server, show.teller) for client in show.clients]
+    delivering = [pool.submit(client.deliver, show.server, show.output) for client in show.clients]
     show.follow(lambda: _is_under_way(show), delivering, worker)
     _kill(show, worker)
     show.follow(lambda: _is_noticed(show, delivering), delivering)
-    _tell_why(show.facts[show.clients[-1].name], show.teller)
+    _tell_why(show.facts[show.clients[-1].name], show.output)
     with start(2) as successor:
         expected = pool.submit(_plain_answers, show)
         _follow_to_the_end(show, successor, [*delivering, expected])
@@ -159,7 +159,7 @@ def _is_under_way(show: Show) -> bool:
 def _kill(show: Show, worker: WorkerProcess) -> None:
     worker.kill()
     said = f"{worker.name} is killed (SIGKILL) in the midst of its work"
-    show.teller.tell(f"{said}, after {show.messages} messages", style="red")
+    show.output.line(f"{said}, after {show.messages} messages", style="red")
     for client in show.clients:
         client.go_on.set()
 
@@ -170,28 +170,28 @@ def _is_noticed(show: Show, delivering: Sequence[Future[None]]) -> bool:
     return is_delivered and all(has_lost_its_owners(facts) for facts in show.open_runs)
 
 
-def _tell_why(facts: RunFacts, teller: Teller) -> None:
+def _tell_why(facts: RunFacts, output: DemoOutput) -> None:
     found = [reason.render(facts.now) for reason in reasons(facts)]
     more = [f"and {len(found) - SHOWN_REASONS} more"] if len(found) > SHOWN_REASONS else []
-    teller.tell(f"tidegate why {facts.run.name}:", *found[:SHOWN_REASONS], *more, style="yellow")
+    output.line(f"tidegate why {facts.run.name}:", *found[:SHOWN_REASONS], *more, style="yellow")
 
 
 def _plain_answers(show: Show) -> dict[str, Answers]:
-    show.teller.tell("meanwhile this process asks plain Spark the same questions, to compare")
+    show.output.line("meanwhile this process asks plain Spark the same questions, to compare")
     return {client.name: plain_answers(show.session, client.files) for client in show.clients}
 
 
 def _follow_to_the_end(show: Show, worker: WorkerProcess, helpers: Sequence[Future[Any]]) -> None:
     before = show.messages
     show.follow(lambda: show.messages > before, helpers, worker)
-    show.teller.tell(f"{worker.name} goes on where worker 1 was; nothing is done again")
+    show.output.line(f"{worker.name} goes on where worker 1 was; nothing is done again")
     waiting = [client.name for client in show.clients]
     while waiting:
         show.follow(lambda: _closed_among(show, waiting) != [], helpers, worker)
         for name in _closed_among(show, waiting):
             show.server.wait(name)
             published = f"its {len(pipeline.sinks)} results are published together"
-            show.teller.tell(f"client {name}: complete, {published}", style="green")
+            show.output.line(f"client {name}: complete, {published}", style="green")
             waiting.remove(name)
 
 
@@ -200,7 +200,7 @@ def _closed_among(show: Show, names: Sequence[str]) -> list[str]:
 
 
 def _tell_what_was_shown(show: Show) -> None:
-    show.teller.tell(
+    show.output.line(
         "what was shown:",
         f"{len(show.clients)} clients ran through one plan at once",
         "their worker was killed, and the next one went on where it was",

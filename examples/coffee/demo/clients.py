@@ -13,7 +13,7 @@ from tidegate_examples.coffee.data import Size, write
 
 if TYPE_CHECKING:
     from tidegate.runtime.ingestion.run_service import RunService
-    from tidegate_examples.telling import Teller
+    from tidegate_examples.demo_output import DemoOutput
 
 PATIENCE = 300.0
 """Seconds after which a client stops waiting for the demo to let it go on."""
@@ -36,25 +36,25 @@ class Client:
         """How many it has in all."""
         return sum(map(len, self.files.values()))
 
-    def deliver(self, server: RunService, teller: Teller) -> None:
+    def deliver(self, server: RunService, output: DemoOutput) -> None:
         """Begin a run, deliver every chunk, and say how many each source has."""
         server.begin(self.name)
         for at, (source, number, file) in enumerate(self.numbered()):
             if self.pauses and at == self.chunks // 2:
-                teller.tell(f"client {self.name}: {at} of {self.chunks} chunks are delivered")
+                output.line(f"client {self.name}: {at} of {self.chunks} chunks are delivered")
                 self.go_on.wait(PATIENCE)
             server.deliver(self.name, source, number, file)
         for source, files in self.files.items():
             server.end(self.name, source, chunks=len(files))
-        teller.tell(f"client {self.name}: all {self.chunks} chunks are delivered, END follows them")
+        output.line(f"client {self.name}: all {self.chunks} chunks are delivered, END follows them")
         if self.repeats:
-            self._repeat(server, teller)
+            self._repeat(server, output)
 
-    def _repeat(self, server: RunService, teller: Teller) -> None:
+    def _repeat(self, server: RunService, output: DemoOutput) -> None:
         source, number, file = next(self.numbered())
         is_new = server.deliver(self.name, source, number, file)
         known = "taken as a new one" if is_new else "it is known and changes nothing"
-        teller.tell(f"client {self.name}: chunk {number} of {source} is delivered again: {known}")
+        output.line(f"client {self.name}: chunk {number} of {source} is delivered again: {known}")
 
     def numbered(self) -> Iterator[tuple[str, int, str]]:
         """The chunks of all sources in turn, so that no source is complete long before others."""

@@ -12,7 +12,7 @@ from tidegate_examples.coffee.demo.progress import released
 
 if TYPE_CHECKING:
     from tidegate_examples.coffee.demo.show import Show
-    from tidegate_examples.telling import Teller
+    from tidegate_examples.demo_output import DemoOutput
 
 SHOWN_ROWS = 3
 QUESTIONS = {
@@ -35,19 +35,19 @@ def compare(show: Show, expected: Mapping[str, Answers]) -> dict[str, Answers]:
             said = ", ".join(wrong)
             raise SystemExit(f"client {client.name}: {said}: not what plain Spark gives")
         rows = sum(map(len, ours.values()))
-        show.teller.tell(f"client {client.name}: {rows:,} result rows, the same as plain Spark's")
+        show.output.line(f"client {client.name}: {rows:,} result rows, the same as plain Spark's")
         every[client.name] = ours
     return every
 
 
 def show_rows(
-    client: str, answers: Answers, columns: Mapping[str, tuple[str, ...]], teller: Teller
+    client: str, answers: Answers, columns: Mapping[str, tuple[str, ...]], output: DemoOutput
 ) -> None:
     """The first rows of every answer."""
     for sink, rows in answers.items():
         first = sorted(rows, key=str)[:SHOWN_ROWS]
         title = f"{sink}: {QUESTIONS[sink]} (client {client}, {len(first)} of {len(rows)} rows)"
-        teller.table(title, columns[sink], first)
+        output.table(title, columns[sink], first)
 
 
 def show_completeness(show: Show) -> None:
@@ -56,7 +56,7 @@ def show_completeness(show: Show) -> None:
     names = [client.name for client in show.clients]
     rows = [(key, *(column[key] for column in columns)) for key in columns[0]]
     title = "why each run is complete: what was announced is what was processed"
-    show.teller.table(title, ["", *names], rows, right=names)
+    show.output.table(title, ["", *names], rows, right=names)
 
 
 def _column(show: Show, client: str) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.spark import Session
     from tidegate_examples.coffee.demo.clients import Client
     from tidegate_examples.coffee.demo.workers import WorkerProcess
-    from tidegate_examples.telling import Teller
+    from tidegate_examples.demo_output import DemoOutput
 
 GLANCE = 0.25
 """Seconds between two looks."""
@@ -35,7 +35,7 @@ class Show:
     place: Deployment
     task_graph: TaskGraph
     server: RunService
-    teller: Teller
+    output: DemoOutput
     clients: Sequence[Client]
     facts: dict[str, RunFacts] = field(default_factory=dict)
     """The run of each client that has begun, as it was seen last."""
@@ -70,7 +70,7 @@ class Show:
                 seen, since = self.how_far(), monotonic()
             if monotonic() - since > BOUND:
                 raise SystemExit(f"nothing has happened for {BOUND:g} s. {seen}")
-            self.teller.progress(seen)
+            self.output.progress(seen)
             sleep(GLANCE)
 
     def how_far(self) -> str:

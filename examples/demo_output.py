@@ -1,4 +1,4 @@
-"""What demos say: a line per thing that happened, a line in motion, and tables."""
+"""Output of the demos: a line per event, a live status line, and tables."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-EVERY = 10.0
-"""Seconds between two lines about how far things are, where no line can be in motion."""
+LINE_INTERVAL = 10.0
+"""Seconds between two progress lines where the output is not a terminal."""
 NUMBERS = (int, float, Decimal)
 
 
-class Teller:
-    """Prints lines with the seconds since the start; several threads may."""
+class DemoOutput:
+    """Prints lines with the seconds since the start; may be used by several threads."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._started = monotonic()
-        self._said_at = monotonic()
+        self._last_line_at = monotonic()
         self._printing = Lock()
         self._status = console.status("", refresh_per_second=4)
 
     @contextmanager
-    def in_motion(self) -> Iterator[None]:
-        """Show on a terminal that something is going on."""
+    def live(self) -> Iterator[None]:
+        """Show the live status line on a terminal."""
         with self._status:
             yield
 
-    def tell(self, what: str, *details: str, style: str = "") -> None:
-        """A line with the time; details stand below it."""
+    def line(self, what: str, *details: str, style: str = "") -> None:
+        """Print a line with the time, and details below it."""
         with self._printing:
-            self._said_at = monotonic()
+            self._last_line_at = monotonic()
             self._print(what, style)
             for detail in details:
                 self._console.print(
@@ -44,11 +44,11 @@ class Teller:
                 )
 
     def progress(self, what: str) -> None:
-        """How far things are: the line in motion, or now and then a line of its own."""
+        """Show the progress: in the live status line, or from time to time as a line."""
         if self._console.is_terminal:
-            self._status.update(f"{self._passed()}  {escape(what)}")
-        elif monotonic() - self._said_at > EVERY:
-            self.tell(what, style="dim")
+            self._status.update(f"{self._elapsed()}  {escape(what)}")
+        elif monotonic() - self._last_line_at > LINE_INTERVAL:
+            self.line(what, style="dim")
 
     def table(
         self,
@@ -57,7 +57,7 @@ class Teller:
         rows: Sequence[Sequence[object]],
         right: Collection[str] = (),
     ) -> None:
-        """A title and a table; numbers, and the columns that are asked for, stand to the right."""
+        """Print a table; numbers and the columns in `right` are right-aligned."""
         table = Table()
         for at, column in enumerate(columns):
             is_right = column in right or any(isinstance(row[at], NUMBERS) for row in rows)
@@ -70,7 +70,7 @@ class Teller:
 
     def _print(self, what: str, style: str) -> None:
         text = f"[{style}]{escape(what)}[/]" if style else escape(what)
-        self._console.print(f"[dim]{self._passed()}[/]  {text}", highlight=False, soft_wrap=True)
+        self._console.print(f"[dim]{self._elapsed()}[/]  {text}", highlight=False, soft_wrap=True)
 
-    def _passed(self) -> str:
+    def _elapsed(self) -> str:
         return f"{monotonic() - self._started:6.1f} s"
