@@ -1,10 +1,10 @@
-"""A library reads a site that nobody knows the size of: lists of articles, page after page.
+"""Reads a site of unknown size: lists of articles, page after page.
 
     discover ──▶ summarise (one task per article, while lists are still being read) ──▶ report
 
-`discover` holds one list at a time and saves where the next one is, so a worker that takes over
-goes on there; an article is known by its address, whatever the lists look like by then. One that
-is busy is tried again; one that is gone is not, and some such are borne.
+`discover` reads one list at a time and saves the address of the next one, where another worker
+resumes after a failure; an article is identified by its address, even if the lists change. A busy
+article is retried; a missing one is not, and some missing ones are tolerated.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 
 from tidegate.flows import Backoff, Context, FinalFailure, Flow, Tolerate
 
-PATIENCE = 10.0
-"""Seconds for which a site may leave a question unanswered."""
+TIMEOUT = 10.0
+"""Seconds for a response of the site."""
 MISSING = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
-LARGEST = 1_000_000
-"""Bytes of an answer that are read."""
+MAX_BYTES = 1_000_000
+"""Bytes of a response that are read."""
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -33,14 +33,14 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Article(msgspec.Struct, frozen=True):
-    """What is kept of an article."""
+    """The summary of an article."""
 
     address: str
     words: int
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What all of them come to."""
+    """The totals of all articles."""
 
     articles: int
     words: int
@@ -69,7 +69,7 @@ def summarise(_: Context, address: str) -> Article:
 
 @library.reduce(discover)
 def report(_: Context, articles: Iterator[Article]) -> Report:
-    """Add them up, one after the other."""
+    """Sum them up."""
     number = words = 0
     for article in articles:
         number += 1
@@ -79,12 +79,12 @@ def report(_: Context, articles: Iterator[Article]) -> Report:
 
 def _fetch(address: str) -> bytes:
     if not address.startswith(("http://", "https://")):
-        raise FinalFailure(f"{address} is no address of a site")
+        raise FinalFailure(f"{address} is not the address of a site")
     try:
-        with urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310  checked above
-            body: bytes = answer.read(LARGEST)
+        with urlopen(address, timeout=TIMEOUT) as response:  # noqa: S310  checked above
+            body: bytes = response.read(MAX_BYTES)
             return body
-    except HTTPError as refusal:
-        if refusal.code in MISSING:
-            raise FinalFailure(f"{address} is not there") from refusal
+    except HTTPError as error:
+        if error.code in MISSING:
+            raise FinalFailure(f"{address} does not exist") from error
         raise

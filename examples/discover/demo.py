@@ -1,8 +1,8 @@
-"""`tidegate demo discover`: a site of unknown size is read, and the worker that discovers it dies.
+"""`tidegate demo discover`: reads a site of unknown size while a worker is killed.
 
-Everything is real: a site on loopback, an embedded PostgreSQL, two workers as processes, SIGKILL.
-Half-way the worker is killed that reads the lists. The other one goes on behind the last list that
-was saved. In the end the report is compared with the site: every article that is there, once.
+A site on loopback, an embedded PostgreSQL, two worker processes, SIGKILL. Half-way the worker that
+reads the lists is killed. The other one resumes at the last saved list. In the end the report is
+compared with the site: every article is counted once.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def show(output: DemoOutput, articles: int) -> None:
         pool = FlowWorkers(database, Path(folder), output, left)
         workers = {name: pool.start_worker(LIBRARY, name) for name in ("first", "second")}
         run = start_flow(database, library, site.address, key="today")
-        output.line(f"two workers read {site.address}, of which nobody has told them the size")
-        _kill_whoever_discovers(pool, run, workers)
+        output.line(f"two workers read {site.address}, whose size they do not know")
+        _kill_discoverer(pool, run, workers)
         pool.wait_until("reading on", lambda: pool.is_complete(run), lambda: _far(pool, run))
         _check(pool, run, site)
 
 
-def _kill_whoever_discovers(pool: FlowWorkers, run: FlowRun, workers: Workers) -> None:
+def _kill_discoverer(pool: FlowWorkers, run: FlowRun, workers: Workers) -> None:
     """As soon as something was read, and while there is more to discover."""
     pool.wait_until(
         "reading",
@@ -58,13 +58,13 @@ def _kill_whoever_discovers(pool: FlowWorkers, run: FlowRun, workers: Workers) -
         lambda: _far(pool, run),
     )
     far = _far(pool, run)
-    mortal = _discoverer(run, workers)
-    if mortal is None:
+    killed = _discoverer(run, workers)
+    if killed is None:
         raise SystemExit("everything was discovered before a worker could be killed")
-    mortal.kill()
+    killed.kill()
     pool.output.line(
-        f"the worker that reads the lists is killed, process {mortal.pid}{far}",
-        "the other one goes on when its lease has expired",
+        f"the worker that reads the lists is killed, process {killed.pid}{far}",
+        "the other one resumes when its lease has expired",
     )
 
 
@@ -92,8 +92,8 @@ def _check(pool: FlowWorkers, run: FlowRun, site: Site) -> None:
     again = sum(times - 1 for times in site.asked.values())
     pool.output.line(
         f"{made.articles:,} articles with {made.words:,} words are read, each of them counted once",
-        f"{step.failed} were gone, which is borne up to 5 %; {again:,} questions were asked again:"
-        " busy articles, and those that the dead worker had in hand",
+        f"{step.failed} were gone, which is tolerated up to 5 %; {again:,} requests were repeated:"
+        " busy articles, and those that the killed worker had in flight",
         style="bold green",
     )
 

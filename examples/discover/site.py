@@ -17,11 +17,11 @@ from tidegate_examples.discover import Listing
 PER_LIST = 50
 GONE_EVERY, BUSY_EVERY = 101, 17
 PAUSE = 0.004
-"""Seconds that an answer takes."""
+"""Seconds per response."""
 
 
 class Site:
-    """Articles by number, and how often each was asked for."""
+    """Articles by number, and how often each was requested."""
 
     def __init__(self, articles: int) -> None:
         self.articles = articles
@@ -36,15 +36,15 @@ class Site:
 
     @property
     def words(self) -> int:
-        """Of all that can be read."""
+        """The number of words of all readable articles."""
         return sum(len(self.text(at).split()) for at in self.there)
 
     def is_gone(self, article: int) -> bool:
-        """Whether the lists name it although it is not there."""
+        """Whether the lists contain it although it does not exist."""
         return article % GONE_EVERY == GONE_EVERY - 1
 
     def text(self, article: int) -> str:
-        """What it says."""
+        """The text of an article."""
         return " ".join(["word"] * (article % 7 + 1))
 
     def listing(self, first: int) -> Listing:
@@ -54,7 +54,7 @@ class Site:
         return Listing(articles, f"{self.address}/articles/{end}" if end < self.articles else None)
 
     def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
-        """What somebody who asks for a path gets."""
+        """The response to a request for a path."""
         kind, _, number = path.strip("/").partition("/")
         at = int(number) if number.isdecimal() else 0
         if kind == "articles":
@@ -80,12 +80,12 @@ def served(articles: int) -> Iterator[Site]:
             status, body = site.answer(self.path)
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
-            with suppress(ConnectionError):  # who asked may be dead by now
+            with suppress(ConnectionError):  # the client may be killed
                 self.end_headers()
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  as it is called there
-            """Say nothing of each question."""
+            """Do not log requests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         site.address = f"http://127.0.0.1:{server.server_port}"

@@ -1,8 +1,8 @@
-"""A shop lets people search its articles, and makes their index anew while they do.
+"""Replaces the search index of a shop's articles while it is in use.
 
 `plain` finds words as they are written; `stemmed` finds them in all their forms. Both are cutovers
-of the same alias: whoever deploys `stemmed` behind `plain` begins another index, and readers of
-`search.articles` move to it without noticing.
+of the same alias: deploying `stemmed` after `plain` creates another index, and readers of
+`search.articles` are switched to it without downtime.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIMITS = Limits(portion=10_000, piece=2_500)
 
 
 def declared(language: str) -> Reindex:
-    """The cutover of the index of articles, by the rules of a language."""
+    """The cutover of the index of articles, for a language."""
     target = PostgresTarget("search.articles", text=("title", "body"), language=language)
     return Reindex("articles", PostgresTable("shop.articles"), target, LIMITS)
 

@@ -1,9 +1,9 @@
-"""`tidegate demo reindex`: people search articles while their index is replaced under them.
+"""`tidegate demo reindex`: replaces an index of articles while clients search and change them.
 
-Clients insert, update and delete all the time; readers search through the alias. An index that
-finds words as they are written is replaced by one that knows their forms, its worker is killed
-half-way, and in the end readers go back and forth. A client measures how long it takes until what
-it has changed can be found. At last every row of both indexes is compared with the table.
+Clients insert, update and delete continuously; readers search through the alias. An index of exact
+words is replaced by one of word stems, a worker is killed half-way, and in the end readers are
+switched back and forth. A client measures the time until a change can be found. Finally every row
+of both indexes is compared with the table.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> None:
 
 @dataclass
 class Seen:
-    """What clients have done and seen."""
+    """What the clients have measured."""
 
     stopped: Event = field(default_factory=Event)
     changes: int = 0
@@ -79,12 +79,12 @@ class Seen:
 
 
 def _cut_over(pool: FlowWorkers, index: str, run: FlowRun) -> Cutover:
-    """Wait until readers are switched, and tell what it came to."""
+    """Wait until readers are switched, and print the result."""
     pool.wait_until(f"making {index}", lambda: pool.is_complete(run), lambda: _far(pool, run))
     made: Cutover = run.result("finish")
     pool.output.line(
         f"readers are switched to {made.index}",
-        f"{made.rows:,} rows compared, {made.changes:,} changes followed meanwhile",
+        f"{made.rows:,} rows verified, {made.changes:,} changes consumed meanwhile",
         f"at the switch {made.pending_at_switch} changes were pending,"
         f" the oldest {made.staleness_at_switch:.2f} s old",
     )
@@ -93,41 +93,41 @@ def _cut_over(pool: FlowWorkers, index: str, run: FlowRun) -> Cutover:
 
 def _far(pool: FlowWorkers, run: FlowRun) -> str:
     step = pool.step(run, "backfill")
-    return f": {step.succeeded} of {step.spawned} portions are filled"
+    return f": {step.succeeded} of {step.spawned} portions are backfilled"
 
 
 def _deploy(pool: FlowWorkers, old: subprocess.Popen[bytes]) -> None:
-    """Workers of another release, which go on with everything that the old one did."""
+    """Start workers of another release, which continue the work of the old one."""
     pool.start_worker(STEMMED)
     old.terminate()
     pool.wait_until("the old worker ends", lambda: old.poll() is not None)
-    pool.output.line("a release that knows the forms of words takes over; the old worker has ended")
+    pool.output.line("a release that indexes word stems takes over; the old worker has ended")
 
 
 def _replace(pool: FlowWorkers, seen: Seen) -> None:
-    """Another index, by workers that die."""
-    mortal = pool.start_worker(STEMMED)
+    """Create another index while a worker is killed."""
+    killed = pool.start_worker(STEMMED)
     run = start_cutover(pool.database, stemmed, "articles_v2")
     pool.wait_until("backfilling articles_v2", lambda: pool.step(run, "backfill").succeeded >= 1)
-    mortal.kill()
-    pool.output.line("a worker is killed while it fills articles_v2; another goes on")
+    killed.kill()
+    pool.output.line("a worker is killed during the backfill of articles_v2; another continues")
     before = seen.found
     _cut_over(pool, "articles_v2", run)
     pool.wait_until("readers search", lambda: seen.found != before)
-    pool.output.line(f"who searches for “river” finds {seen.found:,} articles; it was {before:,}")
+    pool.output.line(f"a search for “river” finds {seen.found:,} articles instead of {before:,}")
 
 
 def _go_back(pool: FlowWorkers, seen: Seen) -> None:
-    """Readers go back to the index before, which was kept fresh, and forth again."""
+    """Switch readers back to the previous index, which was kept fresh, and forth again."""
     searches = seen.searches
     for _ in range(2):
         index = reverse(pool.database, stemmed, by="the demo", bound=BOUND)
-        pool.output.line(f"readers go to {index}, which has all changes")
+        pool.output.line(f"readers are switched to {index}, which has all changes")
     pool.wait_until("readers search", lambda: seen.searches > searches + 100)
 
 
 def _report(pool: FlowWorkers, seen: Seen) -> None:
-    """Compare every row, and tell what clients have seen."""
+    """Compare every row, and print what the clients measured."""
     if seen.errors:
         raise seen.errors[0]
 
@@ -137,9 +137,9 @@ def _report(pool: FlowWorkers, seen: Seen) -> None:
     pool.wait_until("the last changes are applied", is_fresh)
     for index in ("articles_v1", "articles_v2"):
         different = pool.database.transact(partial(_differences, index=index))
-        pool.output.line(f"{index}: {different} rows are not as in the table")
+        pool.output.line(f"{index}: {different} rows differ from the table")
         if different:
-            raise SystemExit("an index is not what its table is")
+            raise SystemExit("an index differs from its table")
     pool.output.line(
         f"{seen.changes:,} changes and {seen.searches:,} searches, none of which failed"
         " or found nothing",
@@ -200,7 +200,7 @@ def _client(url: str, seen: Seen, work: Work) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             while not seen.stopped.is_set():
                 work(connection)
-    except BaseException as error:  # noqa: BLE001  told at the end
+    except BaseException as error:  # noqa: BLE001  raised at the end
         seen.errors.append(error)
 
 

@@ -218,9 +218,9 @@ class _StepChecker:
             raise self._differ(wanted, source, f"many results of {shown(given.type)}")
         return Parameter(source, self._value(source, inside), is_many=True, is_list=is_list(wanted))
 
-    def _compare(self, wanted: Any, source: str, given: Any, told: str) -> None:
+    def _compare(self, wanted: Any, source: str, given: Any, text: str) -> None:
         if not fits(given, wanted):
-            raise self._differ(wanted, source, told)
+            raise self._differ(wanted, source, text)
 
     def _differ(self, wanted: Any, source: str, given: str) -> TypesDiffer:
         at, flow, step = self._step.at, self._flow.name, self._step.name

@@ -74,7 +74,7 @@ class Standing:
     def _stillness(self) -> str:
         if self.value is None or self.age is None:
             return ""
-        return f", last written by {self.writer or 'nobody'} {self.age:,.1f} s ago"
+        return f", last written by {self.writer or 'unknown'} {self.age:,.1f} s ago"
 
 
 @runtime_checkable
