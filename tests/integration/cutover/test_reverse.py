@@ -107,10 +107,10 @@ def test_there_has_to_be_an_index_to_go_back_to(
     hand: Hand,  # noqa: F811  a fixture
 ) -> None:
     only = Alias(shop, hand, {})
-    with pytest.raises(NothingToReverse, match="never stood for another"):
+    with pytest.raises(NothingToReverse, match="never pointed to another"):
         reverse(shop.database, reindex, by="a clerk")
     only.add("v1")
-    with pytest.raises(NothingToReverse, match="never stood for another"):
+    with pytest.raises(NothingToReverse, match="never pointed to another"):
         reverse(shop.database, reindex, by="a clerk")
 
 
@@ -165,7 +165,7 @@ def test_what_keeps_the_log_and_is_not_here_is_shown(
         source.register("search.v1 (of another deployment)")
     found = [it.index for it in indexes_of(alias.database, reindex) if not it.is_here]
     assert found == ["search.v1 (of another deployment)"]
-    assert "kept for search.v1 (of another deployment) as well" in command("show").output
+    assert "also retained for search.v1 (of another deployment)" in command("show").output
 
 
 def test_an_index_that_readers_see_or_that_is_being_made_is_not_removed(alias: Alias) -> None:
@@ -174,7 +174,7 @@ def test_an_index_that_readers_see_or_that_is_being_made_is_not_removed(alias: A
     others = Steps(alias.shop, alias.hand, reindex, "v3")
     others.begin()
     others.perform("create")
-    with pytest.raises(IndexInUse, match=f"run {others.run} is making it"):
+    with pytest.raises(IndexInUse, match=f"run {others.run} is creating it"):
         retire(alias.database, reindex, "v3")
 
 
@@ -198,9 +198,9 @@ def test_commands_show_indexes_and_lead_readers_back(
         lines = [line.split() for line in said.output.splitlines()]
         assert lines[0] == ["search.articles"]
         assert [it[0] for it in lines[2:]] == ["search.v2", "search.v1"]
-        assert lines[2][1:3] == ["see", "it"]
+        assert lines[2][1] == "current"
         said = command("reverse")
-        assert (said.exit_code, said.output) == (0, "search.articles stands for search.v1\n")
+        assert (said.exit_code, said.output) == (0, "search.articles points to search.v1\n")
         said = command("retire", "v2")
         assert (said.exit_code, said.output) == (0, "v2 is removed\n")
         (left,) = json.loads(command("show", "--json").stdout)
@@ -217,7 +217,7 @@ def test_a_refused_command_explains_what_to_do(
     assert "search.v1 is 1 change" in said.output
     assert "--stale" in said.output
     assert "stands for it" in command("retire", "v2").output
-    assert command("reverse", "--stale").output == "search.articles stands for search.v1\n"
+    assert command("reverse", "--stale").output == "search.articles points to search.v1\n"
 
 
 def test_a_cutover_is_begun_once_under_the_name_of_its_index(

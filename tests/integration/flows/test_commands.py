@@ -118,7 +118,7 @@ def test_a_failed_run_is_tried_again(command: Command, hand: Hand) -> None:
         (["run", "tests.nowhere:flow"], "no flow"),
         (["run", "tests.waiting:LONG"], "not a Flow"),
         (["run", NUMBERS, "--input", "{"], "not JSON"),
-        (["worker", "tests.waiting"], "declares none"),
+        (["worker", "tests.waiting"], "declares no flow"),
         (["worker", "tests.nowhere"], "no flow"),
     ],
 )

@@ -357,7 +357,7 @@ def test_a_key_written_from_outside_wakes_waiting_steps(command: Command, work: 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["target", "7"], 1, "declared with external=True"),
+        (["target", "7"], 1, "declares with external=True"),
         (["nothing", "7"], 1, "has no key 'nothing'; its keys are: offset, target"),
         (["offset", "2"], 1, "cannot decrease to 2"),
         (["offset", "seven"], 2, "not JSON"),
