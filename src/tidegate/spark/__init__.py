@@ -10,7 +10,7 @@ everything runs on a classic session and over Spark Connect alike.
 """
 
 from tidegate.spark.analyze.analyze import Checked, analyze, check
-from tidegate.spark.analyze.prepare import PreparedStage, inputs_of, prepare
+from tidegate.spark.analyze.prepare import PreparedStage, prepare
 from tidegate.spark.analyze.schemas import Schema
 from tidegate.spark.checker.pool import CheckerPool
 from tidegate.spark.ingest.event_times import latest_event, watermark
@@ -76,7 +76,6 @@ __all__ = [
     "frame_digest",
     "ingest",
     "ingest_table",
-    "inputs_of",
     "is_ended",
     "is_in_the_data",
     "latest_event",

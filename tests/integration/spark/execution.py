@@ -20,7 +20,6 @@ from tidegate.spark import (
     PreparedStage,
     Session,
     ingest,
-    inputs_of,
     passes_through,
     prepare,
     run_stage_job,
@@ -72,7 +71,7 @@ class Execution:
         """The batches of each input, in any order."""
         if stage.source:
             yield self._shuffled(self.chunks.get((stage.source, run, shard), []))
-        for edge in inputs_of(self.plan, stage.stage):
+        for edge in self.plan.arriving(stage.stage):
             upstream = self.plan.by_id[edge.upstream]
             assert isinstance(upstream, PhysicalStage)
             producers = [shard] if edge.move is Move.FORWARD else range(upstream.shards)

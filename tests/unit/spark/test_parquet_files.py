@@ -1,4 +1,4 @@
-"""Looking at files without Spark."""
+"""Facts about files, read without Spark."""
 
 import gzip
 from pathlib import Path
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tidegate.spark.ingest.layouts import Layout, layout_of
-from tidegate.spark.ingest.parquet_files import csv_header, parquet_files, parquet_rows, size
+from tidegate.spark.ingest.parquet_files import csv_header, size, stored_parquet
 
 
 def test_parquet_files_are_found_below_a_folder_given_as_path_or_uri(tmp_path: Path) -> None:
@@ -16,11 +16,13 @@ def test_parquet_files_are_found_below_a_folder_given_as_path_or_uri(tmp_path: P
     for name in ("b", "a"):
         pa.parquet.write_table(pa.table({"n": [1, 2]}), inside / f"{name}.parquet")
     (inside / "_SUCCESS").touch()
-    expected = [f"{tmp_path}/shard=1/{name}.parquet" for name in "ab"]
-    assert parquet_files(str(tmp_path)) == expected
-    assert parquet_files(f"file://{tmp_path}/") == [f"file://{path}" for path in expected]
-    assert parquet_files(str(tmp_path / "nowhere")) == []
-    assert [parquet_rows(path) for path in expected] == [2, 2]
+    for root in (str(tmp_path), f"file://{tmp_path}/"):
+        found = stored_parquet(root, "shard=1")
+        assert [(it.path, it.rows) for it in found] == [
+            ("shard=1/a.parquet", 2),
+            ("shard=1/b.parquet", 2),
+        ]
+    assert stored_parquet(str(tmp_path), "nowhere") == []
 
 
 def test_a_header_is_read_without_its_byte_order_mark_and_from_compressed_files(

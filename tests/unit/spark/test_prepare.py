@@ -2,7 +2,7 @@
 
 import tidegate as tg
 from tidegate.plan import Move, PhysicalPlan, physical_plan
-from tidegate.spark import Route, inputs_of
+from tidegate.spark import Route
 from tidegate.spark.analyze.prepare import route_of
 
 
@@ -22,7 +22,7 @@ def test_only_the_stage_below_an_exchange_has_a_route() -> None:
 
 def test_a_join_reads_its_sides_in_order_through_the_barrier() -> None:
     *_, join = plan().stages
-    left, right = inputs_of(plan(), join)
+    left, right = plan().arriving(join)
     assert (left.move, right.move) == (Move.GATHER, Move.GATHER)
     upstreams = [plan().by_id[edge.upstream].shards for edge in (left, right)]
     assert upstreams == [2, 3]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from tidegate.plan.physical import PhysicalEdge, PhysicalPlan
+    from tidegate.plan.physical import PhysicalPlan
     from tidegate.spark.session.sessions import Session
 
 
@@ -70,14 +70,9 @@ def prepare(plan: PhysicalPlan, session: Session) -> dict[str, PreparedStage]:
     """Every stage of the plan by its id."""
     prepared: dict[str, PreparedStage] = {}
     for stage in plan.stages:
-        upstreams = [prepared[edge.upstream] for edge in inputs_of(plan, stage)]
+        upstreams = [prepared[edge.upstream] for edge in plan.arriving(stage)]
         prepared[stage.id] = _prepared(stage, upstreams, route_of(plan, stage), session)
     return prepared
-
-
-def inputs_of(plan: PhysicalPlan, stage: PhysicalStage) -> tuple[PhysicalEdge, ...]:
-    """The edges over which rows arrive from other stages, ignoring the barrier between."""
-    return plan.arriving(stage)
 
 
 def route_of(plan: PhysicalPlan, stage: PhysicalStage) -> Route | None:

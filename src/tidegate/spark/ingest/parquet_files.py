@@ -74,21 +74,6 @@ def stored_parquet(root: str, folder: str) -> list[ParquetFileInfo]:
         return list(readers.map(stored, found))
 
 
-def parquet_files(folder: str) -> list[str]:
-    """All Parquet files below `folder`, in a stable order; none when there is no folder."""
-    system, root = locate(folder)
-    selector = arrow_fs.FileSelector(root, recursive=True, allow_not_found=True)
-    found = (info.path for info in system.get_file_info(selector) if info.is_file)
-    inside = (path[len(root) :] for path in found if path.endswith(PARQUET))
-    return sorted(folder.rstrip("/") + "/" + path.lstrip("/") for path in inside)
-
-
-def parquet_rows(path: str) -> int:
-    """The number of rows of a Parquet file, from its footer."""
-    system, inside = locate(path)
-    return int(parquet.read_metadata(inside, filesystem=system).num_rows)
-
-
 def parquet_batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file in batches: the larger its values, the fewer rows per batch."""
     system, inside = locate(path)
