@@ -1,8 +1,8 @@
-"""A whole pipeline at work in one process: server, tasks, monitor and sweeper on one deployment.
+"""A pipeline served by this process: ingestion, worker, monitor and sweeper on one deployment.
 
-Several processes may serve the same deployment: tasks and the monitor go to whoever has their
-lease. A process may also do a part of it: `serve_frontend` takes runs and has nobody who works on
-them, `watching` is a monitor alone.
+Several processes may serve the same deployment: tasks and monitor run where their lease is held. A
+process may also take a part: `serve_frontend` takes runs without a worker, `run_monitor` is a
+monitor alone.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PipelineFrontend:
-    """What clients and their runs need, besides somebody who works for them."""
+    """Takes runs of a pipeline: ingestion and monitor, without a worker."""
 
     checked: Checked
     task_graph: TaskGraph
     server: RunService
     notifications: Notifications
-    watch: Monitor
+    monitor: Monitor
     session: Session
     root: str
     """The folder of all files of the deployment."""
@@ -56,9 +56,9 @@ class PipelineFrontend:
         loss = why_ended(self.session)
         if loss is not None:
             raise SparkLost(loss)
-        name, watch = self.task_graph.name, self.watch
-        if not watch.is_alive:
-            raise WorkerGaveUp(name, f"its monitor has died of {watch.error!r}") from watch.error
+        name, monitor = self.task_graph.name, self.monitor
+        if not monitor.is_alive:
+            raise WorkerGaveUp(name, f"its monitor failed: {monitor.error!r}") from monitor.error
 
     def start(
         self,
@@ -89,7 +89,7 @@ class PipelineFrontend:
 
 @dataclass(frozen=True)
 class PipelineService(PipelineFrontend):
-    """A whole pipeline at work."""
+    """A pipeline with a worker in this process."""
 
     factory: SparkProcessorFactory
     worker: Worker
@@ -104,73 +104,95 @@ class PipelineService(PipelineFrontend):
 
 @contextmanager
 def serve_frontend(
-    place: Deployment,
+    deployment: Deployment,
     pipeline: Pipeline,
     session: Session,
     shards: int | None = None,
     process: str = "",
 ) -> Iterator[PipelineFrontend]:
-    """Take the runs of a pipeline and watch them until the end of the block; others work.
+    """Take and monitor runs of a pipeline until the end of the block; workers are elsewhere.
 
     Spark checks the whole declaration first, so a wrong column is an error at the user's line
-    before any data is touched; then it is checked itself, for it reads the chunks that come.
+    before any data is read. The engine is checked, too, since it reads chunks.
     """
     checked = check(pipeline, session, shards=shards)
-    ensure_fit(session, place.root, checked.stages)
+    ensure_fit(session, deployment.root, checked.stages)
     task_graph = build_task_graph(checked.plan)
-    database = place.database
+    database = deployment.database
     _refuse_other_plans(database, checked.plan)
     database.transact(lambda c: record_plan(c, task_graph))
     with (
-        CheckerPool(place.settings) as checkers,
+        CheckerPool(deployment.settings) as checkers,
         Notifications(database) as notifications,
-        run_monitor(place, task_graph.name, notifications, process) as watch,
+        run_monitor(deployment, task_graph.name, notifications, process) as monitor,
     ):
         checkers.warm()
-        server = RunService(place, pipeline, task_graph, lambda: session, notifications, checkers)
+        server = RunService(
+            deployment, pipeline, task_graph, lambda: session, notifications, checkers
+        )
         with server.injection:
             yield PipelineFrontend(
-                checked, task_graph, server, notifications, watch, session, place.root
+                checked, task_graph, server, notifications, monitor, session, deployment.root
             )
 
 
 @contextmanager
 def serve(
-    place: Deployment,
+    deployment: Deployment,
     pipeline: Pipeline,
     session: Session,
     shards: int | None = None,
     stages: Sequence[str] = (),
     process: str = "",
 ) -> Iterator[PipelineService]:
-    """Take the runs of a pipeline, watch them and work on them until the end of the block.
+    """Take, monitor and process runs of a pipeline until the end of the block.
 
     With `stages`, work on those of the plan only; others have to do the rest. What the `process`
     is called helps people to see whose a task is.
     """
     with ExitStack() as at_work:
-        front = at_work.enter_context(serve_frontend(place, pipeline, session, shards, process))
+        front = at_work.enter_context(
+            serve_frontend(deployment, pipeline, session, shards, process)
+        )
         its_end = partial(why_ended, session), partial(ended_under, session)
-        trials = Trials(place.database, *its_end)
-        factory = SparkProcessorFactory(front.checked, session, place.root, trials)
+        trials = Trials(deployment.database, *its_end)
+        factory = SparkProcessorFactory(front.checked, session, deployment.root, trials)
         at_work.callback(factory.close)
         _refuse_unknown(front.task_graph, stages)
-        its = (place.database, front.task_graph, factory, front.notifications, place.settings)
-        worker = at_work.enter_context(Worker(*its, stages=stages, process=process))
-        at_work.enter_context(Sweeper(place))
+        worker = at_work.enter_context(
+            Worker(
+                deployment.database,
+                front.task_graph,
+                factory,
+                front.notifications,
+                deployment.settings,
+                stages=stages,
+                process=process,
+            )
+        )
+        at_work.enter_context(Sweeper(deployment))
         yield PipelineService(**vars(front), factory=factory, worker=worker)
 
 
 @contextmanager
 def run_monitor(
-    place: Deployment, pipeline: str, notifications: Notifications, process: str = ""
+    deployment: Deployment, pipeline: str, notifications: Notifications, process: str = ""
 ) -> Iterator[Monitor]:
     """Watch the runs of a pipeline, or stand by while another does."""
-    explain, checksum = partial(why_not_done, place.database), FileStorage(place.root).checksum
+    explain, checksum = (
+        partial(why_not_done, deployment.database),
+        FileStorage(deployment.root).checksum,
+    )
     with Monitor(
-        place.database, pipeline, notifications, explain, checksum, place.settings, process
-    ) as watch:
-        yield watch
+        deployment.database,
+        pipeline,
+        notifications,
+        explain,
+        checksum,
+        deployment.settings,
+        process,
+    ) as monitor:
+        yield monitor
 
 
 def _refuse_unknown(task_graph: TaskGraph, stages: Sequence[str]) -> None:
@@ -181,7 +203,7 @@ def _refuse_unknown(task_graph: TaskGraph, stages: Sequence[str]) -> None:
 
 
 def _refuse_other_plans(database: Database, plan: PhysicalPlan) -> None:
-    """The channels of an open run lead from task to task of the plan that it was begun with."""
+    """The channels of an open run lead from task to task of the plan that it was started with."""
     ours = plan_hash(plan)
 
     def others(connection: Connection) -> list[str]:

@@ -61,8 +61,8 @@ def test_a_service_whose_monitor_has_ended_fails_its_check(
     with serve(place, shop(), spark) as service:
         service.check()
         Client(service.server, "march", tmp_path, deadline=0.1)
-        wait_until(lambda: not service.watch.is_alive)
+        wait_until(lambda: not service.monitor.is_alive)
         with pytest.raises(WorkerGaveUp) as raised:
             service.check()
-    assert "its monitor has died" in raised.value.reason
+    assert "its monitor failed" in raised.value.reason
     assert "out of my mind" in raised.value.reason

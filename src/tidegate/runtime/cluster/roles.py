@@ -146,7 +146,7 @@ class MonitorRole:
 
 
 def _frontend_counts(frontend: PipelineFrontend) -> dict[str, int]:
-    return {**frontend.server.counters.counts(), **_monitor_counts(frontend.watch)}
+    return {**frontend.server.counters.counts(), **_monitor_counts(frontend.monitor)}
 
 
 def _monitor_counts(monitor: Monitor) -> dict[str, int]:
