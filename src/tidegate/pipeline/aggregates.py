@@ -74,7 +74,7 @@ def split_columns(columns: Mapping[str, str], grouping: Grouping) -> tuple[Aggre
 
 
 def _split(name: str, sql: str, grouping: Grouping, taken: set[str]) -> AggregateColumn:
-    spans, reads = _analyse(name, sql, grouping)
+    spans, reads = _parse_column(name, sql, grouping)
     calls = tuple(_calls(name, sql, spans, taken))
     finish = _finish(sql, spans, calls)
     column = AggregateColumn(name, sql, reads, calls, finish)
@@ -86,7 +86,7 @@ def _split(name: str, sql: str, grouping: Grouping, taken: set[str]) -> Aggregat
     return column
 
 
-def _analyse(name: str, sql: str, grouping: Grouping) -> tuple[list[_Span], tuple[str, ...]]:
+def _parse_column(name: str, sql: str, grouping: Grouping) -> tuple[list[_Span], tuple[str, ...]]:
     """The calls in `sql` and the columns it reads, after all checks of this column alone."""
     if (simple := _simple(sql)) is not None:
         return [simple], () if simple.argument == "*" else (simple.argument,)

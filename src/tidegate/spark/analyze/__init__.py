@@ -1,1 +1,1 @@
-"""Checks a declaration with Spark's analyser before any data is read."""
+"""Checks a declaration with Spark's analyzer before any data is read."""
