@@ -1,8 +1,8 @@
-"""A chain of coffee shops asks four questions about its sales of 2024 and 2025.
+"""Four queries of a chain of coffee shops about its sales of 2024 and 2025.
 
 q1                the large daytime transactions
-q2_best_selling   for every month, the item that sold most often …
-q2_most_profit    … and the one that brought in most
+q2_best_selling   for every month, the item with the largest quantity sold
+q2_most_profit    for every month, the item with the largest revenue
 q3                for every half-year and store, the volume of daytime payments
 q4                for every store, the birthdays of its three most frequent customers
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tidegate as tg
 
-# Shop time is written without a zone and must not be moved into one, hence timestamp_ntz.
+# Shop time has no time zone and must not be converted, hence timestamp_ntz.
 TRANSACTIONS = """
     transaction_id string, store_id bigint, payment_method_id bigint, voucher_id bigint,
     user_id bigint, original_amount decimal(12,2), discount_applied decimal(12,2),
@@ -48,15 +48,15 @@ users = pipeline.source("users", USERS)
 payments = transactions.filter(IN_2024_OR_2025)
 daytime_payments = payments.filter(FROM_6_TO_23_O_CLOCK)
 
-# Q1: which transactions were large?
+# Q1: large transactions
 
 daytime_payments.filter("final_amount >= 75").select("transaction_id", "final_amount").sink("q1")
 
-# Q2: which item sold best in each month, and which one earned most?
+# Q2: the best selling item and the item with the largest revenue of each month
 
 monthly_sales = (
     transaction_items.filter(IN_2024_OR_2025)
-    .filter("item_id is not null")  # what has no item is no item, however often it sold
+    .filter("item_id is not null")  # rows without an item are no candidates
     .select("item_id", "quantity", "subtotal", month="trunc(date(created_at), 'month')")
     .aggregate(
         by=["month", "item_id"],
@@ -80,7 +80,7 @@ year_month = "date_format(month, 'yyyy-MM')"
     .sink("q2_most_profit")
 )
 
-# Q3: how much was paid in each half-year and store?
+# Q3: payments of each half-year and store
 
 (
     daytime_payments.select(
@@ -95,7 +95,7 @@ year_month = "date_format(month, 'yyyy-MM')"
     .sink("q3")
 )
 
-# Q4: when may each store congratulate its three best customers?
+# Q4: the birthdays of the three most frequent customers of each store
 
 (
     payments.filter("user_id is not null")

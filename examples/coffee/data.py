@@ -1,12 +1,11 @@
-"""Coffee data to try things on: seeded, as large as asked for, and as untidy as the real thing.
+"""Generator of coffee data: seeded, of any size, and as irregular as real exports.
 
     write(folder, Size(transactions=100_000), seed=7)
 
-puts `folder/<source>/<n>.csv` there. The same seed and size give the same bytes. What real
-exports do to a pipeline is in it on purpose: ids written as floats, empty fields, customers
-without an account, years that nobody asked for, a month without sales, rows that repeat, a few
-items and stores that sell most, sales at opening and closing time to the second, customers who
-came equally often, and months with two best items.
+writes `folder/<source>/<n>.csv`. The same seed and size give the same bytes. The data has the
+irregularities of real exports: ids written as floats, empty fields, customers without an account,
+years outside the queries, a month without sales, repeated rows, skewed items and stores, sales
+exactly at opening and closing time, customers with equal counts, and months with two best items.
 
 `format="parquet"` gives the same rows in typed columns, as `folder/<source>/<n>.parquet`.
 """
@@ -36,17 +35,17 @@ FIRST_SECOND = np.datetime64("2023-07-01T00:00:00", "s")
 SECONDS = int((np.datetime64("2026-07-01T00:00:00", "s") - FIRST_SECOND).astype(np.int64))
 EMPTY_MONTH = np.datetime64("2024-09", "M")
 MONTHS_OF_TIES = (3, 10)
-"""Months of every year in which each item sells exactly as well as its neighbour on the menu."""
+"""Months of every year in which neighbouring menu items have equal sales."""
 EDGES_OF_A_DAY = np.array([6 * 3600 - 1, 6 * 3600, 23 * 3600, 23 * 3600 + 1])
 LARGE_AMOUNT = 75_00
 ITEMS_PER_TRANSACTION = 2
 ROWS_AT_ONCE = 500_000
-"""Even, like every place where rows are cut: they come in pairs."""
+"""Even, because rows come in pairs that are never split."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything; items come to twice the transactions."""
+    """Row counts; there are twice as many transaction items as transactions."""
 
     transactions: int
     files: int = 4
@@ -89,7 +88,7 @@ def _split(rows: int, files: int) -> Iterator[range]:
 
 
 def _pieces(numbers: range) -> Iterator[range]:
-    """Parts of a file, so that memory does not grow with the data; at least one."""
+    """Parts of a file, at least one, so that memory does not grow with the data."""
     for start in range(0, max(len(numbers), 1), ROWS_AT_ONCE):
         yield numbers[start : start + ROWS_AT_ONCE]
 
@@ -117,7 +116,7 @@ def _transactions(size: Size, numbers: range, rng: Generator) -> pa.Table:
 
 
 def _friends(size: Size, rows: int, rng: Generator) -> pa.Array:
-    """Customers who come in twos, which makes each as frequent as the other in every store."""
+    """Customers in pairs, so that both are equally frequent in every store."""
     first = _same_in_pairs(_skewed(size.users, rows, rng))
     users = np.where(_second_of_pair(rows), _neighbour(first, size.users), first)
     return _or_empty(users + 1, _same_in_pairs(_happens(0.3, rows, rng)))
@@ -209,12 +208,12 @@ def _happens(share: float, rows: int, rng: Generator) -> npt.NDArray[np.bool_]:
 
 
 def _skewed(choices: int, rows: int, rng: Generator) -> Numbers:
-    """Numbers below `choices`, the low ones far more often."""
+    """Numbers below `choices`, skewed towards low ones."""
     return np.minimum((rng.random(rows) ** 2 * choices).astype(np.int64), choices - 1)
 
 
 def _moments(rows: int, rng: Generator) -> Array:
-    """Moments of three years to the second, with one month that nothing ever happened in."""
+    """Times within three years, to the second, with one empty month."""
     moments = FIRST_SECOND + rng.integers(0, SECONDS, rows)
     days = moments.astype("datetime64[D]").astype("datetime64[s]")
     moments = np.where(_happens(0.01, rows, rng), days + rng.choice(EDGES_OF_A_DAY, rows), moments)
@@ -223,7 +222,7 @@ def _moments(rows: int, rng: Generator) -> Array:
 
 
 def _or_empty(numbers: Numbers, empty: npt.NDArray[np.bool_]) -> pa.Array:
-    """Some fields are empty, which makes exporters write the others as floats."""
+    """Some fields are empty; exporters then write the others as floats."""
     return pa.array(numbers.astype(np.float64), mask=empty)
 
 
@@ -234,7 +233,7 @@ def _cents(cents: Numbers) -> pa.Array:
 
 
 def _same_in_pairs(column: Array) -> Array:
-    """Both rows of a pair have what the first has."""
+    """Both rows of a pair get the value of the first."""
     return np.repeat(column[::2], 2)[: len(column)]
 
 
@@ -285,5 +284,5 @@ _WRITE: dict[Format, Callable[[Path, Iterator[pa.Table]], None]] = {
 
 
 def write_small(folder: Path, seed: int) -> None:
-    """A few thousand transactions: enough for every question to have an answer, soon read."""
+    """A few thousand transactions: enough for every query to have results."""
     write(folder, Size(6_000, files=3), seed)

@@ -1,9 +1,9 @@
-"""`tidegate demo drip`: the four questions of a day that is not over.
+"""`tidegate demo drip`: the coffee pipeline as a continuous run with checkpoints.
 
-Chunks drip in, one of each large source at a time, and the run is cut every five seconds. All
-answers of a cut belong together: what Q3 adds up to is what the transactions came to that had been
-admitted up to that cut, computed here by other means. Half-way the run goes back to an earlier cut
-and on from there. In the end its answers are what plain Spark gives.
+Chunks arrive one by one, and the run takes a checkpoint every five seconds. All results of a
+checkpoint are consistent: the sum of Q3 is that of the transactions up to some chunk, computed here
+without Spark. Half-way the run is restored to an earlier checkpoint and continues from there. Its
+final results equal those of plain Spark.
 """
 
 from __future__ import annotations
@@ -16,171 +16,150 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import StringIO
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from pyarrow import parquet
 from rich.console import Console
 
-from tidegate.checkpoint import Checkpoints
-from tidegate.runtime.deployment import Deployment, open_deployment
-from tidegate.runtime.service import PipelineService, serve
-from tidegate.spark import Session, session_on
+import tidegate as tg
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
-from tidegate_examples.coffee.demo.answers import differing, plain_answers, released_answers
+from tidegate_examples.coffee.demo.answers import differing, plain_answers
 from tidegate_examples.demo_output import DemoOutput
 
 if TYPE_CHECKING:
-    from tidegate.runtime.checkpoints.client import CheckpointResults
-    from tidegate.store.checkpoints.checkpoints import Checkpoint
+    from pyspark.sql import SparkSession
 
 RUN = "today"
 SIZE = Size(40_000, files=20)
 PAUSE = 2.0
 """Seconds between two chunks of each large source."""
-CHECKPOINTS = Checkpoints(every=5.0, retained=100)
+CHECKPOINTS = tg.Checkpoints(every=5.0, retained=100)
 LARGE = ("transactions", "transaction_items")
-GOES_BACK_AT = 3
-GOES_BACK_TO = 2
-"""The cut at which the run goes back, and whereto."""
+RESTORE_AFTER = 3
+RESTORED = 2
+"""The number of the checkpoint that is restored, once `RESTORE_AFTER` is committed."""
 BOUND = 300.0
 
 
 @dataclass
-class Till:
-    """One run, whoever delivers to it, and what was seen of it."""
+class DripDemo:
+    """One run, its chunks, and the checkpoints that were checked."""
 
-    service: PipelineService
-    place: Deployment
-    session: Session
+    run: tg.Run
     output: DemoOutput
     chunks: Mapping[str, Sequence[Path]]
-    seen: set[int] = field(default_factory=set)
+    checked: set[int] = field(default_factory=set)
     stopped: Event = field(default_factory=Event)
-    has_gone_back: bool = False
+    was_restored: bool = False
 
-    def drip(self) -> None:
-        """Deliver everything, little by little."""
-        server = self.service.server
+    def deliver(self) -> None:
+        """Deliver all chunks, those of large sources one by one."""
         for source in self.chunks.keys() - set(LARGE):
-            server.deliver(RUN, source, 1, str(self.chunks[source][0]))
-            server.end(RUN, source)
+            self.run.put(source, self.chunks[source][0], chunk=1)
+            self.run.end(source)
         for at in range(SIZE.files):
             for source in LARGE:
-                server.deliver(RUN, source, at + 1, str(self.chunks[source][at]))
+                self.run.put(source, self.chunks[source][at], chunk=at + 1)
             if self.stopped.wait(PAUSE):
                 return
 
-    def watch(self, dripping: Future[None]) -> None:
-        """Look at every cut, until everything was delivered and the run has been back."""
+    def check_checkpoints(self, delivery: Future[None]) -> None:
+        """Check every checkpoint, until everything was delivered and the run was restored."""
+        sums = [*accumulate(map(daytime_amount, self.chunks["transactions"]), initial=Decimal(0))]
         started = monotonic()
-        while not (dripping.done() and self.has_gone_back):
+        while not (delivery.done() and self.was_restored):
             if monotonic() - started > BOUND:
-                raise SystemExit(f"{len(self.seen)} cuts were taken in {BOUND:g} s")
-            for checkpoint in self._new():
-                self._look(checkpoint)
+                raise SystemExit(f"only {len(self.checked)} checkpoints in {BOUND:g} s")
+            for checkpoint in self.run.checkpoints():
+                if checkpoint.state.value == "committed" and checkpoint.number not in self.checked:
+                    self.checked.add(checkpoint.number)
+                    self._check(checkpoint.number, checkpoint.seconds, sums)
             self.stopped.wait(0.2)
-        dripping.result()
+        delivery.result()
 
-    def _new(self) -> Iterator[Checkpoint]:
-        for it in self.service.server.checkpoints.all(RUN):
-            if it.state.value == "committed" and it.number not in self.seen:
-                self.seen.add(it.number)
-                yield it
-
-    def _look(self, taken: Checkpoint) -> None:
-        checkpoint = self.service.server.checkpoints.read(RUN, taken.number)
-        chunks = int(checkpoint.manifest["sources"]["transactions"]["chunks"])
-        ours = self._volume(checkpoint)
-        theirs = sum(map(daytime_amount, self.chunks["transactions"][:chunks]), Decimal(0))
-        if ours != theirs:
-            raise SystemExit(
-                f"checkpoint {checkpoint.number}: Q3 adds up to {ours}, and should to {theirs}"
-            )
-        rows = {sink: sum(it.rows for it in its) for sink, its in checkpoint.results.items()}
-        told = ", ".join(f"{sink} {count:,}" for sink, count in rows.items())
+    def _check(self, number: int, seconds: float, sums: Sequence[Decimal]) -> None:
+        results = self.run.result(checkpoint=number)
+        amounts = results["q3"].to_arrow().column("tpv").to_pylist()
+        total = sum(filter(None, amounts), Decimal(0))
+        if total not in sums:
+            raise SystemExit(f"checkpoint {number}: no number of chunks has the Q3 sum {total}")
+        rows = ", ".join(f"{sink} {result.rows:,}" for sink, result in results.items())
         self.output.line(
-            f"checkpoint {checkpoint.number}: {chunks} of {SIZE.files} chunks,"
-            f" Q3 adds up to {ours:,} as they do",
-            f"taken in {taken.seconds:.1f} s; rows: {told}",
+            f"checkpoint {number}: {sums.index(total)} of {SIZE.files} chunks,"
+            f" Q3 sum {total:,} equals that of the chunks",
+            f"taken in {seconds:.1f} s; rows: {rows}",
             style="green",
         )
-        if checkpoint.number >= GOES_BACK_AT and not self.has_gone_back:
-            self._go_back()
+        if number >= RESTORE_AFTER and not self.was_restored:
+            self._restore()
 
-    def _go_back(self) -> None:
-        self.has_gone_back = True
-        self.service.server.restore(RUN, GOES_BACK_TO)
-        said = f"the run goes back to checkpoint {GOES_BACK_TO}"
-        self.output.line(f"{said}; what came behind it comes again by itself", style="yellow")
+    def _restore(self) -> None:
+        self.was_restored = True
+        self.run.restore(RESTORED)
+        message = f"restored checkpoint {RESTORED}; later chunks are processed again"
+        self.output.line(message, style="yellow")
 
-    def _volume(self, checkpoint: CheckpointResults) -> Decimal:
-        total = Decimal(0)
-        for batch in checkpoint.results["q3"]:
-            for file in batch.files:
-                table = parquet.read_table(Path(self.place.root, file), columns=["tpv"])
-                total += sum(filter(None, table.column("tpv").to_pylist()), Decimal(0))
-        return total
-
-    def finish(self) -> None:
-        """End the run and compare its answers."""
-        self.service.server.end(RUN)
-        self.output.line("the day is over: no more chunks come")
-        results = self.service.server.wait(RUN, BOUND)
-        ours = released_answers(self.session, self.place.root, results)
-        files = {source: [str(file) for file in its] for source, its in self.chunks.items()}
-        wrong = differing(ours, plain_answers(self.session, files))
+    def finish(self, session: SparkSession) -> None:
+        """End the run and compare its results with plain Spark."""
+        self.run.end()
+        self.output.line("all chunks are delivered; the run ends")
+        results = {
+            sink: [tuple(row) for row in result.to_df().collect()]
+            for sink, result in self.run.result(BOUND).items()
+        }
+        files = {source: [str(file) for file in paths] for source, paths in self.chunks.items()}
+        wrong = differing(results, plain_answers(session, files))
         if wrong:
-            raise SystemExit(f"{', '.join(wrong)}: not what plain Spark gives")
-        shown = len(self.seen)
+            raise SystemExit(f"{', '.join(wrong)}: different from plain Spark")
         self.output.line(
-            f"all {len(ours)} answers are what plain Spark gives; {shown} cuts were shown before,"
-            " each with answers that belong together"
+            f"all {len(results)} results equal those of plain Spark;"
+            f" {len(self.checked)} checkpoints before had consistent results"
         )
 
 
 def daytime_amount(file: Path) -> Decimal:
-    """What the transactions of a chunk come to that Q3 asks about, without Spark."""
+    """The sum of the transactions of a chunk that Q3 selects, without Spark."""
     rows = csv.DictReader(StringIO(file.read_text()))
-    return sum((Decimal(row["final_amount"] or 0) for row in rows if _is_asked(row)), Decimal(0))
+    return sum((Decimal(row["final_amount"] or 0) for row in rows if _is_in_q3(row)), Decimal(0))
 
 
-def _is_asked(row: Mapping[str, str]) -> bool:
+def _is_in_q3(row: Mapping[str, str]) -> bool:
     is_daytime = "06:00:00" <= row["created_at"][11:19] <= "23:00:00"
     return bool(row["store_id"]) and row["created_at"][:4] in {"2024", "2025"} and is_daytime
 
 
 def main() -> None:
-    """Run the demo and say what happens."""
-    logging.basicConfig(level=logging.ERROR)  # the demo tells what the warnings would
+    """Run the demo and print its progress."""
+    logging.basicConfig(level=logging.ERROR)  # the demo prints what the warnings would
     output = DemoOutput(Console())
-    with output.live(), _till(output) as till, ThreadPoolExecutor(1) as pool:
-        till.service.server.begin(RUN, checkpoints=CHECKPOINTS)
-        every = (
-            f"a chunk of each large source every {PAUSE:g} s, a cut every {CHECKPOINTS.every:g} s"
+    with output.live(), _demo(output) as (demo, session), ThreadPoolExecutor(1) as pool:
+        output.line(
+            f"run {RUN!r} starts: a chunk of each large source every {PAUSE:g} s,"
+            f" a checkpoint every {CHECKPOINTS.every:g} s"
         )
-        till.output.line(f"run {RUN!r} begins: {every}")
         try:
-            till.watch(pool.submit(till.drip))
+            demo.check_checkpoints(pool.submit(demo.deliver))
         finally:
-            till.stopped.set()
-        till.finish()
+            demo.stopped.set()
+        demo.finish(session)
 
 
 @contextmanager
-def _till(output: DemoOutput) -> Iterator[Till]:
-    output.line("starting Spark and an embedded PostgreSQL, in a folder that goes with the demo …")
+def _demo(output: DemoOutput) -> Iterator[tuple[DripDemo, SparkSession]]:
+    output.line("starting Spark and an embedded PostgreSQL in a temporary folder …")
     with (
         TemporaryDirectory(prefix="tidegate-drip-", ignore_cleanup_errors=True) as name,
-        open_deployment(Path(name) / "deployment") as place,
-        session_on() as session,
-        serve(place, pipeline, session) as service,
+        tg.connect(Path(name) / "deployment") as deployment,
+        tg.session_on() as session,
+        deployment.serve(pipeline, session) as service,
     ):
         data = Path(name) / "data"
         write(data, SIZE, seed=11)
         chunks = {source: sorted((data / source).glob("*.csv")) for source in pipeline.sources}
-        yield Till(service, place, session, output, chunks)
+        run = service.start(RUN, checkpoints=CHECKPOINTS)
+        yield DripDemo(run, output, chunks), session

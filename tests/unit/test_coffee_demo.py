@@ -1,4 +1,4 @@
-"""What the coffee demo concludes from what it sees; `make demo` plays it with real processes."""
+"""The computations of the coffee demo; `make demo` runs it with real processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate_examples.coffee.demo.clients import Client
 from tidegate_examples.coffee.demo.progress import (
     Progress,
     Released,
-    has_lost_its_owners,
+    have_leases_expired,
     progress,
     released,
 )
@@ -44,10 +44,10 @@ def test_only_monitored_tasks_count_as_released() -> None:
     assert released(seen, ["b4", "b5"]) == Released(1, 2, declared=2, processed=2)
 
 
-def test_owners_are_lost_when_every_lease_has_run_out() -> None:
-    assert has_lost_its_owners(facts(channel("s2", 1, None, 0), owner=-0.1))
-    assert not has_lost_its_owners(facts(channel("s2", 1, None, 0), owner=0.1))
-    assert not has_lost_its_owners(facts())
+def test_leases_have_expired_when_every_lease_has() -> None:
+    assert have_leases_expired(facts(channel("s2", 1, None, 0), owner=-0.1))
+    assert not have_leases_expired(facts(channel("s2", 1, None, 0), owner=0.1))
+    assert not have_leases_expired(facts())
 
 
 def test_answers_differ_by_how_often_a_row_occurs_and_not_by_their_order() -> None:
@@ -61,7 +61,7 @@ def test_a_client_takes_its_sources_in_turn() -> None:
     assert client.chunks == 3
 
 
-def test_a_worker_that_dies_unasked_ends_the_demo_with_what_it_said(tmp_path: Path) -> None:
+def test_a_worker_that_ends_unexpectedly_ends_the_demo_with_its_output(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('no more coffee')"]
     with WorkerProcess(1, command, tmp_path / "log") as worker:
         wait_until(lambda: not worker.is_alive)
@@ -69,7 +69,7 @@ def test_a_worker_that_dies_unasked_ends_the_demo_with_what_it_said(tmp_path: Pa
             worker.check_alive()
 
 
-def test_a_worker_is_gone_after_the_block_however_deaf_it_is(tmp_path: Path) -> None:
+def test_a_worker_has_ended_after_the_block(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     with WorkerProcess(1, command, tmp_path / "log") as worker:
         worker.check_alive()

@@ -1,11 +1,11 @@
-"""`tidegate demo`: three clients ask the four questions at once, and their worker is killed.
+"""`tidegate demo`: three clients run the coffee pipeline at once, and their worker is killed.
 
-    this process     server: three clients deliver chunks to it at the same time
+    this process     server: three clients deliver chunks to it concurrently
     worker 1         runs the stages on Spark, until it is killed half-way
-    worker 2         goes on where worker 1 was
+    worker 2         continues from the committed state
 
-Everything is real: an embedded PostgreSQL, workers as processes, SIGKILL. In the end every answer
-is compared with plain Spark over the same files.
+It uses an embedded PostgreSQL, worker processes and SIGKILL. At the end every result is compared
+with a plain Spark query over the same files.
 """
 
 from __future__ import annotations
@@ -22,77 +22,79 @@ from typing import Any
 
 from rich.console import Console
 
+import tidegate as tg
 from tidegate.plan import PhysicalBarrier, plan_hash
-from tidegate.runtime.deployment import Deployment, open_deployment
 from tidegate.runtime.ingestion.run_service import RunService
 from tidegate.runtime.monitor.diagnosis import reasons
 from tidegate.runtime.task_graph import build_task_graph
-from tidegate.spark import Checked, Session, check, session_on
+from tidegate.spark import Checked, Session, check
 from tidegate.store import Notifications, RunFacts, RunState
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size
 from tidegate_examples.coffee.demo.answers import Answers, plain_answers
 from tidegate_examples.coffee.demo.clients import Client, make_client
-from tidegate_examples.coffee.demo.progress import has_lost_its_owners, progress
+from tidegate_examples.coffee.demo.progress import have_leases_expired, progress
 from tidegate_examples.coffee.demo.report import compare, show_completeness, show_rows
-from tidegate_examples.coffee.demo.show import Show
+from tidegate_examples.coffee.demo.state import DemoState
 from tidegate_examples.coffee.demo.workers import WorkerProcess, worker_command
 from tidegate_examples.demo_output import DemoOutput
 
 DATABASE = "TIDEGATE_DATABASE"
-UNDER_WAY = 14
-"""Tasks that are done with some run before the worker is killed. Side tables alone are ten, which
-need no Spark job."""
+DONE_BEFORE_KILL = 14
+"""Completed tasks of a run before the worker is killed. Side tables alone are ten, which need no
+Spark job."""
 SHOWN_REASONS = 3
 
 Start = Callable[[int], WorkerProcess]
 
 
 def main() -> None:
-    """Run the demo and say what happens."""
-    logging.basicConfig(level=logging.ERROR)  # the demo tells what the warnings would
-    os.environ.pop(DATABASE, None)  # the demo leaves no traces in anybody's database
+    """Run the demo and print its progress."""
+    logging.basicConfig(level=logging.ERROR)  # the demo prints what the warnings would
+    os.environ.pop(DATABASE, None)  # the demo never uses a configured database
     signal.signal(signal.SIGTERM, _leave)
     output = DemoOutput(Console())
     with output.live():
-        output.line("starting Spark in this process, to check the plan and compare the answers …")
-        with session_on() as session, _deployment(output) as (folder, place):
-            _play(folder, place, session, output)
+        output.line("starting Spark in this process to check the plan and compare the results …")
+        with tg.session_on() as session, _deployment(output) as (folder, deployment):
+            _run_demo(folder, deployment, session, output)
 
 
 def _leave(*_: object) -> None:
-    """Stop whatever was started, as after Ctrl-C."""
-    raise SystemExit("the demo was asked to stop")
+    """Stop all processes of the demo, as after Ctrl-C."""
+    raise SystemExit("the demo was stopped")
 
 
 @contextmanager
-def _deployment(output: DemoOutput) -> Iterator[tuple[Path, Deployment]]:
+def _deployment(output: DemoOutput) -> Iterator[tuple[Path, tg.Deployment]]:
     name = TemporaryDirectory(prefix="tidegate-demo-", ignore_cleanup_errors=True)
-    with name as folder, open_deployment(Path(folder) / "deployment") as place:
-        output.line("an embedded PostgreSQL is running, in a folder that goes with the demo")
-        yield Path(folder), place
+    with name as folder, tg.connect(Path(folder) / "deployment") as deployment:
+        output.line("started an embedded PostgreSQL in a temporary folder")
+        yield Path(folder), deployment
 
 
-def _play(folder: Path, place: Deployment, session: Session, output: DemoOutput) -> None:
+def _run_demo(
+    folder: Path, deployment: tg.Deployment, session: Session, output: DemoOutput
+) -> None:
     def start(number: int) -> WorkerProcess:
         command = worker_command(folder / "deployment")
         worker = WorkerProcess(number, command, folder / f"worker-{number}.log")
-        output.line(f"{worker.name} starts: process {worker.pid}, with a Spark of its own")
+        output.line(f"starting {worker.name}: process {worker.pid}, with its own Spark")
         return worker
 
-    with start(1) as worker, Notifications(place.database) as notifications:
+    with start(1) as worker, Notifications(deployment.database) as notifications:
         clients = _clients(folder / "clients", output)
         checked = _checked(session, output)
         task_graph = build_task_graph(checked.plan)
-        server = RunService(place, pipeline, task_graph, lambda: session, notifications)
-        show = Show(session, place, task_graph, server, output, clients)
+        server = RunService(deployment, pipeline, task_graph, lambda: session, notifications)
+        state = DemoState(session, deployment, task_graph, server, output, clients)
         with _helpers(clients) as pool:
-            expected = _tell_the_story(show, worker, start, pool)
-    answers = compare(show, expected)
+            expected = _run_scenario(state, worker, start, pool)
+    answers = compare(state, expected)
     smallest = clients[0].name
     show_rows(smallest, answers[smallest], _columns(checked), output)
-    show_completeness(show)
-    _tell_what_was_shown(show)
+    show_completeness(state)
+    _print_summary(state)
 
 
 # ── setting up ──
@@ -104,8 +106,8 @@ def _clients(folder: Path, output: DemoOutput) -> list[Client]:
         make_client("town", Size(20_000, files=4), folder, repeats=True),
         make_client("chain", Size(100_000, files=8), folder, pauses=True),
     ]
-    told = ", ".join(f"{it.name} {it.chunks} chunks" for it in clients)
-    output.line(f"three clients have made their data: {told}")
+    chunks = ", ".join(f"{client.name} {client.chunks} chunks" for client in clients)
+    output.line(f"generated the data of three clients: {chunks}")
     return clients
 
 
@@ -113,8 +115,8 @@ def _checked(session: Session, output: DemoOutput) -> Checked:
     checked = check(pipeline, session)
     barriers = sum(isinstance(node, PhysicalBarrier) for node in checked.plan.nodes)
     stages = sum(1 for _ in checked.plan.stages)
-    known = f"{stages} stages, {barriers} barriers, plan {plan_hash(checked.plan)[:12]}"
-    output.line(f"Spark has checked the plan: {known} (tidegate explain coffee shows it)")
+    summary = f"{stages} stages, {barriers} barriers, plan {plan_hash(checked.plan)[:12]}"
+    output.line(f"Spark has checked the plan: {summary} (see tidegate explain coffee)")
     return checked
 
 
@@ -125,7 +127,7 @@ def _columns(checked: Checked) -> dict[str, tuple[str, ...]]:
 
 @contextmanager
 def _helpers(clients: Sequence[Client]) -> Iterator[ThreadPoolExecutor]:
-    """Threads for the clients; when the demo ends early, none of them is left waiting."""
+    """Threads for the clients; when the demo ends early, none of them keeps waiting."""
     with ThreadPoolExecutor(thread_name_prefix="demo") as pool:
         try:
             yield pool
@@ -134,77 +136,79 @@ def _helpers(clients: Sequence[Client]) -> Iterator[ThreadPoolExecutor]:
                 client.go_on.set()
 
 
-# ── the story ──
+# ── scenario ──
 
 
-def _tell_the_story(
-    show: Show, worker: WorkerProcess, start: Start, pool: ThreadPoolExecutor
+def _run_scenario(
+    state: DemoState, worker: WorkerProcess, start: Start, pool: ThreadPoolExecutor
 ) -> dict[str, Answers]:
-    """From the first chunk to the last result; what plain Spark answers meanwhile."""
-    delivering = [pool.submit(client.deliver, show.server, show.output) for client in show.clients]
-    show.follow(lambda: _is_under_way(show), delivering, worker)
-    _kill(show, worker)
-    show.follow(lambda: _is_noticed(show, delivering), delivering)
-    _tell_why(show.facts[show.clients[-1].name], show.output)
+    """From the first chunk to the last result; returns the expected results of plain Spark."""
+    delivering = [
+        pool.submit(client.deliver, state.server, state.output) for client in state.clients
+    ]
+    state.follow(lambda: _is_under_way(state), delivering, worker)
+    _kill(state, worker)
+    state.follow(lambda: _is_loss_detected(state, delivering), delivering)
+    _print_diagnosis(state.facts[state.clients[-1].name], state.output)
     with start(2) as successor:
-        expected = pool.submit(_plain_answers, show)
-        _follow_to_the_end(show, successor, [*delivering, expected])
+        expected = pool.submit(_plain_answers, state)
+        _follow_to_end(state, successor, [*delivering, expected])
         return expected.result()
 
 
-def _is_under_way(show: Show) -> bool:
-    return any(progress(facts).done >= UNDER_WAY for facts in show.facts.values())
+def _is_under_way(state: DemoState) -> bool:
+    return any(progress(facts).done >= DONE_BEFORE_KILL for facts in state.facts.values())
 
 
-def _kill(show: Show, worker: WorkerProcess) -> None:
+def _kill(state: DemoState, worker: WorkerProcess) -> None:
     worker.kill()
-    said = f"{worker.name} is killed (SIGKILL) in the midst of its work"
-    show.output.line(f"{said}, after {show.messages} messages", style="red")
-    for client in show.clients:
+    message = f"{worker.name} is killed (SIGKILL) after {state.messages} messages"
+    state.output.line(message, style="red")
+    for client in state.clients:
         client.go_on.set()
 
 
-def _is_noticed(show: Show, delivering: Sequence[Future[None]]) -> bool:
-    """Clients deliver on while nobody works; after some seconds the leases run out."""
-    is_delivered = all(it.done() for it in delivering)
-    return is_delivered and all(has_lost_its_owners(facts) for facts in show.open_runs)
+def _is_loss_detected(state: DemoState, delivering: Sequence[Future[None]]) -> bool:
+    """Clients deliver while no worker runs; after some seconds the leases expire."""
+    is_delivered = all(delivery.done() for delivery in delivering)
+    return is_delivered and all(have_leases_expired(facts) for facts in state.open_runs)
 
 
-def _tell_why(facts: RunFacts, output: DemoOutput) -> None:
+def _print_diagnosis(facts: RunFacts, output: DemoOutput) -> None:
     found = [reason.render(facts.now) for reason in reasons(facts)]
     more = [f"and {len(found) - SHOWN_REASONS} more"] if len(found) > SHOWN_REASONS else []
     output.line(f"tidegate why {facts.run.name}:", *found[:SHOWN_REASONS], *more, style="yellow")
 
 
-def _plain_answers(show: Show) -> dict[str, Answers]:
-    show.output.line("meanwhile this process asks plain Spark the same questions, to compare")
-    return {client.name: plain_answers(show.session, client.files) for client in show.clients}
+def _plain_answers(state: DemoState) -> dict[str, Answers]:
+    state.output.line("meanwhile plain Spark computes the expected results in this process")
+    return {client.name: plain_answers(state.session, client.files) for client in state.clients}
 
 
-def _follow_to_the_end(show: Show, worker: WorkerProcess, helpers: Sequence[Future[Any]]) -> None:
-    before = show.messages
-    show.follow(lambda: show.messages > before, helpers, worker)
-    show.output.line(f"{worker.name} goes on where worker 1 was; nothing is done again")
-    waiting = [client.name for client in show.clients]
+def _follow_to_end(state: DemoState, worker: WorkerProcess, helpers: Sequence[Future[Any]]) -> None:
+    before = state.messages
+    state.follow(lambda: state.messages > before, helpers, worker)
+    state.output.line(f"{worker.name} continues from the committed state of worker 1")
+    waiting = [client.name for client in state.clients]
     while waiting:
-        show.follow(lambda: _closed_among(show, waiting) != [], helpers, worker)
-        for name in _closed_among(show, waiting):
-            show.server.wait(name)
-            published = f"its {len(pipeline.sinks)} results are published together"
-            show.output.line(f"client {name}: complete, {published}", style="green")
+        state.follow(lambda: _closed_among(state, waiting) != [], helpers, worker)
+        for name in _closed_among(state, waiting):
+            state.server.wait(name)
+            published = f"its {len(pipeline.sinks)} results were published together"
+            state.output.line(f"client {name}: complete, {published}", style="green")
             waiting.remove(name)
 
 
-def _closed_among(show: Show, names: Sequence[str]) -> list[str]:
-    return [name for name in names if show.facts[name].run.state is not RunState.OPEN]
+def _closed_among(state: DemoState, names: Sequence[str]) -> list[str]:
+    return [name for name in names if state.facts[name].run.state is not RunState.OPEN]
 
 
-def _tell_what_was_shown(show: Show) -> None:
-    show.output.line(
-        "what was shown:",
-        f"{len(show.clients)} clients ran through one plan at once",
-        "their worker was killed, and the next one went on where it was",
-        "the results of each were released together, when all it had announced was processed",
-        "all of them are what plain Spark gives for the same files",
+def _print_summary(state: DemoState) -> None:
+    state.output.line(
+        "summary:",
+        f"{len(state.clients)} clients ran through one plan at the same time",
+        "their worker was killed, and the next one continued from its committed state",
+        "the results of each client were published together, once all declared data was processed",
+        "all results equal those of plain Spark for the same files",
         style="green",
     )

@@ -1,4 +1,4 @@
-"""Answers of the demo: what was released, next to what plain Spark gives for the same files."""
+"""Result rows of the demo: those of the pipeline, and those of plain Spark for the same files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = list[tuple[object, ...]]
 Answers: TypeAlias = dict[str, Rows]
-"""For every sink its rows, in no order."""
+"""The rows of every sink, in no order."""
 
 
 def plain_answers(session: Session, files: Mapping[str, Sequence[str]]) -> Answers:
@@ -29,7 +29,7 @@ def plain_answers(session: Session, files: Mapping[str, Sequence[str]]) -> Answe
 def released_answers(
     session: Session, root: str, results: Mapping[str, Sequence[Batch]]
 ) -> Answers:
-    """What the results of a run hold."""
+    """The result rows of a run."""
     return {sink: _rows(session, root, batches) for sink, batches in results.items()}
 
 
@@ -39,6 +39,6 @@ def _rows(session: Session, root: str, batches: Sequence[Batch]) -> Rows:
 
 
 def differing(ours: Answers, expected: Answers) -> list[str]:
-    """The sinks that do not hold the same rows."""
+    """The sinks whose rows differ."""
     sinks = sorted(ours.keys() | expected.keys())
     return [sink for sink in sinks if Counter(ours.get(sink)) != Counter(expected.get(sink))]

@@ -1,4 +1,4 @@
-"""Clients of the demo: each makes its data, delivers it in numbered chunks, and closes it."""
+"""Clients of the demo: each generates its data, delivers it in numbered chunks, and ends it."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ if TYPE_CHECKING:
     from tidegate_examples.demo_output import DemoOutput
 
 PATIENCE = 300.0
-"""Seconds after which a client stops waiting for the demo to let it go on."""
+"""Seconds after which a pausing client continues by itself."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """One client: its run's name and its files by source. Every file is a chunk."""
+    """One client: the name of its run and its files by source. Every file is a chunk."""
 
     name: str
     files: Mapping[str, Sequence[str]]
     repeats: bool = False
-    """Delivers its first chunk a second time, as after an answer that got lost."""
+    """Whether it delivers its first chunk twice, as after a lost response."""
     pauses: bool = False
-    """Delivers half of its chunks, and the others when it may go on."""
+    """Whether it delivers half of its chunks, and the others after `go_on` is set."""
     go_on: Event = field(default_factory=Event)
 
     @property
     def chunks(self) -> int:
-        """How many it has in all."""
+        """The total number of its chunks."""
         return sum(map(len, self.files.values()))
 
     def deliver(self, server: RunService, output: DemoOutput) -> None:
-        """Begin a run, deliver every chunk, and say how many each source has."""
+        """Start a run, deliver every chunk, and declare the number of chunks of each source."""
         server.begin(self.name)
         for at, (source, number, file) in enumerate(self.numbered()):
             if self.pauses and at == self.chunks // 2:
-                output.line(f"client {self.name}: {at} of {self.chunks} chunks are delivered")
+                output.line(f"client {self.name}: delivered {at} of {self.chunks} chunks")
                 self.go_on.wait(PATIENCE)
             server.deliver(self.name, source, number, file)
         for source, files in self.files.items():
             server.end(self.name, source, chunks=len(files))
-        output.line(f"client {self.name}: all {self.chunks} chunks are delivered, END follows them")
+        output.line(f"client {self.name}: delivered all {self.chunks} chunks, then END")
         if self.repeats:
             self._repeat(server, output)
 
     def _repeat(self, server: RunService, output: DemoOutput) -> None:
         source, number, file = next(self.numbered())
         is_new = server.deliver(self.name, source, number, file)
-        known = "taken as a new one" if is_new else "it is known and changes nothing"
-        output.line(f"client {self.name}: chunk {number} of {source} is delivered again: {known}")
+        effect = "accepted as new" if is_new else "recognized as a duplicate, no effect"
+        output.line(f"client {self.name}: delivered chunk {number} of {source} again: {effect}")
 
     def numbered(self) -> Iterator[tuple[str, int, str]]:
-        """The chunks of all sources in turn, so that no source is complete long before others."""
+        """The chunks of all sources in turn, so that they complete at about the same time."""
         longest = max(map(len, self.files.values()))
         for at in range(longest):
             for source, files in self.files.items():
@@ -68,7 +68,7 @@ class Client:
 def make_client(
     name: str, size: Size, folder: Path, *, repeats: bool = False, pauses: bool = False
 ) -> Client:
-    """A client with data of its own."""
+    """A client with generated data."""
     write(folder / name, size, seed=len(name))
     files = {
         source: sorted(str(file) for file in (folder / name / source).glob("*.csv"))

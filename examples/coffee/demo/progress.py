@@ -1,4 +1,4 @@
-"""How far a run of the demo is: the facts of the store in a few numbers."""
+"""The progress of a run of the demo, computed from the facts of the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of all tasks of a run those that are done with it, and the messages processed so far."""
+    """Tasks of a run, those that have completed it, and the messages processed so far."""
 
     tasks: int
     done: int
@@ -21,10 +21,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What the monitor has let through: tasks, and the messages declared to and processed by them.
-
-    `tasks` of `of_tasks` have been released.
-    """
+    """Released tasks (`tasks` of `of_tasks`), and their declared and processed messages."""
 
     tasks: int
     of_tasks: int
@@ -33,7 +30,7 @@ class Released:
 
 
 def progress(facts: RunFacts) -> Progress:
-    """How far a run is."""
+    """The progress of a run."""
     channels_into: dict[str, list[ChannelStatus]] = {}
     for channel in facts.channels:
         channels_into.setdefault(channel.to_task, []).append(channel)
@@ -46,7 +43,7 @@ def progress(facts: RunFacts) -> Progress:
 
 
 def released(facts: RunFacts, monitored: Collection[str]) -> Released:
-    """What has passed the sharded aggregates of a run."""
+    """The releases of the sharded aggregates of a run."""
     channels = [channel for channel in facts.channels if channel.to_task in monitored]
     return Released(
         len(facts.released.intersection(monitored)),
@@ -56,11 +53,11 @@ def released(facts: RunFacts, monitored: Collection[str]) -> Released:
     )
 
 
-def has_lost_its_owners(facts: RunFacts) -> bool:
-    """Whether every lease of its tasks has run out with nobody to take it."""
-    return bool(facts.owners) and all(it.expires_in < 0 for it in facts.owners.values())
+def have_leases_expired(facts: RunFacts) -> bool:
+    """Whether the leases of all tasks of a run have expired."""
+    return bool(facts.owners) and all(owner.expires_in < 0 for owner in facts.owners.values())
 
 
 def _processed(channel: ChannelStatus) -> int:
-    """Messages of a channel that have had their effect, END not counted."""
+    """Processed messages of a channel, without END."""
     return channel.cursor if channel.declared is None else min(channel.cursor, channel.declared)

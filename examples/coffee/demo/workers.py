@@ -1,4 +1,4 @@
-"""Workers of the demo: `tidegate worker` as a process of its own, that can be killed."""
+"""Workers of the demo: `tidegate worker` as a separate process that can be killed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LAST_LINES = 30
 
 
 def worker_command(deployment: Path) -> list[str]:
-    """What starts a worker for the coffee pipeline."""
+    """The command that starts a worker of the coffee pipeline."""
     command = [sys.executable, "-m", "tidegate", "worker", "coffee"]
     return [*command, "--deployment", str(deployment)]
 
 
 class WorkerProcess:
-    """A process that is expected to live until it is killed or stopped here.
+    """A process that is expected to run until it is killed or stopped here.
 
-    What it says goes to a file, which is shown when it dies unasked.
+    Its output goes to a file, whose end is printed when the process ends unexpectedly.
     """
 
     def __init__(self, number: int, command: Sequence[str], log: Path) -> None:
@@ -34,28 +34,28 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def check_alive(self) -> None:
-        """End the demo with what the worker said last, unless it lives."""
+        """End the demo with the worker's last output, if the worker has ended."""
         if not self.is_alive:
-            said = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-            how = f"{self.name} ended by itself with {self._process.returncode}:"
-            raise SystemExit("\n".join([how, *said]))
+            last_lines = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            reason = f"{self.name} ended unexpectedly with {self._process.returncode}:"
+            raise SystemExit("\n".join([reason, *last_lines]))
 
     def kill(self) -> None:
-        """SIGKILL: it can neither finish nor clean up anything."""
+        """Kill it by SIGKILL: it cannot finish or clean up anything."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """Ask it to finish its steps; kill it when that takes too long, or when it is deaf."""
+        """Terminate it gracefully; kill it after `STOP_BOUND` seconds."""
         self._process.terminate()
         try:
             self._process.wait(STOP_BOUND)

@@ -1,4 +1,4 @@
-"""The demo's view of things: looks at all runs again and again until something has happened."""
+"""The state of the demo: polls all runs until a condition is reached."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from tidegate_examples.coffee.demo.workers import WorkerProcess
     from tidegate_examples.demo_output import DemoOutput
 
-GLANCE = 0.25
-"""Seconds between two looks."""
+POLL_INTERVAL = 0.25
+"""Seconds between two polls."""
 BOUND = 300.0
-"""Seconds that may pass without any progress, on the slowest of machines."""
+"""Seconds that may pass without any progress, also on slow machines."""
 
 
 @dataclass
-class Show:
-    """Everything that takes part, and what was seen of it last."""
+class DemoState:
+    """The parts of the demo, and the last known facts of all runs."""
 
     session: Session
-    place: Deployment
+    deployment: Deployment
     task_graph: TaskGraph
     server: RunService
     output: DemoOutput
     clients: Sequence[Client]
     facts: dict[str, RunFacts] = field(default_factory=dict)
-    """The run of each client that has begun, as it was seen last."""
-    traces: dict[str, RunFacts] = field(default_factory=dict)
-    """The same while there were messages: of a complete run they are removed after some seconds."""
+    """The latest facts of each client's run."""
+    facts_with_channels: dict[str, RunFacts] = field(default_factory=dict)
+    """The latest facts with messages: those of a complete run are removed after some seconds."""
 
     @property
     def open_runs(self) -> list[RunFacts]:
@@ -49,8 +49,8 @@ class Show:
 
     @property
     def messages(self) -> int:
-        """How many were processed in all."""
-        return sum(progress(facts).messages for facts in self.traces.values())
+        """The total number of processed messages."""
+        return sum(progress(facts).messages for facts in self.facts_with_channels.values())
 
     def follow(
         self,
@@ -58,40 +58,40 @@ class Show:
         helpers: Iterable[Future[Any]],
         worker: WorkerProcess | None = None,
     ) -> None:
-        """Look until a condition on the facts is met. Whoever fails meanwhile ends the demo."""
-        seen, since = "", monotonic()
+        """Poll until a condition on the facts is met; a failed worker or helper ends the demo."""
+        line, since = "", monotonic()
         while not self._observe(is_reached):
             if worker is not None:
                 worker.check_alive()
             for helper in helpers:
                 if helper.done():
                     helper.result()
-            if self.how_far() != seen:
-                seen, since = self.how_far(), monotonic()
+            if self.progress_line() != line:
+                line, since = self.progress_line(), monotonic()
             if monotonic() - since > BOUND:
-                raise SystemExit(f"nothing has happened for {BOUND:g} s. {seen}")
-            self.output.progress(seen)
-            sleep(GLANCE)
+                raise SystemExit(f"no progress for {BOUND:g} s. {line}")
+            self.output.progress(line)
+            sleep(POLL_INTERVAL)
 
-    def how_far(self) -> str:
-        """One line about all runs."""
-        seen = [self.facts[it.name] for it in self.clients if it.name in self.facts]
-        so_far = ", ".join(map(_how_far, seen)) or "none"
-        return f"tasks done: {so_far}; {self.messages} messages"
+    def progress_line(self) -> str:
+        """One line with the progress of all runs."""
+        started = [self.facts[client.name] for client in self.clients if client.name in self.facts]
+        done = ", ".join(map(_run_progress, started)) or "none"
+        return f"tasks done: {done}; {self.messages} messages"
 
     def _observe(self, is_reached: Callable[[], bool]) -> bool:
         for client in self.clients:
             run = self.server.find(client.name)
             if run is not None:
-                facts = self.place.database.transact(partial(run_facts, run=run))
+                facts = self.deployment.database.transact(partial(run_facts, run=run))
                 self.facts[client.name] = facts
                 if facts.channels:
-                    self.traces[client.name] = facts
+                    self.facts_with_channels[client.name] = facts
         return is_reached()
 
 
-def _how_far(facts: RunFacts) -> str:
+def _run_progress(facts: RunFacts) -> str:
     if facts.run.state is not RunState.OPEN:
         return f"{facts.run.name} all"
-    so_far = progress(facts)
-    return f"{facts.run.name} {so_far.done}/{so_far.tasks}"
+    done = progress(facts)
+    return f"{facts.run.name} {done.done}/{done.tasks}"
