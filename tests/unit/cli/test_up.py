@@ -75,7 +75,7 @@ def test_a_deployment_is_run_by_one_up_at_a_time(tmp_path: Path) -> None:
         done = invoked("up", "coffee", "--deployment", tmp_path)
 
     assert done.exit_code == 1
-    assert f"{tmp_path} is already run by `tidegate up` (pid {os.getpid()})" in done.stderr
+    assert f"{tmp_path} is already served by `tidegate up` (pid {os.getpid()})" in done.stderr
     assert not (tmp_path / "group.json").exists()
 
 
