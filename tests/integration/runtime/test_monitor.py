@@ -185,5 +185,5 @@ def test_a_lost_message_fails_its_run_and_no_other(
         with pytest.raises(RunFailed) as failed:
             client.wait()
         assert "message 1 of march" in failed.value.cause
-        assert "is lost" in failed.value.cause
+        assert "is gone" in failed.value.cause
         assert rows(spark, place, other.wait()["best"]) == [("milk", 7000)]

@@ -18,7 +18,8 @@ from tidegate.runtime.task.task_loop import TaskLoop
 from tidegate.settings import Settings
 from tidegate.spark import Session
 
-QUICK = Settings(task_restart_seconds=0.01, task_stable_seconds=0.0)
+QUICK = Settings(task_restart_seconds=0.01)
+SLOW_JOBS = replace(QUICK, task_stable_seconds=0.0)
 """As if every job took long to fail."""
 
 
@@ -43,7 +44,7 @@ def test_a_worker_whose_jobs_fail_outside_of_spark_gives_up_with_the_reason(
         raise OSError("the share is gone")
 
     monkeypatch.setattr(factories, "run_stage_job", broken)
-    with serve(replace(place, settings=QUICK), shop(), spark) as service:
+    with serve(replace(place, settings=SLOW_JOBS), shop(), spark) as service:
         Client(service.server, "march", tmp_path).sell()
         wait_until(lambda: service.worker.error is not None)
         with pytest.raises(WorkerGaveUp) as raised:
