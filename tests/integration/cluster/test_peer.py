@@ -210,7 +210,7 @@ def test_a_process_is_not_started_under_the_name_of_a_running_one(
     done = invoked(command, "coffee", "--deployment", tmp_path, "--name", "worker-1")
 
     assert done.exit_code == 2
-    assert f"worker-1 is here already (pid {getpid()} on " in done.stderr
+    assert f"worker-1 is already running (pid {getpid()} on " in done.stderr
     assert not first.is_replaced
 
 

@@ -168,5 +168,5 @@ def test_submit_takes_periodic_checkpoints(
         app, [*given, "--server", listening.url], env={"TIDEGATE_TOKEN": ANN}
     )
     assert answer.exit_code == 0, answer.output
-    sql = "SELECT cutting ->> 'every' FROM tidegate.run WHERE name = 'ann/often'"
+    sql = "SELECT checkpoints ->> 'every' FROM tidegate.run WHERE name = 'ann/often'"
     assert ask(place.database, sql) == [("30.0",)]

@@ -86,7 +86,7 @@ def test_why_names_what_a_run_waits_for_and_status_how_far_it_is(ann: Asking) ->
     run.put("sales", 2, b"item_id,quantity\n1,2\n")
     run.post("/sources/sales/end", {"chunks": 3})
     why = run.get("/why").json
-    assert "source sales owes 2 of 3 chunks: 1, 3" in why["why"]
+    assert "source sales lacks 2 of 3 chunks: 1, 3" in why["why"]
     assert {reason["subject"] for reason in why["reasons"]} >= {"source sales", "source items"}
     status = run.get().json
     (sales,) = (it for it in status["sources"] if it["name"] == "sales")

@@ -100,7 +100,7 @@ def test_an_open_address_without_tokens_is_refused_before_anything_starts(tmp_pa
     given = ["serve", "coffee", "--deployment", str(tmp_path / "none")]
     answer = CliRunner().invoke(app, [*given, "--listen", "0.0.0.0:0"])
     assert answer.exit_code == 2
-    assert "can be reached by others" in answer.stderr
+    assert "can be reached from other machines" in answer.stderr
     assert not (tmp_path / "none").exists()
     answer = CliRunner().invoke(app, [*given, "--tokens", str(tmp_path / "nowhere")])
     assert answer.exit_code == 2

@@ -239,7 +239,7 @@ def test_waiting_has_an_end_and_the_run_goes_on(
     monkeypatch.setattr(RunService, "end", held)
     answer = submit("endless", "--wait", "--timeout", "0.2")
     assert answer.exit_code == 3, answer.output
-    assert "goes on" in answer.stderr
+    assert "continues" in answer.stderr
     released.set()
     assert submit("endless", "--wait").exit_code == 0
 
