@@ -143,7 +143,7 @@ def test_a_task_with_which_workers_fail_repeatedly_fails(hand: Hand) -> None:
     assert hand.state(run) == "failed"
     cause = hand.do(store.flow_run, run).cause
     assert cause is not None
-    assert "workers have died with it 11 times" in cause
+    assert "workers have failed with it 11 times" in cause
 
 
 def test_tolerance_of_a_step_without_items_is_refused(hand: Hand) -> None:

@@ -36,8 +36,8 @@ FROM tidegate.flow_event
 WHERE run_id = %(run)s AND at < clock_timestamp() - make_interval(secs => %(seconds)s);
 
 -- name: ready — For how long the steps of a run have had something to do that no worker takes.
--- Of items, by the first of their queue, which whoever comes takes before others; and only where
--- no worker has another one in hand.
+-- Of items, by the first of their queue, which is claimed before others; and only where no worker
+-- has claimed another one.
 SELECT step.name, extract(epoch FROM
     clock_timestamp() - greatest(first.available_at, step.started_at))::double precision
 FROM tidegate.flow_run AS run
@@ -72,7 +72,7 @@ FROM tidegate.flow_step AS step
 WHERE step.run_id = %(run)s
 ORDER BY step.number;
 
--- name: failed — What has failed for good in a run: items, and the own tasks of steps.
+-- name: failed — What has failed finally in a run: items, and the own tasks of steps.
 SELECT step.name, nullif(task.position, -1), task.key, task.attempts, task.cause, task.last_error
 FROM tidegate.flow_step AS step
 JOIN tidegate.flow_task AS task ON task.step_id = step.id AND task.state = 'failed'

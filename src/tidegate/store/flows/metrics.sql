@@ -75,8 +75,8 @@ SELECT count(*)
 FROM tidegate.lease
 WHERE kind = 'flow worker' AND tidegate.lease_is_held(owner, expires_at, seconds);
 
--- name: unfed — Whether nobody keeps the index fresh that an alias stands for.
--- Its feed does, and until there is one the run that switched to it. A view that somebody dropped
+-- name: unfed — Whether no run keeps the index fresh that an alias points to.
+-- Its feed does, and until there is one the run that switched to it. A view that was dropped
 -- has no readers.
 SELECT last.alias, (making.id IS NULL AND feeding.index IS NULL)::integer
 FROM (

@@ -1,12 +1,12 @@
--- Runs of pipelines that tasks of flows have begun and wait for.
+-- Pipeline runs that tasks of flows have started and wait for.
 
 -- name: lock_flow — The run of a flow stays as it is until the commit; refused when it is closed.
 SELECT tidegate.flow_lock(%(run)s, 'a run of a pipeline');
 
--- name: hold_task — The task of a claim; refused when somebody else has it.
+-- name: hold_task — The task of a claim; refused if the claim was lost.
 SELECT tidegate.flow_held(%(owner)s, %(step)s, %(position)s, %(epoch)s);
 
--- name: submitted — What a task has begun under a name, and whether all of its data is there.
+-- name: submitted — The run that a task has started under a name, and whether all of its data is delivered.
 SELECT
     link.attempt,
     NOT EXISTS (
@@ -18,7 +18,7 @@ JOIN tidegate.run ON run.id = link.pipeline_run_id
 WHERE link.step_id = %(step)s AND link.position = %(position)s
     AND link.pipeline = %(pipeline)s AND link.name = %(name)s;
 
--- name: link — Remember what a task has begun.
+-- name: link — Link a task to the run that it has started.
 INSERT INTO tidegate.flow_pipeline (
     step_id, position, pipeline, name, flow_run_id, pipeline_run_id, attempt
 )
@@ -34,7 +34,7 @@ SELECT tidegate.flow_suspend_for_pipeline(
     %(pipeline_run)s, %(number)s, %(timeout)s
 );
 
--- name: sweep — Wake who waits for what is closed; what nobody waits for any more, and why.
+-- name: sweep — Wake tasks whose run is closed; returns the runs that no task waits for, and why.
 SELECT run.id, run.pipeline, run.name, run.incarnation, run.state, run.cause, unwanted.reason
 FROM tidegate.flow_sweep_pipelines() AS unwanted
 JOIN tidegate.run ON run.id = unwanted.pipeline_run_id;

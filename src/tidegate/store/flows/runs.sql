@@ -1,9 +1,9 @@
 -- Durable flows: what happens is done by the functions in `functions/`, also from psql.
 
--- name: begin — Begin a run, or answer the one that was begun under this key.
+-- name: begin — Start a run, or return the run of this key.
 SELECT tidegate.flow_begin(%(flow)s, %(key)s, %(input)s::jsonb, %(steps)s::jsonb, %(keys)s::jsonb);
 
--- name: is_begun_with — Whether a run was begun with this input: the same value, however written.
+-- name: is_begun_with — Whether a run was started with this input, compared as a value.
 SELECT input = %(input)s::jsonb FROM tidegate.flow_run WHERE id = %(run)s;
 
 -- name: find_run — A run by its number.
@@ -67,7 +67,7 @@ SELECT tidegate.flow_retry(%(run)s);
 -- name: tolerate — Change how many items of a step may fail.
 SELECT tidegate.flow_tolerate(%(run)s, %(step)s, %(count)s, %(share)s);
 
--- name: sweep — Do what dead workers have left undone.
+-- name: sweep — Release what failed workers have claimed.
 SELECT freed, woken, ended FROM tidegate.flow_sweep();
 
 -- name: remove_closed — Forget runs that were closed long ago.
@@ -83,7 +83,7 @@ FROM tidegate.flow_state
 WHERE run_id = %(run)s
 ORDER BY key;
 
--- name: set_state — Write a key, as whoever holds a task or from outside.
+-- name: set_state — Write a key, for a claimed task or from outside.
 SELECT tidegate.flow_set_state(
     %(run)s, %(key)s, %(value)s::jsonb, %(writer)s, %(once)s, %(owner)s, %(step)s, %(position)s,
     %(epoch)s

@@ -58,7 +58,7 @@ SELECT spawned, spawned - succeeded - failed - canceled, cursor::text, cursor_po
 FROM tidegate.flow_step
 WHERE id = %(step)s;
 
--- name: unwanted — Which of these runs nobody wants anything of any more.
+-- name: unwanted — Which of these runs are closed or being canceled.
 SELECT id
 FROM tidegate.flow_run
 WHERE id = ANY(%(runs)s::bigint[]) AND state NOT IN ('running', 'paused');

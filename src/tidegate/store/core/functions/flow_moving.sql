@@ -18,7 +18,7 @@ BEGIN
 END
 $$;
 
--- Lock a run; null when somebody has deleted it, and with it every task that could be asked for.
+-- Lock a run; null if it was deleted, and with it all of its tasks.
 CREATE OR REPLACE FUNCTION tidegate.flow_lock_if_there(p_run bigint) RETURNS tidegate.flow_run
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -101,7 +101,7 @@ LANGUAGE sql AS $$
             'current', coalesce((p_task).epoch, 0)))
 $$;
 
--- The task that a worker is at work on: what it once held, it writes nothing for any more.
+-- The task of a claim; refused if the claim was lost.
 CREATE OR REPLACE FUNCTION tidegate.flow_at_work(
     p_owner text, p_step bigint, p_position bigint, p_epoch bigint
 ) RETURNS tidegate.flow_task
@@ -244,7 +244,7 @@ BEGIN
 END
 $$;
 
--- A run that is being given up ends when no worker holds anything of it.
+-- A run that is being canceled ends when none of its tasks is claimed.
 CREATE OR REPLACE FUNCTION tidegate.flow_settle_canceling(p_run bigint) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
@@ -310,7 +310,7 @@ BEGIN
 END
 $$;
 
--- A task of a run goes back to be done by another, or is given up with its run.
+-- A task of a run is returned to its queue, or canceled with its run.
 CREATE OR REPLACE FUNCTION tidegate.flow_let_go(p_run tidegate.flow_run, p_task tidegate.flow_task)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -330,7 +330,7 @@ BEGIN
 END
 $$;
 
--- A task has failed for good.
+-- A task has failed finally.
 CREATE OR REPLACE FUNCTION tidegate.flow_fail_task(
     p_run tidegate.flow_run, p_task tidegate.flow_task, p_error text
 ) RETURNS void

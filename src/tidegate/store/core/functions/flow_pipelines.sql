@@ -1,4 +1,4 @@
--- Runs of pipelines that tasks of flows have begun and wait for.
+-- Pipeline runs that tasks of flows have started and wait for.
 --
 -- Whoever holds a run of a flow may lock the run of a pipeline, never the other way round: to
 -- release a run of a pipeline nobody waits for a flow. It is told by NOTIFY, and looked for.
@@ -14,7 +14,7 @@ DECLARE
     v_is_open boolean;
     v_state text;
 BEGIN
-    -- Whoever closes it waits until the task is suspended, and is seen by whoever looks then.
+    -- Closing the run waits until the task is suspended, and is visible to later reads.
     PERFORM FROM tidegate.run WHERE id = p_pipeline_run AND state = 'open' FOR SHARE;
     v_is_open := FOUND;
     v_state := tidegate.flow_suspend(
@@ -52,7 +52,7 @@ BEGIN
         SELECT * FROM tidegate.flow_run
         WHERE id = ANY (v_runs) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        -- Asked again under the lock: what has moved meanwhile is somebody else's.
+        -- Checked again under the lock: another session may have moved it.
         FOR v_link IN
             SELECT * FROM tidegate.flow_pipeline_news WHERE flow_run_id = v_run.id
         LOOP
@@ -79,7 +79,7 @@ COMMENT ON FUNCTION tidegate.flow_sweep_pipelines IS
     'Wake tasks whose runs of pipelines are closed. Answers the open ones that no task waits for '
     'any more, which the caller has to cancel in the same transaction, and why.';
 
--- What was begun by tasks that wait for a run that is closed, or that are themselves over.
+-- Runs of tasks that wait for a closed run, or that are closed themselves.
 CREATE OR REPLACE VIEW tidegate.flow_pipeline_news AS
 SELECT
     link.step_id, link.position, link.pipeline, link.name, link.flow_run_id, link.pipeline_run_id,

@@ -1,6 +1,6 @@
 -- How far runs of flows are, for people.
 
--- A number of a state for who counts with doubles; what none of them can hold is as good as endless.
+-- A number of a state as a double; infinite if a double cannot hold it.
 CREATE OR REPLACE FUNCTION tidegate.flow_as_double(p_number numeric) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE

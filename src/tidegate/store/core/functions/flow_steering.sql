@@ -72,7 +72,7 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_signal IS
     'Give a step the one-shot input that it waits for; the same again is harmless.';
 
-CREATE OR REPLACE FUNCTION tidegate.flow_cancel(p_run bigint, p_reason text DEFAULT 'somebody asked for it')
+CREATE OR REPLACE FUNCTION tidegate.flow_cancel(p_run bigint, p_reason text DEFAULT 'requested by an operator')
 RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -108,7 +108,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_pause IS
-    'Begin nothing more of a run until it is resumed; what is at work is finished. The bounds of '
+    'Start no more tasks of a run until it is resumed; tasks in flight finish. The timeouts of '
     'waits stand still meanwhile.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_resume(p_run bigint) RETURNS text
@@ -160,7 +160,7 @@ BEGIN
         failed = 0, canceled = 0, cause = NULL, closed_at = NULL,
         generating = CASE WHEN generating = 'failed' THEN 'started' ELSE generating END
     WHERE run_id = p_run AND state IN ('failed', 'canceled');
-    -- Of a step whose last items were done by the call that failed the run, nobody comes back.
+    -- No task would complete a step whose last items ended in the call that failed the run.
     PERFORM tidegate.flow_settle_step(id) FROM tidegate.flow_step
     WHERE run_id = p_run AND state = 'running' AND generating = 'complete';
     PERFORM tidegate.flow_advance(p_run);
@@ -266,7 +266,7 @@ BEGIN
     SET value = p_value, version = v_run.changes + 1, writer = p_writer,
         written_at = clock_timestamp()
     WHERE run_id = p_run AND key = p_key;
-    IF v_task.losses > 0 AND v_state.is_monotonic THEN  -- it got on, so it does not only die
+    IF v_task.losses > 0 AND v_state.is_monotonic THEN  -- it makes progress, so its losses do not count
         UPDATE tidegate.flow_task SET losses = 0
         WHERE step_id = p_step AND position = p_position;
     END IF;
@@ -281,7 +281,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_set_state IS
-    'Write a key of a run''s state, and wake who waits for it; answers the value that it has. '
+    'Write a key of a run''s state, and wake the tasks that wait for it; returns its value. '
     'Without an owner only keys that are declared external.';
 
 COMMENT ON FUNCTION tidegate.flow_begin IS

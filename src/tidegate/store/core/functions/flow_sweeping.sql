@@ -13,7 +13,7 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- A worker has left this task: somebody else does it, unless too many have died with it.
+-- The worker of this task is gone: another executes it, unless too many have failed with it.
 CREATE OR REPLACE FUNCTION tidegate.flow_free_task(
     p_run tidegate.flow_run, p_task tidegate.flow_task, p_has_died boolean, p_most_losses integer
 ) RETURNS void
@@ -21,7 +21,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     IF p_has_died AND (p_task).losses >= p_most_losses THEN
         PERFORM tidegate.flow_fail_task(p_run, p_task, format(
-            'workers have died with it %s times, the last one was %s',
+            'workers have failed with it %s times, the last one was %s',
             (p_task).losses + 1, (p_task).owner));
         RETURN;
     END IF;
@@ -33,7 +33,7 @@ BEGIN
             THEN random() * least(60.0, 0.25 * 2 ^ losses) ELSE 0 END * interval '1 second'
         WHERE step_id = (p_task).step_id AND position = (p_task).position;
         UPDATE tidegate.flow_step
-        SET last_error = format('%s died with %s', (p_task).owner,
+        SET last_error = format('%s failed with %s', (p_task).owner,
             CASE WHEN (p_task).position < 0 THEN 'it' ELSE 'item ' || (p_task).position END)
             || CASE WHEN (p_task).losses > 0
                 THEN format(', which %s others have done', (p_task).losses) ELSE '' END
@@ -117,8 +117,8 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_sweep IS
-    'Free what dead workers have claimed, wake waits whose bound has passed, and end runs that '
-    'are being cancelled and that nobody works for any more.';
+    'Release the claims of failed workers, wake waits whose timeout has passed, and end runs that '
+    'are being canceled and have no claimed tasks.';
 
 -- It had fewer arguments.
 DROP FUNCTION IF EXISTS tidegate.flow_remove_closed(double precision, integer);

@@ -15,7 +15,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_tell_gate IS
-    'Say what a claimed task is about to wait for, for whoever looks: '
+    'Store what a claimed task is about to wait for, for inspection: '
     '[{"key", "target_key", "target"}, …].';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_pass_wait(
@@ -36,7 +36,7 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_pass_wait IS
     'A claimed task goes on behind the wait that it was suspended at.';
 
--- For as long as its run was paused, a task has not waited: nobody could do what it waits for.
+-- The time for which its run was paused does not count as waiting.
 CREATE OR REPLACE FUNCTION tidegate.flow_make_up_for_pause(p_run tidegate.flow_run) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -87,5 +87,5 @@ COMMENT ON VIEW tidegate.flow_waits IS
     'What waits for the state of a run: a row for each task and key. The value is what the key has '
     'now, the target what it has to reach where a declared gate says so, behind how much of it is '
     'missing, where both are numbers; is_target says that it is only what another key has to reach. '
-    'Then who wrote it last and when, since when the task has waited, and until when it may. '
+    'Then its last writer and time, since when the task has waited, and until when it may. '
     'Position -1 is a step itself, others are items of it.';

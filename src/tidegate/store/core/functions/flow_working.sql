@@ -1,4 +1,4 @@
--- Working on flows: for whoever holds the lease 'flow worker' under its name.
+-- Operations of flow workers, which hold a lease 'flow worker' under their name.
 
 CREATE OR REPLACE FUNCTION tidegate.flow_claim(
     p_owner text, p_queues text[], p_rooms integer[], p_most integer DEFAULT NULL
@@ -101,7 +101,7 @@ $$;
 
 COMMENT ON FUNCTION tidegate.flow_complete IS
     'Complete claimed tasks: [{"run", "step", "position", "epoch", "result"}, …]. Answers those '
-    'that are refused because somebody else has them; of these nothing is written.';
+    'that are refused because their claim was lost; for these nothing is written.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_fail(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint, p_error text,
@@ -197,7 +197,7 @@ BEGIN
     IF v_number > 0 THEN
         PERFORM tidegate.flow_notify(v_run);
     END IF;
-    IF v_number > 0 AND v_task.losses > 0 THEN  -- it got on, so it does not only die
+    IF v_number > 0 AND v_task.losses > 0 THEN  -- it makes progress, so its losses do not count
         UPDATE tidegate.flow_task SET losses = 0 WHERE step_id = p_step AND position = -1;
     END IF;
     RETURN QUERY SELECT v_step.spawned,
