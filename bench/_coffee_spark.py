@@ -2,7 +2,7 @@
 
 What a good data engineer would write today: declared schemas, the DataFrame API, one write per
 result. It knows that all data is there before it starts, keeps nothing that would survive a crash,
-and answers nobody in the meantime. What it computes twice otherwise, it caches: the payments of
+and gives no results in the meantime. It caches what it would compute twice: the payments of
 the two years, which three questions start from, and the small table that both halves of Q2 rank.
 """
 

@@ -2,7 +2,7 @@
 
 Four streaming queries over the file source, ten files per trigger, started together, each with a
 checkpoint, until everything that is there has been read (`availableNow`). Like Tidegate, it goes
-on after a crash where it was; unlike Tidegate, each query ends by itself, and nobody publishes
+on after a crash where it was; unlike Tidegate, each query ends by itself, and nothing publishes
 the results together.
 
 A streaming query cannot rank what it aggregates. So the aggregation of Q2, Q3 and Q4 streams in

@@ -2,7 +2,7 @@
 
     python -m bench._flows_dbos URL EXECUTOR      # a worker process
 
-As its documentation tells to fan out: a queue, from which every process takes, and a parent that
+As in its documentation of fan-out: a queue, from which every process takes, and a parent that
 asks for the result of each child. A step is cheaper than a workflow, and is not given to another
 process. A workflow is taken up again when a process of the same name comes back, or by Conductor.
 """
@@ -21,7 +21,7 @@ from bench._flows_side import READY, ProcessSupervisor, supervisor
 
 QUEUE, PARENTS = "children", "parents"
 POLL = 0.1
-"""Seconds between two looks at a queue; a tenth of what it does by itself."""
+"""Seconds between two polls of a queue; a tenth of the default."""
 
 
 @DBOS.workflow()
@@ -65,11 +65,11 @@ class Dbos:
         self._client = DBOSClient(system_database_url=_address(url))
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._client.destroy()
 
     def workers(self, number: int) -> AbstractContextManager[ProcessSupervisor]:
-        """Each with a name of its own, as it wants."""
+        """Each with its own name, as required."""
         command = ["-m", "bench._flows_dbos", self._url]
         return supervisor([[*command, f"executor-{it}"] for it in range(number)])
 
@@ -82,7 +82,7 @@ class Dbos:
         self._client.retrieve_workflow(parent).get_result()
 
     def first(self, parent: str) -> float:
-        """As the parent says."""
+        """From the result of the parent."""
         return cast("float", self._client.retrieve_workflow(parent).get_result())
 
     def done(self, parent: str) -> int:

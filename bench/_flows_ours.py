@@ -30,7 +30,7 @@ fan = Flow("fan")
 
 @fan.generator
 def spread(_context: Context, asked: Fan) -> Iterator[float]:
-    """An item is what its child is told: the seconds that it takes."""
+    """An item is the duration of its child in seconds."""
     for _ in range(asked.children):
         yield asked.seconds
 
@@ -57,7 +57,7 @@ class Ours:
         self._notifications = Notifications(self._database)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._notifications.close()
         self._database.close()
 
@@ -72,7 +72,7 @@ class Ours:
         return str(start_flow(self._database, fan, Fan(children, seconds)).id)
 
     def wait(self, parent: str) -> None:
-        """One waiter, told when the run is completed."""
+        """Wait for the completion of the run."""
         self._run(parent).wait(BOUND, self._notifications)
 
     def first(self, parent: str) -> float:

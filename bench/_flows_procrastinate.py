@@ -2,9 +2,9 @@
 
     python -m bench._flows_procrastinate URL      # a worker process
 
-As its documentation tells: asynchronous tasks, `batch_defer`, workers with concurrency and
+As in its documentation: asynchronous tasks, `batch_defer`, workers with concurrency and
 notifications. Nobody waits for jobs, so it is looked until none is left. The jobs of a worker
-that died are listed by `get_stalled_jobs`, and stay so until somebody asks for them.
+that ended are listed by `get_stalled_jobs`, and stay so until they are retried explicitly.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Procrastinate:
         self._connection = psycopg.connect(url, autocommit=True)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._connection.close()
         self._app.close()
 
@@ -78,7 +78,7 @@ class Procrastinate:
         wait_until(lambda: self.done(parent) == self._asked[parent], BOUND)
 
     def first(self, parent: str) -> float:
-        """As its events tell."""
+        """From its events."""
         return float(self._ask(
             "SELECT extract(epoch FROM min(event.at)) FROM procrastinate_events AS event"
             " JOIN procrastinate_jobs AS job ON job.id = event.job_id"
@@ -86,7 +86,7 @@ class Procrastinate:
         ))  # fmt: skip
 
     def done(self, parent: str) -> int:
-        """As its jobs tell."""
+        """From its jobs."""
         return int(self._ask(
             "SELECT count(*) FROM procrastinate_jobs"
             " WHERE queue_name = %s AND status = 'succeeded'", parent

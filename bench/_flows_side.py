@@ -1,4 +1,4 @@
-"""What the sides of the flows benchmark have in common: what is asked of them, and processes.
+"""Common parts of the sides of the flows benchmark: their interface, and processes.
 
 On each side one parent has many children, each of which is durable and retried for itself, and
 worker processes do them. All use databases of the same server.
@@ -19,7 +19,7 @@ from typing import Protocol
 START_BOUND = 60.0
 LOOK_EVERY = 0.05
 READY = "at work"
-"""What a worker process says when it is."""
+"""The line that a worker process prints when it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ProcessSupervisor:
         return max(_peak(it.pid) for it in self.processes)
 
     def kill_one(self) -> None:
-        """Without a word."""
+        """Kill the processes by SIGKILL."""
         self.processes[0].kill()
         self.processes[0].wait()
 
@@ -63,7 +63,7 @@ class Side(Protocol):
     """Whether worker processes share the children of a parent."""
 
     def workers(self, number: int) -> AbstractContextManager[ProcessSupervisor]:
-        """So many worker processes, at work."""
+        """Start worker processes."""
         ...
 
     def begin(self, children: int, seconds: float = 0.0) -> str:
@@ -83,7 +83,7 @@ class Side(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         ...
 
 
@@ -116,7 +116,7 @@ def _hired(
 
 
 def timed(children: int, work: Callable[[], object]) -> Rate:
-    """How quick this is."""
+    """Measure the rate."""
     started = perf_counter()
     work()
     return Rate(children, perf_counter() - started)
@@ -127,8 +127,8 @@ def wait_until(holds: Callable[[], bool], bound: float, log: Path | None = None)
     started = monotonic()
     while not holds():
         if monotonic() - started > bound:
-            said = log.read_text()[-2_000:] if log is not None else ""
-            raise TimeoutError(f"nothing came of it in {bound:g} s. {said}")
+            output = log.read_text()[-2_000:] if log is not None else ""
+            raise TimeoutError(f"not reached within {bound:g} s. {output}")
         sleep(LOOK_EVERY)
     return monotonic() - started
 

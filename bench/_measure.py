@@ -1,7 +1,7 @@
 """How every benchmark measures and prints: in turns with its peer, medians, ratios first.
 
 The machine is rarely alone. So each side runs several times, one after the other and in turns,
-and the ratio is taken between neighbours, which have seen the same weather.
+and the ratio is taken between neighbours, which had the same load.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from time import perf_counter
 
 ROUNDS = 7
 PEER_EFFORT = 5
-"""How many times more the peer does per round: it is so quick that less would measure noise."""
+"""How many times more the peer does per round: it is so fast that less would measure noise."""
 HEADER = ("", "ratio", "half of all rounds", "Tidegate", "peer", "")
 
 
@@ -34,7 +34,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came out: units per second of both sides, and ours divided by the peer's."""
+    """The result: units per second of both sides, and ours divided by the peer's."""
 
     title: str
     unit: str

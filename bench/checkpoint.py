@@ -1,14 +1,14 @@
-"""What cutting costs: the coffee pipeline with cuts and without, in turns, in one session.
+"""The cost of checkpoints: the coffee pipeline with and without them, in turns, in one session.
 
     python -m bench.checkpoint                       # 2 M transactions in 80 chunks of CSV
     python -m bench.checkpoint --transactions 200000
 
-Chunks arrive over some time, as fast as a run without cuts takes them. Throughput is measured from
-the first chunk to the results. A snapshot is a quiet checkpoint, which keeps states and publishes
-nothing; a cut shows all sinks. One that waits no longer than a second is unaligned after that.
+Chunks arrive as fast as a run without checkpoints processes them. Throughput is measured from the
+first chunk to the results. An unpublished checkpoint stores state only; a published one updates all
+sinks.
 
-What a cut pauses is a channel that has brought its barrier, until the last copy is there; one that
-is unaligned pauses the whole run, for as long as its transaction takes.
+An aligned checkpoint pauses a channel that has delivered its barrier until the last copy arrives;
+an unaligned one pauses the whole run for the length of its transaction.
 """
 
 from __future__ import annotations
@@ -44,24 +44,26 @@ SHARDS = 2
 CHUNKS = 40
 """Files of each of the two large sources."""
 EVERY = 5.0
-"""Seconds between two cuts."""
+"""Seconds between two checkpoints."""
 PATIENCE = 1.0
-"""Seconds that a cut waits for barriers, where it does not wait for all."""
-WAYS = {
-    "a cut": Checkpoints(every=EVERY, retained=99),
-    "a snapshot": Checkpoints(every=EVERY, publish=600.0, retained=99),
-    "a cut, unaligned after 1 s": Checkpoints(every=EVERY, unaligned_after=PATIENCE, retained=99),
-    "an unaligned one": Checkpoints(every=EVERY, unaligned_after=0.0, retained=99),
+"""Seconds after which a checkpoint becomes unaligned."""
+CONFIGURATIONS = {
+    "published checkpoint": Checkpoints(every=EVERY, retained=99),
+    "unpublished checkpoint": Checkpoints(every=EVERY, publish=600.0, retained=99),
+    "checkpoint, unaligned after 1 s": Checkpoints(
+        every=EVERY, unaligned_after=PATIENCE, retained=99
+    ),
+    "unaligned checkpoint": Checkpoints(every=EVERY, unaligned_after=0.0, retained=99),
 }
-"""How runs are cut whose throughput is compared with that of one that is not."""
+"""Configurations whose throughput is compared with a run without checkpoints."""
 LARGE, SMALL = 10, 1
-"""How many times the state, where costs are compared by its size."""
+"""Multiples of the state, for costs by its size."""
 BOUND = 600.0
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command line asks for."""
+class Options:
+    """The command-line options."""
 
     transactions: int
     rounds: int
@@ -70,9 +72,9 @@ class Asked:
 class Bench:
     """Runs of the coffee pipeline, one after the other."""
 
-    def __init__(self, server: RunService, place: Deployment) -> None:
+    def __init__(self, server: RunService, deployment: Deployment) -> None:
         self._server = server
-        self._place = place
+        self._deployment = deployment
         self._numbers = count(1)
         self._further = count(1)
 
@@ -85,13 +87,13 @@ class Bench:
     def whole(
         self, folder: Path, checkpoints: Checkpoints | None, seconds: float
     ) -> tuple[float, str]:
-        """Deliver everything, spread over some time, and wait for the results: how long it took."""
+        """Deliver all chunks over some time and wait for the results; returns the seconds."""
         run, started = self.begin(checkpoints), monotonic()
         files = [*_files(folder)]
         with ThreadPoolExecutor(CORES) as pool:
             waiting = []
-            for place, (source, number, file) in enumerate(files):
-                sleep(max(0.0, started + seconds * place / len(files) - monotonic()))
+            for deployment, (source, number, file) in enumerate(files):
+                sleep(max(0.0, started + seconds * deployment / len(files) - monotonic()))
                 waiting.append(pool.submit(self._server.deliver, run, source, number, str(file)))
             for each in waiting:
                 each.result()
@@ -100,30 +102,30 @@ class Bench:
         return monotonic() - started, run
 
     def deliver(self, run: str, folder: Path, times: int, at: int = 0) -> None:
-        """All files, again and again, as further chunks."""
+        """Deliver all files repeatedly, as further chunks."""
         for turn in range(times):
             for source, number, file in _files(folder):
                 behind = at + turn * sum(1 for it in _files(folder) if it[0] == source)
                 self._server.deliver(run, source, behind + number, str(file))
 
-    def settled(self, run: str) -> None:
-        """Wait until everything that was delivered is part of the state."""
+    def wait_processed(self, run: str) -> None:
+        """Wait until all delivered chunks are part of the state."""
         self.checkpoint(run, unpublished=True)
 
-    def with_a_little_more(self, run: str, folder: Path) -> float:
-        """Take a snapshot of one more chunk of each source, however much there is already."""
+    def add_and_checkpoint(self, run: str, folder: Path) -> float:
+        """Deliver one more chunk of each source and take an unpublished checkpoint."""
         self.deliver(run, folder, 1, at=next(self._further) * 1000)
         return self.checkpoint(run, unpublished=True)
 
     def unaligned(self, run: str) -> tuple[float, float]:
-        """Take one that waits for nobody: seconds until it is there, and of them the run paused."""
+        """Take an unaligned checkpoint: seconds until it is committed, and of the run's pause."""
         started = monotonic()
-        known, database = self._server.known(run), self._place.database
+        known, database = self._server.known(run), self._deployment.database
         trigger = partial(
             checkpoint_store.trigger, run=known, id=CheckpointId.new(), alignment_timeout=BOUND
         )
         number = database.transact(trigger)
-        assert number is not None, "nobody else cuts this run"
+        assert number is not None, "no other checkpoint is under way"
         paused = monotonic()
         database.transact(lambda c: unaligned.unalign(c, known, number))
         paused = monotonic() - paused
@@ -131,32 +133,32 @@ class Bench:
         return monotonic() - started, paused
 
     def checkpoint(self, run: str, *, unpublished: bool) -> float:
-        """Take one; how long it took."""
+        """Take a checkpoint; returns the seconds."""
         started = monotonic()
         known = self._server.known(run)
-        database = self._place.database
+        database = self._deployment.database
         number = database.transact(
             lambda c: checkpoint_store.trigger(
                 c, known, CheckpointId.new(), unpublished=unpublished
             )
         )
-        assert number is not None, "nobody else cuts this run"
+        assert number is not None, "no other checkpoint is under way"
         self._await(run, number)
         return monotonic() - started
 
-    def restored(self, run: str) -> float:
-        """Go back to the last cut, until the run is cut again from there."""
+    def restore(self, run: str) -> float:
+        """Restore the last checkpoint and take another; returns the seconds."""
         started = monotonic()
         self._server.restore(run)
         self.checkpoint(run, unpublished=True)
         return monotonic() - started
 
     def checkpoints_of(self, run: str) -> list[Checkpoint]:
-        """The cuts of a run."""
+        """The committed checkpoints of a run."""
         every = self._server.checkpoints.all(run)
         return [it for it in every if it.state is CheckpointState.COMMITTED]
 
-    def give_up(self, run: str) -> None:
+    def cancel(self, run: str) -> None:
         """Cancel a run."""
         self._server.cancel(run)
 
@@ -167,55 +169,60 @@ class Bench:
 
 def main() -> None:
     """Measure and print."""
-    asked = _asked()
+    options = _asked()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="tidegate-bench-")))
         session = open_session(f"local[{CORES}]", settings={"spark.driver.memory": "4g"})
         stack.callback(session.stop)
-        place = stack.enter_context(open_deployment(folder / "deployment"))
-        service = stack.enter_context(serve(place, pipeline, session, SHARDS))
-        bench = Bench(service.server, place)
-        data = _generated(folder / "data", asked.transactions, CHUNKS)
-        _throughput(asked, bench, data)
-        little = _generated(folder / "small", asked.transactions // 40, 2)
-        _snapshots(asked, bench, little)
-        _pauses(asked, bench, little)
+        deployment = stack.enter_context(open_deployment(folder / "deployment"))
+        service = stack.enter_context(serve(deployment, pipeline, session, SHARDS))
+        bench = Bench(service.server, deployment)
+        data = _generated(folder / "data", options.transactions, CHUNKS)
+        _throughput(options, bench, data)
+        little = _generated(folder / "small", options.transactions // 40, 2)
+        _snapshots(options, bench, little)
+        _pauses(options, bench, little)
 
 
-def _throughput(asked: Asked, bench: Bench, data: Path) -> None:
-    _say("warming up")
+def _throughput(options: Options, bench: Bench, data: Path) -> None:
+    _print("warming up")
     bench.whole(data, None, 0.0)
     seconds, _ = bench.whole(data, None, 0.0)
     without: list[float] = []
-    with_checkpoints: dict[str, list[float]] = {way: [] for way in WAYS}
-    taken: dict[str, list[Checkpoint]] = {way: [] for way in WAYS}
-    for number in range(asked.rounds):
+    with_checkpoints: dict[str, list[float]] = {
+        configuration: [] for configuration in CONFIGURATIONS
+    }
+    taken: dict[str, list[Checkpoint]] = {configuration: [] for configuration in CONFIGURATIONS}
+    for number in range(options.rounds):
         without.append(bench.whole(data, None, seconds)[0])
-        for way, checkpoints in WAYS.items():
-            its, run = bench.whole(data, checkpoints, seconds)
-            with_checkpoints[way].append(its)
-            taken[way] += bench.checkpoints_of(run)
-        every = ", ".join(f"{took[-1]:.1f} s with {way}" for way, took in with_checkpoints.items())
-        _say(f"round {number + 1}: {without[-1]:.1f} s without cuts, {every}")
-    for way, took in with_checkpoints.items():
-        title = f"throughput, {way} every {EVERY:g} s"
-        _ratio(title, without, took, "without cuts", "≥ 0.9")
-        _say(f"    {_described(taken[way], sum(took))}")
+        for configuration, checkpoints in CONFIGURATIONS.items():
+            duration, run = bench.whole(data, checkpoints, seconds)
+            with_checkpoints[configuration].append(duration)
+            taken[configuration] += bench.checkpoints_of(run)
+        every = ", ".join(
+            f"{took[-1]:.1f} s with {configuration}"
+            for configuration, took in with_checkpoints.items()
+        )
+        _print(f"round {number + 1}: {without[-1]:.1f} s without checkpoints, {every}")
+    for configuration, took in with_checkpoints.items():
+        title = f"throughput, {configuration} every {EVERY:g} s"
+        _ratio(title, without, took, "without checkpoints", "≥ 0.9")
+        _print(f"    {_described(taken[configuration], sum(took))}")
 
 
 def _described(taken: Sequence[Checkpoint], seconds: float) -> str:
     if not taken:
-        return "none was there before the end"
+        return "none was committed before the end"
     durations, waits = [it.seconds for it in taken], [it.waited for it in taken]
     return (
-        f"{len(taken)} in {seconds:.0f} s, {sum(it.is_published for it in taken)} of them shown;"
+        f"{len(taken)} in {seconds:.0f} s, {sum(it.is_published for it in taken)} published;"
         f" {median(durations):.2f} s each (median), {max(durations):.2f} s at most;"
         f" a channel was paused {median(waits):.2f} s, {max(waits):.2f} s at most"
     )
 
 
-def _snapshots(asked: Asked, bench: Bench, data: Path) -> None:
-    """On a small and on a large state, to which nothing is added meanwhile, or a little."""
+def _snapshots(options: Options, bench: Bench, data: Path) -> None:
+    """On small and large state, with nothing or a little added."""
     nothing: dict[int, list[float]] = {}
     little: dict[int, list[float]] = {}
     shows: dict[int, list[float]] = {}
@@ -223,42 +230,44 @@ def _snapshots(asked: Asked, bench: Bench, data: Path) -> None:
     for times in (SMALL, LARGE):
         run = bench.begin(Checkpoints(retained=3))
         bench.deliver(run, data, times)
-        bench.settled(run)
-        nothing[times] = [bench.checkpoint(run, unpublished=True) for _ in range(asked.rounds * 3)]
-        little[times] = [bench.with_a_little_more(run, data) for _ in range(asked.rounds)]
-        bench.checkpoint(run, unpublished=False)  # the first that is shown computes everything
-        shows[times] = [bench.checkpoint(run, unpublished=False) for _ in range(asked.rounds)]
-        restores[times] = [bench.restored(run) for _ in range(asked.rounds)]
-        bench.give_up(run)
+        bench.wait_processed(run)
+        nothing[times] = [
+            bench.checkpoint(run, unpublished=True) for _ in range(options.rounds * 3)
+        ]
+        little[times] = [bench.add_and_checkpoint(run, data) for _ in range(options.rounds)]
+        bench.checkpoint(run, unpublished=False)  # the first published one computes everything
+        shows[times] = [bench.checkpoint(run, unpublished=False) for _ in range(options.rounds)]
+        restores[times] = [bench.restore(run) for _ in range(options.rounds)]
+        bench.cancel(run)
     for title, costs in {
-        "snapshot, nothing added": nothing,
-        "snapshot, a little added": little,
-        "unchanged cut": shows,
+        "unpublished, nothing added": nothing,
+        "unpublished, a little added": little,
+        "published, nothing changed": shows,
         "restore": restores,
     }.items():
         _ratio(f"{title}, ten times the state", costs[LARGE], costs[SMALL], "once the state", "")
 
 
-def _pauses(asked: Asked, bench: Bench, data: Path) -> None:
-    """Ones that wait for nobody, while as much is on its way as there is."""
+def _pauses(options: Options, bench: Bench, data: Path) -> None:
+    """Unaligned checkpoints with all chunks in flight."""
     run = bench.begin(Checkpoints(retained=3))
     bench.deliver(run, data, LARGE)
-    every = [bench.unaligned(run) for _ in range(asked.rounds * 3)]
+    every = [bench.unaligned(run) for _ in range(options.rounds * 3)]
     took, paused = [seconds for seconds, _ in every], [1000 * pause for _, pause in every]
-    _say(f"unaligned, all chunks on their way: {median(took):.3f} s each (median), of which the run"
+    _print(f"unaligned, all chunks in flight: {median(took):.3f} s each (median), of which the run"
          f" is paused {median(paused):.1f} ms, {max(paused):.1f} ms at most")  # fmt: skip
-    bench.give_up(run)
+    bench.cancel(run)
 
 
 def _ratio(title: str, ours: Sequence[float], peers: Sequence[float], peer: str, goal: str) -> None:
     ratio = median(ours) / median(peers)
     aim = f"goal {goal}; " if goal else ""
-    _say(f"{title:<44} {ratio:5.2f} × {peer:<16} ({aim}{median(ours):.2f} s and"
+    _print(f"{title:<44} {ratio:5.2f} × {peer:<16} ({aim}{median(ours):.2f} s and"
          f" {median(peers):.2f} s)")  # fmt: skip
 
 
 def _generated(folder: Path, transactions: int, files: int) -> Path:
-    _say(f"generating {transactions:,} transactions")
+    _print(f"generating {transactions:,} transactions")
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:
         elsewhere.submit(write, folder, Size(transactions, files=files), 1).result()
     return folder
@@ -274,15 +283,15 @@ def _files(folder: Path) -> Iterator[tuple[str, int, Path]]:
     return iter(sorted(every, key=lambda it: (it[1], it[0])))
 
 
-def _say(what: str) -> None:
+def _print(what: str) -> None:
     print(what, flush=True)
 
 
-def _asked() -> Asked:
+def _asked() -> Options:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--transactions", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    return Asked(**vars(parser.parse_args(sys.argv[1:])))
+    return Options(**vars(parser.parse_args(sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a cutover costs: filling, following, writers that are logged, and how stale readers are.
+"""The cost of a cutover: backfill, change consumption, logged writes, and staleness.
 
     python -m bench.cutover                    # 200,000 rows
     python -m bench.cutover --rows 20000
@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         offset = source.start_log()
         _fill(database, source, indexes, given.rows)
         _writers(database, given.rows)
-        follower = ChangeApplier(source, indexes, "v1", offset)
-        _follow(database, follower, given.rows)
-        _staleness(database, indexes, follower, given.rows)
+        consumer = ChangeApplier(source, indexes, "v1", offset)
+        _consume(database, consumer, given.rows)
+        _staleness(database, indexes, consumer, given.rows)
 
 
 def _fill(database: Database, source: TableSource, indexes: Indexes, rows: int) -> None:
@@ -90,11 +90,11 @@ def _make(source: TableSource, indexes: Indexes, index: str) -> None:
     source.register(indexes.identity(index))
 
 
-def _follow(database: Database, follower: ChangeApplier, rows: int) -> None:
-    follower.catch_up()
+def _consume(database: Database, consumer: ChangeApplier, rows: int) -> None:
+    consumer.catch_up()
     changed = min(rows, 50_000)
     _run(database, f"UPDATE public.articles SET price = price + 1 WHERE id <= {changed}")
-    ours = _timed(follower.catch_up)
+    ours = _timed(consumer.catch_up)
     _run(database, FLOOR.format(number=2))
     floor = _timed(lambda: _run(database, f"{COPY.format(number=2)} WHERE id <= {changed}"))
     _print("following changes", changed / ours, changed / floor, "changes", "INSERT … SELECT")
@@ -117,17 +117,17 @@ def _writers(database: Database, rows: int) -> None:
     _print("writing to a table that is logged", logged, unlogged, "updates", "one that is not")
 
 
-def _staleness(database: Database, indexes: Indexes, follower: ChangeApplier, rows: int) -> None:
+def _staleness(database: Database, indexes: Indexes, consumer: ChangeApplier, rows: int) -> None:
     indexes.switch("v1", SwitchRecord("the benchmark"), database.transact)
     with (
-        _following(follower),
+        _consuming(consumer),
         _writing(database.url, rows) as written,
     ):
         delays = _probe(database.url)
     print(
-        f"a change can be found after {median(delays) * 1000:.0f} ms (median),"
+        f"a change is visible after {median(delays) * 1000:.0f} ms (median),"
         f" {quantiles(delays, n=20)[-1] * 1000:.0f} ms (19 of 20), {max(delays) * 1000:.0f} ms at"
-        f" most, beside {len(written):,} changes of two others; a follower looks every"
+        f" most, beside {len(written):,} changes of two others; the consumer polls every"
         f" {IDLE * 1000:.0f} ms"
     )
 
@@ -147,8 +147,8 @@ def _probe(url: str) -> list[float]:
 
 
 @contextmanager
-def _following(follower: ChangeApplier) -> Iterator[None]:
-    with _thread(follower.catch_up, IDLE):
+def _consuming(consumer: ChangeApplier) -> Iterator[None]:
+    with _thread(consumer.catch_up, IDLE):
         yield
 
 
@@ -167,7 +167,7 @@ def _writing(url: str, rows: int) -> Iterator[list[int]]:
 
 @contextmanager
 def _thread(work: Callable[[], object], pause: float) -> Iterator[None]:
-    """Do something again and again until the block is left."""
+    """Repeat a function until the end of the block."""
     stopped = Event()
 
     def loop() -> None:

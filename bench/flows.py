@@ -1,14 +1,14 @@
-"""Durable flows next to DBOS and Procrastinate, on the same PostgreSQL in the same run.
+"""Durable flows compared with DBOS and Procrastinate, on the same PostgreSQL in the same run.
 
-    pip install tidegate[bench]                   # the peers; without them only the floor is there
+    pip install tidegate[bench]                   # the peers; else only the floor
     python -m bench.flows                         # 100,000 children; the peers have fewer
     python -m bench.flows --quick
 
-One parent has many children, which do nothing; each is durable and retried for itself. A rate is
-children per second, from the parent's beginning until it, or whoever waits, knows that all are
-done. All sides have the same number of worker processes and databases of one embedded server with
-its default settings. The floor is what PostgreSQL itself does with rows. Look at the ratios: other
-programs on the machine slow all sides.
+One parent has many children that do nothing; each is durable and retried separately. A rate is
+children per second, from the parent's start until the waiting caller has all results. All
+sides have the same number of worker processes and databases of one embedded server with its default
+settings. The floor is PostgreSQL's own rate. Compare the ratios: other programs on the machine slow
+all sides.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ BOUND = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line asks for."""
+class Options:
+    """The command-line options."""
 
     children: int
     few: int
@@ -62,39 +62,39 @@ class Figures:
 
     rate: Rate
     first: float
-    """Seconds from the parent's beginning to the beginning of its first child."""
+    """Seconds from the start of the parent to the start of its first child."""
     peak: float
     """Megabytes of a worker."""
 
 
 def main() -> None:
-    """Measure what was asked for and print it."""
-    asked = _asked()
+    """Measure and print."""
+    options = _asked()
     with TemporaryDirectory() as folder, EmbeddedPostgres(Path(folder, "postgres")) as server:
         with ExitStack() as left:
-            places = Places(server.url, Path(folder), asked, left)
-            _say(f"{asked.workers} worker processes each; load of the machine {_load()}")
-            ratios = [_round(places, asked) for _ in range(asked.rounds)]
+            places = Places(server.url, Path(folder), options, left)
+            _print(f"{options.workers} worker processes each; load of the machine {_load()}")
+            ratios = [_round(places, options) for _ in range(options.rounds)]
             _say_goal([it for it in ratios if it is not None])
-            _compare_memory(places.ours, asked)
-            if asked.killing:
-                _compare_killing(places, asked)
+            _compare_memory(places.ours, options)
+            if options.killing:
+                _compare_killing(places, options)
         server.close()
         server.wait_stopped()
 
 
 class Places:
-    """The sides, each with a database of its own."""
+    """The sides, each with its own database."""
 
-    def __init__(self, url: str, folder: Path, asked: Asked, left: ExitStack) -> None:
+    def __init__(self, url: str, folder: Path, options: Options, left: ExitStack) -> None:
         self._url = url
-        self.ours = Ours(self._database("ours"), folder, asked.lease)
+        self.ours = Ours(self._database("ours"), folder, options.lease)
         left.enter_context(closing(self.ours))
         self.floor = self._database("floor")
         self.peers: list[Side] = []
         for name in PEERS:
             if find_spec(name) is None:
-                _say(f"{name} is not installed, and left out: pip install tidegate[bench]")
+                _print(f"{name} is not installed, and left out: pip install tidegate[bench]")
             else:
                 found = _opened(name, self._database(name))
                 self.peers += [left.enter_context(closing(side)) for side in found]
@@ -123,31 +123,31 @@ def _opened(peer: str, url: str) -> list[Side]:
 # --- rates -----------------------------------------------------------------------------------
 
 
-def _round(places: Places, asked: Asked) -> float | None:
+def _round(places: Places, options: Options) -> float | None:
     """Every side, ours twice: the slower of its rates, divided by that of the fastest peer."""
     batched, alone = (
-        floor(places.floor, asked.children // by, at) for by, at in ((1, 100), (20, 1))
+        floor(places.floor, options.children // by, at) for by, at in ((1, 100), (20, 1))
     )
-    _say(f"PostgreSQL itself, batches of 100   {batched}")
-    _say(f"PostgreSQL itself, one by one       {alone}")
-    ours = _measured(places.ours, asked.children, asked.workers)
+    _print(f"PostgreSQL itself, batches of 100   {batched}")
+    _print(f"PostgreSQL itself, one by one       {alone}")
+    ours = _measured(places.ours, options.children, options.workers)
     _say_figures(places.ours, ours)
-    _say(f"    {ours.rate.each_second / batched.each_second:.2f} × the floor in batches,"
+    _print(f"    {ours.rate.each_second / batched.each_second:.2f} × the floor in batches,"
          f" {ours.rate.each_second / alone.each_second:.1f} × one by one")  # fmt: skip
-    peers = [_peer(side, asked, ours) for side in places.peers]
+    peers = [_peer(side, options, ours) for side in places.peers]
     if not peers:
         return None
-    again = _measured(places.ours, asked.children, asked.workers)
+    again = _measured(places.ours, options.children, options.workers)
     _say_figures(places.ours, again)
     return min(ours.rate.each_second, again.rate.each_second) / max(peers)
 
 
-def _peer(side: Side, asked: Asked, ours: Figures) -> float:
-    """Children per second of a peer, in its quickest form."""
-    found = _measured(side, asked.peer_children, asked.workers)
+def _peer(side: Side, options: Options, ours: Figures) -> float:
+    """Children per second of a peer, in its fastest form."""
+    found = _measured(side, options.peer_children, options.workers)
     _say_figures(side, found)
     times = ours.rate.each_second / found.rate.each_second
-    _say(f"    Tidegate has {times:.1f} × as many children per second (goal ≥ {GOAL})")
+    _print(f"    Tidegate has {times:.1f} × as many children per second (goal ≥ {GOAL})")
     return found.rate.each_second
 
 
@@ -167,24 +167,24 @@ def _first(side: Side) -> float:
 
 
 def _say_figures(side: Side, found: Figures) -> None:
-    _say(f"{side.name:<35} {found.rate}; first child after {1000 * found.first:,.0f} ms;"
+    _print(f"{side.name:<35} {found.rate}; first child after {1000 * found.first:,.0f} ms;"
          f" a worker has {found.peak:,.0f} MB")  # fmt: skip
 
 
 def _say_goal(ratios: Sequence[float]) -> None:
     if ratios:
-        _say(f"Tidegate against the faster peer: {median(ratios):.1f} × (goal ≥ {GOAL}), from"
+        _print(f"Tidegate against the faster peer: {median(ratios):.1f} × (goal ≥ {GOAL}), from"
              f" {min(ratios):.1f} to {max(ratios):.1f} in {len(ratios)} rounds")  # fmt: skip
 
 
 # --- memory ----------------------------------------------------------------------------------
 
 
-def _compare_memory(ours: Ours, asked: Asked) -> None:
+def _compare_memory(ours: Ours, options: Options) -> None:
     """Of fresh processes: a peak is never forgotten."""
-    few, many = (_peak(ours, it, asked.workers) for it in (asked.few, asked.children))
-    _say(f"memory of a worker: {few:,.1f} MB with {asked.few:,} children, {many:,.1f} MB with"
-         f" {asked.children:,}: {many / few:.2f} × (goal: flat)")  # fmt: skip
+    few, many = (_peak(ours, it, options.workers) for it in (options.few, options.children))
+    _print(f"memory of a worker: {few:,.1f} MB with {options.few:,} children, {many:,.1f} MB with"
+         f" {options.children:,}: {many / few:.2f} × (goal: flat)")  # fmt: skip
 
 
 def _peak(ours: Ours, children: int, workers: int) -> float:
@@ -196,22 +196,22 @@ def _peak(ours: Ours, children: int, workers: int) -> float:
 # --- a worker is killed ----------------------------------------------------------------------
 
 
-def _compare_killing(places: Places, asked: Asked) -> None:
-    bound = asked.lease * (1 + 1 / SWEEPS_PER_LEASE)
-    _say(f"a worker is killed with children in hand; the bound is {bound:.0f} s: a lease of"
-         f" {asked.lease:g} s, and the time between two sweeps")  # fmt: skip
+def _compare_killing(places: Places, options: Options) -> None:
+    bound = options.lease * (1 + 1 / SWEEPS_PER_LEASE)
+    _print(f"a worker is killed with children in hand; the bound is {bound:.0f} s: a lease of"
+         f" {options.lease:g} s, and the time between two sweeps")  # fmt: skip
     for side in (it for it in places.sides if it.spreads):
-        with _killed(side, asked) as parent:
+        with _killed(side, options) as parent:
             seconds, stuck = _after(side, parent, 2 * bound)
-        told = f"all are done after {seconds:.1f} s" if not stuck else (
+        message = f"all are done after {seconds:.1f} s" if not stuck else (
             f"{stuck} are not done, and nothing has moved for {2 * bound:.0f} s")  # fmt: skip
-        _say(f"{side.name:<35} {told}")
+        _print(f"{side.name:<35} {message}")
 
 
 @contextmanager
-def _killed(side: Side, asked: Asked) -> Iterator[str]:
+def _killed(side: Side, options: Options) -> Iterator[str]:
     """A parent, one of whose workers was just killed; the others go on."""
-    with side.workers(max(2, asked.workers)) as supervisor:
+    with side.workers(max(2, options.workers)) as supervisor:
         fan_out(side, WARM_UP)
         parent = side.begin(KILLED_OF, KILLED_SECONDS)
         wait_until(lambda: side.done(parent) >= KILLED_AT, BOUND)
@@ -234,11 +234,11 @@ def _load() -> str:
     return ", ".join(f"{it:.1f}" for it in os.getloadavg())
 
 
-def _say(what: str) -> None:
+def _print(what: str) -> None:
     print(what, flush=True)
 
 
-def _asked() -> Asked:
+def _asked() -> Options:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--children", type=int, default=100_000)
     parser.add_argument("--few", type=int, default=10_000, help="to compare memory with")
@@ -251,7 +251,7 @@ def _asked() -> Asked:
     given = vars(parser.parse_args(sys.argv[1:]))
     if given.pop("quick"):
         given |= {"children": 10_000, "few": 1_000, "peer_children": 500, "rounds": 1}
-    return Asked(**given)
+    return Options(**given)
 
 
 if __name__ == "__main__":

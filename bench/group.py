@@ -39,7 +39,7 @@ SIZES = (2, 4, 8)
 WARM_UP = 50
 SPARK_ROUNDS = 3
 SILENCE = 2.0
-"""Seconds after which the coordinator gives up a frozen member here; 10 by default."""
+"""Seconds after which the coordinator removes a frozen member here; 10 by default."""
 FORMS = {
     "rendezvous": Require.NOTHING,
     "delivery fence": INBOUND,
@@ -61,7 +61,7 @@ class Figures:
 
     @property
     def late(self) -> float:
-        """Ninety-nine of a hundred calls take less."""
+        """The 99th percentile."""
         return sorted(self.calls)[int(len(self.calls) * 0.99)]
 
     def __str__(self) -> str:
@@ -69,8 +69,8 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where members meet."""
+class GroupAddress:
+    """Address and secret of a group."""
 
     address: str
     secret: bytes
@@ -87,8 +87,8 @@ def main() -> None:
         if asked.spark:
             _compare_spark(size, _ours(size, asked.rounds, Require.NOTHING))
     for name, stop in (("killed", signal.SIGKILL), ("frozen", signal.SIGSTOP)):
-        taken, what = _named_after(stop)
-        _say(f"a member is {name} in a round: named to the others as {what} after {taken:.2f} s")
+        seconds, what = _seconds_until_named(stop)
+        _say(f"a member is {name} in a round: named to the others as {what} after {seconds:.2f} s")
 
 
 def _compare(form: str, ours: Figures, size: int, peer: Figures) -> None:
@@ -118,8 +118,8 @@ def _peer(size: int, rounds: int) -> Figures:
     return _measured([(_meet_peer, (barrier, rounds))] * size)
 
 
-def _meet_peer(barrier: Barrier, rounds: int, told: SimpleQueue[list[float]]) -> None:
-    told.put(_timed(lambda: barrier.wait(60), rounds))
+def _meet_peer(barrier: Barrier, rounds: int, results: SimpleQueue[list[float]]) -> None:
+    results.put(_timed(lambda: barrier.wait(60), rounds))
 
 
 def _spark(size: int) -> Figures:
@@ -142,87 +142,91 @@ def _meet_in_spark(batches: Iterator[Any]) -> Iterator[Any]:
     list(batches)
     context = BarrierTaskContext.get()
     context.barrier()
-    taken = _timed(context.barrier, SPARK_ROUNDS, warm_up=0)
-    yield pa.RecordBatch.from_pydict({"seconds": taken})
+    seconds = _timed(context.barrier, SPARK_ROUNDS, warm_up=0)
+    yield pa.RecordBatch.from_pydict({"seconds": seconds})
 
 
 # --- ours ------------------------------------------------------------------------------------
 
 
 def _ours(size: int, rounds: int, require: Require) -> Figures:
-    with _coordinated() as place:
+    with _coordinated() as group_address:
         names = [f"member {number}" for number in range(size)]
-        return _measured([(_meet, (place, name, names, require, rounds)) for name in names])
+        return _measured([(_meet, (group_address, name, names, require, rounds)) for name in names])
 
 
 def _meet(
-    place: Place,
+    group_address: GroupAddress,
     name: str,
     names: Sequence[str],
     require: Require,
     rounds: int,
-    told: SimpleQueue[list[float]],
+    results: SimpleQueue[list[float]],
 ) -> None:
-    with Group.join(name, address=place.address, secret=place.secret) as group:
+    with Group.join(name, address=group_address.address, secret=group_address.secret) as group:
         group.wait_for(names)
-        taken = _timed(lambda: group.barrier("it", require=require).raise_for_status(), rounds)
-        told.put(taken)
+        seconds = _timed(lambda: group.barrier("it", require=require).raise_for_status(), rounds)
+        results.put(seconds)
         group.rendezvous("the end")
 
 
 class _coordinated:  # noqa: N801  reads as a word in a with statement
-    """A coordinator in a process of its own."""
+    """A coordinator in a separate process."""
 
     def __init__(self, silence: float = 10.0) -> None:
-        self._told: SimpleQueue[Place] = PROCESSES.SimpleQueue()
-        self._process = PROCESSES.Process(target=_coordinate, args=(self._told, silence))
+        self._addresses: SimpleQueue[GroupAddress] = PROCESSES.SimpleQueue()
+        self._process = PROCESSES.Process(target=_coordinate, args=(self._addresses, silence))
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> GroupAddress:
         self._process.start()
-        return self._told.get()
+        return self._addresses.get()
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.join()
 
 
-def _coordinate(told: SimpleQueue[Place], silence: float) -> None:
+def _coordinate(results: SimpleQueue[GroupAddress], silence: float) -> None:
     secret = new_secret()
-    with Coordinator("tcp://127.0.0.1:0", secret=secret, heartbeat=0.2, silence=silence) as it:
-        told.put(Place(it.address, secret))
+    with Coordinator(
+        "tcp://127.0.0.1:0", secret=secret, heartbeat=0.2, silence=silence
+    ) as coordinator:
+        results.put(GroupAddress(coordinator.address, secret))
         while True:
             sleep(60)
 
 
-def _named_after(stop: signal.Signals) -> tuple[float, Failure]:
-    """Seconds from the signal to a verdict, and why."""
-    told: SimpleQueue[float] = PROCESSES.SimpleQueue()
-    with _coordinated(SILENCE) as place:
-        idle = PROCESSES.Process(target=_join_and_idle, args=(place, told))
+def _seconds_until_named(stop: signal.Signals) -> tuple[float, Failure]:
+    """Seconds from the signal to the completion, and the failure."""
+    results: SimpleQueue[float] = PROCESSES.SimpleQueue()
+    with _coordinated(SILENCE) as group_address:
+        idle = PROCESSES.Process(target=_join_and_idle, args=(group_address, results))
         idle.start()
-        told.get()
-        with Group.join("waiting", address=place.address, secret=place.secret) as group:
+        results.get()
+        with Group.join(
+            "waiting", address=group_address.address, secret=group_address.secret
+        ) as group:
             group.wait_for(["idle"])
-            hit = PROCESSES.Process(target=_hit, args=(idle.pid, stop, told))
-            hit.start()
+            signaller = PROCESSES.Process(target=_signal, args=(idle.pid, stop, results))
+            signaller.start()
             completion = group.rendezvous("it")
             named_at = monotonic()
-        taken = named_at - told.get()
-        hit.join()
+        seconds = named_at - results.get()
+        signaller.join()
         idle.kill()
         idle.join()
-    return taken, completion.rendezvous.failure
+    return seconds, completion.rendezvous.failure
 
 
-def _join_and_idle(place: Place, told: SimpleQueue[float]) -> None:
-    with Group.join("idle", address=place.address, secret=place.secret):
-        told.put(0.0)
+def _join_and_idle(group_address: GroupAddress, results: SimpleQueue[float]) -> None:
+    with Group.join("idle", address=group_address.address, secret=group_address.secret):
+        results.put(0.0)
         sleep(600)
 
 
-def _hit(pid: int, stop: signal.Signals, told: SimpleQueue[float]) -> None:
+def _signal(pid: int, stop: signal.Signals, results: SimpleQueue[float]) -> None:
     sleep(0.5)  # the others are waiting by then
-    told.put(monotonic())
+    results.put(monotonic())
     os.kill(pid, stop)
 
 
@@ -230,26 +234,28 @@ def _hit(pid: int, stop: signal.Signals, told: SimpleQueue[float]) -> None:
 
 
 def _measured(work: Sequence[tuple[Callable[..., None], tuple[Any, ...]]]) -> Figures:
-    """Run each in a process of its own; the figures of the first to tell."""
-    told: SimpleQueue[list[float]] = PROCESSES.SimpleQueue()
-    at_work = [PROCESSES.Process(target=it, args=(*arguments, told)) for it, arguments in work]
-    for process in at_work:
+    """Run each in a separate process; the figures of the first result."""
+    results: SimpleQueue[list[float]] = PROCESSES.SimpleQueue()
+    processes = [
+        PROCESSES.Process(target=target, args=(*arguments, results)) for target, arguments in work
+    ]
+    for process in processes:
         process.start()
-    taken = [told.get() for _ in at_work]
-    for process in at_work:
+    seconds = [results.get() for _ in processes]
+    for process in processes:
         process.join()
-    return Figures(taken[0])
+    return Figures(seconds[0])
 
 
 def _timed(call: Callable[[], object], rounds: int, warm_up: int = WARM_UP) -> list[float]:
     for _ in range(warm_up):
         call()
-    taken = []
+    seconds = []
     for _ in range(rounds):
         started = perf_counter()
         call()
-        taken.append(perf_counter() - started)
-    return taken
+        seconds.append(perf_counter() - started)
+    return seconds
 
 
 def _asked() -> argparse.Namespace:

@@ -52,7 +52,7 @@ QUIET = 0.05
 
 
 class Rejected(Exception):
-    """The server has answered something else than was hoped for."""
+    """The server has returned an unexpected response."""
 
 
 @dataclass
@@ -266,7 +266,7 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    """Measure, print, and say by the exit code whether the honest client was served."""
+    """Measure and print; the exit code shows whether the honest client was served."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--set", action="append", default=[], help="a setting of the deployment")
@@ -308,9 +308,9 @@ def _beside(honest: Client, seconds: float) -> tuple[list[float], int]:
             break
         try:
             taken.append(honest_run(honest, f"beside-{number}"))
-        except (Rejected, OSError, HTTPException) as trouble:
+        except (Rejected, OSError, HTTPException) as error:
             lost += 1
-            print(f"lost: {trouble}", flush=True)
+            print(f"lost: {error}", flush=True)
             Event().wait(1)
     return taken, lost
 
