@@ -35,7 +35,7 @@ class FlowCollector(Collector):
         self._database = database
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, in the order of `FIGURES`."""
+        """All metrics, in the order of `GAUGES`."""
         for gauge in self._database.transact(flow_gauges):
             metric = Metric(gauge.name, gauge.help, "gauge")
             for labels, value in gauge.samples:

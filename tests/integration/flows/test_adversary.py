@@ -184,7 +184,7 @@ class Adversary:
 
     def spawn(self) -> None:
         for it in self.some("stream", own=True)[:1]:
-            place = self.do(tasks.generator_place, it.step_id)
+            place = self.do(tasks.generator_position, it.step_id)
             first = self.chance.randint(0, place.spawned)
             items = [(at, "1") for at in range(first, first + self.chance.randint(0, 6))]
             cursor = ("1", items[-1][0] + 1) if items and self.chance.random() < 0.5 else None

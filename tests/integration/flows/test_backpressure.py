@@ -143,6 +143,6 @@ def test_what_was_yielded_before_an_error_is_kept_with_its_cursor(hand: Hand) ->
         TaskContext(hand.database, flow.definition, claim)
     )
     assert isinstance(outcome, TaskFailed)
-    place = hand.do(flow_tasks.generator_place, claim.step_id)
+    place = hand.do(flow_tasks.generator_position, claim.step_id)
     assert (place.spawned, place.cursor, place.cursor_position) == (3, "3", 3)
     assert hand.steps(run)["stream"].generating == "started"

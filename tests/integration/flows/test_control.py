@@ -222,7 +222,7 @@ def test_what_a_deleted_run_had_at_work_is_gone(hand: Hand) -> None:
     for late in (
         lambda: hand.do(tasks.fail, item, "broken", 0.0, is_final=True),
         lambda: hand.do(tasks.suspend, item, ["offset"], 0, 1, 0.0, None),
-        lambda: hand.do(tasks.tell_gate, item, []),
+        lambda: hand.do(tasks.record_gate, item, []),
         lambda: hand.do(tasks.pass_wait, item),
         lambda: hand.do(tasks.skip, generator),
         lambda: hand.do(tasks.finish_generator, generator),

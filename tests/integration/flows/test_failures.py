@@ -110,7 +110,7 @@ def test_more_failures_than_tolerated_fail_the_run_at_once(hand: Hand) -> None:
     assert hand.state(run) == "failed"
     assert hand.do(store.flow_run, run).cause == (
         "step each: item 0: broken 0"
-        " (the first of 2 failures in 3 items, which is more than is borne)"
+        " (the first of 2 failures in 3 items, which is more than tolerated)"
     )
 
 
@@ -143,7 +143,7 @@ def test_a_task_with_which_workers_fail_repeatedly_fails(hand: Hand) -> None:
     assert hand.state(run) == "failed"
     cause = hand.do(store.flow_run, run).cause
     assert cause is not None
-    assert "workers have failed with it 11 times" in cause
+    assert "workers were lost with it 11 times" in cause
 
 
 def test_tolerance_of_a_step_without_items_is_refused(hand: Hand) -> None:

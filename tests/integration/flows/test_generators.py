@@ -100,7 +100,7 @@ def test_items_after_the_end_are_refused(hand: Hand) -> None:
 def test_a_cursor_is_saved_with_the_items_before_it(hand: Hand) -> None:
     _, generator = hand.generating()
     hand.do(tasks.spawn, generator, [(0, "0"), (1, "1")], ('"page 2"', 2))
-    place = hand.do(tasks.generator_place, generator.step_id)
+    place = hand.do(tasks.generator_position, generator.step_id)
     assert (place.spawned, place.cursor, place.cursor_position) == (2, '"page 2"', 2)
 
 

@@ -20,7 +20,7 @@ from tidegate.flows.model.gates import Condition
 from tidegate.store import Database
 from tidegate.store.flows import runs as store
 from tidegate.store.flows import tasks
-from tidegate.store.flows.metrics import FIGURES, flow_gauges
+from tidegate.store.flows.metrics import GAUGES, flow_gauges
 
 
 def series(name: str, **labels: object) -> str:
@@ -89,7 +89,7 @@ def test_closed_runs_have_no_figures(hand: Hand) -> None:
 def test_there_are_figures_of_so_many_runs_at_most(hand: Hand) -> None:
     first, *_ = [hand.begin(approved, '"?"') for _ in range(5)]
     gauges = {it.name: it.samples for it in hand.do(flow_gauges, 1)}
-    assert list(gauges) == list(FIGURES)
+    assert list(gauges) == list(GAUGES)
     ((labels, _),) = gauges["tidegate_flow_run_open_seconds"]
     assert labels == {"flow": "approved", "run": str(first), "state": "running"}
     assert [number for _, number in gauges["tidegate_flow_runs"]] == [5]
@@ -156,7 +156,7 @@ def test_a_number_that_is_too_large_for_a_float_is_reported_as_infinite(
     hand.do(store.set_external_state, run, "offset", written, "psql")
     (switch,) = hand.claim("gated/switch")
     gate = [Condition("offset", None, "9" * 500)]
-    hand.do(tasks.tell_gate, switch, gate)
+    hand.do(tasks.record_gate, switch, gate)
     hand.do(tasks.suspend, switch, ["offset"], 1, 0, 0.0, None)
     found = figures(hand.database)
     of_key = {"flow": "gated", "run": run, "key": "offset"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.store.flows.metrics import FIGURES
+from tidegate.store.flows.metrics import GAUGES
 
 ALERTS = Path(__file__).parents[3] / "docs" / "alerts"
 RULES = (ALERTS / "flows.rules.yml").read_text()
@@ -46,15 +46,15 @@ def test_an_expression_uses_existing_metrics(expression: str) -> None:
     assert expression.count("(") == expression.count(")")
     names = NAME.findall(expression)
     assert names
-    assert set(names) <= set(FIGURES)
+    assert set(names) <= set(GAUGES)
 
 
 @pytest.mark.parametrize("expression", list(expressions()))
 def test_an_expression_uses_existing_labels(expression: str) -> None:
     for name, selected in SELECTOR.findall(expression):
-        assert set(re.findall(r"(\w+)=", selected)) <= set(FIGURES[name].labels)
+        assert set(re.findall(r"(\w+)=", selected)) <= set(GAUGES[name].labels)
     for grouped, name in GROUPED.findall(expression):
-        assert set(grouped.split(", ")) <= set(FIGURES[name].labels)
+        assert set(grouped.split(", ")) <= set(GAUGES[name].labels)
 
 
 def test_the_cards_of_the_dashboard_do_not_overlap() -> None:
@@ -68,7 +68,7 @@ def test_the_cards_of_the_dashboard_do_not_overlap() -> None:
 
 def test_every_figure_is_on_the_dashboard() -> None:
     shown = {name for it in expressions() for name in NAME.findall(it)}
-    assert shown == set(FIGURES)
+    assert shown == set(GAUGES)
 
 
 def _cells(place: dict[str, Any]) -> Iterator[tuple[int, int]]:

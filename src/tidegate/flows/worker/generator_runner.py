@@ -219,7 +219,7 @@ class Spawner:
 def position_of(database: Database, claim: Claim) -> GeneratorPosition:
     """How far a generator has come."""
     with store_access():
-        return database.transact(lambda c: flow_tasks.generator_place(c, claim.step_id))
+        return database.transact(lambda c: flow_tasks.generator_position(c, claim.step_id))
 
 
 def generate(

@@ -37,7 +37,7 @@ class Suspended(BaseException):
     def suspend(self, connection: Connection, claim: Claim) -> None:
         """Suspend the task until one of its keys changes."""
         how = (self.keys, self.seen, self.number, self.poll, self.timeout)
-        flow_tasks.tell_gate(connection, claim, self.conditions)
+        flow_tasks.record_gate(connection, claim, self.conditions)
         flow_tasks.suspend(connection, claim, *how)
 
 

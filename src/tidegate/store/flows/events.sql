@@ -1,22 +1,22 @@
--- What has happened to runs of flows, and what they wait for; written by triggers and by suspending.
+-- Events and waits of flow runs.
 
--- name: events — What happened to a run behind an event.
+-- name: events — The events of a run after an event.
 SELECT id, run_id, at, kind, name, detail
 FROM tidegate.flow_event
 WHERE run_id = %(run)s AND id > %(after)s
 ORDER BY id
 LIMIT %(most)s;
 
--- name: waits — What the tasks of a run wait for.
+-- name: waits — The waits of the tasks of a run.
 SELECT step, position, waiting_since, seconds_waited, wait_until, key, value::text, target_key,
-    target::text, writer, seconds_since_written, CASE WHEN key IS NULL THEN begun.name END
+    target::text, writer, seconds_since_written, CASE WHEN key IS NULL THEN started.name END
 FROM tidegate.flow_waits
 LEFT JOIN (
     SELECT link.flow_run_id AS run_id, of_link.name AS step, link.position, link.name
     FROM tidegate.flow_pipeline AS link
     JOIN tidegate.flow_step AS of_link ON of_link.id = link.step_id
     WHERE link.flow_run_id = %(run)s AND NOT link.is_settled
-) AS begun USING (run_id, step, position)
+) AS started USING (run_id, step, position)
 WHERE run_id = %(run)s AND NOT is_target
 ORDER BY position, step, key
 LIMIT %(most)s;
@@ -28,16 +28,15 @@ WHERE state = 'claimed' AND run_id = %(run)s
 GROUP BY 1, 2
 ORDER BY 1, 2;
 
--- name: past — How many events of a run are older than so many seconds, and the last one of them.
+-- name: earlier — The number of events of a run older than some seconds, and the last of them.
 SELECT count(*), coalesce(max(id), 0),
     (SELECT extract(epoch FROM clock_timestamp() - begun_at)::double precision
         FROM tidegate.flow_run WHERE id = %(run)s)
 FROM tidegate.flow_event
 WHERE run_id = %(run)s AND at < clock_timestamp() - make_interval(secs => %(seconds)s);
 
--- name: ready — For how long the steps of a run have had something to do that no worker takes.
--- Of items, by the first of their queue, which is claimed before others; and only where no worker
--- has claimed another one.
+-- name: ready — Since when steps of a run have ready tasks that no worker claims.
+-- For items, the oldest of their queue counts, and only while no worker has claimed an item of the step.
 SELECT step.name, extract(epoch FROM
     clock_timestamp() - greatest(first.available_at, step.started_at))::double precision
 FROM tidegate.flow_run AS run
@@ -59,12 +58,12 @@ CROSS JOIN LATERAL (
 WHERE run.id = %(run)s AND run.state = 'running'
 ORDER BY step.number;
 
--- name: workers — How many are alive.
+-- name: workers — The number of running flow workers.
 SELECT count(*)
 FROM tidegate.lease
 WHERE kind = 'flow worker' AND tidegate.lease_is_held(owner, expires_at, seconds);
 
--- name: outcomes — The steps of a run, what became of each, and whether no other takes its result.
+-- name: outcomes — The steps of a run with their states, and whether no other step uses the result.
 SELECT step.name, step.kind, step.state, NOT EXISTS (
     SELECT FROM tidegate.flow_step AS other
     WHERE other.run_id = step.run_id AND step.name = ANY (other.depends_on))
@@ -72,7 +71,7 @@ FROM tidegate.flow_step AS step
 WHERE step.run_id = %(run)s
 ORDER BY step.number;
 
--- name: failed — What has failed finally in a run: items, and the own tasks of steps.
+-- name: failed — The permanently failed items and own tasks of steps.
 SELECT step.name, nullif(task.position, -1), task.key, task.attempts, task.cause, task.last_error
 FROM tidegate.flow_step AS step
 JOIN tidegate.flow_task AS task ON task.step_id = step.id AND task.state = 'failed'
@@ -81,7 +80,7 @@ AND (%(step)s::text IS NULL OR step.name = %(step)s)
 ORDER BY step.number, task.position
 LIMIT %(most)s;
 
--- name: count_failed — How many that are.
+-- name: count_failed — Their number.
 SELECT coalesce(sum(step.failed + (
     SELECT count(*) FROM tidegate.flow_task AS own
     WHERE own.step_id = step.id AND own.position = -1 AND own.state = 'failed')), 0)::bigint

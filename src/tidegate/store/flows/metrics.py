@@ -1,6 +1,6 @@
-"""Figures of open runs of flows, as a monitoring system takes them: names, labels, numbers.
+"""Gauges of open flow runs, for monitoring systems.
 
-Closed runs have none, so that there are never more series than work under way.
+Closed runs have none, so that the number of series is bounded by the open work.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tidegate.store.core.queries import queries
 Rows = list[tuple[Any, ...]]
 
 MOST_RUNS = 1000
-"""Runs of which there are figures, the oldest ones; how many there are is always counted."""
+"""Largest number of runs with gauges, the oldest ones; all runs are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class GaugeSpec:
-    """What a figure means, and by which labels there is one each."""
+    """Labels and help text of a gauge."""
 
     labels: tuple[str, ...]
     help: str
@@ -29,7 +29,7 @@ class GaugeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A figure that goes up and down, as it is now."""
+    """A gauge with its current samples."""
 
     name: str
     help: str
@@ -40,21 +40,19 @@ _RUN = ("flow", "run")
 _STEP = (*_RUN, "step")
 _KEY = (*_RUN, "key")
 
-FIGURES: Mapping[str, GaugeSpec] = {
+GAUGES: Mapping[str, GaugeSpec] = {
     "tidegate_flow_runs": GaugeSpec(("flow", "state"), "Open runs."),
     "tidegate_flow_runs_failed": GaugeSpec(
         ("flow",), "Runs that have failed within the last hour."
     ),
     "tidegate_flow_run_open_seconds": GaugeSpec(
-        (*_RUN, "state"), "Seconds since a run was begun that is open."
+        (*_RUN, "state"), "Seconds since the start of an open run."
     ),
-    "tidegate_flow_items_spawned": GaugeSpec(_STEP, "Items of a step that there are so far."),
-    "tidegate_flow_items_succeeded": GaugeSpec(_STEP, "Items of a step that have a result."),
-    "tidegate_flow_items_failed": GaugeSpec(_STEP, "Items of a step that have failed for good."),
-    "tidegate_flow_items_canceled": GaugeSpec(_STEP, "Items of a step that were given up."),
-    "tidegate_flow_items_in_flight": GaugeSpec(
-        _STEP, "Items of a step that something is yet to happen to."
-    ),
+    "tidegate_flow_items_spawned": GaugeSpec(_STEP, "Items of a step created so far."),
+    "tidegate_flow_items_succeeded": GaugeSpec(_STEP, "Items of a step that have succeeded."),
+    "tidegate_flow_items_failed": GaugeSpec(_STEP, "Items of a step that have failed permanently."),
+    "tidegate_flow_items_canceled": GaugeSpec(_STEP, "Items of a step that were canceled."),
+    "tidegate_flow_items_in_flight": GaugeSpec(_STEP, "Items of a step that are not finished."),
     "tidegate_flow_state_value": GaugeSpec(
         _KEY, "A number in the state of a run; true is 1, and false is 0."
     ),
@@ -65,22 +63,22 @@ FIGURES: Mapping[str, GaugeSpec] = {
         _STEP, "Seconds for which a step has waited for its run's state."
     ),
     "tidegate_flow_wait_behind": GaugeSpec(
-        (*_STEP, "key"), "How much a key lacks that a step waits for."
+        (*_STEP, "key"), "Difference between a key that a step waits for and its target."
     ),
     "tidegate_flow_ready_seconds": GaugeSpec(
         ("flow", "step"), "Seconds for which a ready task has waited for a worker."
     ),
-    "tidegate_flow_workers": GaugeSpec((), "Workers that are alive."),
+    "tidegate_flow_workers": GaugeSpec((), "Running flow workers."),
     "tidegate_cutover_unfed": GaugeSpec(
-        ("alias",), "1 where no open run keeps the index fresh that readers see, else 0."
+        ("alias",), "1 where no open run keeps the index behind an alias up to date, else 0."
     ),
 }
-"""All of them, in the order in which they are told."""
+"""All gauges, in the order of output."""
 
 
 def flow_gauges(connection: psycopg.Connection, most: int = MOST_RUNS) -> list[Gauge]:
-    """All figures as they are."""
-    ask = _Figures(connection, most)
+    """The current gauges."""
+    ask = _Rows(connection, most)
     rows = {
         "tidegate_flow_runs": ask("runs"),
         "tidegate_flow_runs_failed": ask("failed"),
@@ -92,10 +90,10 @@ def flow_gauges(connection: psycopg.Connection, most: int = MOST_RUNS) -> list[G
         "tidegate_flow_workers": ask("workers"),
         "tidegate_cutover_unfed": ask("unfed"),
     }
-    return [_gauge(name, figure, rows[name]) for name, figure in FIGURES.items()]
+    return [_gauge(name, spec, rows[name]) for name, spec in GAUGES.items()]
 
 
-class _Figures:
+class _Rows:
     def __init__(self, connection: psycopg.Connection, most: int) -> None:
         self._connection = connection
         self._most = most
@@ -127,13 +125,13 @@ def _waits(rows: Rows) -> dict[str, Rows]:
     }
 
 
-def _gauge(name: str, figure: GaugeSpec, rows: Rows) -> Gauge:
+def _gauge(name: str, spec: GaugeSpec, rows: Rows) -> Gauge:
     samples = (
-        (dict(zip(figure.labels, labels, strict=True)), float(number))
+        (dict(zip(spec.labels, labels, strict=True)), float(number))
         for *labels, number in rows
         if number is not None
     )
-    return Gauge(name, figure.help, tuple(samples))
+    return Gauge(name, spec.help, tuple(samples))
 
 
 _SQL = queries(__name__)

@@ -1,25 +1,25 @@
--- Figures of the runs of flows that are open; each by an index, and of so many runs at most.
+-- Gauges of open flow runs, each read by an index and for a limited number of runs.
 
--- name: runs — How many are open, by flow and state.
+-- name: runs — Number of open runs, by flow and state.
 SELECT flow, state, count(*)
 FROM tidegate.flow_run
 WHERE closed_at IS NULL
 GROUP BY flow, state;
 
--- name: failed — How many have failed lately and were not tried again, by flow.
+-- name: failed — Number of runs failed in the last hour and not retried, by flow.
 SELECT flow, count(*)
 FROM tidegate.flow_run
 WHERE closed_at > now() - interval '1 hour' AND state = 'failed'
 GROUP BY flow;
 
--- name: open — Since when each is.
+-- name: open — Age of each open run.
 SELECT flow, id::text, state, extract(epoch FROM clock_timestamp() - begun_at)::double precision
 FROM tidegate.flow_run
 WHERE closed_at IS NULL
 ORDER BY id
 LIMIT %(most)s;
 
--- name: items — What has become of the items of each step.
+-- name: items — Number of items by outcome, of each step.
 SELECT run.flow, run.id::text, step.name, step.spawned, step.succeeded, step.failed, step.canceled,
     step.spawned - step.succeeded - step.failed - step.canceled
 FROM (
@@ -28,7 +28,7 @@ FROM (
 JOIN tidegate.flow_step AS step ON step.run_id = run.id
 WHERE step.generating IS NOT NULL;
 
--- name: state — The state, where it is a number or true or false, and its age.
+-- name: state — State keys with a number or boolean, and their age.
 SELECT run.flow, run.id::text, state.key,
     CASE jsonb_typeof(state.value)
         WHEN 'number' THEN tidegate.flow_as_double(state.value::numeric)
@@ -41,7 +41,7 @@ FROM (
 JOIN tidegate.flow_state AS state ON state.run_id = run.id
 WHERE state.value IS NOT NULL;
 
--- name: waits — Since when each step waits, and how far behind each key is.
+-- name: waits — How long each step waits, and the difference of each key to its target.
 SELECT wait.flow, wait.run_id::text, wait.step, wait.key, wait.seconds_waited,
     tidegate.flow_as_double(wait.behind)
 FROM (
@@ -50,7 +50,7 @@ FROM (
 JOIN tidegate.flow_waits AS wait ON wait.run_id = run.id
 WHERE wait.position < 0;
 
--- name: ready — For how long the oldest ready task of each step waits for a worker.
+-- name: ready — Age of the oldest ready task of each step.
 SELECT step.flow, step.name, max(extract(epoch FROM now() - oldest.available_at))::double precision
 FROM (
     SELECT DISTINCT run.flow, step.name
@@ -70,14 +70,13 @@ CROSS JOIN LATERAL (
 ) AS oldest
 GROUP BY step.flow, step.name;
 
--- name: workers — How many are alive.
+-- name: workers — Number of running flow workers.
 SELECT count(*)
 FROM tidegate.lease
 WHERE kind = 'flow worker' AND tidegate.lease_is_held(owner, expires_at, seconds);
 
--- name: unfed — Whether no run keeps the index fresh that an alias points to.
--- Its feed does, and until there is one the run that switched to it. A view that was dropped
--- has no readers.
+-- name: unfed — Whether no open run keeps the index behind an alias up to date.
+-- The feed does, and before it exists the run that switched the alias. Dropped views have no readers.
 SELECT last.alias, (making.id IS NULL AND feeding.index IS NULL)::integer
 FROM (
     SELECT DISTINCT ON (alias) alias, index, run_id

@@ -1,8 +1,8 @@
-"""Runs of pipelines that tasks of flows have begun: found again by whoever goes on with the task.
+"""Links between tasks of flows and the pipeline runs that they started.
 
-A run of a pipeline is begun and linked to its task in one transaction, under the task's claim. So
-a task that is tried again, after a crash or because its run was released, finds what it has begun;
-and a sweep finds what nobody waits for any more, whoever has died.
+A pipeline run is started and linked to its task in one transaction, under the task's claim. A
+retried or resumed task therefore finds the runs that it started, and a sweep finds those that no
+task needs.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from tidegate.store.runs.runs import RunInfo, RunState, close_run
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRun:
-    """A run of a pipeline that a task has begun, as it was when it was read."""
+    """A pipeline run that was started by a task."""
 
     run: RunInfo
     attempt: int
-    """At the task, that has begun it."""
+    """The attempt of the task that started it."""
     is_delivered: bool
-    """Whether all of its sources are closed, so that nobody owes it anything."""
+    """Whether all of its sources have declared their chunks."""
 
     @property
-    def is_vain(self) -> bool:
-        """Whether it is closed and gave nothing."""
+    def is_unsuccessful(self) -> bool:
+        """Whether it is closed without a result."""
         return self.run.state in {RunState.FAILED, RunState.CANCELLED}
 
     def is_spent(self, attempt: int) -> bool:
-        """Whether it came to nothing in an earlier attempt, so that this one needs another."""
-        return self.is_vain and self.attempt < attempt
+        """Whether it was unsuccessful in an earlier attempt: this attempt has to start another."""
+        return self.is_unsuccessful and self.attempt < attempt
 
 
 def submitted(
     connection: psycopg.Connection, it: Claim, pipeline: str, name: str
 ) -> SubmittedRun | None:
-    """What a task has begun under a name; of a run that was restored, the one that goes on."""
-    asked = {**it.identity, "pipeline": pipeline, "name": name}
-    row = connection.execute(_SQL["submitted"].sql, asked).fetchone()
+    """The run that a task started under a name; of a restored run, its successor."""
+    parameters = {**it.identity, "pipeline": pipeline, "name": name}
+    row = connection.execute(_SQL["submitted"].sql, parameters).fetchone()
     if row is None:
         return None
     attempt, is_delivered, *rest = row
     found = SubmittedRun(RunInfo.from_row(*rest), attempt, is_delivered)
-    if not found.is_vain:
+    if not found.is_unsuccessful:
         return found
     return replace(found, run=successor_of(connection, found.run) or found.run)
 
@@ -63,16 +63,16 @@ def submit(
     name: str,
     begin: Callable[[psycopg.Connection], RunInfo],
 ) -> SubmittedRun:
-    """What a task has begun under a name, or what it begins now, if that is its claim's to do."""
+    """The run that a task started under a name, or starts now if its claim is valid."""
     with raised_sql_errors():
         connection.execute(_SQL["lock_flow"].sql, it.identity)
-        connection.execute(_SQL["hold_task"].sql, it.identity)
+        connection.execute(_SQL["lock_task"].sql, it.identity)
     known = submitted(connection, it, pipeline, name)
     if known is not None and not known.is_spent(it.attempt):
         return known
     run = begin(connection)
-    its = {"pipeline": pipeline, "name": name, "pipeline_run": run.id, "attempt": it.attempt}
-    connection.execute(_SQL["link"].sql, {**it.identity, **its})
+    link = {"pipeline": pipeline, "name": name, "pipeline_run": run.id, "attempt": it.attempt}
+    connection.execute(_SQL["link"].sql, {**it.identity, **link})
     crash_point("flow.submit.before_commit")
     return SubmittedRun(run, it.attempt, is_delivered=False)
 
@@ -80,17 +80,17 @@ def submit(
 def suspend_for(
     connection: psycopg.Connection, it: Claim, run: RunInfo, number: int, timeout: float | None
 ) -> str:
-    """Put a task aside until a run of a pipeline that it has begun is closed."""
-    its: dict[str, Any] = {"pipeline": run.pipeline, "name": run.name, "pipeline_run": run.id}
-    asked = {**it.identity, **its, "number": number, "timeout": timeout}
+    """Suspend a task until a pipeline run that it started is closed."""
+    link: dict[str, Any] = {"pipeline": run.pipeline, "name": run.name, "pipeline_run": run.id}
+    parameters = {**it.identity, **link, "number": number, "timeout": timeout}
     with raised_sql_errors():
-        row = connection.execute(_SQL["suspend"].sql, asked).fetchone()
-    assert row is not None, "a function answers"
+        row = connection.execute(_SQL["suspend"].sql, parameters).fetchone()
+    assert row is not None, "a function returns a row"
     return str(row[0])
 
 
 def sweep_pipelines(connection: psycopg.Connection) -> None:
-    """Wake tasks whose runs are closed, and cancel runs that no task waits for any more."""
+    """Wake tasks whose pipeline runs are closed, and cancel pipeline runs that no task needs."""
     for *row, reason in connection.execute(_SQL["sweep"].sql).fetchall():
         close_run(connection, RunInfo.from_row(*row), RunState.CANCELLED, reason)
 

@@ -1,7 +1,7 @@
-"""Runs of flows: begun, steered and looked at. `flow_tasks` is how workers see them.
+"""Runs of flows: start, control and read them. `tasks` is the interface of workers.
 
-Every call is one function in the database and one transaction, so that psql can do the same.
-Whoever moves a run locks its row first: what happens to one run happens one after the other.
+Every operation is one database function and one transaction, so that psql can do the same. Every
+change of a run locks its row first, which serialises the changes of one run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tidegate.store.flows.sql_errors import is_value_refused, raised_sql_errors
 from tidegate.store.runs.message_codec import as_json
 
 PAGE = 1000
-"""Results of items that are read at once."""
+"""Number of item results read at once."""
 SHOWN = 100
-"""Characters of a refused value that are told."""
+"""Number of characters of a refused value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class FlowRunInfo:
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far a step of a run is."""
+    """Progress of a step of a run."""
 
     name: str
     kind: str
     state: StepState
     generating: str | None
-    """Whether there will be more items; None for a step that has none."""
+    """started, complete or failed; None for a step without items."""
     spawned: int
     succeeded: int
     failed: int
@@ -63,7 +63,7 @@ class StepProgress:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step has given, as JSON; of a step with items, a summary."""
+    """The result of a step as JSON; of a step with items, a summary."""
 
     state: StepState
     kind: str
@@ -72,7 +72,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
-    """What a sweep has done: tasks freed, runs with waits woken, runs ended."""
+    """What a sweep has changed: tasks freed, runs with waits woken, runs ended."""
 
     freed: int
     woken: int
@@ -82,24 +82,24 @@ class SweepCounts:
 def begin_flow(
     connection: psycopg.Connection, flow: str, key: str, value: str, rows: Mapping[str, object]
 ) -> int:
-    """Begin a run with this input, as JSON; under a key that was used, answer that run.
+    """Start a run with this input, as JSON; with a key that was used before, return that run.
 
-    Raises `FlowInputDiffers` when that one was begun with something else.
+    Raises `FlowInputDiffers` when that run was started with another input.
     """
     with _stored(f"the input of flow {flow}", value):
         row = _one(
             connection, "begin", flow=flow, key=key, input=value,
             steps=as_json(rows["steps"]), keys=as_json(rows["keys"]),
         )  # fmt: skip
-        asked = {"run": row[0], "input": value}
-        same = connection.execute(_SQL["is_begun_with"].sql, asked).fetchone()
+        parameters = {"run": row[0], "input": value}
+        same = connection.execute(_SQL["has_input"].sql, parameters).fetchone()
     if same is not None and not same[0]:
         raise FlowInputDiffers(int(row[0]), flow, key)
     return int(row[0])
 
 
 def flow_run(connection: psycopg.Connection, run: int) -> FlowRunInfo:
-    """The run of this number."""
+    """The run with this id."""
     row = connection.execute(_SQL["find_run"].sql, {"run": run}).fetchone()
     if row is None:
         raise UnknownFlowRun(run)
@@ -117,7 +117,7 @@ def flow_run_of_key(connection: psycopg.Connection, flow: str, key: str) -> Flow
 def flow_runs(
     connection: psycopg.Connection, flow: str | None, most: int = 100
 ) -> list[FlowRunInfo]:
-    """The latest runs, the last one first."""
+    """The latest runs, newest first."""
     rows = connection.execute(_SQL["runs"].sql, {"flow": flow, "most": most})
     return [_run(row) for row in rows]
 
@@ -125,45 +125,45 @@ def flow_runs(
 def open_flows_by_input(
     connection: psycopg.Connection, flows: Sequence[str], field: str
 ) -> list[tuple[str, FlowRunInfo]]:
-    """The runs of these flows that have not ended, each with one field of its input."""
+    """The open runs of these flows, each with one field of its input."""
     rows = connection.execute(_SQL["open_by_input"].sql, {"flows": list(flows), "field": field})
     return [(given, _run(row)) for given, *row in rows]
 
 
 def flow_progress(connection: psycopg.Connection, run: int) -> list[StepProgress]:
-    """The steps of a run, each behind those that it depends on."""
+    """The progress of the steps of a run, in topological order."""
     rows = connection.execute(_SQL["progress"].sql, {"run": run})
     return [StepProgress(name, kind, StepState(state), *rest) for name, kind, state, *rest in rows]
 
 
 def awaited_signals(connection: psycopg.Connection, run: int) -> list[str]:
-    """The steps of a run that wait for nothing but their signal."""
+    """The steps of a run that wait only for their signal."""
     return [name for (name,) in connection.execute(_SQL["awaited_signals"].sql, {"run": run})]
 
 
 def signal_flow(connection: psycopg.Connection, run: int, step: str, value: str, by: str) -> None:
-    """Give a step its signal, as JSON; the same again is harmless."""
+    """Send a step its signal, as JSON. Repeating it is harmless."""
     with _stored(f"the signal for step {step}", value):
         _one(connection, "signal", run=run, step=step, payload=value, by=by)
 
 
 def cancel_flow(connection: psycopg.Connection, run: int, reason: str) -> FlowState:
-    """Give a run up; canceling while workers hold something of it. Harmless when repeated."""
+    """Cancel a run; canceling while workers have claims on it. Repeating it is harmless."""
     return FlowState(_one(connection, "cancel", run=run, reason=storable(reason))[0])
 
 
 def pause_flow(connection: psycopg.Connection, run: int) -> None:
-    """Begin nothing more of a run; what is at work is finished."""
+    """Start nothing more of a run; claimed tasks are finished."""
     _one(connection, "pause", run=run)
 
 
 def resume_flow(connection: psycopg.Connection, run: int) -> None:
-    """Go on with a paused run."""
+    """Resume a paused run."""
     _one(connection, "resume", run=run)
 
 
 def retry_flow(connection: psycopg.Connection, run: int) -> None:
-    """Try everything of a failed run again that did not succeed."""
+    """Retry everything of a failed run that did not succeed."""
     _one(connection, "retry", run=run)
 
 
@@ -175,20 +175,20 @@ def tolerate(
 
 
 def sweep_flows(connection: psycopg.Connection) -> SweepCounts:
-    """Free what dead workers hold, wake waits that are overdue, end what is being cancelled."""
+    """Free claims of lost workers, wake waits that timed out, end runs that are being canceled."""
     return SweepCounts(*_one(connection, "sweep"))
 
 
 def remove_closed_flows(connection: psycopg.Connection, seconds: float) -> int:
-    """Forget some of the runs that were closed so long ago, with everything of theirs."""
+    """Remove some of the runs that were closed this long ago, with all their rows."""
     return int(_one(connection, "remove_closed", seconds=seconds)[0])
 
 
 def flow_state(connection: psycopg.Connection, run: int) -> tuple[int, dict[str, StateValue]]:
-    """How often the state of a run was written at most, and what it is."""
-    seen = int(_one(connection, "changes", run=run)[0])
+    """An upper bound of the number of writes of a run's state that it includes, and the state."""
+    changes = int(_one(connection, "changes", run=run)[0])
     rows = connection.execute(_SQL["state"].sql, {"run": run})
-    return seen, {key: StateValue(*rest) for key, *rest in rows}
+    return changes, {key: StateValue(*rest) for key, *rest in rows}
 
 
 def set_external_state(
@@ -203,7 +203,7 @@ def set_external_state(
 
 
 def step_result(connection: psycopg.Connection, run: int, step: str) -> StepResult | None:
-    """What a step has given; None for a step that there is not."""
+    """The result of a step; None for an unknown step."""
     row = connection.execute(_SQL["result"].sql, {"run": run, "step": step}).fetchone()
     return StepResult(StepState(row[0]), row[1], row[2]) if row else None
 
@@ -211,13 +211,13 @@ def step_result(connection: psycopg.Connection, run: int, step: str) -> StepResu
 def item_results(
     connection: psycopg.Connection, run: int, step: str, after: int, most: int = PAGE
 ) -> list[tuple[int, str]]:
-    """Positions and results of the items of a step that succeeded, in order."""
-    asked = {"run": run, "step": step, "after": after, "most": most}
-    return connection.execute(_SQL["item_results"].sql, asked).fetchall()
+    """Positions and results of the succeeded items of a step, in order."""
+    parameters = {"run": run, "step": step, "after": after, "most": most}
+    return connection.execute(_SQL["item_results"].sql, parameters).fetchall()
 
 
 def all_item_results(database: Database, run: int, step: str) -> Iterator[str]:
-    """The results of all items of a step that succeeded, in order, read page by page."""
+    """The results of all succeeded items of a step, in order, read page by page."""
     after = -1
     while page := database.transact(partial(item_results, run=run, step=step, after=after)):
         yield from (text for _, text in page)
@@ -226,21 +226,21 @@ def all_item_results(database: Database, run: int, step: str) -> Iterator[str]:
 
 @contextmanager
 def _stored(of: str, value: str) -> Iterator[None]:
-    """Raise `InvalidFlowValue` for what PostgreSQL cannot hold, as a text with a NUL."""
+    """Raise `InvalidFlowValue` for what PostgreSQL cannot store, such as a NUL character."""
     try:
         yield
-    except psycopg.Error as refusal:
-        if not is_value_refused(refusal):
+    except psycopg.Error as error:
+        if not is_value_refused(error):
             raise
-        reason = f"PostgreSQL cannot hold it ({str(refusal).partition(chr(10))[0]})"
-        raise InvalidFlowValue(of, value[:SHOWN], reason) from refusal
+        reason = f"PostgreSQL cannot store it ({str(error).partition(chr(10))[0]})"
+        raise InvalidFlowValue(of, value[:SHOWN], reason) from error
 
 
-def _one(connection: psycopg.Connection, query: str, **asked: object) -> tuple[Any, ...]:
+def _one(connection: psycopg.Connection, query: str, **parameters: object) -> tuple[Any, ...]:
     with raised_sql_errors():
-        row = connection.execute(_SQL[query].sql, asked).fetchone()
+        row = connection.execute(_SQL[query].sql, parameters).fetchone()
     if row is None:
-        raise UnknownFlowRun(int(str(asked.get("run", 0))))
+        raise UnknownFlowRun(int(str(parameters.get("run", 0))))
     return row
 
 

@@ -1,12 +1,12 @@
--- Durable flows: what happens is done by the functions in `functions/`, also from psql.
+-- Durable flows. Changes are made by the functions in `core/functions/`, also from psql.
 
--- name: begin — Start a run, or return the run of this key.
+-- name: begin — Start a run, or return the one with this key.
 SELECT tidegate.flow_begin(%(flow)s, %(key)s, %(input)s::jsonb, %(steps)s::jsonb, %(keys)s::jsonb);
 
--- name: is_begun_with — Whether a run was started with this input, compared as a value.
+-- name: has_input — Whether a run has this input, compared as JSON values.
 SELECT input = %(input)s::jsonb FROM tidegate.flow_run WHERE id = %(run)s;
 
--- name: find_run — A run by its number.
+-- name: find_run — A run by its id.
 SELECT id, flow, key, state, cause, begun_at, closed_at
 FROM tidegate.flow_run
 WHERE id = %(run)s;
@@ -23,22 +23,22 @@ WHERE %(flow)s::text IS NULL OR flow = %(flow)s
 ORDER BY id DESC
 LIMIT %(most)s;
 
--- name: open_by_input — The runs of some flows that have not ended, with one field of their input.
+-- name: open_by_input — The open runs of some flows, with one field of their input.
 SELECT input ->> %(field)s, id, flow, key, state, cause, begun_at, closed_at
 FROM tidegate.flow_run
 WHERE flow = ANY(%(flows)s) AND closed_at IS NULL
 ORDER BY id;
 
--- name: progress — How far the steps of a run are.
+-- name: progress — Progress of the steps of a run.
 SELECT step, kind, state, generating, spawned, succeeded, failed, canceled, in_flight, cause,
     last_error
 FROM tidegate.flow_progress
 WHERE run_id = %(run)s;
 
--- name: signal — Give a step its signal.
+-- name: signal — Send a step its signal.
 SELECT tidegate.flow_signal(%(run)s, %(step)s, %(payload)s::jsonb, %(by)s);
 
--- name: awaited_signals — The steps of a run that wait for nothing but their signal.
+-- name: awaited_signals — The steps of a run that wait only for their signal.
 SELECT step.name
 FROM tidegate.flow_step AS step
 JOIN tidegate.flow_run AS run ON run.id = step.run_id AND run.closed_at IS NULL
@@ -52,28 +52,28 @@ AND NOT EXISTS (
     AND before.state NOT IN ('completed', 'skipped'))
 ORDER BY step.number;
 
--- name: cancel — Give a run up.
+-- name: cancel — Cancel a run.
 SELECT tidegate.flow_cancel(%(run)s, %(reason)s);
 
--- name: pause — Begin nothing more of a run.
+-- name: pause — Start nothing more of a run.
 SELECT tidegate.flow_pause(%(run)s);
 
--- name: resume — Go on with a paused run.
+-- name: resume — Resume a paused run.
 SELECT tidegate.flow_resume(%(run)s);
 
--- name: retry — Try a failed run again.
+-- name: retry — Retry a failed run.
 SELECT tidegate.flow_retry(%(run)s);
 
 -- name: tolerate — Change how many items of a step may fail.
 SELECT tidegate.flow_tolerate(%(run)s, %(step)s, %(count)s, %(share)s);
 
--- name: sweep — Release what failed workers have claimed.
+-- name: sweep — Free claims of lost workers, wake and end what is due.
 SELECT freed, woken, ended FROM tidegate.flow_sweep();
 
--- name: remove_closed — Forget runs that were closed long ago.
+-- name: remove_closed — Remove runs that were closed long ago.
 SELECT tidegate.flow_remove_closed(%(seconds)s);
 
--- name: changes — How often the state of a run was written.
+-- name: changes — The number of writes of a run's state.
 SELECT changes FROM tidegate.flow_run WHERE id = %(run)s;
 
 -- name: state — The state of a run.
@@ -83,18 +83,18 @@ FROM tidegate.flow_state
 WHERE run_id = %(run)s
 ORDER BY key;
 
--- name: set_state — Write a key, for a claimed task or from outside.
+-- name: set_state — Write a key, under a claim or from outside.
 SELECT tidegate.flow_set_state(
     %(run)s, %(key)s, %(value)s::jsonb, %(writer)s, %(once)s, %(owner)s, %(step)s, %(position)s,
     %(epoch)s
 )::text;
 
--- name: result — What a step has given.
+-- name: result — The result of a step.
 SELECT state, kind, result::text
 FROM tidegate.flow_step
 WHERE run_id = %(run)s AND name = %(step)s;
 
--- name: item_results — What the items of a step have given, some of them behind a position.
+-- name: item_results — The results of items of a step after a position.
 SELECT task.position, coalesce(task.result::text, 'null')
 FROM tidegate.flow_task AS task
 WHERE task.step_id = (

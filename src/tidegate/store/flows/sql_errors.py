@@ -1,4 +1,4 @@
-"""What the functions of flows refuse, as errors: they name a condition and its parameters."""
+"""Maps errors of the flow functions to exceptions: an SQLSTATE each, with fields as JSON."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ CONDITIONS: dict[str, type[TidegateError]] = {
     "TG008": NoStepWithItems,
     "TG009": InvalidFlowValue,
 }
-"""The SQLSTATE of each; the detail holds the fields as JSON."""
+"""By SQLSTATE; the error detail holds the fields as JSON."""
 
 
 VALUE_REFUSED = (
-    "0A",  # what is not supported
+    "0A",  # unsupported features
     "22",  # data exceptions
     "54",  # limits, such as the size of a document
 )
-"""Beginnings of error codes that only what was to be stored can be blamed for."""
+"""Prefixes of error codes that are caused by the value to be stored."""
 
 
 def is_value_refused(error: BaseException) -> bool:
-    """Whether PostgreSQL cannot hold what it was given; later it could not either."""
+    """Whether PostgreSQL cannot store a value; retrying does not help."""
     if not isinstance(error, psycopg.Error):
         return False
     code = error.sqlstate
@@ -53,12 +53,12 @@ def is_value_refused(error: BaseException) -> bool:
 
 @contextmanager
 def raised_sql_errors() -> Iterator[None]:
-    """Raise what a function of flows has refused as an error of ours."""
+    """Raise errors of flow functions as `TidegateError`."""
     try:
         yield
-    except psycopg.DatabaseError as refusal:
-        condition = CONDITIONS.get(refusal.sqlstate or "")
+    except psycopg.DatabaseError as error:
+        condition = CONDITIONS.get(error.sqlstate or "")
         if condition is None:
             raise
-        fields = msgspec.json.decode(refusal.diag.message_detail or "{}")
+        fields = msgspec.json.decode(error.diag.message_detail or "{}")
         raise condition(**fields) from None

@@ -1,8 +1,8 @@
-"""Tasks of flows, as their workers see them: claimed in batches, completed in batches.
+"""Tasks of flows, as workers see them: claimed in batches, completed in batches.
 
-A claim is (owner, epoch) on the row of the task. Whatever a worker writes for a task names its
-claim, and is refused with `ClaimLost` when somebody else has the task, or nobody should. Each call
-may be repeated: what the same claim has done before is recognised.
+A claim is (owner, epoch) on the row of the task. Each write of a worker for a task names its claim,
+and is refused with `ClaimLost` when the claim is no longer valid. Calls can be repeated: what the
+same claim has done before is recognised.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tidegate.store.flows.sql_errors import raised_sql_errors
 from tidegate.store.runs.message_codec import as_json
 
 FLOW_WORKER = "flow worker"
-"""The kind of lease that a worker holds under its name; without it, its claims are freed."""
+"""The kind of a worker's lease; without it, its claims are freed."""
 OWN = -1
 """The position of a step's own task."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A task that one worker holds."""
+    """A task claimed by a worker."""
 
     owner: str
     step_id: int
@@ -41,16 +41,16 @@ class Claim(msgspec.Struct, frozen=True):
     wait_number: int | None
     """Which of its waits it was suspended at last."""
     waited: float | None
-    """Seconds since it came to that wait."""
+    """Seconds since it reached that wait."""
 
     @property
     def name(self) -> tuple[int, int, int]:
-        """Step, position and epoch: of no other claim."""
+        """Step, position and epoch, which identify the claim."""
         return self.step_id, self.position, self.epoch
 
     @property
     def identity(self) -> dict[str, object]:
-        """What a write names it by."""
+        """The parameters that identify the claim in statements."""
         return {
             "owner": self.owner,
             "run": self.run,
@@ -62,7 +62,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class GeneratorPosition:
-    """Where a generator is."""
+    """The position of a generator."""
 
     spawned: int
     in_flight: int
@@ -79,14 +79,19 @@ class _CompletedTask(msgspec.Struct):
 
 
 def claim(
-    connection: psycopg.Connection, owner: str, rooms: Mapping[str, int], most: int | None = None
+    connection: psycopg.Connection, owner: str, limits: Mapping[str, int], most: int | None = None
 ) -> list[Claim]:
-    """Claim what is ready: at most so many tasks of each queue, and so many of all.
+    """Claim ready tasks: up to a limit of each queue, and up to `most` in all.
 
-    The first queues come first; the tasks of a step come in the order of their positions.
+    Earlier queues have priority; the tasks of a step come in the order of their positions.
     """
-    asked = {"owner": owner, "queues": list(rooms), "rooms": list(rooms.values()), "most": most}
-    rows = connection.execute(_SQL["claim"].sql, asked)
+    parameters = {
+        "owner": owner,
+        "queues": list(limits),
+        "limits": list(limits.values()),
+        "most": most,
+    }
+    rows = connection.execute(_SQL["claim"].sql, parameters)
     return sorted(
         (Claim(owner, *row) for row in rows), key=lambda it: (it.run, it.step_id, it.position)
     )
@@ -95,13 +100,13 @@ def claim(
 def complete(
     connection: psycopg.Connection, owner: str, results: Sequence[tuple[Claim, str]]
 ) -> list[ClaimLost]:
-    """Complete tasks with their results, as JSON; what is refused is told and changes nothing."""
+    """Complete tasks with their results, as JSON; returns the lost claims, which change nothing."""
     done = [
         _CompletedTask(it.run, it.step_id, it.position, it.epoch, msgspec.Raw(text.encode()))
         for it, text in results
     ]
-    asked = {"owner": owner, "results": as_json(done)}
-    rows = connection.execute(_SQL["complete"].sql, asked)
+    parameters = {"owner": owner, "results": as_json(done)}
+    rows = connection.execute(_SQL["complete"].sql, parameters)
     return [
         ClaimLost(run, step, position, owner, epoch, holder, current)
         for run, step, position, epoch, holder, current in rows
@@ -111,7 +116,7 @@ def complete(
 def fail(
     connection: psycopg.Connection, it: Claim, error: str, pause: float, *, is_final: bool
 ) -> str:
-    """An attempt has failed; answers whether the task is ready again, after a pause, or failed."""
+    """Record a failed attempt; returns the task's new state: ready, after a pause, or failed."""
     row = _call(connection, "fail", it, error=storable(error), pause=pause, is_final=is_final)
     return str(row[0])
 
@@ -122,9 +127,9 @@ def spawn(
     items: Sequence[tuple[int | str, str]],
     cursor: tuple[str, int] | None = None,
 ) -> tuple[int, int]:
-    """Make items tasks, each known by its position or key; how many there are, and in flight.
+    """Create tasks for items, identified by position or key; returns their number and in flight.
 
-    A cursor is saved with them: its value, as JSON, and the position of the first item behind it.
+    A cursor is saved with them: its value, as JSON, and the position of the first item after it.
     """
     given = [
         {"key" if isinstance(name, str) else "position": name, "item": msgspec.Raw(text.encode())}
@@ -138,12 +143,12 @@ def spawn(
 
 
 def finish_generator(connection: psycopg.Connection, it: Claim) -> int:
-    """There are no more items; how many there are."""
+    """Declare that there are no more items; returns their number."""
     return int(_call(connection, "finish_generator", it)[0])
 
 
 def skip(connection: psycopg.Connection, it: Claim) -> None:
-    """The condition of the step does not hold."""
+    """Skip a step whose condition does not hold."""
     _call(connection, "skip", it)
 
 
@@ -156,7 +161,7 @@ def suspend(
     poll: float,
     timeout: float | None,
 ) -> str:
-    """Put a task aside until one of these keys is written; `seen` is what was known of them."""
+    """Suspend a task until one of these keys is written; `seen` is the last known version."""
     row = _call(
         connection, "suspend", it, keys=list(keys), seen=seen, number=number, poll=poll,
         timeout=timeout,
@@ -164,30 +169,30 @@ def suspend(
     return str(row[0])
 
 
-def tell_gate(connection: psycopg.Connection, it: Claim, gate: Sequence[Condition]) -> None:
-    """Say what a task is about to wait for, for whoever looks."""
-    _call(connection, "tell_gate", it, gate=as_json(gate))
+def record_gate(connection: psycopg.Connection, it: Claim, gate: Sequence[Condition]) -> None:
+    """Record what a task is about to wait for."""
+    _call(connection, "record_gate", it, gate=as_json(gate))
 
 
 def pass_wait(connection: psycopg.Connection, it: Claim) -> None:
-    """A task goes on behind the wait that it was suspended at."""
+    """Continue a task after the wait that it was suspended at."""
     _call(connection, "pass_wait", it)
 
 
 def set_state(
     connection: psycopg.Connection, it: Claim, key: str, value: str, writer: str, *, once: bool
 ) -> str:
-    """Write a key of the state, as JSON; answers the value that it has, which may be an earlier."""
+    """Write a key of the state, as JSON; returns its value, which may be an earlier one."""
     flows = queries("tidegate.store.flows.runs")
-    asked = {**it.identity, "key": key, "value": value, "writer": writer, "once": once}
+    parameters = {**it.identity, "key": key, "value": value, "writer": writer, "once": once}
     with raised_sql_errors():
-        row = connection.execute(flows["set_state"].sql, asked).fetchone()
+        row = connection.execute(flows["set_state"].sql, parameters).fetchone()
     assert row is not None
     return str(row[0])
 
 
 def put_back(connection: psycopg.Connection, owner: str, claims: Sequence[Claim]) -> None:
-    """Let tasks go that were not worked on; that does not count as an attempt."""
+    """Return tasks that were not started; that does not count as an attempt."""
     tasks = as_json([it.identity for it in claims])
     connection.execute(_SQL["put_back"].sql, {"owner": owner, "tasks": tasks})
 
@@ -199,15 +204,15 @@ def inputs(connection: psycopg.Connection, run: int, step: str) -> tuple[str, st
     return row[0], row[1]
 
 
-def generator_place(connection: psycopg.Connection, step_id: int) -> GeneratorPosition:
-    """Where a generator is."""
+def generator_position(connection: psycopg.Connection, step_id: int) -> GeneratorPosition:
+    """The position of a generator."""
     row = connection.execute(_SQL["generator"].sql, {"step": step_id}).fetchone()
     assert row is not None, "a claimed task has a step"
     return GeneratorPosition(*row)
 
 
 def unwanted_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[int]:
-    """The runs among these that nobody wants anything of any more."""
+    """The runs among these that are neither running nor paused."""
     rows = connection.execute(_SQL["unwanted"].sql, {"runs": list(runs)})
     return {run for (run,) in rows}
 
@@ -219,17 +224,17 @@ def paused_among(connection: psycopg.Connection, runs: Iterable[int]) -> set[int
 
 
 def held_by(connection: psycopg.Connection, owner: str) -> list[Claim]:
-    """What a worker has claimed and not settled; what there is to do is not read."""
+    """The open claims of a worker, without their payloads."""
     rows = connection.execute(_SQL["held_by"].sql, {"owner": owner})
     return [Claim(owner, *row) for row in rows]
 
 
 def _call(
-    connection: psycopg.Connection, query: str, it: Claim, **asked: object
+    connection: psycopg.Connection, query: str, it: Claim, **parameters: object
 ) -> tuple[Any, ...]:
     with raised_sql_errors():
-        row = connection.execute(_SQL[query].sql, {**it.identity, **asked}).fetchone()
-    assert row is not None, "a function answers"
+        row = connection.execute(_SQL[query].sql, {**it.identity, **parameters}).fetchone()
+    assert row is not None, "a function returns a row"
     return row
 
 

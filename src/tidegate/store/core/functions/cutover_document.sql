@@ -1,8 +1,8 @@
--- What of a row of an index can be searched. Generated columns call it.
+-- The searchable document of a row of an index. Called by generated columns.
 
--- A document holds 1 MB at most. A row whose text has more words is found by the first of them:
--- refused, it would keep all changes behind it from the index. Names are qualified, for what calls
--- it is also restored from dumps, without a search path.
+-- A tsvector is limited to 1 MB. A row with more text is found by its first words: if it were refused,
+-- all later changes would be missing in the index. Names are qualified because generated columns are
+-- also restored from dumps, without a search path.
 CREATE OR REPLACE FUNCTION tidegate.document(config regconfig, words text) RETURNS tsvector
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -17,5 +17,5 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.document IS
-    'The words of a text that can be searched; of one with too many, the first of them. '
-    'Used by indexes: dropping it would take their documents away.';
+    'The searchable words of a text, truncated to the limit of tsvector. '
+    'Used by indexes: dropping it would drop their documents.';

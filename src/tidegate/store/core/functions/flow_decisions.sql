@@ -1,4 +1,4 @@
--- Decisions about flows: the same as in tidegate.flows, which a test compares.
+-- Decisions about flows. A test compares them with a reference in Python.
 
 CREATE OR REPLACE FUNCTION tidegate.flow_may_move(p_kind text, p_old text, p_new text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
@@ -48,7 +48,7 @@ LANGUAGE sql IMMUTABLE AS $$
         WHEN p_count IS NULL AND p_share IS NULL AND p_failed > 0 THEN 'fail'
         WHEN p_failed > p_count THEN 'fail'
         WHEN NOT p_is_ended OR p_spawned <> p_succeeded + p_failed + p_canceled THEN 'go on'
-        -- By the digits that were written: as binary fractions 29 is more than 0.29 of 100.
+        -- Compared as decimals: as binary fractions 29 is more than 0.29 of 100.
         WHEN p_failed > p_share::text::numeric * p_spawned THEN 'fail'
         ELSE 'complete'
     END
@@ -58,7 +58,7 @@ CREATE OR REPLACE FUNCTION tidegate.flow_check_move() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT tidegate.flow_may_move(TG_ARGV[0], OLD.state, NEW.state) THEN
-        RAISE EXCEPTION 'a % does not become % from %', TG_ARGV[0], NEW.state, OLD.state;
+        RAISE EXCEPTION 'a % cannot change to % from %', TG_ARGV[0], NEW.state, OLD.state;
     END IF;
     RETURN NEW;
 END

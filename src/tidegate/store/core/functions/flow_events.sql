@@ -1,4 +1,4 @@
--- What has happened to runs of flows, written with what happens.
+-- The history of runs of flows, written by triggers in the same transaction.
 
 CREATE OR REPLACE FUNCTION tidegate.flow_note(p_run bigint, p_kind text, p_name text, p_detail jsonb)
 RETURNS void
@@ -73,7 +73,7 @@ BEGIN
 END
 $$;
 
--- Of an offset that is written all the time, the first value in each second is enough.
+-- Of a key that is written continuously, the first value in each second is recorded.
 CREATE OR REPLACE TRIGGER flow_state_noted AFTER UPDATE OF value ON tidegate.flow_state
     FOR EACH ROW WHEN (OLD.version <> NEW.version AND (
         NOT NEW.is_monotonic OR OLD.value IS NULL
@@ -106,7 +106,7 @@ BEGIN
 END
 $$;
 
--- Only of a step's own task: items never pay for it.
+-- Only for a step's own task: items do not pay for it.
 CREATE OR REPLACE TRIGGER flow_wait_noted AFTER UPDATE OF state, wait_number ON tidegate.flow_task
     FOR EACH ROW WHEN (NEW.position < 0 AND (
         OLD.wait_number IS DISTINCT FROM NEW.wait_number

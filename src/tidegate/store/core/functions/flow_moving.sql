@@ -1,15 +1,11 @@
--- What the other functions of flows are made of; not to be called alone.
+-- Internal functions of flows, not to be called directly.
 --
--- Whatever moves a run locks its row first (`flow_lock`), so that everything that happens to one run
--- happens one after the other and nobody waits in a ring. Only `flow_claim` locks tasks alone, and
--- waits for nobody. Batches make the lock cheap; see docs/adr/0014.
+-- Every change of a run locks its row first (`flow_lock`), so that changes of one run are serialised
+-- and cannot deadlock. Only `flow_claim` locks tasks without their run, and skips locked ones. Batches
+-- make the lock cheap; see docs/adr/0014.
 --
--- Functions that move tasks are told to go by indexes: a plan for many of them, kept from a moment
--- when there were few or made from their statistics, would read all tasks for each batch.
-
--- They had fewer arguments.
-DROP FUNCTION IF EXISTS tidegate.flow_lock(bigint, text);
-DROP FUNCTION IF EXISTS tidegate.flow_close_rest(bigint, text[]);
+-- Functions that change tasks disable sequential scans: a plan cached when there were few tasks, or
+-- made from outdated statistics, would read all tasks for each batch.
 
 CREATE OR REPLACE FUNCTION tidegate.flow_refuse(p_code text, p_message text, p_detail jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -18,7 +14,7 @@ BEGIN
 END
 $$;
 
--- Lock a run; null if it was deleted, and with it all of its tasks.
+-- Lock a run; null when it was deleted, together with its tasks.
 CREATE OR REPLACE FUNCTION tidegate.flow_lock_if_there(p_run bigint) RETURNS tidegate.flow_run
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -29,7 +25,7 @@ BEGIN
 END
 $$;
 
--- Lock a run, which has to be open for what is wanted of it, if anything; or also failed.
+-- Lock a run; refused when `p_wanted` names an operation and the run is not open (or failed).
 CREATE OR REPLACE FUNCTION tidegate.flow_lock(
     p_run bigint, p_wanted text DEFAULT NULL, p_also_failed boolean DEFAULT false
 ) RETURNS tidegate.flow_run
@@ -56,13 +52,13 @@ LANGUAGE sql AS $$
     SELECT pg_notify('tidegate', 'flow/' || (p_run).flow)
 $$;
 
--- A task that may be worked on; held back while its run is paused.
+-- The state of a runnable task: held while its run is paused.
 CREATE OR REPLACE FUNCTION tidegate.flow_free(p_run tidegate.flow_run) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN (p_run).state = 'paused' THEN 'held' ELSE 'ready' END
 $$;
 
--- The task that a worker says it holds: with state claimed, or moved on by the same claim.
+-- The task of a claim, in state claimed or as changed by the same claim before.
 CREATE OR REPLACE FUNCTION tidegate.flow_held(
     p_owner text, p_step bigint, p_position bigint, p_epoch bigint
 ) RETURNS tidegate.flow_task
@@ -75,7 +71,7 @@ BEGIN
     IF v_task.owner = p_owner AND v_task.epoch = p_epoch AND v_task.state <> 'canceled' THEN
         RETURN v_task;
     END IF;
-    v_task.step_id := p_step;  -- it may be gone
+    v_task.step_id := p_step;  -- the task may be deleted
     v_task.position := p_position;
     PERFORM tidegate.flow_refuse_claim(v_task, p_owner, p_epoch);
 END
@@ -101,7 +97,7 @@ LANGUAGE sql AS $$
             'current', coalesce((p_task).epoch, 0)))
 $$;
 
--- The task of a claim; refused if the claim was lost.
+-- The task of a claim that is still in state claimed.
 CREATE OR REPLACE FUNCTION tidegate.flow_at_work(
     p_owner text, p_step bigint, p_position bigint, p_epoch bigint
 ) RETURNS tidegate.flow_task
@@ -116,8 +112,7 @@ BEGIN
 END
 $$;
 
--- End what is left of a run, or of one step of it: nothing of that is begun any more, and who holds
--- something has lost it.
+-- Cancel the remaining tasks of a run or of one step; claims on them are lost.
 CREATE OR REPLACE FUNCTION tidegate.flow_close_rest(
     p_run bigint, p_states text[], p_step bigint DEFAULT NULL
 ) RETURNS void
@@ -162,7 +157,7 @@ BEGIN
 END
 $$;
 
--- Complete or fail a step with items, if it is time; whether it was.
+-- Complete or fail a step with items when its items allow it; returns whether that happened.
 CREATE OR REPLACE FUNCTION tidegate.flow_settle_step(p_step bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -179,7 +174,7 @@ BEGIN
     IF v_verdict = 'fail' THEN
         PERFORM tidegate.flow_fail_step(p_step, coalesce(v_step.cause, v_step.last_error)
             || CASE WHEN v_step.tolerated_count IS NULL AND v_step.tolerated_share IS NULL THEN ''
-                ELSE format(' (the first of %s failures in %s items, which is more than is borne)',
+                ELSE format(' (the first of %s failures in %s items, which is more than tolerated)',
                     v_step.failed, v_step.spawned) END);
     ELSIF v_verdict = 'complete' THEN
         UPDATE tidegate.flow_step
@@ -192,7 +187,7 @@ BEGIN
 END
 $$;
 
--- Begin the steps that wait for nothing any more, and end a run that has no others.
+-- Start the steps whose dependencies are met, and complete a run without open steps.
 CREATE OR REPLACE FUNCTION tidegate.flow_advance(p_run bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -244,7 +239,7 @@ BEGIN
 END
 $$;
 
--- A run that is being canceled ends when none of its tasks is claimed.
+-- Cancel a run in state canceling when no worker has a claim on it.
 CREATE OR REPLACE FUNCTION tidegate.flow_settle_canceling(p_run bigint) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
@@ -264,7 +259,7 @@ BEGIN
 END
 $$;
 
--- What follows when tasks of a step have moved.
+-- Settle a step and its run after tasks of the step have changed.
 CREATE OR REPLACE FUNCTION tidegate.flow_follow(p_run tidegate.flow_run, p_step bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -276,7 +271,7 @@ BEGIN
 END
 $$;
 
--- The items of a map step: what its first dependency gave, or the results of its items.
+-- Create the items of a map step from the result of its first dependency, or from its items' results.
 CREATE OR REPLACE FUNCTION tidegate.flow_expand(p_run tidegate.flow_run, p_step bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -310,7 +305,7 @@ BEGIN
 END
 $$;
 
--- A task of a run is returned to its queue, or canceled with its run.
+-- Release a task for another worker, or cancel it with its run.
 CREATE OR REPLACE FUNCTION tidegate.flow_let_go(p_run tidegate.flow_run, p_task tidegate.flow_task)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -330,7 +325,7 @@ BEGIN
 END
 $$;
 
--- A task has failed finally.
+-- Fail a task permanently.
 CREATE OR REPLACE FUNCTION tidegate.flow_fail_task(
     p_run tidegate.flow_run, p_task tidegate.flow_task, p_error text
 ) RETURNS void
@@ -343,7 +338,7 @@ BEGIN
     WHERE step_id = (p_task).step_id AND position = (p_task).position;
     UPDATE tidegate.flow_step
     SET last_error = p_error,
-        -- When its own task fails, that is why, and not an item that was borne before.
+        -- A failure of its own task is the cause, not an item that was tolerated before.
         cause = CASE WHEN (p_task).position < 0 THEN v_cause
             ELSE coalesce(cause, format('item %s: %s', (p_task).position, v_cause)) END,
         failed = failed + CASE WHEN (p_task).position < 0 THEN 0 ELSE 1 END,
@@ -360,7 +355,7 @@ BEGIN
 END
 $$;
 
--- The own task of a step is done: its result is there, or its items are known.
+-- Complete the own task of a step: store its result, or create its items.
 CREATE OR REPLACE FUNCTION tidegate.flow_complete_own(
     p_run tidegate.flow_run, p_step bigint, p_result jsonb
 ) RETURNS void

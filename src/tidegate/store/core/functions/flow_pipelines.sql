@@ -1,7 +1,7 @@
--- Pipeline runs that tasks of flows have started and wait for.
+-- Pipeline runs that were started by tasks of flows.
 --
--- Whoever holds a run of a flow may lock the run of a pipeline, never the other way round: to
--- release a run of a pipeline nobody waits for a flow. It is told by NOTIFY, and looked for.
+-- Lock order: flow run, then pipeline run. Releasing a pipeline run never waits for a flow; flows are
+-- notified with NOTIFY, and poll.
 
 CREATE OR REPLACE FUNCTION tidegate.flow_suspend_for_pipeline(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint,
@@ -14,7 +14,7 @@ DECLARE
     v_is_open boolean;
     v_state text;
 BEGIN
-    -- Closing the run waits until the task is suspended, and is visible to later reads.
+    -- Closing the pipeline run waits until the task is suspended, and the next sweep finds it closed.
     PERFORM FROM tidegate.run WHERE id = p_pipeline_run AND state = 'open' FOR SHARE;
     v_is_open := FOUND;
     v_state := tidegate.flow_suspend(
@@ -36,7 +36,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_suspend_for_pipeline IS
-    'Put a claimed task aside until this run of a pipeline is closed; at once ready when it is.';
+    'Suspend a claimed task until this pipeline run is closed; ready at once when it is.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_sweep_pipelines()
 RETURNS TABLE (pipeline_run_id bigint, reason text)
@@ -52,7 +52,7 @@ BEGIN
         SELECT * FROM tidegate.flow_run
         WHERE id = ANY (v_runs) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        -- Checked again under the lock: another session may have moved it.
+        -- Checked again under the lock: the task may have changed in the meantime.
         FOR v_link IN
             SELECT * FROM tidegate.flow_pipeline_news WHERE flow_run_id = v_run.id
         LOOP
@@ -76,10 +76,10 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_sweep_pipelines IS
-    'Wake tasks whose runs of pipelines are closed. Answers the open ones that no task waits for '
-    'any more, which the caller has to cancel in the same transaction, and why.';
+    'Wake tasks whose pipeline runs are closed. Returns the open pipeline runs that no task needs, '
+    'with the reason; the caller has to cancel them in the same transaction.';
 
--- Runs of tasks that wait for a closed run, or that are closed themselves.
+-- Pipeline runs of tasks that wait for a closed one, or that are closed themselves.
 CREATE OR REPLACE VIEW tidegate.flow_pipeline_news AS
 SELECT
     link.step_id, link.position, link.pipeline, link.name, link.flow_run_id, link.pipeline_run_id,
@@ -93,8 +93,7 @@ WHERE NOT link.is_settled AND (
     OR (task.state = 'suspended' AND run.id IS NULL)
 );
 
--- Who tries a run of a flow again wants runs of pipelines that came to nothing begun again as well,
--- unless somebody has restored them.
+-- Retrying a run of a flow also starts its unsuccessful pipeline runs again, unless they were restored.
 CREATE OR REPLACE FUNCTION tidegate.flow_forget_failed_pipelines() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- How far runs of flows are, for people.
+-- Progress of runs of flows.
 
--- A number of a state as a double; infinite if a double cannot hold it.
+-- A number of the state as double precision; infinite when it is out of range.
 CREATE OR REPLACE FUNCTION tidegate.flow_as_double(p_number numeric) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
@@ -10,7 +10,7 @@ LANGUAGE sql IMMUTABLE AS $$
     END
 $$;
 
--- How far the steps of all runs are.
+-- Progress of the steps of all runs.
 CREATE OR REPLACE VIEW tidegate.flow_progress AS
 SELECT
     run.id AS run_id, run.flow, run.key, run.state AS run_state,
@@ -23,4 +23,4 @@ JOIN tidegate.flow_step AS step ON step.run_id = run.id
 ORDER BY run.id, step.number;
 
 COMMENT ON VIEW tidegate.flow_progress IS
-    'How far the steps of all runs are: items spawned, succeeded, failed, canceled, in flight.';
+    'Progress of the steps of all runs: items spawned, succeeded, failed, canceled, in flight.';

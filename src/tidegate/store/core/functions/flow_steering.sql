@@ -1,4 +1,4 @@
--- Beginning and steering runs of flows: for anybody.
+-- Starting and controlling runs of flows, also from psql.
 
 CREATE OR REPLACE FUNCTION tidegate.flow_begin(
     p_flow text, p_key text, p_input jsonb, p_steps jsonb, p_keys jsonb
@@ -45,7 +45,7 @@ DECLARE
     v_reason text;
 BEGIN
     SELECT * INTO v_step FROM tidegate.flow_step WHERE run_id = p_run AND name = p_step;
-    -- What a run failed with may be taken back, before it is retried.
+    -- A failed run accepts changes that are made before it is retried.
     IF v_run.state = 'failed' AND v_step.state NOT IN ('completed', 'skipped') THEN
         DELETE FROM tidegate.flow_signal WHERE run_id = p_run AND step = p_step;
     END IF;
@@ -58,7 +58,7 @@ BEGIN
     END;
     IF v_reason IS NOT NULL THEN
         PERFORM tidegate.flow_refuse(
-            'TG007', format('step %s takes no such signal: %s', p_step, v_reason),
+            'TG007', format('step %s does not accept this signal: %s', p_step, v_reason),
             jsonb_build_object('run', p_run, 'step', p_step, 'reason', v_reason));
     END IF;
     PERFORM tidegate.flow_check_type(
@@ -70,9 +70,9 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_signal IS
-    'Give a step the one-shot input that it waits for; the same again is harmless.';
+    'Send a step the one-shot input that it waits for. Repeating it is harmless.';
 
-CREATE OR REPLACE FUNCTION tidegate.flow_cancel(p_run bigint, p_reason text DEFAULT 'requested by an operator')
+CREATE OR REPLACE FUNCTION tidegate.flow_cancel(p_run bigint, p_reason text DEFAULT 'somebody asked for it')
 RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -90,7 +90,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_cancel IS
-    'Give a run up; answers its state. It is canceling while workers hold something of it.';
+    'Cancel a run; returns its state, which is canceling while workers have claims on it.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_pause(p_run bigint) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -108,8 +108,8 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_pause IS
-    'Start no more tasks of a run until it is resumed; tasks in flight finish. The timeouts of '
-    'waits stand still meanwhile.';
+    'Start nothing more of a run until it is resumed; claimed tasks are finished. Timeouts of waits '
+    'do not advance meanwhile.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_resume(p_run bigint) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -128,7 +128,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION tidegate.flow_resume IS 'Go on with a run that was paused.';
+COMMENT ON FUNCTION tidegate.flow_resume IS 'Resume a paused run.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_retry(p_run bigint) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -141,7 +141,7 @@ BEGIN
     IF v_run.state <> 'failed' OR v_run.closed_at = 'epoch' THEN
         PERFORM tidegate.flow_refuse(
             'TG003', format('run %s is %s', p_run, v_run.state), jsonb_build_object(
-                'run', p_run, 'state', v_run.state, 'wanted', 'trying it again'));
+                'run', p_run, 'state', v_run.state, 'wanted', 'a retry'));
     END IF;
     UPDATE tidegate.flow_run
     SET state = 'running', cause = NULL, closed_at = NULL, paused_at = NULL
@@ -160,7 +160,7 @@ BEGIN
         failed = 0, canceled = 0, cause = NULL, closed_at = NULL,
         generating = CASE WHEN generating = 'failed' THEN 'started' ELSE generating END
     WHERE run_id = p_run AND state IN ('failed', 'canceled');
-    -- No task would complete a step whose last items ended in the call that failed the run.
+    -- Steps whose last items were completed by the call that failed the run have to be settled here.
     PERFORM tidegate.flow_settle_step(id) FROM tidegate.flow_step
     WHERE run_id = p_run AND state = 'running' AND generating = 'complete';
     PERFORM tidegate.flow_advance(p_run);
@@ -169,7 +169,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_retry IS
-    'Try everything of a failed run again that did not succeed; harmless when it runs already.';
+    'Retry everything of a failed run that did not succeed. Harmless when it is running.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_tolerate(
     p_run bigint, p_step text, p_count bigint, p_share double precision DEFAULT NULL
@@ -196,7 +196,7 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_tolerate IS
     'Change how many items of a step may fail, while it runs or after it has failed: a count, a share, or (both null) none.';
 
--- Refuse a value of a monotonic key that is back, or of another kind than what is there.
+-- Refuse a value of a monotonic key that is less than the current one, or of another type.
 CREATE OR REPLACE FUNCTION tidegate.flow_check_forward(
     p_run tidegate.flow_run, p_state tidegate.flow_state, p_value jsonb
 ) RETURNS void
@@ -212,7 +212,7 @@ BEGIN
             'TG009', format('the state %s is a %s', (p_state).key, v_kind), jsonb_build_object(
                 'of', format('the state %s of run %s', (p_state).key, (p_run).id),
                 'value', left(p_value::text, 100), 'reason', format(
-                    'it is monotonic and stands at %s, which is a %s',
+                    'it is monotonic and has the value %s, which is a %s',
                     left((p_state).value::text, 100), v_kind)));
     END IF;
     IF (CASE WHEN v_kind = 'string'
@@ -266,7 +266,7 @@ BEGIN
     SET value = p_value, version = v_run.changes + 1, writer = p_writer,
         written_at = clock_timestamp()
     WHERE run_id = p_run AND key = p_key;
-    IF v_task.losses > 0 AND v_state.is_monotonic THEN  -- it makes progress, so its losses do not count
+    IF v_task.losses > 0 AND v_state.is_monotonic THEN  -- it got on, so it does not only die
         UPDATE tidegate.flow_task SET losses = 0
         WHERE step_id = p_step AND position = p_position;
     END IF;
@@ -281,13 +281,13 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_set_state IS
-    'Write a key of a run''s state, and wake the tasks that wait for it; returns its value. '
+    'Write a key of a run''s state and wake the tasks that wait for it; returns its value. '
     'Without an owner only keys that are declared external.';
 
 COMMENT ON FUNCTION tidegate.flow_begin IS
-    'Begin a run of a flow; under a key that was used before, answer the run that has it. '
+    'Start a run of a flow; with a key that was used before, return the run that has it. '
     'Steps: [{"number", "name", "kind": plain|map|generator|reduce, "depends_on": [names], '
     '"optional": [those that may be skipped], "needs_signal", "retries", "item_retries", '
-    '"tolerated_count", "tolerated_share", "signal_type"}, …], each behind those that it depends '
+    '"tolerated_count", "tolerated_share", "signal_type"}, …], each after those that it depends '
     'on. Keys of the state: [{"name", "monotonic", "external", "writers": [steps], "type"}, …]. '
-    'Types are JSON Schemas, or left out.';
+    'Types are JSON Schemas and optional.';

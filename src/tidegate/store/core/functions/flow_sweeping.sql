@@ -1,7 +1,7 @@
--- Sweeping behind flows: for anybody, as often as they like.
+-- Sweeping of flows: safe to call by any process, at any time.
 
--- Somebody may keep a run locked for long, and all others are swept all the same. But a run that is
--- always busy has its turn too: of those to be swept one is waited for, for a moment.
+-- Locked runs are skipped, so that one long lock does not delay the others. To reach runs that are
+-- always busy, one of the locked ones is waited for, briefly.
 CREATE OR REPLACE FUNCTION tidegate.flow_await_one(p_runs bigint[]) RETURNS void
 LANGUAGE plpgsql SET lock_timeout = '250ms' AS $$
 DECLARE
@@ -13,7 +13,7 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- The worker of this task is gone: another executes it, unless too many have failed with it.
+-- Free a task of a lost worker, or fail it when too many workers were lost with it.
 CREATE OR REPLACE FUNCTION tidegate.flow_free_task(
     p_run tidegate.flow_run, p_task tidegate.flow_task, p_has_died boolean, p_most_losses integer
 ) RETURNS void
@@ -21,19 +21,19 @@ LANGUAGE plpgsql AS $$
 BEGIN
     IF p_has_died AND (p_task).losses >= p_most_losses THEN
         PERFORM tidegate.flow_fail_task(p_run, p_task, format(
-            'workers have failed with it %s times, the last one was %s',
+            'workers were lost with it %s times, the last one was %s',
             (p_task).losses + 1, (p_task).owner));
         RETURN;
     END IF;
     PERFORM tidegate.flow_let_go(p_run, p_task);
     IF p_has_died THEN
-        -- What kills its workers comes alone in the end, and not with the same innocents.
+        -- A task that ends its workers is eventually claimed alone, not with the same other tasks.
         UPDATE tidegate.flow_task
         SET losses = losses + 1, available_at = now() + CASE WHEN losses > 0
             THEN random() * least(60.0, 0.25 * 2 ^ losses) ELSE 0 END * interval '1 second'
         WHERE step_id = (p_task).step_id AND position = (p_task).position;
         UPDATE tidegate.flow_step
-        SET last_error = format('%s failed with %s', (p_task).owner,
+        SET last_error = format('%s died with %s', (p_task).owner,
             CASE WHEN (p_task).position < 0 THEN 'it' ELSE 'item ' || (p_task).position END)
             || CASE WHEN (p_task).losses > 0
                 THEN format(', which %s others have done', (p_task).losses) ELSE '' END
@@ -56,7 +56,7 @@ BEGIN
     freed := 0;
     woken := 0;
     ended := 0;
-    -- One at a time: what another sweeps at this moment need not be waited for.
+    -- One sweep at a time: what another process sweeps need not be waited for.
     IF NOT pg_try_advisory_xact_lock(hashtext('tidegate.flow_sweep')) THEN
         RETURN NEXT;
         RETURN;
@@ -67,8 +67,8 @@ BEGIN
         SELECT FROM tidegate.lease
         WHERE kind = 'flow worker' AND key = at_work.owner
         AND tidegate.lease_is_held(lease.owner, expires_at, seconds));
-    -- Without its lease a worker that was only asleep notices, and lets everything go. One that has
-    -- given it back was stopped and did not die, which is known until all of its tasks are freed.
+    -- A suspended worker notices the loss of its lease and drops its tasks. A worker that released its
+    -- lease was stopped and is not counted as lost; the row stays until all its tasks are freed.
     DELETE FROM tidegate.lease
     WHERE kind = 'flow worker' AND CASE
         WHEN owner IS NOT NULL THEN NOT tidegate.lease_is_held(owner, expires_at, seconds)
@@ -117,11 +117,8 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_sweep IS
-    'Release the claims of failed workers, wake waits whose timeout has passed, and end runs that '
-    'are being canceled and have no claimed tasks.';
-
--- It had fewer arguments.
-DROP FUNCTION IF EXISTS tidegate.flow_remove_closed(double precision, integer);
+    'Free the claims of lost workers, wake tasks whose wait has timed out, and cancel runs in state '
+    'canceling without claims.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_remove_closed(
     p_seconds double precision, p_most integer DEFAULT 10, p_tasks bigint DEFAULT 10000
@@ -158,10 +155,10 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_remove_closed IS
-    'Forget runs that were closed so many seconds ago: some of them, with at most so many tasks. '
-    'Answers how many it was at; 0 when nothing is left to forget.';
+    'Remove runs that were closed so many seconds ago: some of them, with at most so many tasks. '
+    'Returns how many it has handled; 0 when nothing is left to remove.';
 
--- Who deletes a run by hand takes its tasks with it; `flow_remove_closed` has left none.
+-- Deleting a run by hand deletes its tasks too; `flow_remove_closed` has left none.
 CREATE OR REPLACE FUNCTION tidegate.flow_remove_tasks() RETURNS trigger
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- Types of what is given to runs from outside: a run keeps the JSON Schema of each, as its flow
--- declares it. What a worker could not read is refused before it is stored.
+-- Types of values that runs get from outside: a run stores the JSON Schema of each, as declared by
+-- its flow. Values that a worker could not decode are refused before they are stored.
 
--- Why a number, a text or the length of a list does not fit a schema; null: it does.
+-- Why a number, a text or the length of a list does not match a schema; null: it does.
 CREATE OR REPLACE FUNCTION tidegate.flow_out_of_bounds(p_schema jsonb, p_value jsonb) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -32,7 +32,7 @@ BEGIN
 END
 $$;
 
--- Why a value is not of the type that a schema describes; null: it is. `p_at` says where it is.
+-- Why a value does not match a schema; null: it does. `p_at` is its path.
 CREATE OR REPLACE FUNCTION tidegate.flow_misfit(
     p_schema jsonb, p_value jsonb, p_whole jsonb, p_at text DEFAULT 'it'
 ) RETURNS text

@@ -1,7 +1,7 @@
--- Waits of tasks for the state of their run: what they wait for, and how far it is.
+-- Waits of tasks for the state of their run: conditions and progress.
 
--- A task comes to a wait whose gate it can tell; without one, only the keys are known.
-CREATE OR REPLACE FUNCTION tidegate.flow_tell_gate(
+-- Records the condition of a wait; without it, only the keys are known.
+CREATE OR REPLACE FUNCTION tidegate.flow_record_gate(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint, p_gate jsonb
 ) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -14,8 +14,8 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION tidegate.flow_tell_gate IS
-    'Store what a claimed task is about to wait for, for inspection: '
+COMMENT ON FUNCTION tidegate.flow_record_gate IS
+    'Record what a claimed task is about to wait for: '
     '[{"key", "target_key", "target"}, …].';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_pass_wait(
@@ -34,7 +34,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_pass_wait IS
-    'A claimed task goes on behind the wait that it was suspended at.';
+    'A claimed task continues after the wait that it was suspended at.';
 
 -- The time for which its run was paused does not count as waiting.
 CREATE OR REPLACE FUNCTION tidegate.flow_make_up_for_pause(p_run tidegate.flow_run) RETURNS void
@@ -84,8 +84,8 @@ LEFT JOIN tidegate.flow_state AS goal ON goal.run_id = run.id AND goal.key = gat
 WHERE task.wait_number IS NOT NULL AND task.state IN ('ready', 'held', 'claimed', 'suspended');
 
 COMMENT ON VIEW tidegate.flow_waits IS
-    'What waits for the state of a run: a row for each task and key. The value is what the key has '
-    'now, the target what it has to reach where a declared gate says so, behind how much of it is '
-    'missing, where both are numbers; is_target says that it is only what another key has to reach. '
-    'Then its last writer and time, since when the task has waited, and until when it may. '
+    'Tasks that wait for the state of a run: a row for each task and key. value: the current value '
+    'of the key; target: the value to reach, where a gate declares it; behind: the difference, where '
+    'both are numbers; is_target: the key is only the target of another key. Then the last writer '
+    'and its time, since when the task waits, and until when. '
     'Position -1 is a step itself, others are items of it.';

@@ -1,4 +1,4 @@
--- Operations of flow workers, which hold a lease 'flow worker' under their name.
+-- Working on flows: for owners of a 'flow worker' lease.
 
 CREATE OR REPLACE FUNCTION tidegate.flow_claim(
     p_owner text, p_queues text[], p_rooms integer[], p_most integer DEFAULT NULL
@@ -30,8 +30,8 @@ LANGUAGE sql SET enable_seqscan = off SET enable_hashjoin = off SET enable_merge
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_claim IS
-    'Claim what is ready in these queues (flow/step, flow/step[] for items), so many of each, and '
-    'so many of all.';
+    'Claim ready tasks of these queues (flow/step, flow/step[] for items), up to a number of each '
+    'and of all.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_complete(p_owner text, p_results jsonb)
 RETURNS TABLE (run_id bigint, step text, "position" bigint, epoch bigint, holder text, current bigint)
@@ -73,14 +73,14 @@ BEGIN
         v_steps := v_steps || v_done.step_id;
         v_number := v_number + v_done.number;
     END LOOP;
-    -- Only then: a step that fails its run ends the others, which may be done by this call too.
+    -- Only then, because a step that fails its run cancels others, which this call may complete too.
     FOREACH v_step IN ARRAY v_steps LOOP
         SELECT run.* INTO v_run
         FROM tidegate.flow_run AS run JOIN tidegate.flow_step AS step ON step.run_id = run.id
         WHERE step.id = v_step;
         PERFORM tidegate.flow_follow(v_run, v_step);
     END LOOP;
-    -- Nearly always all were ours, and there are no others to look for.
+    -- Usually all claims were valid, and there are no others to look for.
     IF v_number = jsonb_array_length(p_results) THEN
         RETURN;
     END IF;
@@ -100,8 +100,8 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_complete IS
-    'Complete claimed tasks: [{"run", "step", "position", "epoch", "result"}, …]. Answers those '
-    'that are refused because their claim was lost; for these nothing is written.';
+    'Complete claimed tasks: [{"run", "step", "position", "epoch", "result"}, …]. Returns those '
+    'that are refused because the claim was lost; nothing is written for them.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_fail(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint, p_error text,
@@ -134,9 +134,9 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_fail IS
-    'An attempt at a claimed task has failed: it is ready again after a pause, in seconds and at '
-    'most a hundred years, or, when it has no retries left or the failure is final, failed. '
-    'Answers which.';
+    'Fail an attempt at a claimed task: it is ready again after a pause, in seconds and at most a '
+    'hundred years, or failed when it has no retries left or the failure is final. '
+    'Returns the new state.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_spawn(
     p_owner text, p_run bigint, p_step bigint, p_epoch bigint, p_items jsonb,
@@ -197,7 +197,7 @@ BEGIN
     IF v_number > 0 THEN
         PERFORM tidegate.flow_notify(v_run);
     END IF;
-    IF v_number > 0 AND v_task.losses > 0 THEN  -- it makes progress, so its losses do not count
+    IF v_number > 0 AND v_task.losses > 0 THEN  -- it got on, so it does not only die
         UPDATE tidegate.flow_task SET losses = 0 WHERE step_id = p_step AND position = -1;
     END IF;
     RETURN QUERY SELECT v_step.spawned,
@@ -206,10 +206,10 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_spawn IS
-    'Make items of a claimed generator tasks: [{"position", "item"}, …] in the order of their '
+    'Create tasks for items of a claimed generator: [{"position", "item"}, …] in the order of their '
     'positions, from 0 and without gaps, or [{"key", "item"}, …]. '
-    'Those that are there already are recognised. Saves a cursor with them, and says how many '
-    'items there are and how many of them are not terminal.';
+    'Existing items are recognised. Saves a cursor with them, and returns how many items there are '
+    'and how many of them are not terminal.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_finish_generator(
     p_owner text, p_run bigint, p_step bigint, p_epoch bigint
@@ -230,7 +230,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_finish_generator IS
-    'A claimed generator has yielded its last item; answers how many there are.';
+    'A claimed generator has yielded its last item; returns their number.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_skip(p_owner text, p_run bigint, p_step bigint, p_epoch bigint)
 RETURNS void
@@ -257,7 +257,7 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_skip IS
-    'The condition of a claimed step does not hold; items that it has are canceled.';
+    'Skip a claimed step whose condition does not hold; its items are canceled.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_suspend(
     p_owner text, p_run bigint, p_step bigint, p_position bigint, p_epoch bigint,
@@ -296,8 +296,8 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_suspend IS
-    'Put a claimed task aside until one of these keys of the state is written; at once ready when '
-    'one was, after the version that was seen.';
+    'Suspend a claimed task until one of these keys of the state is written; ready at once when one '
+    'was written after the version that was seen.';
 
 CREATE OR REPLACE FUNCTION tidegate.flow_put_back(p_owner text, p_tasks jsonb) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -332,4 +332,4 @@ END
 $$;
 
 COMMENT ON FUNCTION tidegate.flow_put_back IS
-    'Let claimed tasks go that were not worked on: [{"run", "step", "position", "epoch"}, …].';
+    'Return claimed tasks that were not started: [{"run", "step", "position", "epoch"}, …].';

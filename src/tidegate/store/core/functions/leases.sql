@@ -1,8 +1,8 @@
--- Whether a lease is held: one decision for tasks, monitors, workers and flow workers.
+-- Whether a lease is held: the same rule for tasks, monitors, workers and flow workers.
 
--- A running holder renews its lease several times within its length. So an expiry further away than
--- twice the length was written before the clock went back, and its holder may have ended long ago. A
--- clock that goes back by less than the length affects no running holder.
+-- A running owner renews its lease several times within its duration. An expiry further away than twice
+-- the duration was therefore written before the clock went back, and its owner may have ended long ago.
+-- A clock that goes back by less than the duration affects no running owner.
 CREATE OR REPLACE FUNCTION tidegate.lease_is_held(
     p_owner text, p_expires_at timestamptz, p_seconds double precision
 ) RETURNS boolean
