@@ -312,5 +312,5 @@ def test_readers_go_back_to_an_index_that_was_kept_fresh(hall: Hall) -> None:
     retire(shop.database, reindex, "articles_v2")
     left = [it.index for it in indexes_of(shop.database, reindex)]
     assert left == ["search.articles_v1"]
-    kept = shop.do("SELECT split_part(name, ' ', 1) FROM tidegate_log.follower")
+    kept = shop.do("SELECT split_part(name, ' ', 1) FROM tidegate_log.consumer")
     assert kept == [("search.articles_v1",)]

@@ -16,8 +16,8 @@ from tidegate.store.cutover.tables import TableName
 
 def view_options(connection: psycopg.Connection, alias: TableName) -> sql.Composable:
     """The options of a view as a statement has them; replacing a view would take them away."""
-    asked = {"alias": _quoted(connection, alias)}
-    found = connection.execute(_SQL["options"].sql, asked).fetchall()
+    parameters = {"alias": _quoted(connection, alias)}
+    found = connection.execute(_SQL["options"].sql, parameters).fetchall()
     if not found:
         return sql.SQL("")
     options = (
@@ -39,13 +39,13 @@ def keep_rights(
     connection: psycopg.Connection, alias: TableName, before: TableName | None, index: TableName
 ) -> None:
     """Let an alias be read by whoever could read it before."""
-    asked = {
+    parameters = {
         "alias": _quoted(connection, alias),
         "index": _quoted(connection, index),
         "before": _quoted(connection, before) if before else "",
     }
     for query in ("owner_without", "readers"):
-        for (reader,) in connection.execute(_SQL[query].sql, asked).fetchall():
+        for (reader,) in connection.execute(_SQL[query].sql, parameters).fetchall():
             connection.execute(_grant(index, reader))
 
 
@@ -56,8 +56,8 @@ def _grant(index: TableName, reader: str | None) -> sql.Composed:
 
 
 def _is_row_secured(connection: psycopg.Connection, index: TableName) -> bool:
-    asked = {"index": _quoted(connection, index)}
-    return connection.execute(_SQL["is_row_secured"].sql, asked).fetchone() is not None
+    parameters = {"index": _quoted(connection, index)}
+    return connection.execute(_SQL["is_row_secured"].sql, parameters).fetchone() is not None
 
 
 def _quoted(connection: psycopg.Connection, name: TableName) -> str:

@@ -1,8 +1,8 @@
-"""How the changes of a user's table get into its log: a function, and triggers that call it.
+"""Change capture: the function and triggers that write the changes of a user's table to its log.
 
-What is there is looked at first, and only what is missing is made: a role that may not make it
-need not, and writers are not disturbed without need. Names are no proof. A table that has taken
-the name of another brings triggers of its own along, which write to another log.
+Existing parts are checked first and only missing ones are created: a role without the rights to
+create them can still use them, and writers are not disturbed without need. Names are not
+sufficient as a check: a renamed table brings its triggers along, which write to another log.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ from tidegate.store.cutover.tables import TableName, TableShape, key_texts, name
 PLAIN = frozenset(
     ("smallint", "integer", "bigint", "numeric", "text", "character varying", "character", "uuid")
 )
-"""Types whose text is the same under all settings."""
+"""Types with the same text under all settings."""
 LOCK_BOUND = "300ms"
-"""For which writers of a table wait at most behind the trigger that is to be created."""
+"""How long the creation of a trigger may delay writers of a table."""
 BODY = "$body$"
 
 
 @dataclass(frozen=True, slots=True)
 class LogParts:
-    """What is there of a log, except for the triggers; and the time, in microseconds."""
+    """Which parts of a log exist, except for the triggers; and the time in microseconds."""
 
     has_schema: bool
-    has_followers: bool
+    has_consumers: bool
     has_log: bool
     has_function: bool
-    """As it would be made today."""
+    """As this release would create it."""
     time: int
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The statements that make the rest."""
-        wanted = {
+        """The statements that create the missing parts."""
+        parts = {
             "create_schema": self.has_schema,
-            "create_followers": self.has_followers,
+            "create_consumers": self.has_consumers,
             "create_log": self.has_log,
             "create_function": self.has_function,
-            "note_function": self.has_function,
+            "comment_function": self.has_function,
         }
-        return tuple(name for name, is_there in wanted.items() if not is_there)
+        return tuple(name for name, exists in parts.items() if not exists)
 
 
 def ensure_log(connection: psycopg.Connection, table: TableName, shape: TableShape) -> None:
-    """Log the changes of a table from now on; nothing happens when that is done already.
+    """Log the changes of a table from now on; a repetition changes nothing.
 
-    Creating a trigger waits until nobody writes to the table, and whoever wants to write waits
-    behind it; so it waits shortly and raises `TableBusy`, to be tried again. `LoggedTwice` says
-    that a partition would be followed alone and with its table.
+    Creating a trigger waits for running writers, and new writers wait behind it. It therefore waits
+    only briefly and raises `TableBusy`, to be retried. Raises `LoggedTwice` when a partition would
+    be logged both by itself and with its table.
     """
-    connection.execute(_SQL["take_turns"].sql)
+    connection.execute(_SQL["lock"].sql)
     found = rights(connection, table)
     warn_of_superuser(table, found)
     is_remade = _prepare(connection, table, shape, found)
-    asked = _asked(connection, table)
-    (is_logged,) = connection.execute(_SQL["is_logged"].sql, asked).fetchone() or (False,)
+    parameters = _asked(connection, table)
+    (is_logged,) = connection.execute(_SQL["is_logged"].sql, parameters).fetchone() or (False,)
     if not is_logged:
         _check_rivals(connection, table)
         _create_triggers(connection, table)
@@ -82,7 +82,7 @@ def ensure_log(connection: psycopg.Connection, table: TableName, shape: TableSha
 
 
 def drop_log(connection: psycopg.Connection, table: TableName) -> None:
-    """Log the changes of a table no longer."""
+    """Stop logging the changes of a table."""
     for name in ("stop_logging", "drop_log"):
         connection.execute(_SQL[name].composed(_names(table)))
 
@@ -90,14 +90,14 @@ def drop_log(connection: psycopg.Connection, table: TableName) -> None:
 def _prepare(
     connection: psycopg.Connection, table: TableName, shape: TableShape, found: Rights
 ) -> bool:
-    """Make the log, and the function that writes to it; whether either was made."""
+    """Create the log and its function; returns whether either was created."""
     if found.may_hand_over:
         ensure_writer(connection, found)
     function = _function(connection, table, shape)
     note = f"tidegate: made of {sha256(function.as_string(connection).encode()).hexdigest()}"
     writer = WRITER if found.may_hand_over else None
-    asked = {**_asked(connection, table), "note": note, "writer": writer}
-    row = connection.execute(_SQL["prepared"].sql, asked).fetchone()
+    parameters = {**_asked(connection, table), "note": note, "writer": writer}
+    row = connection.execute(_SQL["prepared"].sql, parameters).fetchone()
     assert row is not None
     prepared = LogParts(*row)
     parts = {
@@ -112,12 +112,12 @@ def _prepare(
     is_remade = not (prepared.has_function and prepared.has_log)
     if is_remade:
         restrict_function(connection, parts, found)
-    connection.execute(_SQL["forget_strange"].composed(parts))
+    connection.execute(_SQL["remove_foreign"].composed(parts))
     return is_remade
 
 
 def _function(connection: psycopg.Connection, table: TableName, shape: TableShape) -> sql.Composed:
-    """The statement that makes it; its body is a literal, which no name in it can end."""
+    """The statement that creates the function; its body is a literal, so no name can end it."""
     before, text, after = _SQL["create_function"].sql.decode().split(BODY)
     log = log_of(table).sql
     log_all = sql.SQL("INSERT INTO {} (key) SELECT ARRAY[{}] FROM ")
@@ -134,13 +134,13 @@ def _function(connection: psycopg.Connection, table: TableName, shape: TableShap
 
 
 def _settings(shape: TableShape) -> sql.Composable:
-    """What the text of keys depends on is not the writer's to choose; it costs writers a little."""
+    """Fix the settings that the text of keys depends on; this costs writers a little."""
     if all(it.type.partition("(")[0] in PLAIN for it in shape.key):
         return sql.SQL("")
     return sql.SQL(" ").join(
         sql.SQL("SET {} = {}").format(sql.Identifier(name.lower()), _list(value))
         for name, value in EXACT.items()
-        if name != "row_security"  # which it has in any case
+        if name != "row_security"  # always set
     )
 
 
@@ -149,17 +149,17 @@ def _list(values: str) -> sql.Composed:
 
 
 def _check_rivals(connection: psycopg.Connection, table: TableName) -> None:
-    """A trigger that is taken from another log would leave its followers without changes."""
+    """Taking a trigger from another log would leave its consumers without changes."""
     found = connection.execute(_SQL["rivals"].sql, _asked(connection, table)).fetchone()
     if found is not None:
         raise LoggedTwice(str(table), str(TableName(*found)))
 
 
 def _create_triggers(connection: psycopg.Connection, table: TableName) -> None:
-    asked = _asked(connection, table)
+    parameters = _asked(connection, table)
     try:
         with waiting_at_most(connection, LOCK_BOUND):
-            for *other, trigger in connection.execute(_SQL["strangers"].sql, asked).fetchall():
+            for *other, trigger in connection.execute(_SQL["strangers"].sql, parameters).fetchall():
                 parts = {"table": TableName(*other).sql, "trigger": sql.Identifier(trigger)}
                 connection.execute(_SQL["drop_trigger"].composed(parts))
             connection.execute(_SQL["create_trigger"].composed(_names(table)))
@@ -176,7 +176,7 @@ def _partitions(connection: psycopg.Connection, table: TableName) -> list[TableN
 
 
 def _names(table: TableName) -> dict[str, sql.Composable]:
-    """The function has the name of the log that it writes to."""
+    """The function has the name of its log."""
     log = log_of(table).sql
     return {"table": table.sql, "log": log, "function": log}
 

@@ -1,13 +1,13 @@
--- How the changes of a table get into its log.
--- {words} are names, put in by `tidegate.store.cutover.change_capture`.
+-- Change capture by triggers.
+-- {words} are identifiers, inserted by `tidegate.store.cutover.change_capture`.
 
--- name: take_turns — Let one at a time prepare logs.
+-- name: lock — Only one process at a time prepares logs.
 SELECT pg_advisory_xact_lock(hashtext('tidegate_log'));
 
--- name: prepared — Which of the things that a log needs are there, and what time it is.
+-- name: prepared — Which parts of a log exist, and the time.
 SELECT
     to_regnamespace('tidegate_log') IS NOT NULL,
-    to_regclass('tidegate_log.follower') IS NOT NULL,
+    to_regclass('tidegate_log.consumer') IS NOT NULL,
     to_regclass(%(log)s) IS NOT NULL,
     coalesce(obj_description(to_regprocedure(%(function)s), 'pg_proc') = %(note)s, false)
     AND (%(writer)s::text IS NULL OR EXISTS (
@@ -15,41 +15,41 @@ SELECT
         AND pg_get_userbyid(proowner) = %(writer)s)),
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- name: create_schema — The place of all logs.
+-- name: create_schema — The schema of all logs.
 CREATE SCHEMA {schema};
 
--- name: create_followers — Who reads logs, and how far each is.
-CREATE TABLE {schema}.follower (
+-- name: create_consumers — The consumers of logs and their offsets.
+CREATE TABLE {schema}.consumer (
     log text NOT NULL,
     name text NOT NULL,
     applied xid8 NOT NULL,
-    told_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    committed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (log, name)
 );
 
--- name: create_log — The log of one table. Numbers begin at the time, so that they always grow.
+-- name: create_log — The log of one table. Numbers start at the time, so that they also grow over recreated logs.
 CREATE TABLE {log} (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     number bigint GENERATED ALWAYS AS IDENTITY (START WITH {time}),
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     key text[] COLLATE "C" NOT NULL,
     PRIMARY KEY (xid, number),
-    -- The last number of a key is looked up with every row that is read.
+    -- The last number of a key is looked up for every row that is read.
     UNIQUE (key, number)
 );
 
--- name: forget_strange — What another server has logged: its transactions mean nothing here.
+-- name: remove_foreign — Remove changes logged by another server, whose transaction ids are invalid here.
 DELETE FROM {log} WHERE xid >= pg_snapshot_xmax(pg_current_snapshot());
 
--- name: create_function — What the triggers do, with the rights of the role that writes logs.
--- Named last, the types and functions of a writer's own do not stand in for those of PostgreSQL.
--- A table whose policies hide rows is not read: they would be missing in the log.
+-- name: create_function — The trigger function, with the rights of the role that writes logs.
+-- pg_temp comes last, so that a writer's temporary objects do not replace those of PostgreSQL.
+-- row_security is off: a table whose policies hide rows raises an error instead of missing changes.
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 {settings} AS $body$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        -- It removes rows that its snapshot does not show, and those could not be logged.
+        -- TRUNCATE removes rows that the snapshot does not show, and those could not be logged.
         IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
             RAISE EXCEPTION 'the changes of % are logged: it can be truncated in a transaction that'
                 ' is READ COMMITTED', {table_text} USING ERRCODE = 'feature_not_supported',
@@ -68,10 +68,10 @@ BEGIN
 END
 $body$;
 
--- name: note_function — What it was made of, so that it is made again when that has changed.
+-- name: comment_function — The digest of the function, which is recreated when it changes.
 COMMENT ON FUNCTION {function}() IS {note};
 
--- name: is_logged — Whether all triggers are there, are those of this log, and are turned on.
+-- name: is_logged — Whether all triggers exist, belong to this log, and are enabled.
 WITH part AS (
     SELECT to_regclass(%(table)s) AS relid
     UNION SELECT relid FROM pg_partition_tree(to_regclass(%(table)s))
@@ -88,7 +88,7 @@ SELECT
         WHERE other.tgfoid = to_regprocedure(%(function)s)
         AND other.tgrelid NOT IN (SELECT relid FROM part));
 
--- name: strangers — The triggers of this log on tables that are not, or no longer, the one it is of.
+-- name: strangers — The triggers of this log on other tables.
 SELECT namespace.nspname, class.relname, other.tgname
 FROM pg_trigger AS other
 JOIN pg_class AS class ON class.oid = other.tgrelid
@@ -97,7 +97,7 @@ WHERE other.tgfoid = to_regprocedure(%(function)s) AND other.tgparentid = 0
 AND other.tgrelid <> to_regclass(%(table)s)
 AND other.tgrelid NOT IN (SELECT relid FROM pg_partition_tree(to_regclass(%(table)s)));
 
--- name: rivals — What has its trigger from another log: a partition by itself, or with its table.
+-- name: rivals — Tables with a trigger of another log: a partition by itself, or with its table.
 SELECT namespace.nspname, class.relname
 FROM pg_trigger AS other
 JOIN pg_class AS class ON class.oid = other.tgrelid
@@ -107,31 +107,31 @@ AND CASE WHEN other.tgrelid = to_regclass(%(table)s) THEN other.tgparentid <> 0
     ELSE other.tgparentid = 0
     AND other.tgrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(%(table)s))) END;
 
--- name: drop_trigger — A table that has lost its name to another does not log under it.
+-- name: drop_trigger — Stop logging of a renamed table under its former name.
 DROP TRIGGER {trigger} ON {table};
 
--- name: partitions — The partitions of a table, and theirs.
+-- name: partitions — The partitions of a table, at all levels.
 SELECT namespace.nspname, class.relname
 FROM pg_partition_tree(to_regclass(%(table)s)) AS part
 JOIN pg_class AS class ON class.oid = part.relid
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 WHERE part.level > 0;
 
--- name: create_trigger — Log every row that is changed, also in partitions.
+-- name: create_trigger — Log every changed row, also in partitions.
 CREATE OR REPLACE TRIGGER tidegate_log AFTER INSERT OR UPDATE OR DELETE ON {table}
     FOR EACH ROW EXECUTE FUNCTION {function}();
 
--- name: create_truncate_trigger — Log every row of what is emptied; a partition may be so alone.
+-- name: create_truncate_trigger — Log every row of a truncated table or partition.
 CREATE OR REPLACE TRIGGER tidegate_log_truncate BEFORE TRUNCATE ON {table}
     FOR EACH STATEMENT EXECUTE FUNCTION {function}();
 
--- name: enable_triggers — Also for what a subscription to another server writes.
+-- name: enable_triggers — Enable triggers also for replicated writes.
 ALTER TABLE {table}
     ENABLE ALWAYS TRIGGER tidegate_log,
     ENABLE ALWAYS TRIGGER tidegate_log_truncate;
 
--- name: stop_logging — The triggers go with their function.
+-- name: stop_logging — Drop the function with its triggers.
 DROP FUNCTION IF EXISTS {function}() CASCADE;
 
--- name: drop_log — Forget what was logged.
+-- name: drop_log — Drop the log.
 DROP TABLE IF EXISTS {log};

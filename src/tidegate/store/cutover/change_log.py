@@ -1,14 +1,14 @@
-"""The log of changes of a user's table: fed by triggers, read in the order in which it is safe.
+"""The change log of a user's table: written by triggers, read in transaction order.
 
-A row of the log names the key that was changed and the transaction that did it. Sequences are
-drawn in another order than transactions commit, so a reader goes by transactions, and only up to
-the oldest that is still running: everything before it has ended, and nothing can appear there any
-more. An *offset* is such a bound: all changes of transactions before it.
+A log row names the changed key and its transaction. Sequence numbers are not assigned in commit
+order, so a reader proceeds by transactions, and only up to the oldest running one: all transactions
+before it have ended, and no change can appear there later. An *offset* is such a bound: all changes
+of transactions before it.
 
-The number of a change is the *version* of its row: whoever changes a row holds it until the end, so
-for one key numbers grow as transactions commit. A row is read together with the last number that
-its key has in the log, by one statement, and so at the same moment; a row that was not changed
-since the log began has version 0. What is read later is never older.
+The number of a change is the *version* of its row: a changed row stays locked until the commit, so
+the numbers of one key grow in commit order. A row is read together with the last number of its key
+in the log, by one statement and thus at the same moment; a row that was not changed since the log
+was created has version 0. A later read is never older.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from tidegate.store.runs.message_codec import as_json
 
 SCHEMA = "tidegate_log"
 VERSION, DELETED = "tidegate_version", "tidegate_deleted"
-"""The columns that every row has beside its own."""
-LONGEST_NAME, CHECKPOINT_NAME = 63, 40
-"""Bytes that a name may have, and that are kept of a longer one beside what tells it apart."""
+"""The columns added to every row."""
+LONGEST_NAME, NAME_PREFIX = 63, 40
+"""Longest name in bytes, and the length of the prefix kept of a longer one before its digest."""
 TRIMMED = 10_000
-"""Changes that are removed from a log at once."""
+"""Number of changes removed from a log at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """A change in the log: which transaction made it, its number, and the row."""
+    """A change in the log: its transaction, its number, and the key of the row."""
 
     xid: int
     number: int
@@ -58,7 +58,7 @@ class LoggedChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Some changes in their order, and the bound up to which they could be read."""
+    """Changes in their order, and the bound up to which the log can be read."""
 
     rows: tuple[LoggedChange, ...]
     bound: int
@@ -67,19 +67,19 @@ class ChangeBatch:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What of a log is not behind an offset yet."""
+    """The changes of a log after an offset."""
 
     changes: int
-    """How many, at most `MOST`."""
+    """Their number, at most `MOST`."""
     seconds: float
-    """Since the oldest of them was made; 0 where there is none."""
+    """Age of the oldest one; 0 without changes."""
 
     MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class OldestTransaction:
-    """Who keeps a log from being read any further: the oldest transaction that is running."""
+    """The oldest running transaction, up to which a log can be read."""
 
     pid: int | None = None
     """None: it is a prepared transaction, or has just ended."""
@@ -99,7 +99,7 @@ class OldestTransaction:
 
 
 def log_of(table: TableName) -> TableName:
-    """Where the changes of a table are logged.
+    """The log of a table.
 
     >>> str(log_of(TableName("shop", "articles")))
     'tidegate_log.shop.articles'
@@ -107,27 +107,27 @@ def log_of(table: TableName) -> TableName:
     name = str(table)
     whole = name.encode()
     if len(whole) > LONGEST_NAME:
-        # By bytes, as PostgreSQL counts: what is too long for it would be cut off at its end.
-        name = f"{whole[:CHECKPOINT_NAME].decode(errors='ignore')}-{sha256(whole).hexdigest()[:16]}"
+        # In bytes, as PostgreSQL counts, which would truncate a longer name.
+        name = f"{whole[:NAME_PREFIX].decode(errors='ignore')}-{sha256(whole).hexdigest()[:16]}"
     return TableName(SCHEMA, name)
 
 
 def head(connection: psycopg.Connection) -> int:
-    """The offset behind which everything is that has been committed so far."""
+    """The offset after all changes committed so far."""
     return _number(connection, "head")
 
 
 def bound(connection: psycopg.Connection) -> int:
-    """The offset up to which a log can be read: every transaction before it has ended."""
+    """The offset up to which a log can be read: all transactions before it have ended."""
     return _number(connection, "bound")
 
 
 def changes(
     connection: psycopg.Connection, table: TableName, offset: int, after: int, most: int
 ) -> ChangeBatch:
-    """The next changes of transactions from `offset` on, behind a number of that transaction."""
-    asked = {"offset": offset, "after": after, "most": most}
-    rows = connection.execute(_SQL["changes"].composed({"log": _log(table)}), asked).fetchall()
+    """The next changes of transactions from `offset` on, after a number of that transaction."""
+    parameters = {"offset": offset, "after": after, "most": most}
+    rows = connection.execute(_SQL["changes"].composed({"log": _log(table)}), parameters).fetchall()
     found = tuple(LoggedChange(xid, number, tuple(key)) for xid, number, key, _ in rows if key)
     return ChangeBatch(found, rows[0][3])
 
@@ -136,17 +136,17 @@ def pending_among(
     connection: psycopg.Connection, table: TableName, offset: int, keys: Sequence[Key]
 ) -> set[Key]:
     """Which of these keys were changed by transactions from `offset` on."""
-    asked = {"offset": offset, "keys": as_json(keys)}
+    parameters = {"offset": offset, "keys": as_json(keys)}
     if not keys:
         return set()
-    rows = connection.execute(_SQL["pending"].composed({"log": _log(table)}), asked)
+    rows = connection.execute(_SQL["pending"].composed({"log": _log(table)}), parameters)
     return {tuple(key) for (key,) in rows}
 
 
 def lag(connection: psycopg.Connection, table: TableName, offset: int) -> Lag:
     """How much of the log is not behind an offset."""
-    asked = {"offset": offset, "most": Lag.MOST}
-    row = connection.execute(_SQL["lag"].composed({"log": _log(table)}), asked).fetchone()
+    parameters = {"offset": offset, "most": Lag.MOST}
+    row = connection.execute(_SQL["lag"].composed({"log": _log(table)}), parameters).fetchone()
     assert row is not None
     return Lag(row[0], max(0.0, row[1]))
 
@@ -157,57 +157,56 @@ def holder(connection: psycopg.Connection) -> OldestTransaction:
     return OldestTransaction(*row) if row else OldestTransaction()
 
 
-def register_consumer(connection: psycopg.Connection, table: TableName, follower: str) -> int:
-    """Keep changes for a follower from now on, or as before; answers the offset it begins with."""
-    asked = {"log": log_of(table).name, "follower": follower}
-    connection.execute(_SQL["register"].sql, asked)
-    return start_offset(connection, table, follower)
+def register_consumer(connection: psycopg.Connection, table: TableName, consumer: str) -> int:
+    """Register a consumer, for which changes are retained; returns its start offset."""
+    parameters = {"log": log_of(table).name, "consumer": consumer}
+    connection.execute(_SQL["register"].sql, parameters)
+    return start_offset(connection, table, consumer)
 
 
-def start_offset(connection: psycopg.Connection, table: TableName, follower: str) -> int:
-    """The offset from which on all changes are kept for a follower; raises `NotFollowed`."""
-    asked = {"log": log_of(table).name, "follower": follower}
-    row = connection.execute(_SQL["registered"].sql, asked).fetchone()
+def start_offset(connection: psycopg.Connection, table: TableName, consumer: str) -> int:
+    """The offset from which changes are retained for a consumer; raises `NotFollowed`."""
+    parameters = {"log": log_of(table).name, "consumer": consumer}
+    row = connection.execute(_SQL["start_offset"].sql, parameters).fetchone()
     if row is None:
-        raise NotFollowed(follower, str(table))
+        raise NotFollowed(consumer, str(table))
     return int(row[0])
 
 
 def consumers(connection: psycopg.Connection, table: TableName) -> dict[str, int]:
-    """For whom changes of a table are kept, and from which offset on."""
-    if connection.execute(_SQL["has_followers"].sql).fetchone() is None:
+    """The consumers of a table's log, with their offsets."""
+    if connection.execute(_SQL["has_consumers"].sql).fetchone() is None:
         return {}
-    rows = connection.execute(_SQL["followers"].sql, {"log": log_of(table).name})
+    rows = connection.execute(_SQL["consumers"].sql, {"log": log_of(table).name})
     return {name: int(offset) for name, offset in rows}
 
 
 def commit_offset(
-    connection: psycopg.Connection, table: TableName, follower: str, offset: int
+    connection: psycopg.Connection, table: TableName, consumer: str, offset: int
 ) -> int:
-    """Say how far a follower is, and remove what all have behind them; answers how much it was.
+    """Commit the offset of a consumer and trim what all have consumed; returns the trimmed number.
 
-    It is no more than `TRIMMED` at once, so that nobody waits for long.
-
-    Raises `NotFollowed` when nothing is kept for it: whoever was forgotten does not come back.
+    At most `TRIMMED` changes are removed, which keeps the transaction short. Raises `NotFollowed`
+    for an unknown consumer: a removed one cannot continue.
     """
-    asked = {
-        "log": log_of(table).name, "follower": follower, "offset": offset, "most": TRIMMED,
+    parameters = {
+        "log": log_of(table).name, "consumer": consumer, "offset": offset, "most": TRIMMED,
     }  # fmt: skip
-    if not connection.execute(_SQL["tell_offset"].sql, asked).rowcount:
-        raise NotFollowed(follower, str(table))
-    return connection.execute(_SQL["trim"].composed({"log": _log(table)}), asked).rowcount
+    if not connection.execute(_SQL["commit_offset"].sql, parameters).rowcount:
+        raise NotFollowed(consumer, str(table))
+    return connection.execute(_SQL["trim"].composed({"log": _log(table)}), parameters).rowcount
 
 
-def remove_consumer(connection: psycopg.Connection, table: TableName, follower: str) -> None:
-    """Do not keep anything for a follower any more."""
-    asked = {"log": log_of(table).name, "follower": follower}
-    connection.execute(_SQL["forget_follower"].sql, asked)
+def remove_consumer(connection: psycopg.Connection, table: TableName, consumer: str) -> None:
+    """Stop retaining changes for a consumer."""
+    parameters = {"log": log_of(table).name, "consumer": consumer}
+    connection.execute(_SQL["remove_consumer"].sql, parameters)
 
 
 def rows_within(
     connection: psycopg.Connection, table: TableName, shape: TableShape, within: KeyRange
 ) -> pa.Table:
-    """The rows of a range with their versions, all as they are at one moment."""
+    """The rows of a range with their versions, at one moment."""
     query = _SQL["rows_within"].composed(
         {
             "columns": _values(shape.key_first),
@@ -223,7 +222,7 @@ def rows_within(
 def rows_of(
     connection: psycopg.Connection, table: TableName, shape: TableShape, keys: Sequence[Key]
 ) -> pa.Table:
-    """The rows of these keys with their versions, also of those that are gone."""
+    """The rows of these keys with their versions, including deleted ones."""
     names = [sql.Identifier(it.name) for it in shape.key]
     wanted = (sql.SQL("({})").format(key_values(shape, key)) for key in keys)
     query = _SQL["rows_of"].composed(
@@ -254,13 +253,13 @@ def _read(
 
 
 def _values(names: Sequence[str], end: str = "") -> sql.Composed:
-    """Columns as they are: COPY writes them as text, and calls no cast for it."""
+    """Columns without casts: COPY writes them as text by itself."""
     values = [sql.SQL("it.{}").format(sql.Identifier(name)) for name in names]
     return sql.SQL(", ").join(values) + sql.SQL(end if names else "")
 
 
 def _log(table: TableName) -> sql.Composable:
-    """The log in a statement with parameters, where a percent sign would stand for one."""
+    """The log in a statement with parameters, where percent signs have to be doubled."""
     return sql.SQL(log_of(table).sql.as_string(None).replace("%", "%%"))
 
 

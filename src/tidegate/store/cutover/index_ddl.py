@@ -98,10 +98,10 @@ def _check_same(connection: psycopg.Connection, index: TableName, shape: TableSh
 def _check_search(
     connection: psycopg.Connection, index: TableName, parts: Mapping[str, sql.Composable]
 ) -> None:
-    """PostgreSQL is asked to write down what is wanted, so that both are in its own words."""
+    """PostgreSQL is parameters to write down what is wanted, so that both are in its own words."""
     connection.execute(_SQL["make_wanted"].composed(parts))
-    asked = {"schema": index.schema, "name": index.name}
-    if connection.execute(_SQL["searches_alike"].sql, asked).fetchone() is None:
+    parameters = {"schema": index.schema, "name": index.name}
+    if connection.execute(_SQL["searches_alike"].sql, parameters).fetchone() is None:
         raise IndexDiffers(str(index), "it is there and searches other columns, or by other rules")
     connection.execute(_SQL["drop_wanted"].sql)
 

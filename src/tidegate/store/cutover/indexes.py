@@ -62,8 +62,8 @@ class Switch:
 
 def exists(connection: psycopg.Connection, index: TableName) -> bool:
     """Whether something has this name."""
-    asked = {"schema": index.schema, "name": index.name}
-    return connection.execute(_SQL["is_there"].sql, asked).fetchone() is not None
+    parameters = {"schema": index.schema, "name": index.name}
+    return connection.execute(_SQL["is_there"].sql, parameters).fetchone() is not None
 
 
 def identity(connection: psycopg.Connection, index: TableName) -> str:
@@ -122,8 +122,8 @@ class _IndexEntry:
 
 
 def _found(connection: psycopg.Connection, index: TableName) -> _IndexEntry:
-    asked = {"schema": index.schema, "name": index.name}
-    row = connection.execute(_SQL["identity"].sql, asked).fetchone()
+    parameters = {"schema": index.schema, "name": index.name}
+    row = connection.execute(_SQL["identity"].sql, parameters).fetchone()
     if row is None:
         raise IndexDiffers(str(index), "it is no index")
     if row[2] is not None:
@@ -189,8 +189,8 @@ def check_alias(connection: psycopg.Connection, alias: TableName, index: TableNa
 
 def _check_replaceable(connection: psycopg.Connection, alias: TableName, index: TableName) -> None:
     """What somebody made by hand under the name of an alias is theirs."""
-    asked = {"schema": alias.schema, "name": alias.name}
-    row = connection.execute(_SQL["kind"].sql, asked).fetchone()
+    parameters = {"schema": alias.schema, "name": alias.name}
+    row = connection.execute(_SQL["kind"].sql, parameters).fetchone()
     if row and not row[0]:
         raise AliasDiffers(str(alias), str(index), "what has that name is no view")
     if row and current(connection, alias) is None:
@@ -268,8 +268,8 @@ def current(connection: psycopg.Connection, alias: TableName) -> str | None:
 
 
 def _current(connection: psycopg.Connection, alias: TableName) -> TableName | None:
-    asked = {"schema": alias.schema, "name": alias.name, "document": DOCUMENT}
-    row = connection.execute(_SQL["current"].sql, asked).fetchone()
+    parameters = {"schema": alias.schema, "name": alias.name, "document": DOCUMENT}
+    row = connection.execute(_SQL["current"].sql, parameters).fetchone()
     return TableName(*row) if row else None
 
 
@@ -278,11 +278,11 @@ def note_switch(
 ) -> None:
     """Keep that an alias stands for another index since now."""
     lag = noted.lag
-    asked = {
+    parameters = {
         "alias": alias, "index": index, "previous": before, "run": noted.run, "by": noted.by,
         "pending": lag.changes if lag else None, "staleness": lag.seconds if lag else None,
     }  # fmt: skip
-    connection.execute(_SQL["note_switch"].sql, asked)
+    connection.execute(_SQL["note_switch"].sql, parameters)
 
 
 def switches(connection: psycopg.Connection, alias: str, most: int = 20) -> list[Switch]:
@@ -310,8 +310,8 @@ def drop_index(connection: psycopg.Connection, index: TableName, alias: TableNam
 
 def was_shown(connection: psycopg.Connection, alias: str, index: str) -> bool:
     """Whether readers of an alias were ever switched to an index."""
-    asked = {"alias": alias, "index": index}
-    return connection.execute(_SQL["was_shown"].sql, asked).fetchone() is not None
+    parameters = {"alias": alias, "index": index}
+    return connection.execute(_SQL["was_shown"].sql, parameters).fetchone() is not None
 
 
 def _view(connection: psycopg.Connection, alias: TableName, index: TableName) -> sql.Composed:
@@ -341,9 +341,9 @@ def _in_order(
 
 
 def _view_columns(connection: psycopg.Connection, alias: TableName) -> list[tuple[str, str]] | None:
-    asked = {"schema": alias.schema, "name": alias.name}
+    parameters = {"schema": alias.schema, "name": alias.name}
     with plain_names(connection):
-        rows = connection.execute(_SQL["view_columns"].sql, asked).fetchall()
+        rows = connection.execute(_SQL["view_columns"].sql, parameters).fetchall()
     return [(name, type_) for name, type_ in rows] or None
 
 

@@ -36,8 +36,8 @@ class Rights:
 
 def rights(connection: psycopg.Connection, table: TableName) -> Rights:
     """The rights of the connected role for a table."""
-    asked = {"writer": WRITER, "table": table.sql.as_string(connection)}
-    row = connection.execute(_SQL["facts"].sql, asked).fetchone()
+    parameters = {"writer": WRITER, "table": table.sql.as_string(connection)}
+    row = connection.execute(_SQL["facts"].sql, parameters).fetchone()
     if row is None:
         raise UnknownTable(str(table))
     return Rights(*row)

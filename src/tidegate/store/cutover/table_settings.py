@@ -1,4 +1,4 @@
-"""Settings under which tables of users are read and written, for one transaction each."""
+"""Transaction settings for reading and writing tables of users."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ EXACT = {
     "lc_monetary": "C",
     "row_security": "off",
 }
-"""A value has one text for every writer and reader, and no row is left out silently."""
+"""Every value has one text representation, and no row is hidden by row security."""
 OWN_NAMES = "pg_catalog, pg_temp"
-"""The search path under which no function or operator of a user stands in for PostgreSQL's."""
+"""The search path that uses only PostgreSQL's own functions and operators."""
 READING = {"constraint_exclusion": "off", "transaction_read_only": "on"}
-"""For reading a table of another role: code of its owner cannot change anything."""
+"""For reading a table of another role: code of its owner cannot write."""
 NO_VIEWS = {"restrict_nonsystem_relation_kind": "view, foreign-table"}
-"""A view that takes the name of a table is not read: its functions would run as the reader."""
+"""A view in place of a table is not read, as its functions would run as the reader."""
 
 
 def set_exact_output(connection: psycopg.Connection) -> None:
-    """Let values have the same text in this transaction as in all others of a cutover."""
+    """Use the same text representation of values as all other transactions of a cutover."""
     _set(connection, {**EXACT, "search_path": OWN_NAMES})
 
 
 def set_read_only(connection: psycopg.Connection) -> None:
-    """The same for a transaction that reads a table of another role, and nothing else."""
+    """Like `set_exact_output`, for a transaction that only reads a table of another role."""
     views = NO_VIEWS if _can_refuse_views(connection.info.server_version) else {}
     _set(connection, {**EXACT, "search_path": OWN_NAMES, **READING, **views})
 
@@ -47,9 +47,9 @@ def waiting_at_most(connection: psycopg.Connection, bound: str) -> Iterator[None
 
 @contextmanager
 def plain_names(connection: psycopg.Connection) -> Iterator[None]:
-    """In the block PostgreSQL writes all names but its own with their schema."""
-    asked = "SELECT current_setting('search_path'), set_config('search_path', %s, true)"
-    row = connection.execute(asked, (OWN_NAMES,)).fetchone()
+    """In the block, PostgreSQL qualifies all names but its own with their schema."""
+    query = "SELECT current_setting('search_path'), set_config('search_path', %s, true)"
+    row = connection.execute(query, (OWN_NAMES,)).fetchone()
     assert row is not None
     yield
     connection.execute("SELECT set_config('search_path', %s, true)", (row[0],))
@@ -57,11 +57,11 @@ def plain_names(connection: psycopg.Connection) -> Iterator[None]:
 
 def _set(connection: psycopg.Connection, settings: dict[str, str]) -> None:
     """Change settings until the transaction ends."""
-    wanted = sql.SQL(", ").join(
+    calls = sql.SQL(", ").join(
         sql.SQL("pg_catalog.set_config({}, {}, true)").format(sql.Literal(name), sql.Literal(value))
         for name, value in settings.items()
     )
-    connection.execute(sql.SQL("SELECT {}").format(wanted))
+    connection.execute(sql.SQL("SELECT {}").format(calls))
 
 
 def _can_refuse_views(version: int) -> bool:

@@ -158,10 +158,14 @@ def shape_of(connection: psycopg.Connection, table: TableName) -> TableShape:
 
     Raises `TypeRefused` for a key of a type whose owner could run code as the reader.
     """
-    asked = {"schema": table.schema, "name": table.name, "table": table.sql.as_string(connection)}
+    parameters = {
+        "schema": table.schema,
+        "name": table.name,
+        "table": table.sql.as_string(connection),
+    }
     with plain_names(connection):
-        found = connection.execute(_SQL["columns"].sql, asked).fetchall()
-        code = connection.execute(_SQL["planned_code"].sql, asked).fetchone()
+        found = connection.execute(_SQL["columns"].sql, parameters).fetchall()
+        code = connection.execute(_SQL["planned_code"].sql, parameters).fetchone()
     if not found:
         raise UnknownTable(str(table))
     if code:
@@ -199,7 +203,7 @@ def bound_after(
     connection: psycopg.Connection, table: TableName, shape: TableShape, low: Key | None, rows: int
 ) -> Key | None:
     """The key so many rows behind another one; None when there are fewer."""
-    asked = sql.SQL(
+    parameters = sql.SQL(
         "SELECT ARRAY[{texts}] FROM {table} WHERE {behind} ORDER BY {names} OFFSET {rows} LIMIT 1"
     ).format(
         texts=key_texts(shape),
@@ -209,7 +213,7 @@ def bound_after(
         rows=sql.Literal(rows - 1),
     )
     begin_reading(connection, table, shape)
-    row = connection.execute(asked).fetchone()
+    row = connection.execute(parameters).fetchone()
     return tuple(row[0]) if row else None
 
 
@@ -217,7 +221,7 @@ def bounds_within(
     connection: psycopg.Connection, table: TableName, shape: TableShape, within: KeyRange, rows: int
 ) -> list[Key]:
     """The keys that cut a range into pieces of so many rows."""
-    asked = sql.SQL(
+    parameters = sql.SQL(
         "SELECT key FROM (SELECT ARRAY[{texts}] AS key, row_number() OVER (ORDER BY {names}) AS at"
         " FROM {table} WHERE {within}) AS it WHERE at % {rows} = 0 ORDER BY at"
     ).format(
@@ -228,7 +232,7 @@ def bounds_within(
         rows=sql.Literal(rows),
     )
     begin_reading(connection, table, shape)
-    return [tuple(key) for (key,) in connection.execute(asked)]
+    return [tuple(key) for (key,) in connection.execute(parameters)]
 
 
 def digest(
@@ -239,12 +243,12 @@ def digest(
     where: str,
 ) -> RangeDigest:
     """What the rows of a range come to that fulfil a condition."""
-    asked = sql.SQL(
+    parameters = sql.SQL(
         "SELECT count(*), coalesce(sum({checksum}::numeric), 0)::text"
         " FROM {table} WHERE {within} AND {where}"
     ).format(checksum=_checksum(shape), **_from(table, shape, within, where))
     begin_reading(connection, table, shape)
-    row = connection.execute(asked).fetchone()
+    row = connection.execute(parameters).fetchone()
     assert row is not None
     return RangeDigest(*row)
 
@@ -257,11 +261,11 @@ def checksums(
     where: str,
 ) -> dict[Key, int]:
     """The checksum of every row of a range that fulfils a condition, by its key."""
-    asked = sql.SQL(
+    parameters = sql.SQL(
         "SELECT ARRAY[{key}], {checksum} FROM {table} WHERE {within} AND {where}"
     ).format(checksum=_checksum(shape), key=key_texts(shape), **_from(table, shape, within, where))
     begin_reading(connection, table, shape)
-    return {tuple(key): value for key, value in connection.execute(asked)}
+    return {tuple(key): value for key, value in connection.execute(parameters)}
 
 
 def checksum_of(values: Iterable[str | None]) -> int:
