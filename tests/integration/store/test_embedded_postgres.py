@@ -188,5 +188,5 @@ def test_a_server_that_cannot_start_is_an_error_that_shows_its_log(folder: Path)
     server = EmbeddedPostgres(folder, settings={"shared_buffers": "a lot"}, bound=3)
     with pytest.raises(EmbeddedServerFailed) as failed:
         server.open()
-    assert failed.value.doing == "take connections"
+    assert failed.value.doing == "accept connections"
     assert "shared_buffers" in failed.value.log

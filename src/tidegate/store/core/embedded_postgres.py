@@ -3,14 +3,14 @@
     with EmbeddedPostgres(folder) as server:
         psycopg.connect(server.url)
 
-Whoever comes first starts it; it is stopped when the last user is gone, however it went. Being a
-user means holding a kernel lock, which no crash leaves behind. The server itself is the business
-of a small `supervisor` process; users only see to it that there is one. In the folder:
+The first user starts it; it is stopped when the last user has closed it or has ended. A user holds
+a kernel lock, which a crash releases. The server is run by a small supervisor process (see
+`postgres_supervisor`), which users start if there is none. In the folder:
 
-    data/             PostgreSQL's own
+    data/             PostgreSQL's data folder
     socket/           its Unix socket, reachable by the owner of the folder alone
-    server.log        what server and supervisor had to say
-    password          for TCP; on the socket, the file permissions decide
+    server.log        output of server and supervisor
+    password          for TCP; the socket is protected by file permissions
     users.lock        held by every user
     supervisor.lock   held by the supervisor
 """
@@ -66,7 +66,7 @@ class Listen:
 
 
 class EmbeddedPostgres:
-    """One use of the server in a folder. It runs at least until `close`."""
+    """A user of the server in a folder, which runs at least until `close`."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class EmbeddedPostgres:
         self._bound = bound
         self._users = -1
 
-    # ── using it ──
+    # ── use ──
 
     def open(self) -> Self:
-        """Become a user and wait until the server takes connections."""
+        """Become a user and wait until the server accepts connections."""
         if self._users < 0:
             self._prepare()
             self._users = self._join()
@@ -96,24 +96,24 @@ class EmbeddedPostgres:
         return self
 
     def ensure_running(self) -> None:
-        """Wait until the server takes connections, starting its supervisor if it has none."""
+        """Wait until the server accepts connections; start its supervisor if there is none."""
         deadline = monotonic() + self._bound
-        self._see_to_a_supervisor()
+        self._ensure_supervisor()
         while not self._answers():
-            self._pause(deadline, "take connections")
-            self._see_to_a_supervisor()
+            self._pause(deadline, "accept connections")
+            self._ensure_supervisor()
         self._check_address()
 
     def close(self) -> None:
-        """Stop being a user. The last one's leaving stops the server, shortly after."""
+        """Stop being a user. The server is stopped shortly after its last user has closed it."""
         if self._users >= 0:
-            with suppress(OSError):  # the folder may be gone
-                self._leave_it_supervised()
+            with suppress(OSError):  # the folder may be removed
+                self._ensure_supervised()
             os.close(self._users)
             self._users = -1
 
     def wait_stopped(self, bound: float = STOP_BOUND) -> None:
-        """Wait until the server and its supervisor are gone; for those who remove the folder."""
+        """Wait until the server and its supervisor have ended, before the folder is removed."""
         deadline = monotonic() + bound
         while self._is_supervised() or self.pid is not None:
             self._pause(deadline, "stop")
@@ -124,7 +124,7 @@ class EmbeddedPostgres:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ── what it is like ──
+    # ── properties ──
 
     @property
     def pid(self) -> int | None:
@@ -133,19 +133,19 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """Where to connect on this machine, through the Unix socket."""
+        """The URL for processes on this machine, through the Unix socket."""
         where = quote(str(self._socket_folder), safe="")
         return f"postgresql://tidegate@/postgres?host={where}&port={self._port}"
 
     @property
     def tcp_url(self) -> str:
-        """Where to connect through TCP, password included; only when it listens there."""
+        """The URL through TCP, with the password; only when the server listens there."""
         password = (self.folder / "password").read_text()
         return f"postgresql://tidegate:{password}@{self._address}:{self._port}/postgres"
 
     @property
     def log_tail(self) -> str:
-        """The end of what server and supervisor had to say."""
+        """The end of the log of server and supervisor."""
         with suppress(OSError):
             return self._log.read_text(errors="replace")[-LOG_TAIL:].strip()
         return "(no log)"
@@ -160,7 +160,7 @@ class EmbeddedPostgres:
 
     @property
     def _socket_folder(self) -> Path:
-        """In the folder, or where the folder's path is too long for a socket, a short one."""
+        """In the folder, or a short temporary one where the path is too long for a socket."""
         inside = self.folder / "socket"
         if len(os.fsencode(inside)) <= LONGEST_SOCKET - len(f"/.s.PGSQL.{SOCKET_PORT}"):
             return inside
@@ -169,14 +169,14 @@ class EmbeddedPostgres:
 
     @property
     def _port(self) -> int:
-        return int(self._noted(3) or SOCKET_PORT)
+        return int(self._pid_file_line(3) or SOCKET_PORT)
 
     @property
     def _address(self) -> str:
-        return self._noted(5)
+        return self._pid_file_line(5)
 
-    def _noted(self, line: int) -> str:
-        """A line of what the running server has noted about itself."""
+    def _pid_file_line(self, line: int) -> str:
+        """A line of the running server's postmaster.pid."""
         with suppress(OSError, IndexError):
             return (self._data / "postmaster.pid").read_text().splitlines()[line].strip()
         return ""
@@ -189,7 +189,7 @@ class EmbeddedPostgres:
             (self.folder / name).touch(mode=0o600)
 
     def _join(self) -> int:
-        """Hold the users' lock; waits while a supervisor is just stopping the server."""
+        """Acquire the users' lock; waits while a supervisor is stopping the server."""
         users = os.open(self.folder / "users.lock", os.O_RDWR | os.O_CLOEXEC)
         deadline = monotonic() + STOP_BOUND
         while not _locked(users, fcntl.LOCK_SH):
@@ -200,15 +200,15 @@ class EmbeddedPostgres:
                 raise
         return users
 
-    def _see_to_a_supervisor(self) -> None:
+    def _ensure_supervisor(self) -> None:
         with self._supervisor_lock() as lock:
             if lock is not None:
                 self._start_supervisor(lock)
 
-    def _leave_it_supervised(self) -> None:
-        """Somebody has to stop the server when we are the last, also if its supervisor died."""
+    def _ensure_supervised(self) -> None:
+        """Ensure that a supervisor stops the server after the last user."""
         if self.pid is not None:
-            self._see_to_a_supervisor()
+            self._ensure_supervisor()
 
     def _is_supervised(self) -> bool:
         with self._supervisor_lock() as lock:
@@ -216,31 +216,31 @@ class EmbeddedPostgres:
 
     @contextmanager
     def _supervisor_lock(self) -> Iterator[int | None]:
-        """The lock, held; None while somebody else holds it."""
+        """The acquired lock; None while another process holds it."""
         lock = os.open(self.folder / "supervisor.lock", os.O_RDWR | os.O_CLOEXEC)
         try:
             yield lock if _locked(lock, fcntl.LOCK_EX) else None
         finally:
             os.close(lock)
 
-    # ── starting it ──
+    # ── starting ──
 
     def _start_supervisor(self, lock: int) -> None:
-        """The child keeps the lock: it belongs to the open file, which both now share."""
-        orders = self._orders()
+        """Start a supervisor, which inherits the lock with the open file."""
+        options = self._supervisor_options()
         with self._log.open("ab") as log:
             child = subprocess.Popen(  # noqa: S603  our own script
-                [sys.executable, "-P", str(Path(postgres_supervisor.__file__)), orders.encode()],
+                [sys.executable, "-P", str(Path(postgres_supervisor.__file__)), options.encode()],
                 pass_fds=(lock,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for us, not for the server
+                start_new_session=True,  # Ctrl-C in a terminal must not stop the server
                 cwd="/",
             )
         _reap_later(child)
 
-    def _orders(self) -> postgres_supervisor.SupervisorOptions:
+    def _supervisor_options(self) -> postgres_supervisor.SupervisorOptions:
         user = unprivileged_user()
         for path in (self.folder, self._socket_folder):
             path.mkdir(exist_ok=True, mode=0o700)
@@ -275,7 +275,7 @@ class EmbeddedPostgres:
         for name, value in (defaults | self._settings).items():
             yield from ("-c", f"{name}={value}")
 
-    # ── waiting for it ──
+    # ── waiting ──
 
     def _answers(self) -> bool:
         if self.pid is None:
@@ -287,13 +287,13 @@ class EmbeddedPostgres:
         return True
 
     def _check_address(self) -> None:
-        wanted = self._listen
-        if wanted is None:
+        requested = self._listen
+        if requested is None:
             return
-        same_port = wanted.port in {0, self._port}
-        if self._address != wanted.address or not same_port:
+        same_port = requested.port in {0, self._port}
+        if self._address != requested.address or not same_port:
             listens = f"{self._address}:{self._port}" if self._address else "its Unix socket only"
-            raise EmbeddedServerElsewhere(str(self.folder), str(wanted), listens)
+            raise EmbeddedServerElsewhere(str(self.folder), str(requested), listens)
 
     def _pause(self, deadline: float, doing: str) -> None:
         if monotonic() > deadline:
@@ -319,5 +319,5 @@ def _free_port(listen: Listen) -> int:
 
 
 def _reap_later(child: subprocess.Popen[bytes]) -> None:
-    """The supervisor outlives most of us; whoever sees it end must not keep it as a zombie."""
+    """Wait for the supervisor on a thread, so that it does not remain as a zombie."""
     Thread(target=child.wait, name="tidegate-supervisor-reaper", daemon=True).start()
