@@ -97,7 +97,7 @@ class Indexes(Protocol):
     def switch(self, index: str, noted: SwitchRecord, together: Together) -> None:
         """Point the alias to an index atomically for all readers, and do `together` with it.
 
-        `together` records the switch (`store.indexes.note_switch`), by which `reverse` finds the
+        `together` records the switch (`store.indexes.record_switch`), by which `reverse` finds the
         previous index. If the alias already points to the index, an earlier attempt has switched
         it, and `noted.previous` is what it pointed to.
         """

@@ -21,7 +21,7 @@ from tidegate.flows.worker.executor import TaskSucceeded
 from tidegate.flows.worker.worker import flow_worker
 from tidegate.store import Connection, Database
 from tidegate.store.cutover.change_log import DELETED, VERSION
-from tidegate.store.cutover.indexes import SwitchRecord, held, note_switch
+from tidegate.store.cutover.indexes import SwitchRecord, held, record_switch
 from tidegate.store.cutover.tables import Key, KeyRange, RangeDigest, TableShape, checksum_of
 
 
@@ -95,7 +95,7 @@ class Engine:
         if self.lost_answers:
             self.lost_answers -= 1
             raise ConnectionResetError("the answer was lost")
-        together(lambda connection: note_switch(connection, self.alias, index, before, noted))
+        together(lambda connection: record_switch(connection, self.alias, index, before, noted))
 
     def give_up(self, index: str, together: Together) -> None:
         def given_up(connection: Connection) -> None:

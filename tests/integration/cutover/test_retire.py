@@ -80,7 +80,7 @@ def test_the_feed_goes_on_of_an_index_that_readers_came_to_meanwhile(
 
     feed = keeper_of(alias, "search.v1")
     monkeypatch.setattr(PostgresIndexes, "give_up", late)
-    with pytest.raises(IndexInUse, match="stands for it"):
+    with pytest.raises(IndexInUse, match="shows it; reverse"):
         retire(alias.database, reindex, "v1")
     assert keeper_of(alias, "search.v1") == feed is not None
 

@@ -169,7 +169,7 @@ def test_what_keeps_the_log_and_is_not_here_is_shown(
 
 
 def test_an_index_that_readers_see_or_that_is_being_made_is_not_removed(alias: Alias) -> None:
-    with pytest.raises(IndexInUse, match="stands for it"):
+    with pytest.raises(IndexInUse, match="shows it; reverse"):
         retire(alias.database, reindex, "v2")
     others = Steps(alias.shop, alias.hand, reindex, "v3")
     others.begin()
@@ -216,7 +216,7 @@ def test_a_refused_command_explains_what_to_do(
     assert said.exit_code == 1
     assert "search.v1 is 1 change" in said.output
     assert "--stale" in said.output
-    assert "stands for it" in command("retire", "v2").output
+    assert "shows it; reverse" in command("retire", "v2").output
     assert command("reverse", "--stale").output == "search.articles points to search.v1\n"
 
 

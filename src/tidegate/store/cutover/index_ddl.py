@@ -1,4 +1,4 @@
-"""Making an index: a table with the columns of another one, a version, and a document to search."""
+"""Creates indexes: tables with the columns of another one, a version, and a searchable document."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from psycopg import sql
 from tidegate.errors import ColumnReserved, IndexDiffers, TypeRefused
 from tidegate.store.core.queries import queries
 from tidegate.store.cutover.change_log import VERSION
-from tidegate.store.cutover.indexes import SHOWN, check_usable, exists, note_comment, owned_by
+from tidegate.store.cutover.indexes import SHOWN, check_usable, exists, owned_by, set_comment
 from tidegate.store.cutover.tables import TableName, TableShape, names_of, owner_of_type, shape_of
 
 OWN = "tidegate_"
-"""How the columns begin that an index has of its own."""
+"""Prefix of the columns that an index adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchColumns:
-    """The columns whose text can be searched, and by the rules of which language."""
+    """The searchable columns, and the language of their text."""
 
     columns: tuple[str, ...]
     language: str = "simple"
@@ -34,8 +34,8 @@ def create_index(
     search: SearchColumns,
     alias: TableName,
 ) -> None:
-    """Create an index for rows of this shape; nothing happens when it is there as it should be."""
-    _checknames_of(index, shape)
+    """Create an index for rows of this shape; checks an existing one."""
+    _check_names(index, shape)
     _check_searchable(connection, index, shape, search)
     parts = _parts(index, shape, search)
     if exists(connection, index):
@@ -45,7 +45,7 @@ def create_index(
         return
     for name in ("create_schema", "create_index", "index_document"):
         connection.execute(_SQL[name].composed(parts))
-    note_comment(connection, index, f"{owned_by(alias)}{uuid4()}")
+    set_comment(connection, index, f"{owned_by(alias)}{uuid4()}")
 
 
 def _parts(index: TableName, shape: TableShape, search: SearchColumns) -> dict[str, sql.Composable]:
@@ -67,7 +67,7 @@ def _parts(index: TableName, shape: TableShape, search: SearchColumns) -> dict[s
     }
 
 
-def _checknames_of(index: TableName, shape: TableShape) -> None:
+def _check_names(index: TableName, shape: TableShape) -> None:
     for it in shape.columns:
         if it.name == SHOWN or it.name.startswith(OWN):
             raise ColumnReserved(str(index), it.name)
@@ -76,7 +76,7 @@ def _checknames_of(index: TableName, shape: TableShape) -> None:
 def _check_searchable(
     connection: psycopg.Connection, index: TableName, shape: TableShape, search: SearchColumns
 ) -> None:
-    """A document is made by casts to text, with the rights of the role that writes the index."""
+    """A document is built by casts to text, with the rights of the role that writes the index."""
     for it in shape.columns:
         owner = owner_of_type(connection, it.type) if it.name in search.columns else None
         if owner is not None:
@@ -90,20 +90,20 @@ def _check_same(connection: psycopg.Connection, index: TableName, shape: TableSh
     wanted = {*((it.name, it.type) for it in shape.columns), (VERSION, "bigint")}
     if wanted - has:
         name, type_ = min(wanted - has)
-        raise IndexDiffers(str(index), f"it is there and has no column {name} {type_}")
+        raise IndexDiffers(str(index), f"it exists and has no column {name} {type_}")
     if found.key != shape.key:
-        raise IndexDiffers(str(index), "it is there with another primary key")
+        raise IndexDiffers(str(index), "it exists with another primary key")
 
 
 def _check_search(
     connection: psycopg.Connection, index: TableName, parts: Mapping[str, sql.Composable]
 ) -> None:
-    """PostgreSQL is parameters to write down what is wanted, so that both are in its own words."""
-    connection.execute(_SQL["make_wanted"].composed(parts))
+    """Compare expressions as PostgreSQL prints them, by means of a temporary table."""
+    connection.execute(_SQL["create_expected"].composed(parts))
     parameters = {"schema": index.schema, "name": index.name}
     if connection.execute(_SQL["searches_alike"].sql, parameters).fetchone() is None:
-        raise IndexDiffers(str(index), "it is there and searches other columns, or by other rules")
-    connection.execute(_SQL["drop_wanted"].sql)
+        raise IndexDiffers(str(index), "it exists and searches other columns, or by other rules")
+    connection.execute(_SQL["drop_expected"].sql)
 
 
 def _text(search: SearchColumns) -> sql.Composable:

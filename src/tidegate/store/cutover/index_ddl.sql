@@ -1,9 +1,9 @@
--- Making indexes. {words} are names, put in by `tidegate.store.cutover.index_ddl`.
+-- Creation of indexes. {words} are identifiers, inserted by `tidegate.store.cutover.index_ddl`.
 
--- name: create_schema — Where indexes and aliases are.
+-- name: create_schema — The schema of indexes and aliases.
 CREATE SCHEMA IF NOT EXISTS {schema};
 
--- name: create_index — A table of versioned rows whose text can be searched.
+-- name: create_index — A table of versioned rows with a searchable document.
 CREATE TABLE {index} (
     {columns},
     tidegate_version bigint NOT NULL,
@@ -13,17 +13,17 @@ CREATE TABLE {index} (
     PRIMARY KEY ({key})
 );
 
--- name: index_document — So that searching is quick. PostgreSQL finds a name that is not taken.
+-- name: index_document — For quick searches. PostgreSQL chooses a free name.
 CREATE INDEX ON {index} USING gin (tidegate_document) WHERE NOT tidegate_deleted;
 
--- name: make_wanted — What would be created, to be compared with what is there.
+-- name: create_expected — The expected columns, compared with an existing index.
 CREATE TEMPORARY TABLE tidegate_wanted (
     {columns},
     tidegate_document tsvector GENERATED ALWAYS AS (
         tidegate.document({language}::regconfig, {text})) STORED
 );
 
--- name: searches_alike — Whether what is there gets its document in the same way.
+-- name: searches_alike — Whether an existing index computes its document in the same way.
 SELECT
 FROM pg_attrdef AS own
 JOIN pg_attribute AS attribute ON attribute.attrelid = own.adrelid AND attribute.attnum = own.adnum
@@ -36,5 +36,5 @@ AND pg_get_expr(own.adbin, own.adrelid) = (
     WHERE adrelid = 'pg_temp.tidegate_wanted'::regclass AND adnum = (
         SELECT max(attnum) FROM pg_attribute WHERE attrelid = 'pg_temp.tidegate_wanted'::regclass));
 
--- name: drop_wanted — It was compared.
+-- name: drop_expected — Drop the table after the comparison.
 DROP TABLE pg_temp.tidegate_wanted;

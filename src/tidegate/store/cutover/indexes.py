@@ -1,8 +1,8 @@
-"""Indexes in PostgreSQL: tables with versioned rows and full text, and the views that show them.
+"""Indexes in PostgreSQL: tables with versioned rows and full text, and the aliases that show them.
 
-A row is written with its version and never overwrites a newer one; a row that is gone stays as a
-mark with its version, so that an older write does not bring it back. An alias is a view over one
-index: whoever reads it sees one or the other, at any moment.
+A row is written with its version and never overwrites a newer one; a deleted row stays as a
+tombstone with its version, so that an older write does not restore it. An alias is a view over one
+index, and switching it is atomic for readers.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from tidegate.store.cutover.tables import TableName, TableShape, copy_in, names_
 
 DOCUMENT = "tidegate_document"
 SHOWN = "document"
-"""What readers of an alias know the searchable text of a row by."""
+"""The column of an alias with the searchable text."""
 RETIRED = ", being retired"
-"""Behind the comment of an index that was given up."""
+"""Suffix of the comment of a retired index."""
 LIVE = f"NOT {DELETED}"
 LOCK_BOUND = "500ms"
-"""For which readers of an alias wait at most behind a switch that waits for others."""
+"""How long a switch that waits for a lock may delay readers of an alias."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchRecord:
-    """What is kept about a switch: who made it, and how far the index was then."""
+    """What is recorded about a switch: its author, and the lag of the index."""
 
     by: str
     run: int | None = None
-    """Of the flow that made it; None: a person did."""
+    """The flow run that switched; None: a person."""
     lag: Lag | None = None
     previous: str | None = None
-    """What the alias stood for when the switch was first tried. A target elsewhere whose answer was
-    lost has switched, and cannot tell any more."""
+    """The index before the first attempt. A retry against another target, whose response was lost,
+    cannot read it any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """That an alias was made to stand for an index."""
+    """A recorded switch of an alias to an index."""
 
     alias: str
     index: str
@@ -61,56 +61,56 @@ class Switch:
 
 
 def exists(connection: psycopg.Connection, index: TableName) -> bool:
-    """Whether something has this name."""
+    """Whether a relation with this name exists."""
     parameters = {"schema": index.schema, "name": index.name}
-    return connection.execute(_SQL["is_there"].sql, parameters).fetchone() is not None
+    return connection.execute(_SQL["exists"].sql, parameters).fetchone() is not None
 
 
 def identity(connection: psycopg.Connection, index: TableName) -> str:
-    """What tells an index from all others, also from one of the same name that was before it."""
+    """Identifies an index, also among earlier ones with the same name."""
     return _found(connection, index).identity
 
 
 def check_owner(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
-    """Raise `IndexDiffers` when this is no index, or one that was made for another alias."""
+    """Raise `IndexDiffers` when this is not an index, or belongs to another alias."""
     if not _found(connection, index).comment.startswith(owned_by(alias)):
         raise IndexDiffers(str(index), f"it was not made for {alias}")
 
 
 def check_usable(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
-    """The same, also when it was given up."""
+    """Like `check_owner`; also raises for a retired index."""
     check_owner(connection, index, alias)
     if _found(connection, index).comment.endswith(RETIRED):
         raise IndexDiffers(str(index), "it is being retired")
 
 
 def known(connection: psycopg.Connection, alias: TableName) -> dict[str, str]:
-    """The indexes that were made for an alias and are there, each with its identity."""
+    """The existing indexes of an alias, with their identities."""
     rows = connection.execute(_SQL["known"].sql, {"owned": owned_by(alias)})
     found = (_IndexEntry(TableName(schema, name), oid, text) for schema, name, oid, text in rows)
     return {str(it.index): it.identity for it in found}
 
 
 def owned_by(alias: TableName) -> str:
-    """How the comment of an index begins that was made for an alias."""
+    """The prefix of the comment of an index of this alias."""
     return f"tidegate: an index of {alias}, "
 
 
-def note_comment(connection: psycopg.Connection, index: TableName, comment: str) -> None:
-    """Keep whose an index is, where `identity` finds it."""
+def set_comment(connection: psycopg.Connection, index: TableName, comment: str) -> None:
+    """Store the owner and identity of an index as its comment."""
     parts = {"index": index.sql, "comment": sql.Literal(comment)}
-    connection.execute(_SQL["note_comment"].composed(parts))
+    connection.execute(_SQL["set_comment"].composed(parts))
 
 
 def is_empty(connection: psycopg.Connection, index: TableName) -> bool:
-    """Whether nothing was ever written to an index."""
+    """Whether an index is empty."""
     row = connection.execute(_SQL["is_empty"].composed({"index": index.sql})).fetchone()
     return row is not None and bool(row[0])
 
 
 @dataclass(frozen=True, slots=True)
 class _IndexEntry:
-    """An index as the catalogue has it."""
+    """An index in the catalogue."""
 
     index: TableName
     oid: int
@@ -125,7 +125,7 @@ def _found(connection: psycopg.Connection, index: TableName) -> _IndexEntry:
     parameters = {"schema": index.schema, "name": index.name}
     row = connection.execute(_SQL["identity"].sql, parameters).fetchone()
     if row is None:
-        raise IndexDiffers(str(index), "it is no index")
+        raise IndexDiffers(str(index), "it is not an index")
     if row[2] is not None:
         reason = f"it belongs to {row[2]}, and code of its owner would run with Tidegate's rights"
         raise IndexDiffers(str(index), reason)
@@ -133,7 +133,7 @@ def _found(connection: psycopg.Connection, index: TableName) -> _IndexEntry:
 
 
 def index_shape(connection: psycopg.Connection, index: TableName) -> TableShape:
-    """The columns of an index that rows have to bring."""
+    """The columns of an index that written rows must have."""
     found = shape_of(connection, index)
     found.check_types(str(index))
     own = {VERSION, DELETED}
@@ -147,18 +147,18 @@ def write(
     rows: pa.Table | pa.RecordBatch,
     expected: str | None = None,
 ) -> int:
-    """Write rows with their versions; answers how many were not older than what is there.
+    """Write rows with their versions; returns how many were not older than the existing ones.
 
-    Versions mean something to the index for which rows were read, so whoever comes late finds
-    another identity than the one it expects, and writes nothing: `IndexDiffers`.
+    Versions are valid only for the index that the rows were read for: raises `IndexDiffers` and
+    writes nothing when it has another identity than expected.
     """
     try:
-        connection.execute(_SQL["hold"].composed({"index": index.sql}))
+        connection.execute(_SQL["lock"].composed({"index": index.sql}))
     except errors.UndefinedTable as gone:
-        raise IndexDiffers(str(index), "it is no index") from gone
+        raise IndexDiffers(str(index), "it is not an index") from gone
     found = _found(connection, index)
     if expected not in (None, found.identity):
-        raise IndexDiffers(str(index), "it was dropped and made again since these rows were read")
+        raise IndexDiffers(str(index), "it was recreated since these rows were read")
     incoming = sql.Identifier("pg_temp", f"tidegate_incoming_{found.oid}")
     own = [sql.Identifier(it) for it in (VERSION, DELETED)]
     names = [*(sql.Identifier(it.name) for it in shape.columns), *own]
@@ -169,13 +169,13 @@ def write(
         "names": sql.SQL(", ").join(names),
         "values": sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(it) for it in names),
     }
-    connection.execute(_SQL["make_incoming"].composed(parts))
+    connection.execute(_SQL["create_incoming"].composed(parts))
     copy_in(connection, incoming, rows)
     return connection.execute(_SQL["write"].composed(parts)).rowcount
 
 
 def check_alias(connection: psycopg.Connection, alias: TableName, index: TableName) -> None:
-    """Raise `AliasDiffers` when readers of an alias would not find what they have now."""
+    """Raise `AliasDiffers` when an index lacks a column of the alias."""
     wanted = _view_columns(connection, alias)
     _check_replaceable(connection, alias, index)
     if wanted is None:
@@ -188,21 +188,21 @@ def check_alias(connection: psycopg.Connection, alias: TableName, index: TableNa
 
 
 def _check_replaceable(connection: psycopg.Connection, alias: TableName, index: TableName) -> None:
-    """What somebody made by hand under the name of an alias is theirs."""
+    """Refuse to replace a relation with the alias's name that is not an alias."""
     parameters = {"schema": alias.schema, "name": alias.name}
     row = connection.execute(_SQL["kind"].sql, parameters).fetchone()
     if row and not row[0]:
-        raise AliasDiffers(str(alias), str(index), "what has that name is no view")
+        raise AliasDiffers(str(alias), str(index), "a relation that is not a view has that name")
     if row and current(connection, alias) is None:
-        raise AliasDiffers(str(alias), str(index), "it is a view that shows no index")
+        raise AliasDiffers(str(alias), str(index), "it is a view that does not show an index")
 
 
 def switch(
     connection: psycopg.Connection, alias: TableName, index: TableName, noted: SwitchRecord
 ) -> bool:
-    """Let an alias stand for an index, and note it; whether it stood for another before.
+    """Switch an alias to an index and record it; False when it shows that index already.
 
-    Readers wait behind whoever waits for the alias, so that is not done for long: `AliasBusy`.
+    Readers wait behind a waiting switch, so it waits only briefly and raises `AliasBusy`.
     """
     with held(connection, str(alias)):
         before = _current(connection, alias)
@@ -216,45 +216,43 @@ def switch(
             reason = str(differs).partition("\n")[0]
             raise AliasDiffers(str(alias), str(index), reason) from differs
         keep_rights(connection, alias, before, index)
-    note_switch(connection, str(alias), str(index), str(before) if before else None, noted)
+    record_switch(connection, str(alias), str(index), str(before) if before else None, noted)
     return True
 
 
 @contextmanager
 def held(connection: psycopg.Connection, alias: str) -> Iterator[None]:
-    """One at a time decides what becomes of an alias and its indexes, until its transaction ends.
+    """Lock an alias and its indexes against other operations until the transaction ends.
 
-    In the block no lock is waited for any longer than readers may be kept: `AliasBusy`.
+    In the block, locks are waited for only briefly: `AliasBusy`.
     """
     try:
         with waiting_at_most(connection, LOCK_BOUND):
-            connection.execute(_SQL["hold_alias"].sql, {"alias": alias})
+            connection.execute(_SQL["lock_alias"].sql, {"alias": alias})
             yield
     except errors.LockNotAvailable as busy:
         raise AliasBusy(alias) from busy
 
 
 def give_up(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
-    """Let an alias never stand for an index again; raises `IndexInUse` when it stands for it.
+    """Retire an index, to which its alias is never switched again; raises `IndexInUse`.
 
-    The alias is held until the transaction ends: what kept the index fresh can be ended in it.
+    The alias is locked until the transaction ends, so that the index's feed can be ended in it.
     """
     with held(connection, str(alias)):
         if _current(connection, alias) == index:
-            raise IndexInUse(str(index), f"{alias} stands for it; reverse that first")
+            raise IndexInUse(str(index), f"{alias} shows it; reverse that first")
         check_owner(connection, index, alias)
         _check_unused(connection, index)
         comment = _found(connection, index).comment.removesuffix(RETIRED) + RETIRED
         try:
-            note_comment(connection, index, comment)
+            set_comment(connection, index, comment)
         except errors.LockNotAvailable as busy:
-            raise IndexInUse(
-                str(index), "somebody works on it, as VACUUM does; try again"
-            ) from busy
+            raise IndexInUse(str(index), "it is locked, for example by VACUUM; try again") from busy
 
 
 def _check_unused(connection: psycopg.Connection, index: TableName) -> None:
-    """A view of somebody else's would keep it from being dropped when its feed has ended."""
+    """Refuse an index that another view shows, as it could not be dropped later."""
     found = _found(connection, index)
     row = connection.execute(_SQL["shown_by"].sql, {"index": found.oid}).fetchone()
     if row:
@@ -262,7 +260,7 @@ def _check_unused(connection: psycopg.Connection, index: TableName) -> None:
 
 
 def current(connection: psycopg.Connection, alias: TableName) -> str | None:
-    """The index that an alias stands for; None when there is no such alias."""
+    """The index that an alias shows; None when there is no such alias."""
     found = _current(connection, alias)
     return str(found) if found else None
 
@@ -273,32 +271,32 @@ def _current(connection: psycopg.Connection, alias: TableName) -> TableName | No
     return TableName(*row) if row else None
 
 
-def note_switch(
+def record_switch(
     connection: psycopg.Connection, alias: str, index: str, before: str | None, noted: SwitchRecord
 ) -> None:
-    """Keep that an alias stands for another index since now."""
+    """Record the switch of an alias."""
     lag = noted.lag
     parameters = {
         "alias": alias, "index": index, "previous": before, "run": noted.run, "by": noted.by,
         "pending": lag.changes if lag else None, "staleness": lag.seconds if lag else None,
     }  # fmt: skip
-    connection.execute(_SQL["note_switch"].sql, parameters)
+    connection.execute(_SQL["record_switch"].sql, parameters)
 
 
 def switches(connection: psycopg.Connection, alias: str, most: int = 20) -> list[Switch]:
-    """What an alias stood for, the last first."""
+    """The switches of an alias, latest first."""
     rows = connection.execute(_SQL["switches"].sql, {"alias": alias, "most": most})
     return [Switch(*row) for row in rows]
 
 
 def switch_of(connection: psycopg.Connection, run: int) -> Switch | None:
-    """The switch that a run of a flow has made; None: the alias stood for its index already."""
+    """The switch made by a flow run; None: the alias showed its index already."""
     row = connection.execute(_SQL["switch_of"].sql, {"run": run}).fetchone()
     return Switch(*row) if row else None
 
 
 def drop_index(connection: psycopg.Connection, index: TableName, alias: TableName) -> None:
-    """Remove an index that was made for this alias, and that none stands for."""
+    """Drop an index of this alias that no alias shows."""
     if not exists(connection, index):
         return
     check_owner(connection, index, alias)
@@ -315,7 +313,7 @@ def was_shown(connection: psycopg.Connection, alias: str, index: str) -> bool:
 
 
 def _view(connection: psycopg.Connection, alias: TableName, index: TableName) -> sql.Composed:
-    """Readers find the columns they have where they were; others come behind them."""
+    """Existing columns of the alias keep their positions; new ones follow."""
     names = [it.name for it in index_shape(connection, index).columns]
     columns = {it: sql.Identifier(it) for it in names if it != SHOWN}
     shown = sql.SQL("{} AS {}").format(sql.Identifier(DOCUMENT), sql.Identifier(SHOWN))
@@ -335,7 +333,7 @@ def _view(connection: psycopg.Connection, alias: TableName, index: TableName) ->
 def _in_order(
     given: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Columns in the order in which readers have them, and those behind that they do not know."""
+    """Columns in the order of the alias, followed by new ones."""
     places = {name: at for at, (name, _) in enumerate(wanted)}
     return sorted(given, key=lambda it: places.get(it[0], len(places)))
 

@@ -1,15 +1,15 @@
--- Indexes and the aliases that show them. {words} are names, put in by `tidegate.store.cutover.indexes`.
+-- Indexes and aliases. {words} are identifiers, inserted by `tidegate.store.cutover.indexes`.
 
--- name: is_there — Whether something has this name.
+-- name: exists — Whether a relation with this name exists.
 SELECT FROM pg_class AS class
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s;
 
--- name: note_comment — Whose it is, and what tells it from others of its name, before it and elsewhere.
+-- name: set_comment — Store the alias and the identity of an index.
 COMMENT ON TABLE {index} IS {comment};
 
--- name: identity — The same, read; nothing for what is no index.
--- Another owner than a superuser, this role, or one that it is a member of could have put code there.
+-- name: identity — The comment of an index; no row for another relation.
+-- The owner is returned if it could have added code: not a superuser, this role, or a role it is member of.
 SELECT class.oid::bigint, obj_description(class.oid, 'pg_class'), CASE
     WHEN NOT (owner.rolsuper OR owner.oid = own_role.oid
         OR (NOT own_role.rolsuper AND pg_has_role(owner.oid, 'MEMBER'))) THEN owner.rolname END
@@ -22,7 +22,7 @@ AND EXISTS (
     SELECT FROM pg_attribute AS own
     WHERE own.attrelid = class.oid AND own.attname = 'tidegate_version' AND NOT own.attisdropped);
 
--- name: known — The indexes that were made for an alias.
+-- name: known — The indexes of an alias.
 SELECT namespace.nspname, class.relname, class.oid::bigint, comment.description
 FROM pg_description AS comment
 JOIN pg_class AS class ON class.oid = comment.objoid AND class.relkind = 'r'
@@ -31,25 +31,25 @@ WHERE comment.classoid = 'pg_class'::regclass AND comment.objsubid = 0
 AND starts_with(comment.description, %(owned)s)
 ORDER BY class.oid;
 
--- name: hold_alias — Wait for whoever else decides about an alias, until the end of the transaction.
+-- name: lock_alias — Serialise operations on an alias until the end of the transaction.
 SELECT pg_advisory_xact_lock(hashtext('tidegate alias'), hashtext(%(alias)s));
 
--- name: hold — Let nobody drop it before this transaction ends.
+-- name: lock — Lock an index against being dropped until the end of the transaction.
 LOCK TABLE {index} IN ROW EXCLUSIVE MODE;
 
--- name: is_empty — Whether nothing was ever written to it.
+-- name: is_empty — Whether an index is empty.
 SELECT NOT EXISTS (SELECT FROM {index});
 
--- name: kind — What an alias is now.
+-- name: kind — Whether the relation with the name of an alias is a view.
 SELECT class.relkind = 'v'
 FROM pg_class AS class
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s;
 
--- name: make_incoming — Where rows wait that are about to be written, seen by this session alone.
+-- name: create_incoming — A temporary table for the rows to be written.
 CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {index}) ON COMMIT DELETE ROWS;
 
--- name: write — Take what is not older than what is there, in the order of keys: no ring of waits.
+-- name: write — Write rows that are not older than existing ones, in key order to prevent deadlocks.
 INSERT INTO {index} AS kept ({names})
 SELECT DISTINCT ON ({key}) {names}
 FROM {incoming}
@@ -66,10 +66,10 @@ WHERE namespace.nspname = %(schema)s AND class.relname = %(name)s AND class.relk
 AND attribute.attnum > 0
 ORDER BY attribute.attnum;
 
--- name: create_view — Let an alias stand for an index.
+-- name: create_view — Make an alias show an index.
 CREATE OR REPLACE VIEW {alias}{options} AS SELECT {columns} FROM {index} WHERE {live};
 
--- name: current — The table that an alias shows: the one that its document is from.
+-- name: current — The index that an alias shows: the one its document is from.
 SELECT DISTINCT namespace.nspname, shown.relname
 FROM pg_class AS view
 JOIN pg_namespace AS own ON own.oid = view.relnamespace
@@ -92,11 +92,11 @@ WHERE uses.classid = 'pg_rewrite'::regclass AND uses.refclassid = 'pg_class'::re
 AND uses.refobjid = %(index)s::bigint::oid
 LIMIT 1;
 
--- name: note_switch — Keep which index an alias stands for since now.
+-- name: record_switch — Record the switch of an alias.
 INSERT INTO tidegate.alias_switch (alias, index, previous, run_id, switched_by, pending, staleness)
 VALUES (%(alias)s, %(index)s, %(previous)s, %(run)s, %(by)s, %(pending)s, %(staleness)s);
 
--- name: switches — What an alias stood for, the last first.
+-- name: switches — The switches of an alias, latest first.
 SELECT alias, index, previous, run_id, switched_by, pending, staleness, switched_at
 FROM tidegate.alias_switch
 WHERE alias = %(alias)s
@@ -106,7 +106,7 @@ LIMIT %(most)s;
 -- name: was_shown — Whether readers of an alias were ever switched to an index.
 SELECT FROM tidegate.alias_switch WHERE alias = %(alias)s AND index = %(index)s LIMIT 1;
 
--- name: switch_of — The switch that a run of a flow has made.
+-- name: switch_of — The switch made by a flow run.
 SELECT alias, index, previous, run_id, switched_by, pending, staleness, switched_at
 FROM tidegate.alias_switch
 WHERE run_id = %(run)s
