@@ -41,11 +41,11 @@ def read_to_the_end(connection: socket.socket) -> bytes:
 def admitted(group: Cluster, name: str) -> Iterator[dict[ChannelKind, socket.socket]]:
     """The connections of a member that can say whatever it wants."""
     address = Address.parse(group.address)
-    who = Applicant(
+    applicant = Applicant(
         name, os.urandom(BOOT - 1) + b"\0", 7, "nowhere", group.secret.encode(), address
     )
-    control = open_channel(who, ChannelKind.CONTROL, 5.0).socket
-    with control, open_channel(who, ChannelKind.MESSAGES, 5.0).socket as messages:
+    control = open_channel(applicant, ChannelKind.CONTROL, 5.0).socket
+    with control, open_channel(applicant, ChannelKind.MESSAGES, 5.0).socket as messages:
         control.settimeout(20.0)
         messages.settimeout(20.0)
         yield {ChannelKind.CONTROL: control, ChannelKind.MESSAGES: messages}

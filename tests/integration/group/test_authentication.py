@@ -204,8 +204,8 @@ def test_a_member_with_one_connection_only_is_dropped_after_its_bound(
     group = paced(heartbeat=0.1, admission=0.3)
     (a,) = group.join("a")
     address = Address.parse(group.address)
-    who = Applicant("half", bytes(BOOT), 7, "nowhere", group.secret.encode(), address)
-    with open_channel(who, ChannelKind.CONTROL, 5.0).socket as half:
+    applicant = Applicant("half", bytes(BOOT), 7, "nowhere", group.secret.encode(), address)
+    with open_channel(applicant, ChannelKind.CONTROL, 5.0).socket as half:
         half.settimeout(20.0)
         read_to_the_end(half)
 
@@ -217,12 +217,12 @@ def test_many_silent_connections_do_not_keep_a_member_out(
     paced: Callable[..., Cluster],
 ) -> None:
     group = paced(heartbeat=0.1, admission=0.3)
-    strangers = [Address.parse(group.address).connect(5.0) for _ in range(150)]
+    connections = [Address.parse(group.address).connect(5.0) for _ in range(150)]
 
     (a,) = group.join("a")
 
     assert a.barrier("noon").outcome().is_satisfied
-    for connection in strangers:
+    for connection in connections:
         connection.close()
 
 
