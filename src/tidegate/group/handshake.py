@@ -83,9 +83,8 @@ def _authenticate(
     if not isinstance(challenge, Challenge):
         raise MalformedFrame(f"{type(challenge).__name__} instead of a challenge")
     nonce = os.urandom(NONCE)
-    hello = Hello(
-        bytes(PROOF), channel, applicant.boot, applicant.pid, nonce, applicant.name, applicant.host
-    )
+    boot, pid, name, host = applicant.boot, applicant.pid, applicant.name, applicant.host
+    hello = Hello(bytes(PROOF), channel, boot, pid, nonce, name, host)
     hello = prove(applicant.secret, challenge, hello)
     connection.sendall(hello.pack())
     answer, *early = _next_frames(connection, frames, until)
@@ -94,18 +93,15 @@ def _authenticate(
     if not isinstance(answer, Welcome):
         raise MalformedFrame(f"{type(answer).__name__} instead of a welcome")
     if not hmac.compare_digest(answer.proof, coordinator_proof(applicant.secret, challenge, hello)):
-        raise NotAdmitted(
-            applicant.name, str(applicant.address), "the listening process does not know the secret"
-        )
+        reason = "the listening process does not know the secret"
+        raise NotAdmitted(name, str(applicant.address), reason)
     return OpenChannel(connection, frames, answer, tuple(early))
 
 
 def _raise_rejected(applicant: Applicant, reason: RejectReason) -> NoReturn:
     if reason is RejectReason.REPLACED:
         raise MemberReplaced(applicant.name)
-    if (
-        reason is RejectReason.NOT_A_MEMBER
-    ):  # the coordinator was restarted between the two connections
+    if reason is RejectReason.NOT_A_MEMBER:  # restarted between the two connections
         raise CoordinatorUnreachable(str(applicant.address), "it was restarted during admission")
     raise NotAdmitted(applicant.name, str(applicant.address), REASON_TEXTS.get(reason, str(reason)))
 

@@ -42,6 +42,8 @@ WARN_AT = 0.5
 
 RoundOutcome: TypeAlias = tuple[PhaseStatus, PhaseStatus, PhaseStatus, PhaseStatus]
 """One status per phase."""
+Positions: TypeAlias = tuple[int, int, int, int]
+"""One position in the caller's streams per phase."""
 
 
 class Identity(NamedTuple):
@@ -122,9 +124,7 @@ class Round:
     _gone: list[tuple[Identity, Failure]] = field(default_factory=list)
     _waits: dict[Phase, _Wait] = field(default_factory=dict)
     _status: dict[Phase, PhaseStatus] = field(default_factory=dict)
-    _outcomes: dict[tuple[int, tuple[int, int, int, int]], RoundOutcome] = field(
-        default_factory=dict
-    )
+    _outcomes: dict[tuple[int, Positions], RoundOutcome] = field(default_factory=dict)
     """Computed outcomes: many callers share the same."""
 
     def __post_init__(self) -> None:
@@ -144,10 +144,8 @@ class Round:
     @property
     def callers(self) -> Sequence[tuple[Identity, int, Require]]:
         """The callers that get a completion: identity, call, requirements."""
-        return [
-            (identity, caller.call, _FLAGS[caller.require])
-            for identity, caller in self._callers.items()
-        ]
+        callers = self._callers.items()
+        return [(identity, caller.call, _FLAGS[caller.require]) for identity, caller in callers]
 
     @property
     def required(self) -> int:
@@ -249,9 +247,7 @@ class Round:
         at = (caller.watermark, caller.watermark, caller.sent, caller.processed)
         return self.outcome(caller.require, at)
 
-    def outcome(
-        self, require: int, at: tuple[int, int, int, int] = (NO_SEQUENCE,) * 4
-    ) -> RoundOutcome:
+    def outcome(self, require: int, at: Positions = (NO_SEQUENCE,) * 4) -> RoundOutcome:
         """The outcome for these requirements, with the caller's positions."""
         outcome = self._outcomes.get((require, at))
         if outcome is None:
