@@ -1,7 +1,7 @@
-"""What an alias is beside its columns: its options, and who may read what is behind it.
+"""Options of an alias, and the read privileges on the index that it shows.
 
-A view is read in the name of its owner, or with `security_invoker` in the name of each reader. So
-whoever could read the index before has to be able to read the next one, and nobody else.
+A view reads its index as its owner, or with `security_invoker` as each reader. A switch therefore
+grants the readers of the previous index, and no others, access to the next one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.store.cutover.tables import TableName
 
 
 def view_options(connection: psycopg.Connection, alias: TableName) -> sql.Composable:
-    """The options of a view as a statement has them; replacing a view would take them away."""
+    """The options of a view as SQL, as replacing a view would reset them."""
     parameters = {"alias": _quoted(connection, alias)}
     found = connection.execute(_SQL["options"].sql, parameters).fetchall()
     if not found:
@@ -29,7 +29,7 @@ def view_options(connection: psycopg.Connection, alias: TableName) -> sql.Compos
 def check_row_security(
     connection: psycopg.Connection, alias: TableName, before: TableName | None, index: TableName
 ) -> None:
-    """Raise `AliasDiffers` when rows are hidden from readers that they would see behind it."""
+    """Raise `AliasDiffers` when a switch would show rows that row security hides."""
     if before and _is_row_secured(connection, before) and not _is_row_secured(connection, index):
         reason = f"{before} has row security and it has none, so give it the same policies"
         raise AliasDiffers(str(alias), str(index), reason)
@@ -38,7 +38,7 @@ def check_row_security(
 def keep_rights(
     connection: psycopg.Connection, alias: TableName, before: TableName | None, index: TableName
 ) -> None:
-    """Let an alias be read by whoever could read it before."""
+    """Keep the read privileges of an alias."""
     parameters = {
         "alias": _quoted(connection, alias),
         "index": _quoted(connection, index),
@@ -50,7 +50,7 @@ def keep_rights(
 
 
 def _grant(index: TableName, reader: str | None) -> sql.Composed:
-    """Without a name it is everybody."""
+    """Without a name, to PUBLIC."""
     whom = sql.Identifier(reader) if reader else sql.SQL("PUBLIC")
     return _SQL["grant"].composed({"index": index.sql, "reader": whom})
 

@@ -1,4 +1,4 @@
--- Options of aliases, and who may read what is behind them. {words} are names, put in by
+-- Options of aliases, and read privileges. {words} are identifiers, inserted by
 -- `tidegate.store.cutover.alias_grants`.
 
 -- name: options — The options of a view; none where there is no view.
@@ -16,7 +16,7 @@ FROM pg_class
 WHERE oid = to_regclass(%(alias)s)
 AND NOT has_table_privilege(relowner, to_regclass(%(index)s), 'SELECT');
 
--- name: readers — Who may read the index before, when a view is read in the name of its readers.
+-- name: readers — The readers of the previous index, for a view with security_invoker.
 SELECT CASE WHEN own.grantee > 0 THEN pg_get_userbyid(own.grantee) END
 FROM pg_class AS before
 CROSS JOIN aclexplode(before.relacl) AS own
@@ -28,5 +28,5 @@ AND EXISTS (
     WHERE view.oid = to_regclass(%(alias)s)
     AND chosen.option_name = 'security_invoker' AND chosen.option_value::boolean);
 
--- name: grant — Let somebody read an index.
+-- name: grant — Grant read access to an index.
 GRANT SELECT ON {index} TO {reader};

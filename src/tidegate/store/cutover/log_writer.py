@@ -1,7 +1,7 @@
 """The role that writes logs of changes: triggers run with its rights, and it has no others.
 
-The owner of a table decides what runs inside of its triggers' statements: casts, types, expressions
-of indexes. Whatever that is, it gains the right to append to a log, and to read keys.
+The owner of a table controls code that runs within its triggers' statements: casts, types, index
+expressions. Such code gains only the rights to append to a log and to read keys.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rights:
     is_superuser: bool
     role: str
     may_hand_over: bool
-    """Whether it can let the writer have the functions of triggers."""
+    """Whether it can transfer trigger functions to the writer."""
 
 
 def rights(connection: psycopg.Connection, table: TableName) -> Rights:
@@ -55,7 +55,9 @@ def ensure_writer(connection: psycopg.Connection, found: Rights) -> None:
 def _create(connection: psycopg.Connection, found: Rights) -> None:
     parts = {"writer": sql.Identifier(WRITER)}
     try:
-        with connection.transaction():  # a role is of all databases, and another may make it too
+        with (
+            connection.transaction()
+        ):  # roles are shared by all databases: another process may create it too
             connection.execute(_SQL["create"].composed(parts))
             if not found.is_superuser:
                 connection.execute(_SQL["join"].composed(parts))
@@ -78,7 +80,7 @@ def warn_of_superuser(table: TableName, found: Rights) -> None:
 def restrict_function(
     connection: psycopg.Connection, parts: dict[str, sql.Composable], found: Rights
 ) -> None:
-    """Let the function of a log have as few rights, and callers, as it can do with."""
+    """Reduce the rights and callers of a log's function to the necessary ones."""
     names = {**parts, "owner": sql.Identifier(found.owner), "writer": sql.Identifier(WRITER)}
     steps = ["close_function", "open_function"]
     if found.may_hand_over:
@@ -90,7 +92,7 @@ def restrict_function(
 def let_read_keys(
     connection: psycopg.Connection, tables: Sequence[TableName], key: sql.Composable
 ) -> None:
-    """Let the writer see which rows are removed when one of these tables is truncated."""
+    """Let the writer read the keys of rows removed by TRUNCATE of these tables."""
     for it in tables:
         parts = {
             "writer": sql.Identifier(WRITER),

@@ -1,7 +1,7 @@
 """Tables of users: their shape, and their rows by ranges of the primary key.
 
-Rows travel as text, exactly as PostgreSQL writes and reads it, in the columns of Arrow tables: a
-column of any type arrives as it was, and no row is ever handled alone.
+Rows are transferred as text, as PostgreSQL writes and reads it, in Arrow columns: every type
+arrives unchanged, and no row is handled individually.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tidegate.store.cutover.table_settings import plain_names, set_exact_output,
 Key = tuple[str, ...]
 """The primary key of a row, each column as text."""
 BLOCK = 1 << 26
-"""Bytes of text that Arrow reads at once, at least: it spoils a row that is longer than a block."""
+"""Least block size in bytes for Arrow, which corrupts rows longer than a block."""
 MOST_TEXT = (1 << 31) - 1
 TEXT_OF = {"boolean": "bool", "character": "bpchar", "bpchar": "bpchar", "inet": "inet"}
-"""Types of PostgreSQL that have another text by a cast than by output; keys have that of a cast."""
+"""Types whose cast to text differs from their output; keys use the cast."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """Where a table or view is.
+    """The qualified name of a table or view.
 
     >>> str(TableName.parse("shop.articles")), str(TableName.parse("articles"))
     ('shop.articles', 'public.articles')
@@ -52,17 +52,17 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """As people write it; without a schema it is in `public`."""
+        """From `schema.name`; without a schema it is in `public`."""
         schema, dot, name = text.rpartition(".")
         return cls(schema if dot else "public", name)
 
     def beside(self, name: str) -> TableName:
-        """Another one in the same schema, unless its own is named."""
+        """A name in the same schema, unless it has a schema of its own."""
         return TableName.parse(name) if "." in name else TableName(self.schema, name)
 
     @property
     def sql(self) -> sql.Identifier:
-        """For a statement."""
+        """As an identifier in a statement."""
         return sql.Identifier(self.schema, self.name)
 
     def __str__(self) -> str:
@@ -76,26 +76,26 @@ class TableColumn:
     name: str
     type: str
     collation: str | None = None
-    """The one that it is declared with, quoted; None for the usual one of its type."""
+    """Declared collation, quoted; None for the default of the type."""
     operators: str = field(default="pg_catalog", compare=False)
     """The schema of the operators by which a key is ordered."""
     type_owner: str = field(default="", compare=False)
     """The owner of its type; empty for a superuser or the reader itself."""
     checked_by: str | None = field(default=None, compare=False)
-    """A domain inside of its type that such a role owns, and may attach code to."""
+    """A domain within its type that such a role owns, and may attach code to."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """The columns of a table and which of them identify a row."""
+    """The columns and the primary key of a table."""
 
     key: tuple[TableColumn, ...]
     columns: tuple[TableColumn, ...]
-    """All of them, those of the key included, in the order of the table."""
+    """All columns, including the key, in the order of the table."""
 
     @property
     def key_first(self) -> tuple[str, ...]:
-        """The names of all columns, those of the key before the others: so rows are read."""
+        """The names of all columns in reading order: the key first."""
         keys = [it.name for it in self.key]
         return *keys, *(it.name for it in self.columns if it.name not in keys)
 
@@ -107,7 +107,7 @@ class TableShape:
                 raise TypeRefused(table, it.name, it.type, reason)
 
     def only(self, names: Sequence[str], table: str) -> TableShape:
-        """The same with these columns, and with the key in any case."""
+        """The shape reduced to these columns and the key."""
         known = {it.name for it in self.columns}
         for name in names:
             if name not in known:
@@ -118,7 +118,7 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The rows behind one key, up to and with another; None: from the first, to the last."""
+    """The rows after `low`, up to and including `high`; None: unbounded."""
 
     low: Key | None = None
     high: Key | None = None
@@ -126,14 +126,14 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeDigest:
-    """What the rows of a range come to: their number, and a sum that depends on every value."""
+    """Number and checksum of the rows of a range."""
 
     rows: int
     checksum: str
 
 
 def begin_reading(connection: psycopg.Connection, table: TableName, shape: TableShape) -> None:
-    """Let a table be read in this transaction, by a shape that was found before.
+    """Prepare this transaction for reading a table by a known shape.
 
     The owner may have replaced the table since then: raises `TableChanged`, `UnknownTable`,
     `TypeRefused` or `CodeRefused`.
@@ -145,7 +145,7 @@ def begin_reading(connection: psycopg.Connection, table: TableName, shape: Table
 
 
 def hold(connection: psycopg.Connection, table: TableName) -> None:
-    """Let nobody rewrite a table until this transaction ends; to be called before it is read.
+    """Lock a table against rewrites until this transaction ends; call before reading it.
 
     A statement that waits for `ALTER TABLE` may have looked at what is visible before it waited,
     and to it a table that was rewritten since then is empty.
@@ -202,7 +202,7 @@ def owner_of_type(connection: psycopg.Connection, type_: str) -> str | None:
 def bound_after(
     connection: psycopg.Connection, table: TableName, shape: TableShape, low: Key | None, rows: int
 ) -> Key | None:
-    """The key so many rows behind another one; None when there are fewer."""
+    """The key that many rows after another one; None when there are fewer."""
     parameters = sql.SQL(
         "SELECT ARRAY[{texts}] FROM {table} WHERE {behind} ORDER BY {names} OFFSET {rows} LIMIT 1"
     ).format(
@@ -220,7 +220,7 @@ def bound_after(
 def bounds_within(
     connection: psycopg.Connection, table: TableName, shape: TableShape, within: KeyRange, rows: int
 ) -> list[Key]:
-    """The keys that cut a range into pieces of so many rows."""
+    """The keys that split a range into pieces of that many rows."""
     parameters = sql.SQL(
         "SELECT key FROM (SELECT ARRAY[{texts}] AS key, row_number() OVER (ORDER BY {names}) AS at"
         " FROM {table} WHERE {within}) AS it WHERE at % {rows} = 0 ORDER BY at"
@@ -242,7 +242,7 @@ def digest(
     within: KeyRange,
     where: str,
 ) -> RangeDigest:
-    """What the rows of a range come to that fulfil a condition."""
+    """Number and checksum of the rows of a range that meet a condition."""
     parameters = sql.SQL(
         "SELECT count(*), coalesce(sum({checksum}::numeric), 0)::text"
         " FROM {table} WHERE {within} AND {where}"
@@ -260,7 +260,7 @@ def checksums(
     within: KeyRange,
     where: str,
 ) -> dict[Key, int]:
-    """The checksum of every row of a range that fulfils a condition, by its key."""
+    """The checksum of each row of a range that meets a condition, by key."""
     parameters = sql.SQL(
         "SELECT ARRAY[{key}], {checksum} FROM {table} WHERE {within} AND {where}"
     ).format(checksum=_checksum(shape), key=key_texts(shape), **_from(table, shape, within, where))
@@ -279,7 +279,7 @@ def checksum_of(values: Iterable[str | None]) -> int:
 
 
 def copy_out(connection: psycopg.Connection, query: sql.Composed, names: Sequence[str]) -> pa.Table:
-    """What a query gives, every value as text; `names` are those of its columns."""
+    """The result of a query, every value as text; `names` are its columns."""
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *, ENCODING 'UTF8')")
     text = io.BytesIO()
     with connection.cursor() as cursor, cursor.copy(statement.format(query)) as copy:
