@@ -120,7 +120,7 @@ def test_the_same_owner_under_an_old_epoch_is_stale_too(ann: psycopg.Connection)
 def test_what_was_never_acquired_is_fenced(ann: psycopg.Connection) -> None:
     with pytest.raises(Fenced) as fenced:
         guard(ann, Lease("task", "nothing", "ann", 1, LONG))
-    assert (fenced.value.holder, fenced.value.current) == ("nobody", 0)
+    assert (fenced.value.holder, fenced.value.current) == ("none", 0)
 
 
 def test_an_expired_lease_that_nobody_took_still_guards(ann: psycopg.Connection) -> None:

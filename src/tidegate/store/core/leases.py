@@ -118,7 +118,7 @@ def check_held(results: Iterable[psycopg.Cursor[Any]], leases: Iterable[Lease]) 
                 key=lease.key,
                 owner=lease.owner,
                 epoch=lease.epoch,
-                holder=owner or "nobody",
+                holder=owner or "none",
                 current=epoch,
             )
 

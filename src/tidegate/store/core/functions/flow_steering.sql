@@ -72,7 +72,7 @@ $$;
 COMMENT ON FUNCTION tidegate.flow_signal IS
     'Send a step the one-shot input that it waits for. Repeating it is harmless.';
 
-CREATE OR REPLACE FUNCTION tidegate.flow_cancel(p_run bigint, p_reason text DEFAULT 'somebody asked for it')
+CREATE OR REPLACE FUNCTION tidegate.flow_cancel(p_run bigint, p_reason text DEFAULT 'canceled by a client')
 RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
