@@ -9,23 +9,21 @@
 
 The coordinator keeps the member table. A member has two connections to it: one for messages and
 one for control frames, which never queue behind messages. A barrier call takes part in a round
-(rules in `round.py`): its members are fixed at the first arrival, each caller declares what it
+(rules in `coordinator/round.py`): its members are fixed at the first arrival, each caller declares what it
 requires, and each caller gets one completion with a status per phase.
 
-- `status`, `wire` and `round` are values and pure decisions: results, frames, one barrier round.
-- `rounds`, `member_table` and `coordinator_state` are the coordinator's state; `coordinator` is
-  its thread.
-- `handlers`, `inbound`, `boot_ids`, `session` and `membership` are the member's side; `group` is
-  the public handle.
+- `protocol/` are the frames and proofs that travel between members and coordinator.
+- `coordinator/` keeps members and rounds; `round` decides one barrier round without I/O.
+- `member/` is the member's side: connections, messages, handlers. `group` is the public handle.
 
 The group is the set of live processes, not a record of what happened: messages are hints, and
 nothing may depend on a message having arrived.
 """
 
-from tidegate.group.authentication import new_secret
-from tidegate.group.coordinator import Coordinator
+from tidegate.group.coordinator.coordinator import Coordinator
 from tidegate.group.group import Group
-from tidegate.group.handlers import Message
+from tidegate.group.member.handlers import Message
+from tidegate.group.protocol.authentication import new_secret
 from tidegate.group.status import (
     INBOUND,
     NO_SEQUENCE,

@@ -19,12 +19,19 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.group.address import Address
-from tidegate.group.authentication import checked_secret
-from tidegate.group.fields import put_name
-from tidegate.group.handlers import suspended
-from tidegate.group.member_table import instance_of
-from tidegate.group.membership import JOIN_TIMEOUT, Handler, Membership
-from tidegate.group.session import BarrierCall, Session, failed_phases
+from tidegate.group.coordinator.member_table import instance_of
+from tidegate.group.member.handlers import suspended
+from tidegate.group.member.membership import JOIN_TIMEOUT, Handler, Membership
+from tidegate.group.member.session import BarrierCall, Session, failed_phases
+from tidegate.group.protocol.authentication import checked_secret
+from tidegate.group.protocol.fields import put_name
+from tidegate.group.protocol.wire import (
+    MAX_PAYLOAD,
+    BarrierCompletion,
+    BarrierRequest,
+    Refusal,
+    RejectReason,
+)
 from tidegate.group.status import (
     NO_MEMBER,
     NO_SEQUENCE,
@@ -34,13 +41,6 @@ from tidegate.group.status import (
     Require,
     State,
     Timeouts,
-)
-from tidegate.group.wire import (
-    MAX_PAYLOAD,
-    BarrierCompletion,
-    BarrierRequest,
-    Refusal,
-    RejectReason,
 )
 
 REFUSAL_TEXTS = {

@@ -10,8 +10,8 @@ from threading import Event, Thread
 
 from tests.integration.group.processes import Cluster
 from tidegate.group.address import Address
-from tidegate.group.handshake import Applicant, open_channel
-from tidegate.group.wire import BOOT, ChannelKind, Heartbeat
+from tidegate.group.member.handshake import Applicant, open_channel
+from tidegate.group.protocol.wire import BOOT, ChannelKind, Heartbeat
 
 SIP = 1 << 16
 """Bytes that a trickling member takes at a time."""

@@ -9,7 +9,7 @@ from unittest import mock
 
 from tests.integration.group.commands import forward_events, run_commands
 from tidegate.group import Coordinator
-from tidegate.group.coordinator_state import CoordinatorState
+from tidegate.group.coordinator.coordinator_state import CoordinatorState
 
 
 def lack_descriptors(*, lack: bool) -> None:

@@ -20,9 +20,9 @@ from tests.unit.group.test_wire import any_frame
 from tests.waiting import wait_until
 from tidegate.group import new_secret
 from tidegate.group.address import Address
-from tidegate.group.authentication import challenge
-from tidegate.group.handshake import Applicant, open_channel
-from tidegate.group.wire import (
+from tidegate.group.member.handshake import Applicant, open_channel
+from tidegate.group.protocol.authentication import challenge
+from tidegate.group.protocol.wire import (
     BOOT,
     HEADER,
     KINDS,

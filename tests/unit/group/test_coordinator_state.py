@@ -5,11 +5,17 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 
-from tidegate.group.coordinator_state import CoordinatorState
-from tidegate.group.member_table import MemberEntry, instance_of
-from tidegate.group.round import Identity
+from tidegate.group.coordinator.coordinator_state import CoordinatorState
+from tidegate.group.coordinator.member_table import MemberEntry, instance_of
+from tidegate.group.coordinator.round import Identity
+from tidegate.group.protocol.wire import (
+    BarrierCompletion,
+    BarrierRequest,
+    ChannelKind,
+    Frame,
+    MemberInfo,
+)
 from tidegate.group.status import Failure, Member, Require, Timeouts
-from tidegate.group.wire import BarrierCompletion, BarrierRequest, ChannelKind, Frame, MemberInfo
 
 BOOT = bytes(16)
 

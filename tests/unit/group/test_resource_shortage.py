@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import wait_until
 from tidegate.errors import CoordinatorUnreachable
 from tidegate.group import Coordinator, Group, Message, new_secret
-from tidegate.group.handlers import Handlers
+from tidegate.group.member.handlers import Handlers
 
 SECRET = new_secret()
 

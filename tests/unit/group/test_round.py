@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.group.round import Identity, RequestAck, Round, SlowPhase, Stage
+from tidegate.group.coordinator.round import Identity, RequestAck, Round, SlowPhase, Stage
+from tidegate.group.protocol.wire import AckType
 from tidegate.group.status import (
     INBOUND,
     NO_MEMBER,
@@ -23,7 +24,6 @@ from tidegate.group.status import (
     State,
     Timeouts,
 )
-from tidegate.group.wire import AckType
 
 A, B, C = (Identity(number, bytes([number]) * 16) for number in (1, 2, 3))
 NOTHING = Require.NOTHING

@@ -8,8 +8,8 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.group.connection import Connection
-from tidegate.group.unauthenticated import UnauthenticatedConnections
+from tidegate.group.coordinator.connection import Connection
+from tidegate.group.coordinator.unauthenticated import UnauthenticatedConnections
 
 
 def connection(host: str) -> Connection:

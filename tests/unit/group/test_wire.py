@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import InvalidGroupName, MalformedFrame
-from tidegate.group.fields import MAX_NAME
-from tidegate.group.framing import Frames
-from tidegate.group.status import NO_MEMBER, Failure, PhaseStatus, Require, State
-from tidegate.group.wire import (
+from tidegate.group.protocol.fields import MAX_NAME
+from tidegate.group.protocol.framing import Frames
+from tidegate.group.protocol.wire import (
     HEADER,
     KINDS,
     MAX_PAYLOAD,
@@ -37,6 +36,7 @@ from tidegate.group.wire import (
     Welcome,
     unpack,
 )
+from tidegate.group.status import NO_MEMBER, Failure, PhaseStatus, Require, State
 
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from tidegate.errors import CoordinatorUnreachable, MalformedFrame, MemberReplaced, NotAdmitted
 from tidegate.group.address import Address
-from tidegate.group.authentication import coordinator_proof, prove
-from tidegate.group.framing import READ_SIZE, Frames
-from tidegate.group.wire import (
+from tidegate.group.protocol.authentication import coordinator_proof, prove
+from tidegate.group.protocol.framing import READ_SIZE, Frames
+from tidegate.group.protocol.wire import (
     NONCE,
     PROOF,
     Challenge,

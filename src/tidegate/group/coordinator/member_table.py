@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from tidegate.group.round import Identity, Round
+from tidegate.group.coordinator.round import Identity, Round
+from tidegate.group.protocol.wire import MemberInfo
 from tidegate.group.status import Member
-from tidegate.group.wire import MemberInfo
 
 
 def instance_of(name: str) -> int:

@@ -6,7 +6,7 @@ import logging
 import selectors
 
 from tidegate.group.address import Address
-from tidegate.group.connection import Connection
+from tidegate.group.coordinator.connection import Connection
 from tidegate.group.log_events import log_event
 
 ACCEPT_PAUSE = 1.0

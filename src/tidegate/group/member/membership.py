@@ -21,14 +21,14 @@ from tidegate.errors import (
     listed,
 )
 from tidegate.group.address import Address
-from tidegate.group.boot_ids import BootIds
-from tidegate.group.fields import put_name
-from tidegate.group.handlers import Handlers, Message
-from tidegate.group.handshake import Applicant
 from tidegate.group.log_events import log, log_event
-from tidegate.group.session import Session
+from tidegate.group.member.boot_ids import BootIds
+from tidegate.group.member.handlers import Handlers, Message
+from tidegate.group.member.handshake import Applicant
+from tidegate.group.member.session import Session
+from tidegate.group.protocol.fields import put_name
+from tidegate.group.protocol.wire import BOOT, Configure, Drain, MemberInfo, RejectReason
 from tidegate.group.status import Member, Timeouts
-from tidegate.group.wire import BOOT, Configure, Drain, MemberInfo, RejectReason
 
 Handler = Callable[[Message], None]
 

@@ -12,7 +12,7 @@ import os
 from dataclasses import replace
 
 from tidegate.errors import WeakSecret
-from tidegate.group.wire import NONCE, PROOF, Challenge, Hello
+from tidegate.group.protocol.wire import NONCE, PROOF, Challenge, Hello
 
 MIN_SECRET = 16
 """Bytes."""

@@ -12,11 +12,17 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from tidegate.group.coordinator.member_table import MemberEntry, MemberTable, MissedRound
+from tidegate.group.coordinator.round import (
+    Identity,
+    RequestAck,
+    Round,
+    RoundOutcome,
+    SlowPhase,
+    Stage,
+)
 from tidegate.group.log_events import log, log_event
-from tidegate.group.member_table import MemberEntry, MemberTable, MissedRound
-from tidegate.group.round import Identity, RequestAck, Round, RoundOutcome, SlowPhase, Stage
-from tidegate.group.status import NO_MEMBER, PHASES, Failure, Timeouts
-from tidegate.group.wire import (
+from tidegate.group.protocol.wire import (
     AckRequest,
     AckResponse,
     BarrierCompletion,
@@ -27,6 +33,7 @@ from tidegate.group.wire import (
     Refusal,
     RejectReason,
 )
+from tidegate.group.status import NO_MEMBER, PHASES, Failure, Timeouts
 
 if TYPE_CHECKING:
     from tidegate.group.status import Require

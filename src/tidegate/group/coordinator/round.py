@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from tidegate.group.protocol.wire import AckType
 from tidegate.group.status import (
     NO_MEMBER,
     NO_SEQUENCE,
@@ -34,7 +35,6 @@ from tidegate.group.status import (
     State,
     Timeouts,
 )
-from tidegate.group.wire import AckType
 
 WARN_AT = 0.5
 """The fraction of a bound after which a warning names the members that are waited for."""

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Any, ClassVar, Self
 
 from tidegate.errors import MalformedFrame
-from tidegate.group.fields import (
+from tidegate.group.protocol.fields import (
     BOOL,
     BOUND,
     FLAGS,

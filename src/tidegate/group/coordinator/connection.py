@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from time import monotonic
 
-from tidegate.group.authentication import challenge
-from tidegate.group.framing import READ_SIZE, Frames
-from tidegate.group.round import Identity
-from tidegate.group.wire import ChannelKind, Frame, Hello
+from tidegate.group.coordinator.round import Identity
+from tidegate.group.protocol.authentication import challenge
+from tidegate.group.protocol.framing import READ_SIZE, Frames
+from tidegate.group.protocol.wire import ChannelKind, Frame, Hello
 
 
 class Connection:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from random import choice
 
-from tidegate.group.connection import Connection
+from tidegate.group.coordinator.connection import Connection
 
 MAX_CONNECTIONS = 256
 """Unauthenticated connections of one coordinator."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import TIMEOUT_MAX
 
-from tidegate.group.handlers import Handlers, Message
+from tidegate.group.member.handlers import Handlers, Message
 
 
 class InboundMessages:

@@ -22,18 +22,17 @@ from typing import Self
 
 from tidegate.errors import CoordinatorBroken, CoordinatorUnreachable, MalformedFrame
 from tidegate.group.address import Address
-from tidegate.group.authentication import checked_secret, coordinator_proof, is_proven
-from tidegate.group.backpressure import MAX_BLOCKED, FlowControl
-from tidegate.group.boot_ids import is_superseded
-from tidegate.group.connection import Connection
-from tidegate.group.coordinator_state import CoordinatorState
-from tidegate.group.listener import Listener
+from tidegate.group.coordinator.backpressure import MAX_BLOCKED, FlowControl
+from tidegate.group.coordinator.connection import Connection
+from tidegate.group.coordinator.coordinator_state import CoordinatorState
+from tidegate.group.coordinator.listener import Listener
+from tidegate.group.coordinator.member_table import MemberEntry, instance_of
+from tidegate.group.coordinator.round import Identity
+from tidegate.group.coordinator.unauthenticated import UnauthenticatedConnections
 from tidegate.group.log_events import RateLimitedLog, log, log_event
-from tidegate.group.member_table import MemberEntry, instance_of
-from tidegate.group.round import Identity
-from tidegate.group.status import Failure, Member, Timeouts
-from tidegate.group.unauthenticated import UnauthenticatedConnections
-from tidegate.group.wire import (
+from tidegate.group.member.boot_ids import is_superseded
+from tidegate.group.protocol.authentication import checked_secret, coordinator_proof, is_proven
+from tidegate.group.protocol.wire import (
     ChannelKind,
     Frame,
     Goodbye,
@@ -43,6 +42,7 @@ from tidegate.group.wire import (
     RejectReason,
     Welcome,
 )
+from tidegate.group.status import Failure, Member, Timeouts
 
 HEARTBEAT = 1.0
 """Seconds between two heartbeats."""

@@ -17,13 +17,12 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 from tidegate.errors import CoordinatorUnreachable, MalformedFrame
-from tidegate.group.framing import READ_SIZE
-from tidegate.group.handlers import Handlers, Message
-from tidegate.group.handshake import Applicant, OpenChannel, open_channel
-from tidegate.group.inbound import InboundMessages
 from tidegate.group.log_events import log
-from tidegate.group.status import Failure, Member, PhaseStatus, Require, State
-from tidegate.group.wire import (
+from tidegate.group.member.handlers import Handlers, Message
+from tidegate.group.member.handshake import Applicant, OpenChannel, open_channel
+from tidegate.group.member.inbound import InboundMessages
+from tidegate.group.protocol.framing import READ_SIZE
+from tidegate.group.protocol.wire import (
     AckRequest,
     AckResponse,
     AckType,
@@ -42,6 +41,7 @@ from tidegate.group.wire import (
     Refusal,
     RejectReason,
 )
+from tidegate.group.status import Failure, Member, PhaseStatus, Require, State
 
 SEND_TIMEOUT = 30.0
 """Seconds after which a blocked write to the coordinator fails."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.errors import MalformedFrame
-from tidegate.group.wire import HEADER, Frame, header
+from tidegate.group.protocol.wire import HEADER, Frame, header
 
 READ_SIZE = 1 << 16
 

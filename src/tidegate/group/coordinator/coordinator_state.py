@@ -10,12 +10,11 @@ import logging
 from collections.abc import Iterable
 
 from tidegate.errors import MalformedFrame
+from tidegate.group.coordinator.member_table import MemberEntry, MemberTable
+from tidegate.group.coordinator.round import Identity
+from tidegate.group.coordinator.rounds import Rounds, Send
 from tidegate.group.log_events import log_event
-from tidegate.group.member_table import MemberEntry, MemberTable
-from tidegate.group.round import Identity
-from tidegate.group.rounds import Rounds, Send
-from tidegate.group.status import NO_MEMBER, Failure, Timeouts
-from tidegate.group.wire import (
+from tidegate.group.protocol.wire import (
     AckResponse,
     BarrierRequest,
     ChannelKind,
@@ -27,6 +26,7 @@ from tidegate.group.wire import (
     MemberInfo,
     Posted,
 )
+from tidegate.group.status import NO_MEMBER, Failure, Timeouts
 
 
 class CoordinatorState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.group.connection import Connection
+from tidegate.group.coordinator.connection import Connection
 
 MAX_BACKLOG = 8 << 20
 """Undelivered bytes of one member at which all senders wait until it has received half of them."""

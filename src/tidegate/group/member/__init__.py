@@ -1,0 +1,1 @@
+"""A member of a group: its connections, messages, handlers and calls."""
