@@ -9,8 +9,8 @@
 
 The coordinator keeps the member table. A member has two connections to it: one for messages and
 one for control frames, which never queue behind messages. A barrier call takes part in a round
-(rules in `coordinator/round.py`): its members are fixed at the first arrival, each caller declares what it
-requires, and each caller gets one completion with a status per phase.
+(rules in `coordinator/round.py`): its members are fixed at the first arrival, each caller declares
+what it requires, and each caller gets one completion with a status per phase.
 
 - `protocol/` are the frames and proofs that travel between members and coordinator.
 - `coordinator/` keeps members and rounds; `round` decides one barrier round without I/O.
