@@ -184,6 +184,14 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Distinct:
+    """Each row once; rows are the same if all of their columns are, nulls included."""
+
+    at: SourceLine = field(repr=False)
+    input: Node = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Top:
     """The first `n` rows per distinct `per` in the order `by`.
 
@@ -234,7 +242,9 @@ class Sink:
     name: str
 
 
-Operator: TypeAlias = Source | Filter | Select | Transform | Aggregate | Top | Join | Union | Sink
+Operator: TypeAlias = (
+    Source | Filter | Select | Transform | Aggregate | Distinct | Top | Join | Union | Sink
+)
 """What a logical plan consists of, where references are resolved."""
 
 Node: TypeAlias = Operator | Reference
@@ -249,7 +259,7 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
             return (left, right)
         case Union(inputs=inputs):
             return inputs
-        case Filter() | Select() | Transform() | Aggregate() | Top() | Sink():
+        case Filter() | Select() | Transform() | Aggregate() | Distinct() | Top() | Sink():
             return (node.input,)
         case _:
             assert_never(node)

@@ -26,6 +26,7 @@ from tidegate.pipeline.nodes import (
     HOWS,
     STAR,
     Aggregate,
+    Distinct,
     Filter,
     How,
     Join,
@@ -129,6 +130,13 @@ class Stream:
         if not keys and not parts:
             raise InvalidArgument(at, "aggregate", "by", by, "at least one key or aggregate")
         return self._then(Aggregate(at, self.node, keys, parts, shards, exact))
+
+    def distinct(self) -> Stream:
+        """Each row once, as SELECT DISTINCT: rows are the same if all of their columns are.
+
+        The rows are spread over the pipeline's shards. To keep one row per key, use `top(1, ...)`.
+        """
+        return self._then(Distinct(user_line(), self.node))
 
     def top(self, n: int, *, by: str | Iterable[str], per: str | Iterable[str] = ()) -> Stream:
         """The first `n` rows in the order `by`, for each distinct `per`.

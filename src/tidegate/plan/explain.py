@@ -10,10 +10,12 @@ from tidegate.plan.encode import plan_hash
 from tidegate.plan.physical import (
     Apply,
     CompactAggregate,
+    FinalDistinct,
     FinalTop,
     MergeAggregate,
     Move,
     PartialAggregate,
+    PartialDistinct,
     PartialTop,
     PhysicalBarrier,
     PhysicalJoin,
@@ -129,6 +131,8 @@ def _operator(  # noqa: C901, PLR0912  one case per operator
             text, details = f"by={listed(by)}", wording.merged(aggregates)
         case CompactAggregate(by=by, columns=aggregates):
             text, details = f"by={listed(by)}", wording.partial(aggregates)
+        case PartialDistinct() | FinalDistinct():
+            text = ""
         case PartialTop(n=n, by=order, per=per) | FinalTop(n=n, by=order, per=per):
             text = _top(n, order, per)
         case PhysicalJoin(on=on, how=how):
@@ -170,7 +174,7 @@ def _logical(node: str, operator: declared.Operator) -> list[str]:  # noqa: C901
             text = _top(n, order, per)
         case declared.Join(on=on, how=how):
             text = f"{how} on={listed(on)}"
-        case declared.Union():
+        case declared.Distinct() | declared.Union():
             text = ""
         case declared.Sink(name=name):
             text = name

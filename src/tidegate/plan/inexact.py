@@ -17,6 +17,7 @@ from tidegate.pipeline.nodes import (
     Aggregate,
     AggregateCall,
     AggregateColumn,
+    Distinct,
     Filter,
     Join,
     Select,
@@ -114,7 +115,7 @@ def _needed(operator: Operator, needed_columns: set[str]) -> set[str]:
             texts = (call.argument for call in calls if call.function in _LIKE_THEIR_ARGUMENT)
             arguments = (read for text in texts for read in _reads(text, operator.at))
             return _folded(arguments) | _folded(operator.by)
-        case Source() | Filter() | Transform() | Top() | Join() | Union() | Sink():
+        case Source() | Filter() | Transform() | Distinct() | Top() | Join() | Union() | Sink():
             return needed_columns
         case _:
             assert_never(operator)
@@ -147,7 +148,7 @@ def _known(operator: Operator, needed_columns: set[str], inputs: list[Kinds]) ->
         case Select(at=at):
             selected = _selected(operator, needed_columns)
             return {name: _kind_of_text(it.sql, at, inputs[0]) for name, it in selected.items()}
-        case Filter() | Top() | Sink():
+        case Filter() | Distinct() | Top() | Sink():
             return inputs[0]
         case Aggregate(at=at, by=by, columns=columns):
             keys = {name: inputs[0].get(name) for name in _folded(by)}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tidegate.pipeline.nodes import (
+    STAR,
     Aggregate,
+    Distinct,
     Filter,
     Join,
     Select,
@@ -18,6 +20,7 @@ from tidegate.pipeline.nodes import (
 from tidegate.plan.numbering import numbered
 from tidegate.plan.physical import (
     Apply,
+    FinalDistinct,
     FinalTop,
     Move,
     PhysicalEdge,
@@ -57,7 +60,7 @@ def lower(plan: LogicalPlan) -> PhysicalPlan:
 
 def _shards(operator: Operator, upstreams: Sequence[PhysicalStage], default: int) -> int:
     match operator:
-        case Source():
+        case Source() | Distinct():
             return default
         case Aggregate(by=by, shards=shards):
             return (shards or default) if by else 1
@@ -75,6 +78,8 @@ def _shards(operator: Operator, upstreams: Sequence[PhysicalStage], default: int
 def _edge(operator: Operator, upstream: PhysicalStage, shards: int) -> PhysicalEdge:
     if isinstance(operator, Aggregate) and operator.by:
         return PhysicalEdge(upstream.id, Move.EXCHANGE, operator.by)
+    if isinstance(operator, Distinct):
+        return PhysicalEdge(upstream.id, Move.EXCHANGE, (STAR,))
     gathers = shards == 1 and upstream.shards > 1
     return PhysicalEdge(upstream.id, Move.GATHER if gathers else Move.FORWARD)
 
@@ -91,6 +96,8 @@ def _lowered(operator: Operator) -> PhysicalOperator:  # noqa: C901, PLR0911  on
             return Apply(operator.function)
         case Aggregate():
             return WholeAggregate(operator.by, operator.columns, operator.exact)
+        case Distinct():
+            return FinalDistinct()
         case Top():
             return FinalTop(operator.n, operator.by, operator.per)
         case Join():

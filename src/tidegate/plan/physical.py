@@ -49,6 +49,7 @@ class PhysicalEdge:
     upstream: str
     move: Move = Move.FORWARD
     keys: tuple[str, ...] = ()
+    """The columns that an exchange hashes; `*` for all of them."""
 
 
 def qualified_name(function: object) -> str:
@@ -130,6 +131,16 @@ class CompactAggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialDistinct:
+    """Of one batch, keep each row once."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalDistinct:
+    """Of all batches, keep each row once; the same rows arrive on the same shard."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartialTop:
     """Of one batch, keep only rows that can still be among the first `n` per `per`."""
 
@@ -185,6 +196,8 @@ PhysicalOperator: TypeAlias = (
     | PartialAggregate
     | MergeAggregate
     | CompactAggregate
+    | PartialDistinct
+    | FinalDistinct
     | PartialTop
     | FinalTop
     | PhysicalJoin
@@ -192,10 +205,10 @@ PhysicalOperator: TypeAlias = (
     | WriteSink
 )
 
-NARROW = (Where, Project, Apply, PartialAggregate, PartialTop, WriteSink)
+NARROW = (Where, Project, Apply, PartialAggregate, PartialDistinct, PartialTop, WriteSink)
 """Operators that process each batch by itself, so that they can run in the stage they read from."""
 
-STATEFUL = (MergeAggregate, FinalTop, PhysicalJoin)
+STATEFUL = (MergeAggregate, FinalDistinct, FinalTop, PhysicalJoin)
 """Operators that produce output only when their input is complete."""
 
 _Input = TypeVar("_Input")

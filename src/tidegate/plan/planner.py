@@ -13,6 +13,7 @@ from tidegate.plan.rules.insert_barrier_for_fan_in import insert_barrier_for_fan
 from tidegate.plan.rules.prune_columns import prune_columns
 from tidegate.plan.rules.repeat_narrow import repeat_narrow
 from tidegate.plan.rules.split_aggregates import split_aggregates
+from tidegate.plan.rules.split_distincts import split_distincts
 from tidegate.plan.rules.split_tops import split_tops
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     repeat_narrow,
     prune_columns,
     split_aggregates,
+    split_distincts,
     split_tops,
     fuse_narrow,
     fuse_joins,

@@ -24,6 +24,7 @@ EXAMPLES: dict[type[nodes.Operator], Declare] = {
     nodes.Select: lambda sales, _: sales.select("id", twice="n * 2"),
     nodes.Transform: lambda sales, _: sales.transform(keep),
     nodes.Aggregate: lambda sales, _: sales.aggregate(by="id", total="sum(n)"),
+    nodes.Distinct: lambda sales, _: sales.distinct(),
     nodes.Top: lambda sales, _: sales.top(3, by="n desc"),
     nodes.Join: lambda sales, items: sales.join(items.select("id"), on="id"),
     nodes.Union: lambda sales, items: sales.union(items),

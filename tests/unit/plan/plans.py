@@ -10,6 +10,7 @@ from tidegate.plan.lower import lower
 from tidegate.plan.physical import (
     MergeAggregate,
     PartialAggregate,
+    PartialDistinct,
     PartialTop,
     PhysicalBarrier,
     PhysicalResultCollect,
@@ -90,7 +91,7 @@ class Meanings:
         return meaning
 
     def _step(self, step: PhysicalOperator, inputs: tuple[int, ...]) -> int:
-        if isinstance(step, PartialAggregate | PartialTop):
+        if isinstance(step, PartialAggregate | PartialDistinct | PartialTop):
             (rows,) = inputs
             return rows
         formula = (*_operator(step), inputs)

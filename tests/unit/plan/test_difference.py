@@ -241,3 +241,36 @@ def test_an_operator_that_reads_its_sides_the_other_way_round_differs() -> None:
 def test_recomputed_stages_are_those_that_forward_no_permanent_rows() -> None:
     both = of(lambda sales, items: {"out": sold(sales), "all": items})
     assert between(both, both).recomputed == ("s2", "s3")
+
+
+def once(condition: str, *, summed: bool, behind: str = "true") -> Callable[[], str]:
+    """Distinct rows of a source or of totals, filtered before and behind."""
+
+    def declared() -> str:
+        pipeline = tg.Pipeline("shop", shards=2)
+        sales = pipeline.source("sales", SALES)
+        rows = sales.aggregate(by="item_id", sold="sum(quantity)") if summed else sales
+        rows.filter(condition).distinct().filter(behind).sink("once")
+        return encoded(physical_plan(pipeline))
+
+    return declared
+
+
+def test_a_distinct_stores_permanent_rows_and_recomputes_others() -> None:
+    old, new = once("item_id > 1", summed=False), once("item_id > 2", summed=False)
+    assert not between(old, new).fits
+    assert between(old, once("item_id > 1", summed=False, behind="item_id > 5")).fits
+    assert between(once("sold > 1", summed=True), once("sold > 2", summed=True)).fits
+
+
+def test_a_distinct_in_place_of_a_top_is_named_and_refused() -> None:
+    def declared(rows: Callable[[tg.Stream], tg.Stream]) -> Callable[[], str]:
+        pipeline = tg.Pipeline("shop", shards=1)
+        rows(pipeline.source("sales", SALES)).sink("out")
+        return lambda: encoded(physical_plan(pipeline))
+
+    found = between(
+        declared(lambda it: it.top(1, by="quantity desc")), declared(tg.Stream.distinct)
+    )
+    assert not found.fits
+    assert any("distinct" in line for line in found.lines)

@@ -29,6 +29,7 @@ from tidegate.plan import (
 )
 from tidegate.plan.lower import lower
 from tidegate.plan.physical import (
+    FinalDistinct,
     MergeAggregate,
     PhysicalJoin,
     PhysicalOperator,
@@ -57,6 +58,7 @@ OPERATORS: dict[str, Callable[[tg.Stream, tg.Stream], tg.Stream]] = {
     "transform": lambda stream, _: stream.transform(unchanged),
     "aggregate": lambda stream, _: stream.aggregate(by="k", v="sum(v)", w="avg(w)", shards=3),
     "total": lambda stream, _: stream.aggregate(k="max(k)", v="sum(v)", w="min(w)"),
+    "distinct": lambda stream, _: stream.distinct(),
     "top": lambda stream, _: stream.top(2, by="v desc", per="k"),
     "join": lambda stream, other: stream.join(other.select("k"), on="k", how="left"),
     "union": lambda stream, other: stream.union(other),
@@ -100,7 +102,8 @@ def is_fan_in(plan: PhysicalPlan, node: PhysicalNode) -> bool:
     """Judged by what arrives at a node, through its barrier if it has one."""
     if isinstance(node, PhysicalBarrier):
         return False
-    merges = isinstance(node, PhysicalStage) and isinstance(node.operators[0], MergeAggregate)
+    merging = MergeAggregate | FinalDistinct
+    merges = isinstance(node, PhysicalStage) and isinstance(node.operators[0], merging)
     uppers = [plan.by_id[edge.upstream] for edge in node.inputs]
     guards = [upper for upper in uppers if isinstance(upper, PhysicalBarrier)]
     arriving = plan.upstream_count(guards[0]) if guards else plan.upstream_count(node)

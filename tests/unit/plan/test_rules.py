@@ -8,11 +8,13 @@ import pytest
 
 import tidegate as tg
 from tests.unit.plan.plans import before, shape
-from tidegate.plan import RULES, physical_plan
+from tidegate.pipeline.nodes import STAR
+from tidegate.plan import RULES, Move, physical_plan
 from tidegate.plan.bounds import ALIGNMENT_TIMEOUT, RUN_DEADLINE
 from tidegate.plan.physical import (
     ALL_UPSTREAMS,
     MONITOR,
+    FinalDistinct,
     MergeAggregate,
     PartialAggregate,
     PhysicalBarrier,
@@ -26,6 +28,7 @@ from tidegate.plan.rules.fuse_narrow import fuse_narrow
 from tidegate.plan.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
 from tidegate.plan.rules.prune_columns import prune_columns
 from tidegate.plan.rules.split_aggregates import split_aggregates
+from tidegate.plan.rules.split_distincts import split_distincts
 from tidegate.plan.rules.split_tops import split_tops
 
 if TYPE_CHECKING:
@@ -73,6 +76,45 @@ def test_both_halves_of_an_aggregate_carry_the_same_columns(
     (merge,) = (operator for operator in operators if isinstance(operator, MergeAggregate))
     assert (partial.by, partial.columns) == (merge.by, merge.columns)
     assert partial.exact
+
+
+# --- split_distincts -------------------------------------------------------------------------
+
+
+def test_a_distinct_drops_repeated_rows_of_a_batch_before_its_exchange(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.distinct().sink("once")
+    plan = before(shop, split_distincts)
+    assert "s2 [FinalDistinct] x4 <- exchange s1" in shape(plan)
+    assert shape(split_distincts(plan)) == [
+        "s1 [Scan] x4",
+        "s2 [PartialDistinct] x4 <- s1",
+        "s3 [FinalDistinct] x4 <- exchange s2",
+        "s4 [WriteSink] x1 <- gather s3",
+        "c collect <- s4",
+    ]
+
+
+def test_a_distinct_is_exchanged_by_all_columns_from_any_number_of_shards(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.top(5, by="a desc").distinct().sink("once")
+    plan = physical_plan(shop)
+    (edge,) = (it for node in plan.nodes for it in node.inputs if it.move is Move.EXCHANGE)
+    assert edge.keys == (STAR,)
+    assert plan.by_id[edge.upstream].shards == 1
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_distinct_is_released_by_the_monitor_on_any_number_of_shards(shards: int) -> None:
+    shop = tg.Pipeline("shop", shards=shards)
+    shop.source("sales", "a int").distinct().sink("once")
+    plan = physical_plan(shop)
+    (stage,) = (it for it in plan.stages if isinstance(it.operators[0], FinalDistinct))
+    barrier = plan.by_id[stage.inputs[0].upstream]
+    assert isinstance(barrier, PhysicalBarrier)
+    assert (barrier.shards, barrier.released_by) == (shards, MONITOR)
 
 
 # --- split_tops ------------------------------------------------------------------------------
@@ -129,6 +171,20 @@ def test_a_top_reads_everything_because_all_columns_decide_its_ties(
 ) -> None:
     sales.top(1, by="a desc").select("b").sink("first")
     assert scanned(prune_columns(before(shop, prune_columns))) == {"sales": ["a", "b", "c", "d"]}
+
+
+def test_a_distinct_reads_everything_because_it_compares_all_columns(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.filter("a > 1").distinct().select("b").sink("some")
+    assert scanned(physical_plan(shop)) == {"sales": ["a", "b", "c", "d"]}
+
+
+def test_a_distinct_reads_only_what_is_selected_before_it(
+    shop: tg.Pipeline, sales: tg.Stream
+) -> None:
+    sales.select("a", "b").distinct().aggregate(n="count(*)").sink("count")
+    assert scanned(physical_plan(shop)) == {"sales": ["a", "b"]}
 
 
 def test_a_shared_aggregate_computes_what_any_reader_reads(

@@ -152,7 +152,7 @@ def _columns(operators: Iterable[Plain]) -> list[object]:
 
 def _columns_of(operator: Plain) -> object:
     match operator["kind"]:
-        case "Where" | "FinalTop" | "PartialTop":
+        case "Where" | "FinalDistinct" | "PartialDistinct" | "FinalTop" | "PartialTop":
             return None
         case "Project":
             return [column["name"] for column in operator["columns"]]

@@ -51,6 +51,8 @@ def _keyed(operator: Plain) -> str:
             "columns": columns,
         }:
             return f"aggregate by={listed(by)} {_formulas(columns)}"
+        case {"kind": "PartialDistinct" | "FinalDistinct"}:
+            return "distinct"
         case {"kind": "PartialTop" | "FinalTop", "n": n, "by": by, "per": per}:
             groups = f" per={listed(per)}" if per else ""
             return f"top {n:,} by={listed([_order(key) for key in by])}{groups}"

@@ -4,8 +4,8 @@
     after    s3 [PhysicalJoin] ◀─ b3 PhysicalBarrier(upstream_count=2) ◀─ s1, s2
 
 The node above then reads one ordered channel, in which every barrier signal is already aligned. An
-aggregate has a barrier even with a single channel: its results are released by the monitor, and the
-barrier node holds the end of a run until that release.
+aggregate and a distinct have a barrier even with a single channel: their results are released by
+the monitor, and the barrier node holds the end of a run until that release.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tidegate.plan.numbering import numbered
 from tidegate.plan.physical import (
     ALL_UPSTREAMS,
     MONITOR,
+    FinalDistinct,
     MergeAggregate,
     PhysicalBarrier,
     PhysicalEdge,
@@ -60,4 +61,6 @@ def _has_barrier(node: PhysicalNode, plan: PhysicalPlan) -> bool:
 
 
 def _merges(node: PhysicalNode) -> bool:
-    return isinstance(node, PhysicalStage) and isinstance(node.operators[0], MergeAggregate)
+    """Whether it makes its result of partial results that may be exchanged."""
+    merging = MergeAggregate | FinalDistinct
+    return isinstance(node, PhysicalStage) and isinstance(node.operators[0], merging)

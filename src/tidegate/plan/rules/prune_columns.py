@@ -1,8 +1,9 @@
 """Read and compute only the columns that are used.
 
 The needed columns are propagated from the sinks to the sources. A sink and a user's function need
-every column, and so does a top, whose ties are decided by all columns; every other operator needs
-the columns that its SQL names, which is every column where it names `*`. Scans, projections and
+every column, and so do a top, whose ties are decided by all columns, and a distinct, which compares
+all of them; every other operator needs the columns that its SQL names, which is every column where
+it names `*`. Scans, projections and
 aggregates then drop the rest. A union lists its columns, because its inputs may differ in the other
 columns that they still have. Names are compared without case, as in Spark.
 """
@@ -17,9 +18,11 @@ from tidegate.plan.numbering import numbered
 from tidegate.plan.physical import (
     Apply,
     CompactAggregate,
+    FinalDistinct,
     FinalTop,
     MergeAggregate,
     PartialAggregate,
+    PartialDistinct,
     PartialTop,
     PhysicalJoin,
     PhysicalStage,
@@ -82,9 +85,17 @@ def _narrowed(operator: PhysicalOperator, need: Need) -> PhysicalOperator:
         case WholeAggregate(by=by):
             at_least = operator.columns[:0] if by else operator.columns[:1]
             return replace(operator, columns=_kept(operator.columns, need) or at_least)
-        case PartialAggregate() | MergeAggregate() | CompactAggregate():
+        case (
+            PartialAggregate()
+            | MergeAggregate()
+            | CompactAggregate()
+            | PartialDistinct()
+            | FinalDistinct()
+            | PartialTop()
+            | FinalTop()
+        ):
             return operator
-        case Where() | Apply() | PartialTop() | FinalTop() | PhysicalJoin() | WriteSink():
+        case Where() | Apply() | PhysicalJoin() | WriteSink():
             return operator
         case _:
             assert_never(operator)
@@ -99,7 +110,9 @@ def _kept(columns: Sequence[_Named], need: Need) -> tuple[_Named, ...]:
 def _needed(operator: PhysicalOperator, need: Need) -> Need:  # noqa: C901, PLR0911  one case per operator
     """The input columns that `operator` needs, if its readers need `need`."""
     match operator:
-        case WriteSink() | Apply() | FinalTop() | PartialTop():
+        case WriteSink() | Apply():
+            return None
+        case FinalDistinct() | PartialDistinct() | FinalTop() | PartialTop():
             return None
         case Scan():
             return need

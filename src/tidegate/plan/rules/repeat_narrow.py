@@ -5,8 +5,8 @@
 
 A scan and the filters and selects above it cost less than writing their rows and reading them in
 every reader, and each copy is fused with its reader and reads only the columns that it needs.
-Expensive operators stay shared: users' functions, aggregates, tops, joins and unions. So do filters
-and selects that run in the stage of one of these.
+Expensive operators stay shared: users' functions, aggregates, distincts, tops, joins and unions. So
+do filters and selects that run in the stage of one of these.
 
 A stage is repeated for `MOST_COPIES` readers at most, counting those of copies above it; one with
 more readers stays a single stage. Unions and joins are never repeated, so diamonds do not multiply,

@@ -15,6 +15,7 @@ from tidegate.errors import DeclarationError, DuplicateColumn, RefusedBySpark
 from tidegate.pipeline.names import first_repeated
 from tidegate.pipeline.nodes import (
     Aggregate,
+    Distinct,
     Filter,
     Join,
     Select,
@@ -146,7 +147,9 @@ def _check(operator: Operator, inputs: Sequence[DataFrame], schema: StructType) 
             return check_aggregate(operator, inputs[0], schema)
         case Join():
             check_join(operator, *inputs)
-        case Source() | Filter() | Select() | Transform() | Top() | Union() | Sink():
+        case Source() | Filter() | Select() | Transform():
+            pass
+        case Distinct() | Top() | Union() | Sink():
             pass
         case _:
             assert_never(operator)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as fn
 from tidegate.pipeline.nodes import (
     STAR,
     Aggregate,
+    Distinct,
     Filter,
     Join,
     Select,
@@ -59,6 +60,8 @@ def _parts(operator: Operator) -> Iterator[str]:  # noqa: C901  one case per ope
             yield from operator.on
         case Transform(function=function):
             yield getattr(function, "__qualname__", repr(function))
+        case Distinct():
+            yield STAR
         case Union() | Sink():
             return
         case _:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tidegate.pipeline.nodes import (
     Aggregate,
+    Distinct,
     Filter,
     Join,
     Select,
@@ -40,6 +41,8 @@ def apply_logical(  # noqa: C901, PLR0911  one case per operator
             return operators.apply(rows, function)
         case Aggregate(by=by, columns=aggregates):
             return aggregate(rows, by, aggregates)
+        case Distinct():
+            return operators.distinct(rows)
         case Top(n=n, by=order, per=per):
             return operators.top(rows, n, order, per)
         case Join(on=on, how=how):

@@ -7,9 +7,10 @@ aggregate has over the original rows, which it does not receive.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tidegate.pipeline.nodes import STAR
 from tidegate.plan.physical import (
     STATEFUL,
     Move,
@@ -106,7 +107,15 @@ def _prepared(
         types.append(known)
         rows = (apply_operator(operator, rows, known),)
     schemas = tuple(it.schema for it in inputs)
-    return PreparedStage(stage, schemas, rows[0].schema, tuple(types), route)
+    output = rows[0].schema
+    return PreparedStage(stage, schemas, output, tuple(types), _with_columns(route, output))
+
+
+def _with_columns(route: Route | None, output: StructType) -> Route | None:
+    """The route with the names of all columns in place of `*`; the plan does not know them."""
+    if route is None or route.keys != (STAR,):
+        return route
+    return replace(route, keys=tuple(output.names))
 
 
 def _empty_inputs(

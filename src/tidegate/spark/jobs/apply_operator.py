@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, assert_never
 from tidegate.plan.physical import (
     Apply,
     CompactAggregate,
+    FinalDistinct,
     FinalTop,
     MergeAggregate,
     PartialAggregate,
+    PartialDistinct,
     PartialTop,
     PhysicalJoin,
     PhysicalUnion,
@@ -26,7 +28,7 @@ from tidegate.spark.jobs.aggregates import (
     merge_aggregate,
     partial_aggregate,
 )
-from tidegate.spark.jobs.operators import apply, join, project, top, union, where
+from tidegate.spark.jobs.operators import apply, distinct, join, project, top, union, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +54,7 @@ def apply_operators(
     return result
 
 
-def apply_operator(  # noqa: C901, PLR0911  one case per operator
+def apply_operator(  # noqa: C901, PLR0911, PLR0912  one case per operator
     operator: PhysicalOperator,
     inputs: Sequence[DataFrame],
     types: CallTypes,
@@ -77,6 +79,8 @@ def apply_operator(  # noqa: C901, PLR0911  one case per operator
             return merge_aggregate(rows, (*tags, *by), aggregates, types)
         case CompactAggregate(by=by, columns=aggregates):
             return compact_aggregate(rows, (*tags, *by), aggregates)
+        case PartialDistinct() | FinalDistinct():
+            return distinct(rows)
         case PartialTop(n=n, by=order, per=per) | FinalTop(n=n, by=order, per=per):
             return top(rows, n, order, per, tags)
         case PhysicalJoin(on=on, how=how):

@@ -1,9 +1,9 @@
 """Compaction of state: many batches that a stage stores become one equivalent batch.
 
 Partial aggregates are merged and stay partial; of ranked rows only those remain that can still be
-among the first; all others are copied into one batch. Where digits would depend on the order of
-merging, batches are copied as well: a run with checkpoints ends with the same bytes as a run
-without.
+among the first; of distinct rows each remains once; all others are copied into one batch. Where
+digits would depend on the order of merging, batches are copied as well: a run with checkpoints ends
+with the same bytes as a run without.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.plan.physical import CompactAggregate, FinalTop, MergeAggregate, PartialTop, Where
+from tidegate.plan.physical import (
+    CompactAggregate,
+    FinalDistinct,
+    FinalTop,
+    MergeAggregate,
+    PartialDistinct,
+    PartialTop,
+    Where,
+)
 from tidegate.spark.jobs.aggregates import inexact_calls
 
 if TYPE_CHECKING:
@@ -36,4 +44,6 @@ def _compacting(prepared: PreparedStage) -> PhysicalOperator:
         inexact_calls(first.columns, prepared.types[0])
     ):
         return CompactAggregate(first.by, first.columns)
+    if isinstance(first, FinalDistinct):
+        return PartialDistinct()
     return PartialTop(first.n, first.by, first.per) if isinstance(first, FinalTop) else _COPY

@@ -9,9 +9,11 @@ from tidegate.pipeline.nodes import STAR
 from tidegate.plan.physical import (
     Apply,
     CompactAggregate,
+    FinalDistinct,
     FinalTop,
     MergeAggregate,
     PartialAggregate,
+    PartialDistinct,
     PartialTop,
     PhysicalJoin,
     PhysicalUnion,
@@ -86,6 +88,8 @@ def _keeps_tags_apart(operator: PhysicalOperator) -> bool:  # noqa: PLR0911  one
     """
     match operator:
         case Scan() | PhysicalJoin() | PhysicalUnion() | WriteSink():
+            return True
+        case PartialDistinct() | FinalDistinct():
             return True
         case Where(reads=reads):
             return STAR not in reads

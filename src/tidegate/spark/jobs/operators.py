@@ -1,4 +1,4 @@
-"""Operators on whole DataFrames: filter, select, transform, top, join, union.
+"""Operators on whole DataFrames: filter, select, transform, distinct, top, join, union.
 
 Logical and physical operators use the same functions: a stage applies them to one batch, the
 reference to all rows at once. Where several job inputs run in one job, `tags` are the columns that
@@ -56,6 +56,11 @@ def apply(rows: DataFrame, function: Transformation) -> DataFrame:
     if not isinstance(result, DataFrame):
         raise TypeError(f"it returned {type(result).__name__}, not a DataFrame")
     return result
+
+
+def distinct(rows: DataFrame) -> DataFrame:
+    """Each row once. Tags are columns like others here, so they keep the same rows apart."""
+    return rows.distinct()
 
 
 def top(

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import StageFailed
 from tidegate.plan.physical import (
+    FinalDistinct,
     FinalTop,
     MergeAggregate,
     PartialAggregate,
+    PartialDistinct,
     PartialTop,
     PhysicalJoin,
     Scan,
@@ -41,7 +43,14 @@ ONE_TASK_ROWS = 200_000
 """Up to so many rows, one Spark task is faster than several."""
 ONE_GROUPING_TASK_ROWS = 1_000_000
 """The same where several Spark tasks would have to shuffle rows."""
-_GROUPING = (PartialAggregate, MergeAggregate, PartialTop, FinalTop)
+_GROUPING = (
+    PartialAggregate,
+    MergeAggregate,
+    PartialDistinct,
+    FinalDistinct,
+    PartialTop,
+    FinalTop,
+)
 
 
 def run_stage_job(
