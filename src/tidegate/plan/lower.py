@@ -76,12 +76,24 @@ def _shards(operator: Operator, upstreams: Sequence[PhysicalStage], default: int
 
 
 def _edge(operator: Operator, upstream: PhysicalStage, shards: int) -> PhysicalEdge:
-    if isinstance(operator, Aggregate) and operator.by:
-        return PhysicalEdge(upstream.id, Move.EXCHANGE, operator.by)
-    if isinstance(operator, Distinct):
-        return PhysicalEdge(upstream.id, Move.EXCHANGE, (STAR,))
+    keys = _exchange_keys(operator)
+    if keys:
+        return PhysicalEdge(upstream.id, Move.EXCHANGE, keys)
     gathers = shards == 1 and upstream.shards > 1
     return PhysicalEdge(upstream.id, Move.GATHER if gathers else Move.FORWARD)
+
+
+def _exchange_keys(operator: Operator) -> tuple[str, ...]:
+    """The columns by which rows move to the shard of their key; none if they do not."""
+    match operator:
+        case Aggregate(by=by):
+            return by
+        case Distinct():
+            return (STAR,)
+        case Source() | Filter() | Select() | Transform() | Top() | Join() | Union() | Sink():
+            return ()
+        case _:
+            assert_never(operator)
 
 
 def _lowered(operator: Operator) -> PhysicalOperator:  # noqa: C901, PLR0911  one case per operator

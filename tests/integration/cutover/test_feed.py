@@ -113,7 +113,7 @@ def test_an_index_that_was_never_whole_is_given_no_feed(steps: Steps) -> None:
 
 
 def test_an_index_whose_changes_were_not_kept_is_given_no_feed(left: Steps) -> None:
-    left.shop.do("DELETE FROM tidegate_log.follower WHERE name LIKE 'search.v2 %'")
+    left.shop.do("DELETE FROM tidegate_log.consumer WHERE name LIKE 'search.v2 %'")
     with pytest.raises(NotFollowed):
         feed(left.shop.database, reindex, "v2")
 
@@ -127,7 +127,7 @@ def test_an_index_that_is_being_retired_is_given_no_feed(left: Steps) -> None:
 
 
 def test_only_indexes_are_given_feeds(left: Steps) -> None:
-    with pytest.raises(IndexDiffers, match="no index"):
+    with pytest.raises(IndexDiffers, match="not an index"):
         feed(left.shop.database, reindex, "v3")
 
 

@@ -353,7 +353,7 @@ def test_a_role_that_is_no_superuser_hands_the_function_over_where_it_may(
     with PostgresTable("shop.articles").open(database) as source:
         source.start_log()  # which makes the writer
     hers.do(f"CREATE SCHEMA IF NOT EXISTS tidegate_log; GRANT {WRITER} TO {OWNER}")
-    hers.do(f"ALTER SCHEMA tidegate_log OWNER TO {OWNER}; DROP TABLE tidegate_log.follower")
+    hers.do(f"ALTER SCHEMA tidegate_log OWNER TO {OWNER}; DROP TABLE tidegate_log.consumer")
     url = make_conninfo(hers.url, options=f"-c role={OWNER}")
     with PostgresTable("hers.t", url=url).open(database) as source:
         offset = source.start_log()

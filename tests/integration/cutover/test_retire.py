@@ -20,7 +20,7 @@ from tidegate.flows.worker.worker import flow_worker
 from tidegate.store import Database
 from tidegate.store.flows.runs import flow_run
 
-FOLLOWERS = "SELECT split_part(name, ' ', 1) FROM tidegate_log.follower ORDER BY 1"
+CONSUMERS = "SELECT split_part(name, ' ', 1) FROM tidegate_log.consumer ORDER BY 1"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_retiring_goes_on_where_a_crash_has_left_it(
             with pytest.raises(KeyboardInterrupt):
                 retire(alias.database, reindex, "v1")
         retire(alias.database, reindex, "v1")
-    assert alias.do(FOLLOWERS) == [("search.v2",)]
+    assert alias.do(CONSUMERS) == [("search.v2",)]
     assert [it.index for it in indexes_of(alias.database, reindex)] == ["search.v2"]
 
 
@@ -103,7 +103,7 @@ def test_a_feed_that_does_not_end_is_named_with_its_index(
     ("used", "reason"),
     [
         ("CREATE VIEW shop.found AS SELECT id FROM search.v1", "the view shop.found shows it"),
-        ("LOCK TABLE search.v1 IN SHARE UPDATE EXCLUSIVE MODE", "somebody works on it"),
+        ("LOCK TABLE search.v1 IN SHARE UPDATE EXCLUSIVE MODE", "it is locked"),
     ],
 )
 def test_the_feed_goes_on_of_an_index_that_cannot_be_removed(

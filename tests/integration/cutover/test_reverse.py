@@ -184,7 +184,7 @@ def test_an_index_is_removed_with_its_feed_and_nothing_is_kept_for_it(alias: Ali
     assert [it.index for it in indexes_of(alias.database, reindex)] == ["search.v2"]
     asked = partial(flow_run, run=alias.feeds["v1"])
     assert alias.database.transact(asked).state.value == "canceled"
-    kept = alias.shop.do("SELECT split_part(name, ' ', 1) FROM tidegate_log.follower")
+    kept = alias.shop.do("SELECT split_part(name, ' ', 1) FROM tidegate_log.consumer")
     assert kept == [("search.v2",)]
 
 

@@ -78,7 +78,7 @@ def test_nulls_are_neither_lost_nor_sold(
 # --- one client a thousand times as large as another -----------------------------------------
 
 SMALL, HUGE_CHUNK, HUGE_CHUNKS = 5_000, 2_000_000, 20
-MULTIPLE = 6
+MULTIPLE = 12
 """How much longer than alone a small run may take beside a huge one."""
 
 
