@@ -210,6 +210,19 @@ class UnsupportedData(RunError):
     )
 
 
+class OneFileExpected(RunError):
+    """Several files were given under one chunk number."""
+
+    source: str
+    pattern: str
+    files: int
+
+    message = (
+        "{pattern!r}, given for one chunk of source {source!r}, matches {files} files; leave out"
+        " the chunk number, or give one file"
+    )
+
+
 class NoMatchingFile(RunError):
     """A path or glob that was given as a chunk matches no file."""
 

@@ -52,10 +52,12 @@ class RunEnded(RunError):
 
     def __str__(self) -> str:
         because = f" ({self.cause})" if self.cause else ""
-        return (
-            f"source {self.source!r} of run {self.run!r} is {self.how}{because} and takes nothing"
-            " more; use another run name"
+        what = (
+            f"run {self.run!r}"
+            if self.source == "*"
+            else f"source {self.source!r} of run {self.run!r}"
         )
+        return f"{what} is {self.how}{because} and takes nothing more; use another run name"
 
 
 class AmbiguousRun(RunError):

@@ -24,7 +24,7 @@ from tidegate.errors import DataFolderNotGiven, UnusableFolder
 from tidegate.flows.client import flow_run, start_flow
 from tidegate.permissions import private_folder
 from tidegate.settings import Settings
-from tidegate.spark import session_on
+from tidegate.spark import engine_session
 from tidegate.spark.ingest.disk_space import DiskReserve
 from tidegate.spark.session.sessions import DEFAULT_MASTER
 from tidegate.store import Database, open_database, overview
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidegate.store import RunSummary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Deployment:
     """Where things are: the database, and the root of all files."""
 
@@ -47,6 +47,9 @@ class Deployment:
     settings: Settings = field(default_factory=Settings)
     folders: tuple[str, ...] = ()
     """Other folders that need free space, such as that of the embedded server."""
+
+    def __repr__(self) -> str:
+        return f"<deployment with files in {self.root}>"
 
     @contextmanager
     def serve(
@@ -59,12 +62,13 @@ class Deployment:
     ) -> Iterator[PipelineService]:
         """Serve a pipeline in this process until the end of the block: Spark, worker, monitor.
 
-        Without a `session`, the session of this process is used, or one is started on `master`.
+        Spark is that of the given or the active session, whose settings stay as they are; without
+        any, a session is started on `master`.
         """
         from tidegate.runtime.service import serve
 
         with ExitStack() as opened:
-            used = session or opened.enter_context(session_on(master))
+            used = opened.enter_context(engine_session(session, master))
             yield opened.enter_context(serve(self, pipeline, used, shards))
 
     def runs(self, pipeline: str | None = None) -> list[RunSummary]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import SourceNotGiven, UnknownSource
 from tidegate.runtime.deployment import open_deployment
-from tidegate.spark import open_session
+from tidegate.spark import active_session, open_session
 
 if TYPE_CHECKING:
     from tidegate.pipeline import Pipeline
@@ -29,7 +29,7 @@ def run_pipeline(pipeline: Pipeline, sources: Mapping[str, object]) -> Results:
     _check(pipeline, sources)
     folder = Path(mkdtemp(prefix="tidegate-run-"))
     atexit.register(rmtree, folder, ignore_errors=True)
-    session = open_session()
+    session = active_session() or open_session()
     with (
         open_deployment(folder) as deployment,
         deployment.serve(pipeline, session) as service,

@@ -48,14 +48,14 @@ class Result(ABC):
 class StoredResult(Result):
     """A result whose files this process can read."""
 
-    def __init__(
-        self, root: str, batches: Sequence[Batch], schema: Schema, session: Session | None = None
-    ) -> None:
+    def __init__(self, root: str, batches: Sequence[Batch], schema: Schema) -> None:
         self._root = root
         self._batches = batches
         self._schema = schema
-        self._session = session
         self.rows = sum(batch.rows for batch in batches)
+
+    def __repr__(self) -> str:
+        return f"<result of {self.rows:,} rows: {', '.join(self.schema.names)}>"
 
     @property
     def schema(self) -> pa.Schema:
@@ -69,7 +69,7 @@ class StoredResult(Result):
 
     def to_df(self, session: Session | None = None) -> Rows:
         """A Spark DataFrame that reads the Parquet files."""
-        return result_rows(session or self._session, self._root, self._batches, self._schema)
+        return result_rows(session, self._root, self._batches, self._schema)
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table. All rows are in memory."""
@@ -94,4 +94,5 @@ class Results(Mapping[str, Result]):
         return len(self._results)
 
     def __repr__(self) -> str:
-        return f"Results({ {sink: it.rows for sink, it in self._results.items()} })"
+        counts = (f"{sink}: {it.rows:,} rows" for sink, it in self._results.items())
+        return f"<results: {', '.join(counts)}>"

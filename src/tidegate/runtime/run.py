@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidegate.store import RunFacts
     from tidegate.store.checkpoints.checkpoints import Checkpoint
 
+LATEST = "latest"
 CHECKPOINT_SECONDS = 300.0
 """How long `checkpoint` waits by default."""
 
@@ -44,9 +45,9 @@ class Run(ABC):
         """Deliver chunks and return their numbers.
 
         `data` is a path or glob (each file is a chunk), a Spark DataFrame, an Arrow table or
-        reader, or a pandas DataFrame. Without `chunk`, a chunk gets the next free number, and
-        content that was delivered before is not delivered again. With `chunk`, repeating the call
-        is harmless, and other content under the same number raises `ChunkConflict`.
+        reader, or a pandas DataFrame. Without `chunk`, each chunk gets the next free number. With
+        `chunk`, repeating the call is harmless, and other content under the same number raises
+        `ChunkConflict`.
         """
 
     @abstractmethod
@@ -59,11 +60,12 @@ class Run(ABC):
 
     @abstractmethod
     def result(
-        self, timeout: float | None = None, *, checkpoint: int | str | None = None
+        self, timeout: float | None = None, *, checkpoint: Checkpoint | int | str | None = None
     ) -> Results:
         """Wait until the run is complete and return the results of all sinks.
 
-        With `checkpoint`, a number or "latest", return at once what the sinks show there. Raises
+        With `checkpoint` (what `checkpoint()` returned, a number, or "latest"), return at once what
+        the sinks show there. Raises
         `RunFailed`, `RunCancelled`, `RunTimeout`, `UnknownCheckpoint`.
         """
 
@@ -126,12 +128,13 @@ class ServedRun(Run):
         self._server.end(self.name, source, chunks)
 
     def result(
-        self, timeout: float | None = None, *, checkpoint: int | str | None = None
+        self, timeout: float | None = None, *, checkpoint: Checkpoint | int | str | None = None
     ) -> Results:
         """The results of all sinks; see `Run.result`."""
-        if checkpoint is None:
+        wanted = checkpoint_number(checkpoint)
+        if wanted is None:
             return self._results(self._server.wait(self.name, timeout))
-        number = None if checkpoint == "latest" else int(checkpoint)
+        number = None if wanted == LATEST else int(wanted)
         return self._results(self._server.checkpoints.read(self.name, number).results)
 
     def status(self) -> RunFacts:
@@ -160,6 +163,13 @@ class ServedRun(Run):
     def _results(self, batches: Mapping[str, Sequence[Batch]]) -> Results:
         service = self._service
         return Results({
-            sink: StoredResult(self._root, its, service.schema_of(sink), service.session)
+            sink: StoredResult(self._root, its, service.schema_of(sink))
             for sink, its in batches.items()
         })  # fmt: skip
+
+
+def checkpoint_number(checkpoint: Checkpoint | int | str | None) -> int | str | None:
+    """The number of a checkpoint, or "latest", whichever way it was given."""
+    if checkpoint is None or isinstance(checkpoint, int | str):
+        return checkpoint
+    return checkpoint.number

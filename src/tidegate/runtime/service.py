@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidegate.store import Connection, Database
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PipelineFrontend:
     """Takes runs of a pipeline: ingestion and monitor, without a worker."""
 
@@ -50,6 +50,9 @@ class PipelineFrontend:
     session: Session
     root: str
     """The folder of all files of the deployment."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of pipeline {self.task_graph.name!r}>"
 
     def check(self) -> None:
         """Raise `SparkLost` or `WorkerGaveUp` if this process can no longer work."""
@@ -87,7 +90,7 @@ class PipelineFrontend:
         return next(stage.output for stage in stages if stage.sink == sink)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PipelineService(PipelineFrontend):
     """A pipeline with a worker in this process."""
 

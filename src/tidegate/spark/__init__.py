@@ -46,7 +46,14 @@ from tidegate.spark.results.result_streams import columns_of
 from tidegate.spark.session.engines import EngineCapabilities
 from tidegate.spark.session.jvm_liveness import ended_under, reported_end, why_ended
 from tidegate.spark.session.probes import ensure_fit
-from tidegate.spark.session.sessions import Session, open_session, prefer_this_thread, session_on
+from tidegate.spark.session.sessions import (
+    Session,
+    active_session,
+    engine_session,
+    open_session,
+    prefer_this_thread,
+    session_on,
+)
 
 __all__ = [
     "Checked",
@@ -59,6 +66,7 @@ __all__ = [
     "Schema",
     "Session",
     "StreamQuery",
+    "active_session",
     "analyze",
     "as_frame",
     "check",
@@ -70,6 +78,7 @@ __all__ = [
     "copy_rows",
     "digest",
     "ended_under",
+    "engine_session",
     "ensure_fit",
     "failure_of",
     "follow",

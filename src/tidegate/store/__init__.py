@@ -63,7 +63,7 @@ from tidegate.store.runs.deliveries import (
     begin_batch,
     end_source,
     find_chunk,
-    number_for,
+    next_number,
     record_chunk,
 )
 from tidegate.store.runs.message_codec import message_id
@@ -163,7 +163,7 @@ __all__ = [
     "late_runs",
     "message_id",
     "monitor_topic",
-    "number_for",
+    "next_number",
     "number_of",
     "open_database",
     "open_runs",

@@ -83,7 +83,7 @@ def test_why_names_the_missing_chunks_and_the_task_that_no_worker_runs(
 ) -> None:
     told = command("why", "march").stdout
     assert "source sales lacks 2 of 3 chunks: 1, 3" in told
-    assert re.search(r"source items has not been closed by its client \(0 chunks .* for \d", told)
+    assert re.search(r"source items is not ended \(0 chunks .* for \d", told)
     assert "no worker runs it" in told
     facts = command.json("why", "march")
     owed = {reason["subject"]: reason["description"] for reason in facts["reasons"]}

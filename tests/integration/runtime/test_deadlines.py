@@ -116,7 +116,7 @@ def test_a_late_run_is_warned_of_once_with_what_is_missing_and_goes_on(
         wait_until(lambda: counter.known("other").state is RunState.FAILED)
     warnings = [it.getMessage() for it in caplog.records if "is late" in it.getMessage()]
     assert len(warnings) == 1
-    assert "source sales has not been closed by its client" in warnings[0]
+    assert "source sales is not ended" in warnings[0]
     assert counter.known("march").state is RunState.OPEN
     assert client.sales(1, (1, 1))
 

@@ -16,6 +16,7 @@ from tidegate.errors import (
     FilesOnServer,
     MissingColumns,
     NoMatchingFile,
+    OneFileExpected,
     SourceNotGiven,
     UnknownRun,
     UnknownSink,
@@ -92,22 +93,24 @@ def test_an_empty_result_has_its_columns(service: tg.PipelineService) -> None:
     assert [*large.to_pandas().columns] == ["store_id", "amount"]
 
 
-def test_a_chunk_without_a_number_gets_the_next_one_and_content_keeps_its_number(
+def test_a_chunk_without_a_number_gets_the_next_one_also_with_equal_content(
     service: tg.PipelineService, tmp_path: Path
 ) -> None:
     run = service.start("numbers")
     one, two = pa.table(ROWS), pa.table({"store_id": [3], "amount": [1]})
-    assert [run.put("sales", it) for it in (one, two, one)] == [[1], [2], [1]]
+    assert [run.put("sales", it) for it in (one, two, two)] == [[1], [2], [3]]
     for number in (7, 8):
         file = tmp_path / f"{number}.csv"
         file.write_text(f"store_id,amount\n{number},1\n")
-    assert run.put("sales", str(tmp_path / "*.csv")) == [3, 4]
-    assert run.put("sales", tmp_path) == [3, 4]
+    assert run.put("sales", str(tmp_path / "*.csv")) == [4, 5]
+    assert run.put("sales", tmp_path) == [6, 7]
+    with pytest.raises(OneFileExpected):
+        run.put("sales", tmp_path, chunk=8)
     assert run.put("sales", two, chunk=2) == [2]
     with pytest.raises(ChunkConflict):
         run.put("sales", two, chunk=1)
     run.end("sales")
-    assert totals(run.result(timeout=60)) == [*TOTALS, (3, 1), (7, 1), (8, 1)]
+    assert totals(run.result(timeout=60)) == [*TOTALS, (3, 2), (7, 2), (8, 2)]
 
 
 def test_frames_that_do_not_fit_the_source_are_refused(
@@ -148,7 +151,7 @@ def test_results_at_a_checkpoint_are_read_by_its_number(service: tg.PipelineServ
     run.put("sales", pa.table({"store_id": [3], "amount": [1]}))
     run.end("sales")
     assert totals(run.result(timeout=60)) == [*TOTALS, (3, 1)]
-    assert totals(run.result(checkpoint=taken.number)) == TOTALS
+    assert totals(run.result(checkpoint=taken)) == TOTALS
     assert totals(run.result(checkpoint="latest")) == TOTALS
     assert [it.number for it in run.checkpoints()] == [taken.number]
 
@@ -160,7 +163,7 @@ def test_the_same_handle_works_over_http(remote: str, spark: Session, tmp_path: 
         assert run.put("sales", pd.DataFrame({"store_id": [3], "amount": [1]})) == [2]
         parquet.write_table(pa.table({"store_id": [4], "amount": [1]}), tmp_path / "4.parquet")
         assert run.put("sales", tmp_path / "4.parquet") == [3]
-        assert run.put("sales", tmp_path / "4.parquet") == [3]
+        assert run.put("sales", tmp_path / "4.parquet", chunk=3) == [3]
         taken = run.checkpoint(timeout=60)
         run.end()
         results = run.result(timeout=60)
@@ -187,3 +190,15 @@ def test_a_pipeline_runs_in_one_line(spark: Session, tmp_path: Path) -> None:
         shop("none").run()
     with pytest.raises(UnknownSource):
         shop("other").run(sails="x.csv")
+
+
+def test_the_settings_of_the_users_session_stay_as_they_are(spark: Session) -> None:
+    theirs = spark.newSession()
+    theirs.conf.set("spark.sql.session.timeZone", "America/New_York")
+    theirs.conf.set("spark.sql.ansi.enabled", "false")
+    pipeline = tg.Pipeline("zones")
+    pipeline.source("sales", "sold_at timestamp").select(hour="hour(sold_at)").sink("hours")
+    sales = theirs.sql("SELECT timestamp'2025-01-01 01:00:00' AS sold_at")
+    assert pipeline.run(sales=[sales, sales])["hours"].to_pandas()["hour"].tolist() == [6, 6]
+    assert theirs.conf.get("spark.sql.session.timeZone") == "America/New_York"
+    assert theirs.conf.get("spark.sql.ansi.enabled") == "false"

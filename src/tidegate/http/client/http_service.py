@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,8 +18,8 @@ from tidegate.http.client.http_client import HttpClient
 from tidegate.http.client.run_client import HttpRunClient, http_run_client
 from tidegate.runtime.ingestion.chunk_files import files_matching
 from tidegate.runtime.results import Result, Results
-from tidegate.runtime.run import CHECKPOINT_SECONDS, Run
-from tidegate.spark import as_frame, collect_frame, digest, rows_from_arrow
+from tidegate.runtime.run import CHECKPOINT_SECONDS, Run, checkpoint_number
+from tidegate.spark import as_frame, collect_frame, rows_from_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,44 +88,30 @@ class HttpRun(Run):
             self._client.deliver(self.name, source, chunk, file)
             return chunk
         while True:
-            number, is_there = self._number_for(source, digest(file))
-            try:
-                if not is_there:
-                    self._client.deliver(self.name, source, number, file)
-            except ChunkConflict:
-                continue  # another client took the number meanwhile
-            return number
+            with suppress(ChunkConflict):  # another client took the number meanwhile
+                number = self._last(source) + 1
+                self._client.deliver(self.name, source, number, file)
+                return number
 
-    def _number_for(self, source: str, sha256: str) -> tuple[int, bool]:
-        """The number of the chunk with this content, or the next free number."""
-        last = 0
-        for number, known in self._client.delivered(self.name, source):
-            if known == sha256:
-                return number, True
-            last = number
-        return last + 1, False
+    def _last(self, source: str) -> int:
+        return max((number for number, _ in self._client.delivered(self.name, source)), default=0)
 
     def end(self, source: str | None = None, chunks: int | None = None) -> None:
         """Declare that a source is complete; see `Run.end`."""
         for name in [source] if source is not None else self._client.served.sources:
-            last = chunks
-            if last is None:
-                last = max((n for n, _ in self._client.delivered(self.name, name)), default=0)
-            self._client.end(self.name, name, last)
+            self._client.end(self.name, name, self._last(name) if chunks is None else chunks)
 
     def result(
-        self, timeout: float | None = None, *, checkpoint: int | str | None = None
+        self, timeout: float | None = None, *, checkpoint: Checkpoint | int | str | None = None
     ) -> Results:
         """The results of all sinks; see `Run.result`."""
-        if checkpoint is None:
+        number = checkpoint_number(checkpoint)
+        if number is None:
             rows = self._client.wait(self.name, FOREVER if timeout is None else timeout)
         else:
-            rows = self._client.rows_at(self.name, str(checkpoint))
+            rows = self._client.rows_at(self.name, str(number))
         return Results(
-            {
-                sink: HttpResult(self._client, self.name, sink, rows[sink], checkpoint)
-                for sink in rows
-            }
+            {sink: HttpResult(self._client, self.name, sink, rows[sink], number) for sink in rows}
         )
 
     def status(self) -> RunFacts:

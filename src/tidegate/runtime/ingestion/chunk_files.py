@@ -6,7 +6,7 @@ from glob import glob, has_magic
 from os import PathLike, fspath
 from pathlib import Path
 
-from tidegate.errors import NoMatchingFile, UnsupportedData
+from tidegate.errors import NoMatchingFile, OneFileExpected
 
 
 def files_matching(source: str, given: str | PathLike[str], *, several: bool) -> list[str]:
@@ -27,7 +27,7 @@ def files_matching(source: str, given: str | PathLike[str], *, several: bool) ->
     if not found or not all(Path(it).is_file() for it in found):
         raise NoMatchingFile(source, pattern)
     if len(found) > 1 and not several:
-        raise UnsupportedData(source, f"{len(found)} files under one chunk number")
+        raise OneFileExpected(source, pattern, len(found))
     return sorted(found)
 
 

@@ -13,6 +13,7 @@ before anything is recorded, so a bad one leaves nothing behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ from tidegate.store import (
     end_source,
     find_chunk,
     find_run,
-    number_for,
+    next_number,
     plan_of,
     record_chunk,
     results_of,
@@ -216,9 +217,8 @@ class RunService:
     def put(self, run: str, source: str, data: object, chunk: int | None = None) -> list[int]:
         """Deliver a path or glob, a DataFrame, an Arrow table or a pandas frame; chunk numbers.
 
-        Each file is a chunk. Without a number a chunk gets the next free one; content that was
-        delivered before keeps its number and is not delivered again. Raises what `deliver` raises,
-        `NoMatchingFile`, `UnsupportedData`.
+        Each file is a chunk. Without a number, each chunk gets the next free one. Raises what
+        `deliver` raises, `NoMatchingFile`, `OneFileExpected`, `UnsupportedData`.
         """
         self._readers(source)
         if isinstance(data, str | PathLike):
@@ -251,12 +251,10 @@ class RunService:
             return chunk
         found = self.known(run)
         while True:
-            number = self._database.transact(lambda c: number_for(c, found, source, sha256))
-            try:
-                self._deliver(run, source, number, sha256, copy)
-            except ChunkConflict:
-                continue  # another client took the number meanwhile
-            return number
+            number = self._database.transact(lambda c: next_number(c, found, source))
+            with suppress(ChunkConflict):  # another client took the number meanwhile
+                if self._deliver(run, source, number, sha256, copy):
+                    return number
 
     def follow(
         self,
@@ -425,9 +423,10 @@ class RunService:
         crash_point("chunk.after_commit")
         if is_new:
             self.counters.count("chunks taken")
-        if not is_new and not self._is_ours(run, chunk):
+        elif not self._is_ours(run, chunk):
             self._storage.remove(chunk.files)
-        return is_new
+            return False
+        return True
 
     def _is_ours(self, run: RunInfo, chunk: Chunk) -> bool:
         """Whether the recorded chunk has these files: then the commit was repeated."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidegate.errors import listed
+from tidegate.errors import counted, listed
 from tidegate.runtime.task_graph import HEAD
 from tidegate.store import RunState, run_facts
 
@@ -76,7 +76,7 @@ def _of_sources(facts: RunFacts) -> Iterator[WaitReason]:
 def _missing(source: SourceStatus) -> str:
     if source.declared is None:
         gaps = f", missing so far {_numbers(source.missing)}" if source.missing else ""
-        return f"has not been closed by its client ({source.delivered} chunks so far{gaps})"
+        return f"is not ended ({counted(source.delivered, 'chunk')} so far{gaps})"
     short = source.declared - source.delivered
     return f"lacks {short} of {source.declared} chunks: {_numbers(source.missing)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from tidegate.spark.jobs.exchange import read, under
 from tidegate.spark.results.result_streams import columns_of, tables
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 def result_rows(
     session: Session | None, root: str, batches: Sequence[Batch], schema: StructType
 ) -> DataFrame:
-    """The rows as a DataFrame of the session given, or of the session of this process."""
-    return read(session or open_session(), root, batches, schema)
+    """The rows as a DataFrame of the session given, or of the active session of this process."""
+    used = session or SparkSession.getActiveSession() or open_session()
+    return read(used, root, batches, schema)
 
 
 def result_table(root: str, batches: Sequence[Batch], schema: StructType) -> pa.Table:

@@ -139,10 +139,9 @@ def reading_by_row(session: Session) -> Session:
     """
     if is_remote(session):
         return session
-    own = session.newSession()
-    for name, value in {**RUNTIME, "spark.sql.parquet.enableVectorizedReader": "false"}.items():
-        own.conf.set(name, value)
-    return own
+    return _with_settings(
+        session.newSession(), {"spark.sql.parquet.enableVectorizedReader": "false"}
+    )
 
 
 def prefer_this_thread(session: Session) -> None:
@@ -217,6 +216,34 @@ def session_on(master: str = DEFAULT_MASTER, cores: int | None = None) -> Iterat
     finally:
         if not existed:
             _stop(session)
+
+
+def active_session() -> Session | None:
+    """The session that this thread uses, if there is one."""
+    return SparkSession.getActiveSession()
+
+
+@contextmanager
+def engine_session(session: Session | None, master: str = DEFAULT_MASTER) -> Iterator[Session]:
+    """A session with the settings that results depend on, until the end of the block.
+
+    It is a session of its own on the Spark of the given or the active session, whose settings stay
+    as they are. A Connect session is used as it is. Without any, a session is started on `master`.
+    """
+    present = session or SparkSession.getActiveSession()
+    if present is None:
+        with session_on(master) as own:
+            yield own
+    elif is_remote(present):
+        yield present
+    else:
+        yield _with_settings(present.newSession(), {})
+
+
+def _with_settings(session: Session, settings: Mapping[str, str]) -> Session:
+    for name, value in {**RUNTIME, **settings}.items():
+        session.conf.set(name, value)
+    return session
 
 
 @contextmanager

@@ -49,11 +49,11 @@ def find_chunk(
     return _chunk(_select_chunk(connection, run, source, number))
 
 
-def number_for(connection: psycopg.Connection, run: RunInfo, source: str, sha256: str) -> int:
-    """The number of the chunk with this content; the next free number if there is none."""
-    given = {"run": run.id, "source": source, "sha256": sha256}
-    known, free = connection.execute(_SQL["find_content"].sql, given).fetchone() or (None, 1)
-    return int(free if known is None else known)
+def next_number(connection: psycopg.Connection, run: RunInfo, source: str) -> int:
+    """The number after the last delivered chunk of a source."""
+    parameters = {"run": run.id, "source": source}
+    (number,) = connection.execute(_SQL["next_number"].sql, parameters).fetchone() or (1,)
+    return int(number)
 
 
 def record_chunk(

@@ -14,12 +14,10 @@ SELECT source, number, sha256, rows, bytes, files, shard, watermark
 FROM tidegate.chunk
 WHERE run_id = %(run)s AND source = %(source)s AND number = %(number)s;
 
--- name: find_content — The number under which this content was delivered, or the next free number.
-SELECT
-    (SELECT min(number) FROM tidegate.chunk
-     WHERE run_id = %(run)s AND source = %(source)s AND sha256 = %(sha256)s),
-    (SELECT coalesce(max(number), 0) + 1 FROM tidegate.chunk
-     WHERE run_id = %(run)s AND source = %(source)s);
+-- name: next_number — The number after the last delivered chunk of a source.
+SELECT coalesce(max(number), 0) + 1
+FROM tidegate.chunk
+WHERE run_id = %(run)s AND source = %(source)s;
 
 -- name: add_chunk — Record and count a chunk.
 WITH added AS (
