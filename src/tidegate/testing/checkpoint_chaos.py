@@ -49,7 +49,16 @@ if TYPE_CHECKING:
 PIPELINES = "tidegate.pipelines"
 BOUND = 240.0
 """Seconds for a checkpoint, and for the end of the run."""
-WAITING = Checkpoints(pause=0.0, tolerated=None, retained=1000)
+PATIENCE = 1200.0
+"""Seconds: a checkpoint outlives several restarts of its process on a slow machine."""
+WAITING = Checkpoints(
+    pause=0.0,
+    tolerated=None,
+    retained=1000,
+    alignment=PATIENCE,
+    acknowledgement=PATIENCE,
+    commit=PATIENCE,
+)
 TIMING_OUT = Checkpoints(pause=0.0, tolerated=None, retained=1000, acknowledgement=0.0)
 
 

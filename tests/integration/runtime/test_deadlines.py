@@ -91,7 +91,7 @@ def test_a_run_with_missing_chunks_fails_at_its_deadline_and_names_them(
         client.wait()
     assert "its deadline has passed" in failed.value.cause
     assert "source sales lacks 3 of 4 chunks: 1, 3, 4" in failed.value.cause
-    assert "source items has not been closed" in failed.value.cause
+    assert "source items is not ended" in failed.value.cause
 
 
 def test_a_run_without_a_worker_fails_at_its_deadline_and_names_the_tasks(

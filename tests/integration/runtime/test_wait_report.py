@@ -38,4 +38,4 @@ def test_waiting_without_a_bound_logs_what_the_run_waits_for(
         with pytest.raises(RunCancelled):
             waiting.result(BOUND)
     first = caplog.messages[0]
-    assert re.match(r"waited \d+ s for run 'march': waiting: source items has not", first)
+    assert re.match(r"waited \d+ s for run 'march': waiting: source items is not", first)
