@@ -1,31 +1,22 @@
-"""Every tunable of a deployment: name, default, unit, meaning.
+"""The settings by topic: name, default, unit, meaning.
 
-A setting is given as `--set NAME=VALUE` to a command or as `TIDEGATE_NAME` in the environment,
-which the processes of `tidegate up` inherit. Sizes are written as `512MiB` or in bytes, durations
-in seconds. `tidegate settings` lists them all.
+A component takes the class of its topic; `Settings` has all of them. Names begin with the topic, so
+that one name is enough for `--set`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Self
-
-from tidegate.errors import InvalidSetting
-
-PREFIX = "TIDEGATE_"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
-_POWERS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+from dataclasses import dataclass, field
+from typing import Any
 
 
-def _setting(default: Any, unit: str, meaning: str) -> Any:
+def _setting(default: float, unit: str, meaning: str) -> Any:
     return field(default=default, metadata={"unit": unit, "meaning": meaning})
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The values of all settings; each field has a unit and a meaning."""
+@dataclass(frozen=True, kw_only=True)
+class ChunkSettings:
+    """Limits of reading a chunk that a client has delivered."""
 
     chunk_value_bytes: int = _setting(16 << 20, "bytes", "largest single value in a chunk")
     chunk_line_bytes: int = _setting(32 << 20, "bytes", "longest line of a CSV chunk")
@@ -43,6 +34,11 @@ class Settings:
     chunk_checkers: int = _setting(
         3, "processes", "processes that check chunks; at least http_deliveries"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """Limits of the HTTP server."""
 
     http_connections: int = _setting(
         512, "connections", "open connections of a server; at most half of its file descriptors"
@@ -80,7 +76,6 @@ class Settings:
         10.0, "seconds", "how long running requests may take when a server stops"
     )
     health_seconds: float = _setting(2.0, "seconds", "time for `/health` to read the database")
-
     client_open_runs: int = _setting(
         1_000, "runs", "open runs that a client of a server may have; 0: any number"
     )
@@ -89,27 +84,29 @@ class Settings:
         "bytes",
         "stored bytes that a client's open runs may have, at most half of the disk; 0: any number",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """The database, leases, and free space."""
+
+    lease_seconds: float = _setting(
+        6.0, "seconds", "after which a lease that is not renewed expires: the time to a takeover"
+    )
+    clock_settle_seconds: float = _setting(
+        86_400.0, "seconds", "after a jump of the database's clock, until ages are trusted again"
+    )
     disk_reserve_bytes: int = _setting(
         1 << 30,
         "bytes",
         "free space below which chunks are refused; at most 5 % of a disk; 0: none",
     )
 
-    lease_seconds: float = _setting(
-        6.0, "seconds", "after which a lease that is not renewed expires: the time to a takeover"
-    )
-    task_restart_seconds: float = _setting(
-        0.5, "seconds", "before a failed task is restarted; doubled while it makes no progress"
-    )
-    task_failures: int = _setting(
-        12, "failures", "of a task without progress of a run, after which its worker gives up"
-    )
-    task_stable_seconds: float = _setting(
-        600.0, "seconds", "after which a failure of an idle task starts a new count"
-    )
-    monitor_seconds: float = _setting(
-        1.0, "seconds", "between two looks of a monitor that gets no notification"
-    )
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Runs of a pipeline: ingestion and waiting."""
+
     run_losses: int = _setting(
         3, "workers", "lost worker processes, each while it processed one run alone, that fail it"
     )
@@ -120,69 +117,36 @@ class Settings:
         30.0, "seconds", "that END of a streaming source waits for the batch in progress"
     )
 
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """Tasks of a pipeline: restarts and job sizes."""
+
+    task_restart_seconds: float = _setting(
+        0.5, "seconds", "before a failed task is restarted; doubled while it makes no progress"
+    )
+    task_failures: int = _setting(
+        12, "failures", "of a task without progress of a run, after which its worker gives up"
+    )
+    task_stable_seconds: float = _setting(
+        600.0, "seconds", "after which a failure of an idle task starts a new count"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorSettings:
+    """The monitor and the sweeper."""
+
+    monitor_seconds: float = _setting(
+        1.0, "seconds", "between two looks of a monitor that gets no notification"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings:
+    """Logs of `tidegate up`."""
+
     log_bytes: int = _setting(
         16 << 20, "bytes", "size at which a log of `tidegate up` is rotated; 0: never"
     )
     log_files: int = _setting(4, "files", "rotated logs that are kept for each process")
-    clock_settle_seconds: float = _setting(
-        86_400.0, "seconds", "after a jump of the database's clock, until ages are trusted again"
-    )
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """The settings in the environment, and defaults for the rest. Raises `InvalidSetting`."""
-        given: dict[str, Any] = {
-            name: parse(name, environment[PREFIX + name.upper()])
-            for name in KNOWN
-            if PREFIX + name.upper() in environment
-        }
-        return cls(**given)
-
-
-class SettingInfo(NamedTuple):
-    """A setting, as `tidegate settings` lists it."""
-
-    name: str
-    default: Any
-    unit: str
-    meaning: str
-
-
-KNOWN = {
-    each.name: SettingInfo(each.name, each.default, each.metadata["unit"], each.metadata["meaning"])
-    for each in fields(Settings)
-}
-DEFAULTS = Settings()
-
-
-def parse(name: str, text: str) -> int | float:
-    """The value of a setting, parsed from text. Raises `InvalidSetting`.
-
-    >>> parse("chunk_value_bytes", "2MiB")
-    2097152
-    """
-    if name not in KNOWN:
-        raise InvalidSetting(name, text, f"the settings are {', '.join(sorted(KNOWN))}")
-    described = KNOWN[name]
-    try:
-        value = _size(text) if described.unit == "bytes" else type(described.default)(text)
-    except ValueError:
-        raise InvalidSetting(name, text, f"a number of {described.unit} is expected") from None
-    if not 0 <= value < float("inf"):
-        raise InvalidSetting(name, text, "a number of at least 0 is expected")
-    return value
-
-
-def set_in_environment(environment: MutableMapping[str, str], given: Iterable[str]) -> None:
-    """Set `NAME=VALUE` settings in an environment. Raises `InvalidSetting`."""
-    for each in given:
-        name, _, text = each.partition("=")
-        parse(name, text)
-        environment[PREFIX + name.upper()] = text
-
-
-def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(text)
-    return int(float(found[1]) * (1 << _POWERS[found[2].upper()]))
