@@ -244,6 +244,19 @@ class RefusedBySpark(DeclarationError):
     instead: str
 
 
+class CollatedKey(DeclarationError):
+    """A key whose collation treats different values as equal; rows are exchanged by their bytes."""
+
+    message = (
+        "key {column!r} of this {operator} is {type}, and rows meet by the bytes of their keys"
+    )
+    advice = "Make it one value before: lower({column}), or cast({column} as string)."
+
+    operator: str
+    column: str
+    type: str
+
+
 class JoinKeysDiffer(DeclarationError):
     """A join key whose two sides have different types, so that equal values may not meet."""
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import tidegate as tg
 from tidegate.cli import app
 from tidegate.errors import (
+    CollatedKey,
     DeclarationError,
     DuplicateColumn,
     InexactAggregate,
@@ -181,6 +182,46 @@ def test_join_keys_of_different_types_are_refused_because_rows_meet_by_hash(
     )
     assert isinstance(error, JoinKeysDiffer)
     assert (error.left, error.right) == ("bigint", "int")
+
+
+NO_CASE = {"item": "item collate UTF8_LCASE"}
+
+
+@pytest.mark.parametrize(
+    ("lead", "operator"),
+    [
+        (lambda sales: sales.select(**NO_CASE).aggregate(by="item", n="count(*)"), "aggregate"),
+        (lambda sales: sales.select(**NO_CASE).distinct(), "distinct"),
+        (
+            lambda sales: sales.select("store_id", **NO_CASE).top(1, by="store_id asc", per="item"),
+            "top",
+        ),
+        (
+            lambda sales: sales.select(**NO_CASE).join(
+                sales.select("store_id", **NO_CASE), on="item"
+            ),
+            "join",
+        ),
+        (
+            lambda sales: sales.select(item="array(item collate UTF8_LCASE)").distinct(),
+            "distinct",
+        ),
+    ],
+)
+def test_keys_that_are_equal_with_different_bytes_are_refused_because_rows_meet_by_hash(
+    spark: Session, lead: Callable[[Stream], Stream], operator: str
+) -> None:
+    error = refusal(spark, lead)
+    assert isinstance(error, CollatedKey)
+    assert (error.operator, error.column) == (operator, "item")
+    assert "UTF8_LCASE" in error.type
+
+
+def test_a_collated_column_that_is_no_key_is_accepted(spark: Session) -> None:
+    shop = declared(
+        lambda sales: sales.select("store_id", item=NO_CASE["item"]).filter("item = 'TEA'")
+    )
+    assert analyze(shop, spark)["out"][1] == ("item", "string collate UTF8_LCASE")
 
 
 def test_two_columns_of_one_name_after_a_join_are_refused(spark: Session) -> None:

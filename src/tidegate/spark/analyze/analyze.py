@@ -27,7 +27,7 @@ from tidegate.pipeline.nodes import (
 )
 from tidegate.plan.logical import logical_plan
 from tidegate.plan.planner import physical_plan
-from tidegate.spark.analyze.checks import check_aggregate, check_join
+from tidegate.spark.analyze.checks import check_aggregate, check_join, check_keys
 from tidegate.spark.analyze.error_wording import kind_of, rejected_part
 from tidegate.spark.analyze.logical_operators import apply_logical
 from tidegate.spark.analyze.prepare import prepare
@@ -131,7 +131,9 @@ def _applied(operator: Operator, inputs: Sequence[DataFrame], session: Session) 
     return apply_logical(operator, inputs)
 
 
-def _check(operator: Operator, inputs: Sequence[DataFrame], schema: StructType) -> frozenset[str]:
+def _check(  # noqa: C901  one case per operator
+    operator: Operator, inputs: Sequence[DataFrame], schema: StructType
+) -> frozenset[str]:
     """Checks that Spark does not make, or makes later; returns the floating-point sums."""
     repeated = first_repeated(schema.names)
     if repeated is not None:
@@ -144,12 +146,16 @@ def _check(operator: Operator, inputs: Sequence[DataFrame], schema: StructType) 
             raise RefusedBySpark(operator.at, kind, field.name, "VOID", reason, instead)
     match operator:
         case Aggregate():
+            check_keys(operator, operator.by, inputs[0])
             return check_aggregate(operator, inputs[0], schema)
         case Join():
+            check_keys(operator, operator.on, inputs[0])
             check_join(operator, *inputs)
-        case Source() | Filter() | Select() | Transform():
-            pass
-        case Distinct() | Top() | Union() | Sink():
+        case Distinct():
+            check_keys(operator, schema.names, inputs[0])
+        case Top():
+            check_keys(operator, operator.per, inputs[0])
+        case Source() | Filter() | Select() | Transform() | Union() | Sink():
             pass
         case _:
             assert_never(operator)

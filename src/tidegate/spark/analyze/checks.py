@@ -1,10 +1,11 @@
-"""Rejects what Spark accepts and Tidegate cannot run: inexact sums, join keys of two types."""
+"""Rejects what Spark accepts and Tidegate cannot run: inexact sums, keys that meet by no hash."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.errors import InexactAggregate, JoinKeysDiffer, RefusedBySpark
+from tidegate.errors import CollatedKey, InexactAggregate, JoinKeysDiffer, RefusedBySpark
+from tidegate.spark.analyze.error_wording import kind_of
 from tidegate.spark.analyze.schemas import listed
 from tidegate.spark.jobs.aggregates import (
     call_types,
@@ -14,10 +15,12 @@ from tidegate.spark.jobs.aggregates import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-    from tidegate.pipeline.nodes import Aggregate, Join
+    from tidegate.pipeline.nodes import Aggregate, Join, Operator
 
 
 def check_aggregate(aggregate: Aggregate, rows: DataFrame, whole: StructType) -> frozenset[str]:
@@ -49,6 +52,15 @@ def check_join(join: Join, left: DataFrame, right: DataFrame) -> None:
         if types[0] != types[1]:
             ours, others = (kind.simpleString() for kind in types)
             raise JoinKeysDiffer(join.at, name, ours, others)
+
+
+def check_keys(operator: Operator, keys: Sequence[str], rows: DataFrame) -> None:
+    """Raise if values of a key may be equal with different bytes, by which rows are exchanged."""
+    for name in keys:
+        kind = _type_of(rows, name)
+        # Also within arrays and structs; the text of UTF8_BINARY, the default, has no collation.
+        if " collate " in kind.simpleString():
+            raise CollatedKey(operator.at, kind_of(operator), name, kind.simpleString())
 
 
 def _type_of(rows: DataFrame, name: str) -> DataType:
