@@ -250,7 +250,9 @@ class CollatedKey(DeclarationError):
     message = (
         "key {column!r} of this {operator} is {type}, and rows meet by the bytes of their keys"
     )
-    advice = "Make it one value before: lower({column}), or cast({column} as string)."
+    advice = (
+        "Cast it in a select before: cast({column} as string), or lower(cast({column} as string))."
+    )
 
     operator: str
     column: str
