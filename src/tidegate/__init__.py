@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from tidegate.runtime.deployment import Deployment, connect
     from tidegate.runtime.results import Result, Results
     from tidegate.runtime.run import Run
-    from tidegate.runtime.service import PipelineService
+    from tidegate.runtime.service import PipelineFrontend, PipelineService
     from tidegate.spark import session_on
+    from tidegate.store import RunFacts, RunState
 
 __version__ = "0.1.0"
 
@@ -30,10 +31,13 @@ __all__ = [
     "Flow",
     "FlowRun",
     "Pipeline",
+    "PipelineFrontend",
     "PipelineService",
     "Result",
     "Results",
     "Run",
+    "RunFacts",
+    "RunState",
     "Stream",
     "__version__",
     "connect",
@@ -46,10 +50,13 @@ _HOMES = {
     "Flow": "tidegate.flows",
     "FlowRun": "tidegate.flows",
     "Pipeline": "tidegate.pipeline",
+    "PipelineFrontend": "tidegate.runtime.service",
     "PipelineService": "tidegate.runtime.service",
     "Result": "tidegate.runtime.results",
     "Results": "tidegate.runtime.results",
     "Run": "tidegate.runtime.run",
+    "RunFacts": "tidegate.store",
+    "RunState": "tidegate.store",
     "Stream": "tidegate.pipeline",
     "connect": "tidegate.runtime.deployment",
     "session_on": "tidegate.spark",

@@ -27,11 +27,14 @@ def channel(to_task: str, sent: int, declared: int | None, cursor: int) -> Chann
 
 
 def facts(
-    *channels: ChannelStatus, released: frozenset[str] = frozenset(), owner: float = 5.0
+    *channels: ChannelStatus,
+    released: frozenset[str] = frozenset(),
+    release_points: frozenset[str] = frozenset(),
+    owner: float = 5.0,
 ) -> RunFacts:
     run = RunInfo(1, "coffee", "town", 1, RunState.OPEN)
     owners = {it.to_task: Owner("w", 1, owner) for it in channels}
-    return RunFacts(run, datetime.now(UTC), (), channels, released, owners)
+    return RunFacts(run, datetime.now(UTC), (), channels, released, owners, release_points)
 
 
 def test_a_task_is_done_when_it_has_passed_the_end_of_all_its_channels() -> None:
@@ -40,8 +43,13 @@ def test_a_task_is_done_when_it_has_passed_the_end_of_all_its_channels() -> None
 
 
 def test_only_monitored_tasks_count_as_released() -> None:
-    seen = facts(channel("b4", 3, 2, 3), channel("s2", 9, 8, 9), released=frozenset({"b4"}))
-    assert released(seen, ["b4", "b5"]) == Released(1, 2, declared=2, processed=2)
+    seen = facts(
+        channel("b4", 3, 2, 3),
+        channel("s2", 9, 8, 9),
+        released=frozenset({"b4"}),
+        release_points=frozenset({"b4", "b5"}),
+    )
+    assert released(seen) == Released(1, 2, declared=2, processed=2)
 
 
 def test_leases_have_expired_when_every_lease_has() -> None:

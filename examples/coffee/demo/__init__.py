@@ -18,20 +18,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 import tidegate as tg
-from tidegate.plan import PhysicalBarrier, plan_hash
-from tidegate.runtime.ingestion.run_service import RunService
-from tidegate.runtime.monitor.diagnosis import reasons
-from tidegate.runtime.task_graph import build_task_graph
-from tidegate.spark import Checked, Session, check
-from tidegate.store import Notifications, RunFacts, RunState
 from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size
-from tidegate_examples.coffee.demo.answers import Answers, plain_answers
+from tidegate_examples.coffee.demo.answers import Answers, plain_answers, released_answers
 from tidegate_examples.coffee.demo.clients import Client, make_client
 from tidegate_examples.coffee.demo.progress import have_leases_expired, progress
 from tidegate_examples.coffee.demo.report import compare, show_completeness, show_rows
@@ -39,11 +33,13 @@ from tidegate_examples.coffee.demo.state import DemoState
 from tidegate_examples.coffee.demo.workers import WorkerProcess, worker_command
 from tidegate_examples.demo_output import DemoOutput
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 DATABASE = "TIDEGATE_DATABASE"
 DONE_BEFORE_KILL = 14
 """Completed tasks of a run before the worker is killed. Side tables alone are ten, which need no
 Spark job."""
-SHOWN_REASONS = 3
 
 Start = Callable[[int], WorkerProcess]
 
@@ -74,7 +70,7 @@ def _deployment(output: DemoOutput) -> Iterator[tuple[Path, tg.Deployment]]:
 
 
 def _run_demo(
-    folder: Path, deployment: tg.Deployment, session: Session, output: DemoOutput
+    folder: Path, deployment: tg.Deployment, session: SparkSession, output: DemoOutput
 ) -> None:
     def start(number: int) -> WorkerProcess:
         command = worker_command(folder / "deployment")
@@ -82,18 +78,30 @@ def _run_demo(
         output.line(f"starting {worker.name}: process {worker.pid}, with its own Spark")
         return worker
 
-    with start(1) as worker, Notifications(deployment.database) as notifications:
+    with start(1) as worker:
         clients = _clients(folder / "clients", output)
-        checked = _checked(session, output)
-        task_graph = build_task_graph(checked.plan)
-        server = RunService(deployment, pipeline, task_graph, lambda: session, notifications)
-        state = DemoState(session, deployment, task_graph, server, output, clients)
-        with _helpers(clients) as pool:
-            expected = _run_scenario(state, worker, start, pool)
-    answers = compare(state, expected)
-    smallest = clients[0].name
-    show_rows(smallest, answers[smallest], _columns(checked), output)
-    show_completeness(state)
+        with deployment.serve(pipeline, session, worker=False) as service:
+            output.line("Spark has checked the plan (see tidegate explain coffee)")
+            runs = {client.name: service.start(client.name) for client in clients}
+            state = DemoState(deployment, output, clients, runs)
+            with _helpers(clients) as pool:
+                expected = _run_scenario(state, worker, start, pool, session)
+            results = {name: run.result() for name, run in runs.items()}
+    _report(state, session, results, expected)
+
+
+def _report(
+    state: DemoState,
+    session: SparkSession,
+    results: dict[str, tg.Results],
+    expected: dict[str, Answers],
+) -> None:
+    answers = {name: released_answers(session, of_run) for name, of_run in results.items()}
+    for name, rows in answers.items():
+        compare(name, rows, expected, state.output)
+    smallest = state.clients[0].name
+    show_rows(smallest, answers[smallest], results[smallest], state.output)
+    show_completeness(state, results)
     _print_summary(state)
 
 
@@ -111,20 +119,6 @@ def _clients(folder: Path, output: DemoOutput) -> list[Client]:
     return clients
 
 
-def _checked(session: Session, output: DemoOutput) -> Checked:
-    checked = check(pipeline, session)
-    barriers = sum(isinstance(node, PhysicalBarrier) for node in checked.plan.nodes)
-    stages = sum(1 for _ in checked.plan.stages)
-    summary = f"{stages} stages, {barriers} barriers, plan {plan_hash(checked.plan)[:12]}"
-    output.line(f"Spark has checked the plan: {summary} (see tidegate explain coffee)")
-    return checked
-
-
-def _columns(checked: Checked) -> dict[str, tuple[str, ...]]:
-    stages = checked.stages.values()
-    return {stage.sink: tuple(stage.output.names) for stage in stages if stage.sink}
-
-
 @contextmanager
 def _helpers(clients: Sequence[Client]) -> Iterator[ThreadPoolExecutor]:
     """Threads for the clients; when the demo ends early, none of them keeps waiting."""
@@ -140,18 +134,24 @@ def _helpers(clients: Sequence[Client]) -> Iterator[ThreadPoolExecutor]:
 
 
 def _run_scenario(
-    state: DemoState, worker: WorkerProcess, start: Start, pool: ThreadPoolExecutor
+    state: DemoState,
+    worker: WorkerProcess,
+    start: Start,
+    pool: ThreadPoolExecutor,
+    session: SparkSession,
 ) -> dict[str, Answers]:
     """From the first chunk to the last result; returns the expected results of plain Spark."""
     delivering = [
-        pool.submit(client.deliver, state.server, state.output) for client in state.clients
+        pool.submit(client.deliver, state.runs[client.name], state.output)
+        for client in state.clients
     ]
     state.follow(lambda: _is_under_way(state), delivering, worker)
     _kill(state, worker)
     state.follow(lambda: _is_loss_detected(state, delivering), delivering)
-    _print_diagnosis(state.facts[state.clients[-1].name], state.output)
+    last = state.clients[-1].name
+    state.output.line(f"tidegate why {last}:", state.runs[last].why(), style="yellow")
     with start(2) as successor:
-        expected = pool.submit(_plain_answers, state)
+        expected = pool.submit(_plain_answers, state, session)
         _follow_to_end(state, successor, [*delivering, expected])
         return expected.result()
 
@@ -174,15 +174,9 @@ def _is_loss_detected(state: DemoState, delivering: Sequence[Future[None]]) -> b
     return is_delivered and all(have_leases_expired(facts) for facts in state.open_runs)
 
 
-def _print_diagnosis(facts: RunFacts, output: DemoOutput) -> None:
-    found = [reason.render(facts.now) for reason in reasons(facts)]
-    more = [f"and {len(found) - SHOWN_REASONS} more"] if len(found) > SHOWN_REASONS else []
-    output.line(f"tidegate why {facts.run.name}:", *found[:SHOWN_REASONS], *more, style="yellow")
-
-
-def _plain_answers(state: DemoState) -> dict[str, Answers]:
+def _plain_answers(state: DemoState, session: SparkSession) -> dict[str, Answers]:
     state.output.line("meanwhile plain Spark computes the expected results in this process")
-    return {client.name: plain_answers(state.session, client.files) for client in state.clients}
+    return {client.name: plain_answers(session, client.files) for client in state.clients}
 
 
 def _follow_to_end(state: DemoState, worker: WorkerProcess, helpers: Sequence[Future[Any]]) -> None:
@@ -193,14 +187,14 @@ def _follow_to_end(state: DemoState, worker: WorkerProcess, helpers: Sequence[Fu
     while waiting:
         state.follow(lambda: _closed_among(state, waiting) != [], helpers, worker)
         for name in _closed_among(state, waiting):
-            state.server.wait(name)
+            state.runs[name].result()
             published = f"its {len(pipeline.sinks)} results were published together"
             state.output.line(f"client {name}: complete, {published}", style="green")
             waiting.remove(name)
 
 
 def _closed_among(state: DemoState, names: Sequence[str]) -> list[str]:
-    return [name for name in names if state.facts[name].run.state is not RunState.OPEN]
+    return [name for name in names if state.facts[name].run.state is not tg.RunState.OPEN]
 
 
 def _print_summary(state: DemoState) -> None:

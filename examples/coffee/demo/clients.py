@@ -12,7 +12,7 @@ from tidegate_examples.coffee import pipeline
 from tidegate_examples.coffee.data import Size, write
 
 if TYPE_CHECKING:
-    from tidegate.runtime.ingestion.run_service import RunService
+    import tidegate as tg
     from tidegate_examples.demo_output import DemoOutput
 
 PATIENCE = 300.0
@@ -36,25 +36,27 @@ class Client:
         """The total number of its chunks."""
         return sum(map(len, self.files.values()))
 
-    def deliver(self, server: RunService, output: DemoOutput) -> None:
-        """Start a run, deliver every chunk, and declare the number of chunks of each source."""
-        server.begin(self.name)
+    def deliver(self, run: tg.Run, output: DemoOutput) -> None:
+        """Deliver every chunk, then declare the number of chunks of each source."""
         for at, (source, number, file) in enumerate(self.numbered()):
             if self.pauses and at == self.chunks // 2:
                 output.line(f"client {self.name}: delivered {at} of {self.chunks} chunks")
                 self.go_on.wait(PATIENCE)
-            server.deliver(self.name, source, number, file)
-        for source, files in self.files.items():
-            server.end(self.name, source, chunks=len(files))
-        output.line(f"client {self.name}: delivered all {self.chunks} chunks, then END")
+            run.put(source, file, chunk=number)
         if self.repeats:
-            self._repeat(server, output)
+            self._repeat(run, output)
+        for source, files in self.files.items():
+            run.end(source, chunks=len(files))
+        output.line(f"client {self.name}: delivered all {self.chunks} chunks, then END")
 
-    def _repeat(self, server: RunService, output: DemoOutput) -> None:
+    def _repeat(self, run: tg.Run, output: DemoOutput) -> None:
         source, number, file = next(self.numbered())
-        is_new = server.deliver(self.name, source, number, file)
-        effect = "accepted as new" if is_new else "recognized as a duplicate, no effect"
-        output.line(f"client {self.name}: delivered chunk {number} of {source} again: {effect}")
+        run.put(source, file, chunk=number)
+        delivered = sum(each.delivered for each in run.status().sources)
+        output.line(
+            f"client {self.name}: delivered chunk {number} of {source} again;"
+            f" the run has {delivered} of {self.chunks} chunks: a repetition has no effect"
+        )
 
     def numbered(self) -> Iterator[tuple[str, int, str]]:
         """The chunks of all sources in turn, so that they complete at about the same time."""

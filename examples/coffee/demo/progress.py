@@ -1,13 +1,11 @@
-"""The progress of a run of the demo, computed from the facts of the store."""
+"""The progress of a run of the demo, computed from its status."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tidegate.store import ChannelStatus, RunFacts
+import tidegate as tg
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,35 +27,26 @@ class Released:
     processed: int
 
 
-def progress(facts: RunFacts) -> Progress:
+def progress(facts: tg.RunFacts) -> Progress:
     """The progress of a run."""
-    channels_into: dict[str, list[ChannelStatus]] = {}
+    is_passed: dict[str, bool] = defaultdict(lambda: True)
     for channel in facts.channels:
-        channels_into.setdefault(channel.to_task, []).append(channel)
-    done = sum(
-        all(channel.is_passed for channel in channels) for channels in channels_into.values()
-    )
-    return Progress(
-        len(channels_into), done, sum(_processed(channel) for channel in facts.channels)
-    )
+        is_passed[channel.to_task] &= channel.is_passed
+    processed = sum(channel.processed for channel in facts.channels)
+    return Progress(len(is_passed), sum(is_passed.values()), processed)
 
 
-def released(facts: RunFacts, monitored: Collection[str]) -> Released:
+def released(facts: tg.RunFacts) -> Released:
     """The releases of the sharded aggregates of a run."""
-    channels = [channel for channel in facts.channels if channel.to_task in monitored]
+    channels = [each for each in facts.channels if each.to_task in facts.release_points]
     return Released(
-        len(facts.released.intersection(monitored)),
-        len(monitored),
+        len(facts.released & facts.release_points),
+        len(facts.release_points),
         sum(channel.declared or 0 for channel in channels),
-        sum(_processed(channel) for channel in channels),
+        sum(channel.processed for channel in channels),
     )
 
 
-def have_leases_expired(facts: RunFacts) -> bool:
+def have_leases_expired(facts: tg.RunFacts) -> bool:
     """Whether the leases of all tasks of a run have expired."""
     return bool(facts.owners) and all(owner.expires_in < 0 for owner in facts.owners.values())
-
-
-def _processed(channel: ChannelStatus) -> int:
-    """Processed messages of a channel, without END."""
-    return channel.cursor if channel.declared is None else min(channel.cursor, channel.declared)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tidegate.store import overview
 from tidegate_examples.coffee import pipeline
-from tidegate_examples.coffee.demo.answers import Answers, differing, released_answers
+from tidegate_examples.coffee.demo.answers import Answers, differing
 from tidegate_examples.coffee.demo.progress import released
 
 if TYPE_CHECKING:
+    import tidegate as tg
     from tidegate_examples.coffee.demo.state import DemoState
     from tidegate_examples.demo_output import DemoOutput
 
@@ -24,72 +24,50 @@ QUESTIONS = {
 }
 
 
-def compare(state: DemoState, expected: Mapping[str, Answers]) -> dict[str, Answers]:
-    """Compare every result of every client with plain Spark; returns the released results."""
-    released_by_client = {}
-    for client in state.clients:
-        results = state.server.results(client.name)
-        ours = released_answers(state.session, state.deployment.root, results)
-        wrong = differing(ours, expected[client.name])
-        if wrong:
-            names = ", ".join(wrong)
-            raise SystemExit(f"client {client.name}: {names} differ from plain Spark")
-        rows = sum(map(len, ours.values()))
-        state.output.line(f"client {client.name}: {rows:,} result rows, equal to plain Spark's")
-        released_by_client[client.name] = ours
-    return released_by_client
-
-
-def show_rows(
-    client: str, answers: Answers, columns: Mapping[str, tuple[str, ...]], output: DemoOutput
+def compare(
+    client: str, ours: Answers, expected: Mapping[str, Answers], output: DemoOutput
 ) -> None:
+    """Compare every result of a client with plain Spark's."""
+    wrong = differing(ours, expected[client])
+    if wrong:
+        raise SystemExit(f"client {client}: {', '.join(wrong)} differ from plain Spark")
+    rows = sum(map(len, ours.values()))
+    output.line(f"client {client}: {rows:,} result rows, equal to plain Spark's")
+
+
+def show_rows(client: str, answers: Answers, results: tg.Results, output: DemoOutput) -> None:
     """Print the first rows of every result."""
     for sink, rows in answers.items():
         first = sorted(rows, key=str)[:SHOWN_ROWS]
         title = f"{sink}: {QUESTIONS[sink]} (client {client}, {len(first)} of {len(rows)} rows)"
-        output.table(title, columns[sink], first)
+        output.table(title, results[sink].schema.names, first)
 
 
-def show_completeness(state: DemoState) -> None:
+def show_completeness(state: DemoState, results: Mapping[str, tg.Results]) -> None:
     """Print for every client its input, its releases, and its output."""
-    columns = [dict(_column(state, client.name)) for client in state.clients]
-    names = [client.name for client in state.clients]
+    columns = [dict(_column(state, client, result)) for client, result in results.items()]
     rows = [(key, *(column[key] for column in columns)) for key in columns[0]]
     title = "completeness of each run: declared and processed data are equal"
-    state.output.table(title, ["", *names], rows, right=names)
+    state.output.table(title, ["", *results], rows, right=list(results))
 
 
-def _column(state: DemoState, client: str) -> Iterator[tuple[str, str]]:
-    yield "chunks, rows in", ""
-    yield from _sources(state, client)
-    yield "aggregates", ""
-    yield from _released(state, client)
-    yield "rows out", ""
-    yield from _results(state, client)
-    yield "seconds", f"{_seconds(state, client):.1f}"
-
-
-def _sources(state: DemoState, client: str) -> Iterator[tuple[str, str]]:
-    rows = state.server.rows_in(client)
+def _column(state: DemoState, client: str, results: tg.Results) -> Iterator[tuple[str, str]]:
+    yield "chunks in", ""
     for source in state.facts[client].sources:
-        chunks = f"{source.delivered} of {source.declared}"
-        yield f"  {source.name}", f"{chunks}, {rows.get(source.name, 0):,}"
-
-
-def _released(state: DemoState, client: str) -> Iterator[tuple[str, str]]:
-    passed = released(state.facts_with_channels[client], state.task_graph.monitored)
+        yield f"  {source.name}", f"{source.delivered} of {source.declared}"
+    yield "aggregates", ""
+    passed = released(state.facts_with_channels[client])
     yield "  shards released", f"{passed.tasks} of {passed.of_tasks}"
     yield "  messages processed", f"{passed.processed} of {passed.declared}"
-
-
-def _results(state: DemoState, client: str) -> Iterator[tuple[str, str]]:
-    for sink, batches in state.server.results(client).items():
-        yield f"  {sink}", f"{sum(batch.rows for batch in batches):,}"
+    yield "rows out", ""
+    for sink, result in results.items():
+        yield f"  {sink}", f"{result.rows:,}"
+    yield "seconds", f"{_seconds(state, client):.1f}"
 
 
 def _seconds(state: DemoState, client: str) -> float:
     """From the start of the run to its results, by the clock of the database."""
-    runs = state.deployment.database.transact(lambda c: overview(c, pipeline.name))
+    runs = state.deployment.runs(pipeline.name)
     (run,) = (summary for summary in runs if summary.run.name == client)
     assert run.closed_at is not None, "only complete runs are shown"
     return (run.closed_at - run.begun_at).total_seconds()

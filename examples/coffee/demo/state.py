@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from tidegate.store import RunFacts, RunState, run_facts
+import tidegate as tg
 from tidegate_examples.coffee.demo.progress import progress
 
 if TYPE_CHECKING:
-    from tidegate.runtime.deployment import Deployment
-    from tidegate.runtime.ingestion.run_service import RunService
-    from tidegate.runtime.task_graph import TaskGraph
-    from tidegate.spark import Session
     from tidegate_examples.coffee.demo.clients import Client
     from tidegate_examples.coffee.demo.workers import WorkerProcess
     from tidegate_examples.demo_output import DemoOutput
@@ -31,21 +26,20 @@ BOUND = 300.0
 class DemoState:
     """The parts of the demo, and the last known facts of all runs."""
 
-    session: Session
-    deployment: Deployment
-    task_graph: TaskGraph
-    server: RunService
+    deployment: tg.Deployment
     output: DemoOutput
     clients: Sequence[Client]
-    facts: dict[str, RunFacts] = field(default_factory=dict)
+    runs: Mapping[str, tg.Run]
+    """The run of each client, by its name."""
+    facts: dict[str, tg.RunFacts] = field(default_factory=dict)
     """The latest facts of each client's run."""
-    facts_with_channels: dict[str, RunFacts] = field(default_factory=dict)
+    facts_with_channels: dict[str, tg.RunFacts] = field(default_factory=dict)
     """The latest facts with messages: those of a complete run are removed after some seconds."""
 
     @property
-    def open_runs(self) -> list[RunFacts]:
+    def open_runs(self) -> list[tg.RunFacts]:
         """The runs that are not complete."""
-        return [facts for facts in self.facts.values() if facts.run.state is RunState.OPEN]
+        return [facts for facts in self.facts.values() if facts.run.state is tg.RunState.OPEN]
 
     @property
     def messages(self) -> int:
@@ -75,23 +69,20 @@ class DemoState:
 
     def progress_line(self) -> str:
         """One line with the progress of all runs."""
-        started = [self.facts[client.name] for client in self.clients if client.name in self.facts]
-        done = ", ".join(map(_run_progress, started)) or "none"
+        done = ", ".join(map(_run_progress, self.facts.values()))
         return f"tasks done: {done}; {self.messages} messages"
 
     def _observe(self, is_reached: Callable[[], bool]) -> bool:
-        for client in self.clients:
-            run = self.server.find(client.name)
-            if run is not None:
-                facts = self.deployment.database.transact(partial(run_facts, run=run))
-                self.facts[client.name] = facts
-                if facts.channels:
-                    self.facts_with_channels[client.name] = facts
+        for name, run in self.runs.items():
+            facts = run.status()
+            self.facts[name] = facts
+            if facts.channels:
+                self.facts_with_channels[name] = facts
         return is_reached()
 
 
-def _run_progress(facts: RunFacts) -> str:
-    if facts.run.state is not RunState.OPEN:
+def _run_progress(facts: tg.RunFacts) -> str:
+    if facts.run.state is not tg.RunState.OPEN:
         return f"{facts.run.name} all"
     done = progress(facts)
     return f"{facts.run.name} {done.done}/{done.tasks}"

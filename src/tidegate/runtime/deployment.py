@@ -33,7 +33,7 @@ from tidegate.store.core.database import VARIABLE, describe
 if TYPE_CHECKING:
     from tidegate.flows import Flow, FlowRun, FlowWorker
     from tidegate.pipeline import Pipeline
-    from tidegate.runtime.service import PipelineService
+    from tidegate.runtime.service import PipelineFrontend
     from tidegate.spark import Session
     from tidegate.store import RunSummary
 
@@ -59,17 +59,20 @@ class Deployment:
         *,
         master: str = DEFAULT_MASTER,
         shards: int | None = None,
-    ) -> Iterator[PipelineService]:
+        worker: bool = True,
+    ) -> Iterator[PipelineFrontend]:
         """Serve a pipeline in this process until the end of the block: Spark, worker, monitor.
 
         Spark is that of the given or the active session, whose settings stay as they are; without
-        any, a session is started on `master`.
+        any, a session is started on `master`. With `worker=False` this process takes chunks and
+        watches runs; processes of `tidegate worker` execute the stages.
         """
-        from tidegate.runtime.service import serve
+        from tidegate.runtime.service import serve, serve_frontend
 
         with ExitStack() as opened:
             used = opened.enter_context(engine_session(session, master))
-            yield opened.enter_context(serve(self, pipeline, used, shards))
+            begin = serve if worker else serve_frontend
+            yield opened.enter_context(begin(self, pipeline, used, shards))
 
     def runs(self, pipeline: str | None = None) -> list[RunSummary]:
         """All runs that are remembered, of one pipeline or of all."""

@@ -4,9 +4,11 @@
 
 `run_trials` kills one process at every crash point of the protocol, `checkpoint_trials` one whose
 run takes checkpoints and is restored, and `cluster_trials` kills and freezes the processes of a
-whole deployment while several clients wait for their results.
+whole deployment while several clients wait for their results. `reference` computes what a pipeline
+should give: one plain Spark query per sink.
 """
 
+from tidegate.spark import reference
 from tidegate.testing.cluster_chaos import ChaosCluster, Client, cluster_trials
 from tidegate.testing.run_chaos import (
     CHECKPOINT_POINTS,
@@ -34,5 +36,6 @@ __all__ = [
     "compare",
     "generate_data",
     "publication_error",
+    "reference",
     "run_trials",
 ]

@@ -80,6 +80,11 @@ class ChannelStatus:
         return self.sent if self.declared is None else self.declared
 
     @property
+    def processed(self) -> int:
+        """Number of messages processed, without END."""
+        return self.cursor if self.declared is None else min(self.cursor, self.declared)
+
+    @property
     def is_passed(self) -> bool:
         """Whether the receiver has processed everything, END included."""
         return self.declared is not None and self.cursor > self.declared
