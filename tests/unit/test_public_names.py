@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +30,22 @@ def test_declaring_a_pipeline_loads_neither_spark_nor_postgresql() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+PUBLIC = ("flows", "group", "cutover", "testing", "errors")
+COFFEE = Path(__file__).parents[2] / "examples" / "coffee"
+
+
+@pytest.mark.parametrize("file", sorted(COFFEE.rglob("*.py")), ids=lambda file: file.name)
+def test_the_coffee_example_imports_public_packages_only(file: Path) -> None:
+    imported = [
+        node.module
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module
+    ]
+    private = [
+        name
+        for name in imported
+        if name.startswith("tidegate.") and name.removeprefix("tidegate.") not in PUBLIC
+    ]
+    assert private == []

@@ -149,7 +149,8 @@ def _run_scenario(
     _kill(state, worker)
     state.follow(lambda: _is_loss_detected(state, delivering), delivering)
     last = state.clients[-1].name
-    state.output.line(f"tidegate why {last}:", state.runs[last].why(), style="yellow")
+    reasons = state.runs[last].why().split("; ")
+    state.output.line(f"tidegate why {last}:", *reasons, style="yellow")
     with start(2) as successor:
         expected = pool.submit(_plain_answers, state, session)
         _follow_to_end(state, successor, [*delivering, expected])

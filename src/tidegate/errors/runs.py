@@ -11,13 +11,6 @@ class RunError(TidegateError):
     """A live pipeline, or one of its runs, cannot do what was asked."""
 
 
-class BadWiring(RunError):
-    """The processors and links do not make a graph that can run."""
-
-    reason: str
-    message = "these tasks cannot be connected: {reason}"
-
-
 class ProcessorFailed(RunError):
     """A processor raised. `__cause__` is what it raised."""
 
@@ -26,18 +19,6 @@ class ProcessorFailed(RunError):
     reason: str
     runs: tuple[str, ...] = ()
     message = "processor {processor} failed on {elements}: {reason}"
-
-
-class NotRunning(RunError):
-    """The pipeline takes nothing any more. `__cause__` is the failure, if it was one."""
-
-    pipeline: str
-    state: str
-    because: str = ""
-
-    def __str__(self) -> str:
-        because = f" because {self.because}" if self.because else ""
-        return f"pipeline {self.pipeline!r} is {self.state}{because}; it takes nothing more"
 
 
 class RunEnded(RunError):
@@ -98,39 +79,6 @@ class RunExists(RunError):
         if not self.run:
             return "a run needs a name that is not empty"
         return f"a run {self.run!r} is open already; end or cancel it first, or use another name"
-
-
-class NotForSending(RunError):
-    """A barrier of this kind ends something, which has a call of its own."""
-
-    kind: str
-    instead: str
-    message = "{kind} is not sent as a barrier; call {instead}"
-
-
-class BarrierTimeout(RunError):
-    """A barrier did not reach the collecting end within its bound."""
-
-    retryable = True
-    barrier: str
-    seconds: float
-    missing: tuple[str, ...]
-    held_by: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"{self.barrier} was not collected within {self.seconds:g} s;"
-            f" not delivered by: {listed(self.missing)}; held up at: {listed(self.held_by)}"
-        )
-
-
-class BarrierWithdrawn(RunError):
-    """A barrier was given up before it was collected."""
-
-    retryable = True
-    barrier: str
-    reason: str
-    message = "{barrier} was withdrawn: {reason}"
 
 
 class StageFailed(RunError):

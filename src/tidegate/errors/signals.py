@@ -167,14 +167,3 @@ class ChannelTimeout(ChannelError):
     doing: str
     seconds: float
     message = "channel {channel}: waited {seconds:g} s for {doing}"
-
-
-class TooManySignals(ChannelError):
-    """The places reserved for signals are taken."""
-
-    retryable = True
-    waiting: int
-    message = (
-        "channel {channel} has {waiting} unread messages and no free slot for another signal;"
-        " its processor is stuck, or signals are sent faster than it handles them"
-    )

@@ -40,13 +40,13 @@ def shop(name: str = "shop") -> tg.Pipeline:
 
 
 @pytest.fixture(scope="module")
-def service(common_place: tg.Deployment, spark: Session) -> Iterator[tg.PipelineService]:
+def service(common_place: tg.Deployment, spark: Session) -> Iterator[tg.PipelineFrontend]:
     with common_place.serve(shop(), spark) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
-def remote(service: tg.PipelineService, common_place: tg.Deployment) -> Iterator[str]:
+def remote(service: tg.PipelineFrontend, common_place: tg.Deployment) -> Iterator[str]:
     with serve_http(service, common_place, "127.0.0.1:0") as listening:
         yield listening.url
 
@@ -70,7 +70,7 @@ def frames(spark: Session) -> dict[str, object]:
 
 @pytest.mark.parametrize("kind", ["spark", "arrow", "reader", "pandas"])
 def test_every_kind_of_frame_is_a_chunk(
-    service: tg.PipelineService, spark: Session, kind: str
+    service: tg.PipelineFrontend, spark: Session, kind: str
 ) -> None:
     run = service.start(kind)
     assert run.put("sales", frames(spark)[kind]) == [1]
@@ -83,7 +83,7 @@ def test_every_kind_of_frame_is_a_chunk(
     assert all(Path(file).is_absolute() for file in results["totals"].files)
 
 
-def test_an_empty_result_has_its_columns(service: tg.PipelineService) -> None:
+def test_an_empty_result_has_its_columns(service: tg.PipelineFrontend) -> None:
     run = service.start("empty")
     run.end()
     large = run.result(timeout=60)["large"]
@@ -94,7 +94,7 @@ def test_an_empty_result_has_its_columns(service: tg.PipelineService) -> None:
 
 
 def test_a_chunk_without_a_number_gets_the_next_one_also_with_equal_content(
-    service: tg.PipelineService, tmp_path: Path
+    service: tg.PipelineFrontend, tmp_path: Path
 ) -> None:
     run = service.start("numbers")
     one, two = pa.table(ROWS), pa.table({"store_id": [3], "amount": [1]})
@@ -114,7 +114,7 @@ def test_a_chunk_without_a_number_gets_the_next_one_also_with_equal_content(
 
 
 def test_frames_that_do_not_fit_the_source_are_refused(
-    service: tg.PipelineService, spark: Session
+    service: tg.PipelineFrontend, spark: Session
 ) -> None:
     run = service.start("misfits")
     with pytest.raises(WrongColumnType) as wrong:
@@ -135,7 +135,7 @@ def test_frames_that_do_not_fit_the_source_are_refused(
     assert not run.cancel()
 
 
-def test_a_handle_shows_status_and_what_is_waited_for(service: tg.PipelineService) -> None:
+def test_a_handle_shows_status_and_what_is_waited_for(service: tg.PipelineFrontend) -> None:
     run = service.start("waiting")
     assert "sales" in run.why()
     assert service.run("waiting").status().run.name == "waiting"
@@ -144,7 +144,7 @@ def test_a_handle_shows_status_and_what_is_waited_for(service: tg.PipelineServic
     run.cancel()
 
 
-def test_results_at_a_checkpoint_are_read_by_its_number(service: tg.PipelineService) -> None:
+def test_results_at_a_checkpoint_are_read_by_its_number(service: tg.PipelineFrontend) -> None:
     run = service.start("points")
     run.put("sales", pa.table(ROWS))
     taken = run.checkpoint(timeout=60)

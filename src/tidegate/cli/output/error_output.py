@@ -15,7 +15,6 @@ import typer
 
 from tidegate.cli import INTERRUPTED
 from tidegate.errors import (
-    BarrierTimeout,
     CheckpointPending,
     DeclarationError,
     FlowTimeout,
@@ -35,7 +34,7 @@ USAGE = 2
 TIMED_OUT = 3
 LONGEST = 4000
 """Characters of a message that are printed: a longer one contains user data."""
-LATE = (BarrierTimeout, CheckpointPending, FlowTimeout, RunOverdue, RunTimeout)
+LATE = (CheckpointPending, FlowTimeout, RunOverdue, RunTimeout)
 
 
 @contextmanager
